@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lr.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+
+#include <paracel/dump.hpp>
+
+namespace paracel::alg {
+
+namespace {
+
+// Keys in the servers.
+constexpr const char* theta_key = "theta";
+constexpr const char* stop_key = "lr_stop";
+std::string round_key(int round) { return "lr_round_" + std::to_string(round); }
+
+// Sums of rounds are added by the framework's own function, whatever the user's update_func does to theta.
+constexpr const char* default_plugin = "libparacel_default.so";
+constexpr const char* default_add = "paracel_add";
+
+// 2^27 coordinates are a theta of 1 GB: an index beyond it is a mistake in the data sooner than a model.
+constexpr std::uint64_t index_limit = std::uint64_t{1} << 27;
+
+// An objective so many times the first one does not come back.
+constexpr double divergence_factor = 1e3;
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string text_of(double v) {
+  std::string s;
+  append_text(s, v);
+  return s;
+}
+std::string json_of(double v) { return std::isfinite(v) ? text_of(v) : "null"; }
+
+/// splitmix64: one 64-bit state, good enough to order rows, and the same on every machine, unlike std::shuffle.
+class random_bits {
+ public:
+  explicit random_bits(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    state_ += 0x9e3779b97f4a7c15U;
+    std::uint64_t z = state_;
+    z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
+    return z ^ (z >> 31U);
+  }
+  /// In [0, bound), as good as uniform: the remainder favours small numbers by bound / 2^64.
+  std::size_t below(std::size_t bound) { return static_cast<std::size_t>(next() % bound); }
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace
+
+config_schema lr_schema() {
+  config_schema s("lr", "logistic regression with an L2 penalty");
+  s.key("training_input", key_type::files, "samples to train on, CSV or libsvm").required();
+  s.key("test_input", key_type::files, "labelled samples to measure the model on");
+  s.key("predict_input", key_type::files, "samples to predict, with or without a label");
+  s.key("output", key_type::output_folder, "folder of the results").required();
+  s.key("update_file", key_type::plugin, "plug-in that applies a delta to theta; default: the framework's");
+  s.key("update_func", key_type::string, "its function; default lr_theta_update, without update_file paracel_add");
+  s.key("method", key_type::string, "how to train").required().one_of({"dgd", "ipm", "downpour", "agd"});
+  s.key("rounds", key_type::integer, "passes over the data").required().at_least(1).at_most(1000000000);
+  s.key("alpha", key_type::number, "step size").required().above(0);
+  s.key("decay", key_type::number, "round k = 0, 1, ... steps by alpha/(1 + decay*k)").fallback(0.0).at_least(0);
+  s.key("beta", key_type::number, "weight of the penalty beta*|theta|^2").required().at_least(0);
+  s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
+  s.key("seed", key_type::integer, "of the order of the samples").fallback(0).at_least(0);
+  s.key("ssp_switch", key_type::boolean, "bound the staleness by limit_s").fallback(false);
+  s.key("limit_s", key_type::integer, "rounds that a worker may be ahead of the slowest")
+      .fallback(0).at_least(0).at_most(1000000000);
+  s.key("batch_size", key_type::integer, "downpour: samples a message; 0: a thousandth of a worker's, at least 10")
+      .fallback(0).at_least(0);
+  s.key("tolerance", key_type::number, "stop when the objective changes by less than this part; 0: never")
+      .fallback(0.0).at_least(0);
+  s.key("bias", key_type::boolean, "a coordinate for a feature that is always 1").fallback(true);
+  s.key("penalize_bias", key_type::boolean, "count the bias in |theta|").fallback(true);
+  s.key("consistency", key_type::string, "auto: bsp for dgd and ipm; asp for downpour and agd; ssp if ssp_switch")
+      .fallback("auto").one_of({"auto", "bsp", "ssp", "asp"});
+  return s;
+}
+
+lr_settings::lr_settings(const config& from)
+    : training_input(from.get<std::vector<std::string>>("training_input")),
+      test_input(from.get<std::vector<std::string>>("test_input")),
+      predict_input(from.get<std::vector<std::string>>("predict_input")),
+      output(from.get<std::string>("output")),
+      update_file(from.get<std::string>("update_file")),
+      update_func(from.get<std::string>("update_func")),
+      method(from.get<std::string>("method")),
+      rounds(from.get<int>("rounds")),
+      alpha(from.get<double>("alpha")),
+      decay(from.get<double>("decay")),
+      beta(from.get<double>("beta")),
+      debug(from.get<bool>("debug")),
+      seed(from.get<std::uint64_t>("seed")),
+      limit_s(from.get<int>("limit_s")),
+      batch_size(from.get<std::size_t>("batch_size")),
+      tolerance(from.get<double>("tolerance")),
+      bias(from.get<bool>("bias")),
+      penalize_bias(from.get<bool>("penalize_bias")),
+      consistency(consistency_model::asp) {
+  const bool immediate = method == "downpour" || method == "agd";
+  const auto said = from.get<std::string>("consistency");
+  if (said == "bsp" && immediate) {
+    throw config_error(from.place_of("consistency") + ": found \"bsp\", want ssp or asp: the updates of " + method +
+                       " are immediate");
+  }
+  if (said == "ssp" || (said == "auto" && from.get<bool>("ssp_switch"))) {
+    consistency = consistency_model::ssp;
+  } else if (said == "bsp" || (said == "auto" && !immediate)) {
+    consistency = consistency_model::bsp;
+  }
+  if (update_func.empty()) update_func = update_file.empty() ? default_add : "lr_theta_update";
+}
+
+logistic_regression::logistic_regression(Comm comm, const std::string& server_info, const lr_settings& settings)
+    : paralg(server_info, std::move(comm), settings.output, settings.rounds,
+             settings.consistency == consistency_model::ssp ? settings.limit_s : 0,
+             settings.consistency != consistency_model::asp),
+      settings_(settings) {
+  set_consistency(settings_.consistency);
+  const auto& plugin = settings_.update_file.empty() ? default_plugin : settings_.update_file;
+  paracel_register_update(plugin, settings_.update_func);
+  paracel_register_bupdate(plugin, settings_.update_func);
+}
+
+void logistic_regression::solve() {
+  load();
+  train();
+  evaluate_result();
+  dump_result();
+}
+
+// ---- loading
+
+void logistic_regression::load() {
+  const auto rank = get_worker_id();
+  const auto size = get_worker_size();
+  sample_options options;
+  options.index_limit = index_limit;
+  auto training = read_samples(settings_.training_input, rank, size, options);
+
+  auto comm = get_comm();
+  std::vector<std::int64_t> greatest{static_cast<std::int64_t>(training.columns), training.has_label_zero ? 1 : 0,
+                                     training.has_label_minus_one ? 1 : 0};
+  comm.allreduce(greatest, reduce_op::max);
+  auto total = static_cast<std::int64_t>(training.rows());
+  comm.allreduce(total);
+  if (greatest[1] != 0 && greatest[2] != 0) {
+    throw data_error(settings_.training_input.front() + ": found labels 0 and -1, want 0 and 1, or -1 and +1");
+  }
+  columns_ = static_cast<std::size_t>(greatest[0]);
+  if (columns_ == 0) throw data_error(settings_.training_input.front() + ": found samples without any feature");
+  total_rows_ = static_cast<std::size_t>(total);
+  problem_ = lr_problem(std::move(training), columns_, settings_.bias, settings_.penalize_bias, settings_.beta);
+
+  // Before training, so that bad data is not found only after it.
+  options.columns = static_cast<std::uint32_t>(columns_);
+  if (!settings_.test_input.empty()) {
+    auto rows = read_samples(settings_.test_input, rank, size, options);
+    test_ = lr_problem(std::move(rows), columns_, settings_.bias, settings_.penalize_bias, settings_.beta);
+  }
+  if (!settings_.predict_input.empty()) {
+    options.without_label = true;
+    predict_ = read_samples(settings_.predict_input, rank, size, options);
+  }
+}
+
+// ---- training
+
+void logistic_regression::train() {
+  theta_.assign(problem_.dimension(), 0.0);
+  gradient_.assign(problem_.dimension(), 0.0);
+  delta_.assign(problem_.dimension(), 0.0);
+  order_.resize(problem_.rows());
+  std::iota(order_.begin(), order_.end(), std::size_t{0});
+  if (get_worker_id() == 0) {
+    const auto path = get_output() + "/metrics.jsonl";
+    metrics_.open(path, std::ios::trunc);
+    if (!metrics_) throw error(path + ": cannot be written: " + std::strerror(errno));
+    paracel_write(theta_key, theta_);
+  }
+  paracel_sync();
+  start_seconds_ = seconds_now();
+
+  int round = 0;
+  for (; round < settings_.rounds && !stops_at(round); ++round) {
+    paracel_read(theta_key, theta_);
+    std::fill(gradient_.begin(), gradient_.end(), 0.0);
+    const auto rows = static_cast<double>(problem_.rows());
+    loss_ = problem_.add_gradient(theta_, gradient_) + rows * problem_.penalty(theta_);
+    problem_.add_penalty_gradient(theta_, rows, gradient_);
+    publish(round);
+    step_ = settings_.alpha / (1 + settings_.decay * round);
+    if (settings_.method == "dgd") {
+      dgd_round();
+    } else {
+      shuffle(round);
+      if (settings_.method == "ipm") ipm_round();
+      if (settings_.method == "downpour") downpour_round();
+      if (settings_.method == "agd") agd_round();
+    }
+    iter_commit();
+    if (get_worker_id() == 0) collect(round);
+  }
+  rounds_done_ = round;
+  set_total_iters(round);  // from here on reads come from the servers
+  paracel_sync();
+  paracel_read(theta_key, theta_);
+}
+
+/// One step along the gradient of all rows. The updates of a round take effect together, so every worker begins the
+/// next one at the same theta, whatever the number of workers or servers.
+void logistic_regression::dgd_round() {
+  const double step = -step_ / static_cast<double>(total_rows_);
+  for (std::size_t j = 0; j < delta_.size(); ++j) delta_[j] = step * gradient_[j];
+  paracel_update(theta_key, delta_);
+}
+
+/// A pass of stochastic steps over the own rows; then theta becomes the mean of the workers' results, weighted by rows.
+void logistic_regression::ipm_round() {
+  delta_ = theta_;
+  problem_.row_steps(order_, step_, delta_);
+  for (std::size_t j = 0; j < delta_.size(); ++j) delta_[j] = share() * (delta_[j] - theta_[j]);
+  paracel_update(theta_key, delta_);
+}
+
+/// Stochastic steps on a copy of theta; after each batch what they added is sent and the servers' theta comes back.
+void logistic_regression::downpour_round() {
+  const auto rows =
+      settings_.batch_size != 0 ? settings_.batch_size : std::max<std::size_t>(order_.size() / 1000, 10);
+  for (std::size_t at = 0; at < order_.size(); at += rows) {
+    delta_ = theta_;
+    problem_.row_steps(std::span(order_).subspan(at, std::min(rows, order_.size() - at)), step_, delta_);
+    for (std::size_t j = 0; j < delta_.size(); ++j) delta_[j] -= theta_[j];
+    paracel_bupdate_get(theta_key, delta_, theta_);
+  }
+}
+
+/// As downpour, with one sample a batch.
+void logistic_regression::agd_round() {
+  for (const auto i : order_) {
+    problem_.row_step(i, step_, theta_, delta_);
+    paracel_bupdate_get(theta_key, delta_, theta_);
+  }
+}
+
+void logistic_regression::shuffle(int round) {
+  random_bits random(settings_.seed ^ (static_cast<std::uint64_t>(round) << 20U) ^ (get_worker_id() << 44U));
+  for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.below(i)]);
+}
+
+// ---- watching
+//
+// Every worker adds its part of the objective and of the gradient, at the theta with which it began round r, to the key
+// lr_round_r: a sum in the server instead of a collective, so that no worker waits for another because of it. Rank 0 reads
+// a key once all parts are in it. Under asp and ssp the parts may belong to slightly different thetas.
+//
+//     lr_round_<r>    | parts | loss | gradient 0 | gradient 1 | ...
+
+void logistic_regression::publish(int round) {
+  std::vector<double> part(2 + gradient_.size());
+  part[0] = 1;
+  part[1] = loss_;
+  std::copy(gradient_.begin(), gradient_.end(), part.begin() + 2);
+  paracel_update(round_key(round), part, default_plugin, default_add);
+}
+
+/// Takes the sums that are complete, up to those of round `newest`.
+void logistic_regression::collect(int newest) {
+  std::vector<double> sum;
+  while (collected_ <= newest && paracel_read(round_key(collected_), sum) && !sum.empty() &&
+         sum[0] == static_cast<double>(get_worker_size())) {
+    const auto n = static_cast<double>(total_rows_);
+    double square = 0;
+    for (std::size_t j = 2; j < sum.size(); ++j) square += sum[j] * sum[j];
+    paracel_remove(round_key(collected_));
+    record(collected_, sum[1] / n, std::sqrt(square) / n);
+    if (converged_ && stop_round_ < 0) stop_after(newest);
+    ++collected_;
+  }
+}
+
+/// `round`: rounds that led to this objective.
+void logistic_regression::record(int round, double objective, double gradient_norm) {
+  if (round == 0) {
+    first_objective_ = last_objective_ = objective;
+    return;
+  }
+  metrics_ << "{\"round\": " << round << ", \"objective\": " << json_of(objective)
+           << ", \"gradient_norm\": " << json_of(gradient_norm)
+           << ", \"seconds\": " << json_of(seconds_now() - start_seconds_) << ", \"staleness\": " << last_staleness()
+           << "}" << std::endl;
+  if (settings_.debug) std::printf("round %d: objective %.10g, gradient norm %.3g\n", round, objective, gradient_norm);
+  report_progress({round, settings_.rounds, objective});
+  if (!std::isfinite(objective) || objective > divergence_factor * first_objective_) {
+    throw error("diverged at round " + std::to_string(round) + ": the objective is " + text_of(objective) +
+                " and began at " + text_of(first_objective_) + "; lower alpha (now " + text_of(settings_.alpha) + ")");
+  }
+  const double change = std::abs(objective - last_objective_);
+  last_objective_ = objective;
+  converged_ = settings_.tolerance > 0 && change <= settings_.tolerance * std::abs(objective);
+}
+
+/// Rank 0, between committing `round` and beginning the next one, tells everybody where to stop: at a round that nobody
+/// can begin, under bsp and ssp, before rank 0 has committed the next one, so that whoever comes there sees the key and
+/// all stop at the same round. Under asp nobody waits for anybody, and each stops when it sees the key.
+void logistic_regression::stop_after(int round) {
+  stop_round_ = round + 2 + (settings_.consistency == consistency_model::ssp ? settings_.limit_s : 0);
+  paracel_write(stop_key, stop_round_);
+}
+
+bool logistic_regression::stops_at(int round) {
+  if (settings_.tolerance == 0) return false;
+  int stop = -1;
+  return paracel_read(stop_key, stop) && round >= stop;
+}
+
+// ---- results
+
+lr_quality logistic_regression::quality_of(const lr_problem& input) {
+  // The AUC needs all margins in one place; everything else goes along.
+  const auto n = input.rows();
+  std::vector<std::vector<double>> out(get_worker_size());
+  out[0].resize(2 * n);
+  for (std::size_t i = 0; i < n; ++i) {
+    out[0][i] = input.margin(i, theta_);
+    out[0][n + i] = input.samples().label[i];
+  }
+  std::vector<std::vector<double>> in;
+  get_comm().alltoall(out, in);
+  lr_quality q;
+  if (get_worker_id() != 0) return q;
+  std::vector<double> margin;
+  std::vector<double> label;
+  for (const auto& part : in) {
+    const auto half = part.begin() + static_cast<std::ptrdiff_t>(part.size() / 2);
+    margin.insert(margin.end(), part.begin(), half);
+    label.insert(label.end(), half, part.end());
+  }
+  q.rows = margin.size();
+  q.accuracy = accuracy(margin, label);
+  q.auc = auc(margin, label);
+  q.log_loss = log_loss(margin, label);
+  return q;
+}
+
+void logistic_regression::evaluate_result() {
+  if (get_worker_id() == 0) collect(rounds_done_ - 1);
+  std::vector<double> sum(1 + theta_.size());
+  sum[0] = problem_.add_gradient(theta_, std::span(sum).subspan(1));
+  get_comm().allreduce(sum);
+  const auto n = static_cast<double>(total_rows_);
+  for (auto& v : sum) v /= n;
+  objective_ = sum[0] + problem_.penalty(theta_);
+  problem_.add_penalty_gradient(theta_, 1.0, std::span(sum).subspan(1));
+  double square = 0;
+  for (std::size_t j = 1; j < sum.size(); ++j) square += sum[j] * sum[j];
+  if (get_worker_id() == 0) {
+    record(rounds_done_, objective_, std::sqrt(square));
+    if (objective_ > first_objective_) {
+      throw error("diverged: after " + std::to_string(rounds_done_) + " rounds the objective is " +
+                  text_of(objective_) + " and began at " + text_of(first_objective_) + "; lower alpha (now " +
+                  text_of(settings_.alpha) + ")");
+    }
+  }
+  // So that nobody writes results or leaves while rank 0 finds that there are none.
+  paracel_sync();
+  if (!settings_.test_input.empty()) quality_ = quality_of(test_);
+}
+
+void logistic_regression::dump_result() {
+  if (!settings_.predict_input.empty()) {
+    const lr_problem input(std::move(predict_), columns_, settings_.bias, settings_.penalize_bias, settings_.beta);
+    const auto& rows = input.samples();
+    std::vector<std::string> lines(input.rows());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const double probability = logistic(input.margin(i, theta_));
+      auto& line = lines[i];
+      if (rows.dense) {
+        for (const double x : rows.dense_row(i)) {
+          if (!line.empty()) line += ',';
+          append_text(line, x);
+        }
+        line += ':';
+        append_text(line, probability);
+      } else {
+        append_text(line, probability);
+        const auto columns = rows.columns_of(i);
+        const auto values = rows.values_of(i);
+        for (std::size_t k = 0; k < columns.size(); ++k) {
+          line += ' ';
+          append_text(line, std::uint64_t{columns[k]} + 1);
+          line += ':';
+          append_text(line, values[k]);
+        }
+      }
+    }
+    paracel_dump_vector(lines, "pred_v_", "\n");
+  }
+  if (get_worker_id() != 0) return;
+  paracel_dump_vector(theta_, "lr_theta_", "|");
+
+  std::string model = "{\n  \"format\": \"paracel-lr-v1\"";
+  const auto field = [&](const char* name, const std::string& json) {
+    model += std::string(",\n  \"") + name + "\": " + json;
+  };
+  field("method", "\"" + settings_.method + "\"");
+  field("rounds", std::to_string(rounds_done_));
+  field("alpha", json_of(settings_.alpha));
+  field("decay", json_of(settings_.decay));
+  field("beta", json_of(settings_.beta));
+  field("bias", settings_.bias ? "true" : "false");
+  field("penalize_bias", settings_.penalize_bias ? "true" : "false");
+  field("columns", std::to_string(columns_));
+  field("training_rows", std::to_string(total_rows_));
+  field("objective", json_of(objective_));
+  std::printf("objective %.10g\n", objective_);
+  if (quality_.rows > 0) {
+    std::printf("accuracy %.6f\nauc %.6f\nlog_loss %.6f\n", quality_.accuracy, quality_.auc, quality_.log_loss);
+    field("test", "{\"rows\": " + std::to_string(quality_.rows) + ", \"accuracy\": " + json_of(quality_.accuracy) +
+                      ", \"auc\": " + json_of(quality_.auc) + ", \"log_loss\": " + json_of(quality_.log_loss) + "}");
+  }
+  std::printf("output %s\n", get_output().c_str());
+  model += ",\n  \"theta\": [";
+  for (std::size_t j = 0; j < theta_.size(); ++j) {
+    if (j > 0) model += ", ";
+    append_text(model, theta_[j]);
+  }
+  model += "]\n}\n";
+  const auto path = get_output() + "/model.json";
+  std::ofstream out(path, std::ios::trunc);
+  out << model << std::flush;
+  if (!out) throw error(path + ": cannot be written: " + std::strerror(errno));
+  std::fflush(stdout);
+}
+
+}  // namespace paracel::alg

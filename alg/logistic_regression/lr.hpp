@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Binary logistic regression with an L2 penalty, trained in four ways on rows that are spread over the workers.
+//
+//     J(theta) = (1/n) sum_i log(1 + exp(-y_i theta.x_i)) + beta |theta|^2          y_i = -1 or +1
+//
+// n counts the rows of all workers. With a bias the first coordinate of theta belongs to a feature that is always 1.
+//
+// Source: K. Hall et al., "MapReduce/Bigtable for distributed optimization", NIPS LCCC 2010 (dgd, ipm); J. Dean et al.,
+// "Large scale distributed deep networks", NIPS 2012 (downpour); B. Recht et al., "Hogwild!", NIPS 2011 (agd). The names
+// are Paracel's.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <paracel/load.hpp>
+#include <paracel/metrics.hpp>
+#include <paracel/paralg.hpp>
+#include <paracel/schema.hpp>
+
+namespace paracel::alg {
+
+/// This worker's rows and its part of J. No server and no other worker: see logistic_regression for those.
+/// Thread-safety: const-concurrent
+class lr_problem {
+ public:
+  lr_problem() = default;
+  /// `columns`: features of the whole input, at least rows.columns. Sparse rows stay sparse.
+  lr_problem(sample_rows rows, std::size_t columns, bool bias, bool penalize_bias, double beta)
+      : rows_(std::move(rows)), columns_(columns), beta_(beta), bias_(bias), penalize_bias_(penalize_bias) {}
+
+  [[nodiscard]] std::size_t rows() const noexcept { return rows_.rows(); }
+  /// Coordinates of theta.
+  [[nodiscard]] std::size_t dimension() const noexcept { return columns_ + (bias_ ? 1 : 0); }
+  [[nodiscard]] const sample_rows& samples() const noexcept { return rows_; }
+
+  /// theta.x_i
+  [[nodiscard]] double margin(std::size_t i, std::span<const double> theta) const {
+    return (bias_ ? theta[0] : 0.0) + dot(i, theta.data() + first());
+  }
+
+  /// Adds the sum over the rows of the gradients of the loss to `gradient`; returns the sum of the losses.
+  double add_gradient(std::span<const double> theta, std::span<double> gradient) const {
+    double loss = 0;
+    for (std::size_t i = 0; i < rows(); ++i) {
+      const double z = rows_.label[i] * margin(i, theta);
+      // One exponential serves the loss and its slope.
+      const double e = std::exp(-std::abs(z));
+      loss += std::log1p(e) + (z < 0 ? -z : 0.0);
+      const double slope = z < 0 ? 1 / (1 + e) : e / (1 + e);
+      add_row(i, -rows_.label[i] * slope, gradient);
+    }
+    return loss;
+  }
+
+  /// beta |theta|^2
+  [[nodiscard]] double penalty(std::span<const double> theta) const {
+    double sum = 0;
+    for (std::size_t j = first_penalized(); j < theta.size(); ++j) sum += theta[j] * theta[j];
+    return beta_ * sum;
+  }
+  /// gradient += weight * 2 beta theta
+  void add_penalty_gradient(std::span<const double> theta, double weight, std::span<double> gradient) const {
+    for (std::size_t j = first_penalized(); j < theta.size(); ++j) gradient[j] += weight * 2 * beta_ * theta[j];
+  }
+
+  /// What a step of size alpha along row i alone adds to theta: delta = -alpha (loss_i' + 2 beta theta).
+  void row_step(std::size_t i, double alpha, std::span<const double> theta, std::span<double> delta) const {
+    const double y = rows_.label[i];
+    const double pull = alpha * y * logistic(-y * margin(i, theta));
+    const double shrink = -2 * alpha * beta_;
+    if (bias_) delta[0] = penalize_bias_ ? shrink * theta[0] : 0;
+    for (std::size_t j = first(); j < theta.size(); ++j) delta[j] = shrink * theta[j];
+    add_row(i, pull, delta);
+  }
+
+  /// Steps of size alpha along the rows of `order`, one after the other, in place.
+  /// Cost: O(entries of the rows + dimension): the penalty shrinks a common factor and not each coordinate.
+  void row_steps(std::span<const std::size_t> order, double alpha, std::span<double> theta) const {
+    const double shrink = 1 - 2 * alpha * beta_;
+    double* weights = theta.data() + first();
+    const std::size_t count = theta.size() - first();
+    double factor = 1;
+    for (const auto i : order) {
+      const double y = rows_.label[i];
+      const double z = y * ((bias_ ? theta[0] : 0.0) + factor * dot(i, weights));
+      const double pull = alpha * y * logistic(-z);
+      factor *= shrink;
+      // Also when alpha * beta is so large that the factor is 0 or grows.
+      if (std::abs(factor) < 1e-100 || std::abs(factor) > 1e100) {
+        for (std::size_t j = 0; j < count; ++j) weights[j] *= factor;
+        factor = 1;
+      }
+      if (bias_) theta[0] = theta[0] * (penalize_bias_ ? shrink : 1) + pull;
+      add_features(i, pull / factor, weights);
+    }
+    for (std::size_t j = 0; j < count; ++j) weights[j] *= factor;
+  }
+
+ private:
+  [[nodiscard]] std::size_t first() const noexcept { return bias_ ? 1 : 0; }
+  [[nodiscard]] std::size_t first_penalized() const noexcept { return bias_ && !penalize_bias_ ? 1 : 0; }
+
+  [[nodiscard]] double dot(std::size_t i, const double* weights) const {
+    double sum = 0;
+    if (!rows_.dense) {
+      const std::size_t end = rows_.row_begin[i + 1];
+      for (std::size_t k = rows_.row_begin[i]; k < end; ++k) sum += rows_.value[k] * weights[rows_.column[k]];
+      return sum;
+    }
+    // Eight sums, so that the compiler may use vectors without changing the order of additions.
+    const double* x = rows_.value.data() + i * rows_.columns;
+    double lane[8] = {};
+    std::size_t j = 0;
+    for (; j + 8 <= rows_.columns; j += 8) {
+      for (std::size_t l = 0; l < 8; ++l) lane[l] += x[j + l] * weights[j + l];
+    }
+    for (; j < rows_.columns; ++j) sum += x[j] * weights[j];
+    return sum + (((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7])));
+  }
+  void add_features(std::size_t i, double times, double* to) const {
+    if (rows_.dense) {
+      const double* x = rows_.value.data() + i * rows_.columns;
+      for (std::size_t j = 0; j < rows_.columns; ++j) to[j] += times * x[j];
+      return;
+    }
+    const std::size_t end = rows_.row_begin[i + 1];
+    for (std::size_t k = rows_.row_begin[i]; k < end; ++k) to[rows_.column[k]] += times * rows_.value[k];
+  }
+  void add_row(std::size_t i, double times, std::span<double> to) const {
+    if (bias_) to[0] += times;
+    add_features(i, times, to.data() + first());
+  }
+
+  sample_rows rows_;
+  std::size_t columns_ = 0;
+  double beta_ = 0;
+  bool bias_ = true;
+  bool penalize_bias_ = true;
+};
+
+/// The keys of lr's config; README.md explains them.
+config_schema lr_schema();
+
+/// A config as a struct.
+struct lr_settings {
+  explicit lr_settings(const config& from);
+
+  std::vector<std::string> training_input;
+  std::vector<std::string> test_input;
+  std::vector<std::string> predict_input;
+  std::string output;
+  std::string update_file;
+  std::string update_func;
+  std::string method;
+  int rounds;
+  double alpha;
+  double decay;
+  double beta;
+  bool debug;
+  std::uint64_t seed;
+  int limit_s;
+  std::size_t batch_size;
+  double tolerance;
+  bool bias;
+  bool penalize_bias;
+  consistency_model consistency;
+};
+
+/// Quality on a labelled input.
+struct lr_quality {
+  std::size_t rows = 0;
+  double accuracy = 0;
+  double auc = 0;
+  double log_loss = 0;
+};
+
+class logistic_regression : public paralg {
+ public:
+  logistic_regression(Comm comm, const std::string& server_info, const lr_settings& settings);
+
+  /// Loads, trains, tests, predicts and writes the results.
+  /// Throws: data_error; error when the objective diverges.
+  void solve() override;
+
+ private:
+  void load();
+  void train();
+  void dgd_round();
+  void ipm_round();
+  void downpour_round();
+  void agd_round();
+  void publish(int round);
+  void collect(int finished);
+  void record(int round, double objective, double gradient_norm);
+  void stop_after(int round);
+  [[nodiscard]] bool stops_at(int round);
+  void evaluate_result();
+  [[nodiscard]] lr_quality quality_of(const lr_problem& input);
+  void dump_result();
+  void shuffle(int round);
+  [[nodiscard]] double share() const { return static_cast<double>(problem_.rows()) / static_cast<double>(total_rows_); }
+
+  lr_settings settings_;
+  lr_problem problem_;
+  lr_problem test_;
+  sample_rows predict_;
+  std::size_t columns_ = 0;
+  std::size_t total_rows_ = 0;
+  std::vector<double> theta_;
+  std::vector<double> gradient_;   // of this worker's losses at the theta the round began with
+  std::vector<double> delta_;      // what is sent to the server
+  std::vector<std::size_t> order_;
+  double loss_ = 0;                // sum of this worker's losses at the theta the round began with
+  double step_ = 0;                // step size of the round
+  int rounds_done_ = 0;
+
+  // rank 0
+  std::ofstream metrics_;
+  double start_seconds_ = 0;
+  double first_objective_ = 0;
+  double last_objective_ = 0;
+  double objective_ = 0;
+  int collected_ = 0;              // rounds whose objective is complete
+  int stop_round_ = -1;
+  bool converged_ = false;
+  lr_quality quality_;
+};
+
+}  // namespace paracel::alg

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The update functions on numbers that come with the framework; default/README.md is their list. The loops are written
+// so that the compiler turns them into SIMD: the spans never overlap, which `restrict` says, and nothing is called.
+#include <paracel/update.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+namespace {
+
+/// Integers add modulo 2^n: an overflow in a server is a wrong number, never undefined behaviour.
+struct add {
+  template <class T>
+  void operator()(std::span<T> value, std::span<const std::type_identity_t<T>> delta) const noexcept {
+    T* __restrict v = value.data();
+    const T* __restrict d = delta.data();
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      if constexpr (std::is_integral_v<T>) {
+        using bits = std::make_unsigned_t<T>;
+        v[i] = static_cast<T>(static_cast<bits>(v[i]) + static_cast<bits>(d[i]));
+      } else {
+        v[i] += d[i];
+      }
+    }
+  }
+};
+
+// A NaN in the delta changes nothing, a NaN in the value stays: comparisons with it are false.
+struct larger {
+  template <class T>
+  void operator()(std::span<T> value, std::span<const std::type_identity_t<T>> delta) const noexcept {
+    T* __restrict v = value.data();
+    const T* __restrict d = delta.data();
+    for (std::size_t i = 0; i < value.size(); ++i) v[i] = v[i] < d[i] ? d[i] : v[i];
+  }
+};
+
+struct smaller {
+  template <class T>
+  void operator()(std::span<T> value, std::span<const std::type_identity_t<T>> delta) const noexcept {
+    T* __restrict v = value.data();
+    const T* __restrict d = delta.data();
+    for (std::size_t i = 0; i < value.size(); ++i) v[i] = d[i] < v[i] ? d[i] : v[i];
+  }
+};
+
+struct assign {
+  template <class T>
+  void operator()(std::span<T> value, std::span<const std::type_identity_t<T>> delta) const noexcept {
+    T* __restrict v = value.data();
+    const T* __restrict d = delta.data();
+    for (std::size_t i = 0; i < value.size(); ++i) v[i] = d[i];
+  }
+};
+
+/// Values of other types and sizes are replaced as they are.
+std::int32_t assign_any(const paracel::update_result*, const paracel::abi::value*, const paracel::abi::value* delta,
+                        const paracel::abi::sink* out, paracel::abi::error_text* error) noexcept {
+  std::byte* memory = out->place(out->context, delta->tag, delta->bytes);
+  if (memory == nullptr) {
+    paracel::update_detail::write_text(error, "no memory for the value");
+    return paracel::abi::failed;
+  }
+  if (delta->bytes != 0) std::memcpy(memory, delta->data, delta->bytes);
+  return paracel::abi::ok;
+}
+
+paracel::update_result assign_everything() {
+  auto u = paracel::update_in_place_any(assign());
+  paracel::update_detail::copy_text(u.value_type, "any value");
+  paracel::update_detail::copy_text(u.delta_type, "any value");
+  u.apply = assign_any;
+  return u;
+}
+
+}  // namespace
+
+extern "C" {
+extern paracel::update_result paracel_add;
+extern paracel::update_result paracel_assign;
+extern paracel::update_result paracel_max;
+extern paracel::update_result paracel_min;
+// Paracel's names.
+extern paracel::update_result default_incr_i;
+extern paracel::update_result default_incr_f;
+extern paracel::update_result default_incr_d;
+extern paracel::update_result default_incr_li;
+extern paracel::update_result default_incr_lf;
+extern paracel::update_result default_incr_ld;
+}
+
+paracel::update_result paracel_add = paracel::additive(paracel::update_in_place_any(add()));
+paracel::update_result paracel_assign = assign_everything();
+paracel::update_result paracel_max = paracel::update_in_place_any(larger());
+paracel::update_result paracel_min = paracel::update_in_place_any(smaller());
+
+paracel::update_result default_incr_i = paracel::additive(paracel::update_in_place<int>(add()));
+paracel::update_result default_incr_f = paracel::additive(paracel::update_in_place<float>(add()));
+paracel::update_result default_incr_d = paracel::additive(paracel::update_in_place<double>(add()));
+paracel::update_result default_incr_li = paracel::additive(paracel::update_in_place<int>(add()));
+paracel::update_result default_incr_lf = paracel::additive(paracel::update_in_place<float>(add()));
+paracel::update_result default_incr_ld = paracel::additive(paracel::update_in_place<double>(add()));

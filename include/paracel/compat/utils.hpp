@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The helpers that programs written for Paracel 0.3 find in utils.hpp, with the same names and meaning.
+#pragma once
+
+#if __has_include(<mpi.h>)
+#ifndef OMPI_SKIP_MPICXX
+#define OMPI_SKIP_MPICXX 1
+#endif
+#include <mpi.h>  // 0.3's utils.hpp brought MPI_COMM_WORLD
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <ctime>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <numeric>
+#include <random>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <paracel/comm.hpp>
+#include <paracel/error.hpp>
+#include <paracel/json_parser.hpp>
+#include <paracel/load.hpp>
+#include <paracel/main_env.hpp>
+
+#include "packer.hpp"
+#include "paracel_types.hpp"
+
+/// Writes where and what to stderr and goes on. `ERR` is an exception.
+#define ERROR_PRINT(ERR, INFO) \
+  { std::cerr << __FILE__ << ":" << __LINE__ << " - " << INFO << (ERR).what() << '\n'; }
+
+/// Ends the program with where and what: throws paracel::error. (0.3 printed the line and went on.)
+#define ERROR_ABORT(INFO)                                      \
+  {                                                            \
+    std::ostringstream paracel_text_;                          \
+    paracel_text_ << __FILE__ << ":" << __LINE__ << " - " << INFO; \
+    throw ::paracel::error(paracel_text_.str());               \
+  }
+
+namespace paracel {
+
+using string_lst = list_type<str_type>;
+
+// ---- strings ------------------------------------------------------------------------------------------------------
+
+/// The parts of `text` between any of the characters `separators`; empty parts are left out.
+inline string_lst str_split(const str_type& text, const str_type& separators) {
+  string_lst parts;
+  for (std::size_t at = text.find_first_not_of(separators); at != str_type::npos;) {
+    const auto end = text.find_first_of(separators, at);
+    parts.push_back(text.substr(at, end - at));
+    at = text.find_first_not_of(separators, end);
+  }
+  return parts;
+}
+inline string_lst str_split(const str_type& text, char separator) { return str_split(text, str_type(1, separator)); }
+
+/// The parts of `text` between matches of the regular expression `separator`; empty parts count, but for the last.
+/// Throws: usage_error when `separator` is no regular expression.
+/// Cost: a plain search when `separator` has no special character.
+inline string_lst str_split_by_word(const str_type& text, const str_type& separator) {
+  string_lst parts;
+  if (separator.empty()) {
+    parts.push_back(text);
+  } else if (separator.find_first_of("\\^$.|?*+()[]{}") == str_type::npos) {
+    std::size_t at = 0;
+    for (auto end = text.find(separator); end != str_type::npos; end = text.find(separator, at)) {
+      parts.push_back(text.substr(at, end - at));
+      at = end + separator.size();
+    }
+    parts.push_back(text.substr(at));
+  } else {
+    try {
+      const std::regex pattern(separator);
+      std::copy(std::sregex_token_iterator(text.begin(), text.end(), pattern, -1), std::sregex_token_iterator(),
+                std::back_inserter(parts));
+    } catch (const std::regex_error& e) {
+      throw usage_error("str_split_by_word: \"" + separator + "\" is no regular expression: " + e.what());
+    }
+  }
+  if (!parts.empty() && parts.back().empty()) parts.pop_back();
+  return parts;
+}
+
+inline str_type str_join(const string_lst& parts, const str_type& separator) {
+  str_type text;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) text += separator;
+    text += parts[i];
+  }
+  return text;
+}
+
+inline bool startswith(const str_type& text, const str_type& beginning) { return text.starts_with(beginning); }
+inline bool endswith(const str_type& text, const str_type& end) { return text.ends_with(end); }
+
+inline default_id_type cvt(const str_type& id) {
+  std::size_t used = 0;
+  try {
+    const auto value = std::stoull(id, &used);
+    if (used == id.size() && id.front() >= '0' && id.front() <= '9') return value;
+  } catch (const std::logic_error&) {
+  }
+  throw data_error("\"" + id + "\" is no id: want an integer from 0 to 2^64-1");
+}
+inline str_type cvt(default_id_type id) { return std::to_string(id); }
+
+// ---- files --------------------------------------------------------------------------------------------------------
+// `expand`, which turns a file, a folder or a pattern into names of files, is in <paracel/load.hpp>.
+
+inline bool isfile(const str_type& name) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(name, ignored);
+}
+inline bool isdir(const str_type& name) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(name, ignored);
+}
+/// `name` with a slash at its end.
+inline str_type todir(const str_type& name) { return name.ends_with('/') ? name : name + '/'; }
+
+/// `folder` with today's date (year, month, day; no padding) and a slash at its end.
+inline str_type add_folder_suffix_with_date(const str_type& folder) {
+  const std::time_t now = std::time(nullptr);
+  std::tm day{};
+  localtime_r(&now, &day);
+  const auto stem = folder.ends_with('/') ? folder.substr(0, folder.size() - 1) : folder;
+  return stem + std::to_string(day.tm_year + 1900) + std::to_string(day.tm_mon + 1) + std::to_string(day.tm_mday) + '/';
+}
+
+/// `func(line)` of the last `k` lines, or of all when there are fewer.
+/// Throws: data_error when the file cannot be read.
+template <class T, class F>
+std::vector<T> tail(const str_type& filename, int k, F&& func) {
+  std::ifstream file(filename);
+  if (!file) throw data_error(filename + ": cannot be opened");
+  std::deque<str_type> last;
+  for (str_type line; std::getline(file, line);) {
+    last.push_back(std::move(line));
+    if (last.size() > static_cast<std::size_t>(std::max(k, 0))) last.pop_front();
+  }
+  std::vector<T> result;
+  result.reserve(last.size());
+  for (const auto& line : last) result.push_back(func(line));
+  return result;
+}
+
+/// Writes `data` to a file, for unpkl_dat_sequential. Throws: error when the file cannot be written.
+template <class T>
+void pkl_dat_sequential(const T& data, const str_type& filename) {
+  str_type bytes;
+  packer<T>(data).pack(bytes);
+  std::ofstream file(filename, std::ios::binary);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  if (!file) throw error(filename + ": cannot be written");
+}
+/// Throws: data_error when the file cannot be read, type_error or protocol_error when it holds something else.
+template <class T>
+void unpkl_dat_sequential(const str_type& filename, T& data) {
+  std::ifstream file(filename, std::ios::binary);
+  if (!file) throw data_error(filename + ": cannot be opened");
+  const str_type bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  data = packer<T>().unpack(bytes);
+}
+
+// ---- numbers ------------------------------------------------------------------------------------------------------
+
+inline double dot_product(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size())
+    throw error("dot_product of " + std::to_string(a.size()) + " and " + std::to_string(b.size()) + " numbers");
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+/// A number of the open interval (0, 1). Each thread has its own sequence, the same in every process and in every run: what
+/// workers draw to begin with is equal, as in 0.3.
+inline double random_double() {
+  thread_local std::mt19937_64 engine;  // NOLINT(cert-msc51-cpp): the fixed seed is the point
+  double x = 0;
+  while (x == 0) x = static_cast<double>(engine() >> 11) * 0x1p-53;
+  return x;
+}
+/// `length` numbers of (0, upper_bound).
+inline list_type<double> random_double_list(std::size_t length, double upper_bound = 1.0) {
+  list_type<double> numbers(length);
+  std::generate(numbers.begin(), numbers.end(), [&] { return upper_bound * random_double(); });
+  return numbers;
+}
+
+/// Where `key` falls in sorted `points` on a ring: the index of the first point that is not less, 0 beyond the last.
+template <class T>
+std::size_t ring_bsearch(const std::vector<T>& points, const T& key) {
+  const auto at = std::lower_bound(points.begin(), points.end(), key);
+  return at == points.end() ? 0 : static_cast<std::size_t>(at - points.begin());
+}
+
+template <class K, class V>
+struct heap_node {
+  heap_node(K id, V v) : val(std::move(id), std::move(v)) {}
+  std::pair<K, V> val;
+};
+
+// ---- futures ------------------------------------------------------------------------------------------------------
+
+/// Waits for an update; on the thread that owns the paralg. Throws: what the update went wrong with.
+inline bool wait(async_functor_type& update) { return update.get(); }
+
+}  // namespace paracel

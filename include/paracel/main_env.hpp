@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+#include <string>
+
+/// Open MPI's communicator, named here so that this header needs no mpi.h.
+struct ompi_communicator_t;
+
+namespace paracel {
+
+class comm_backend;
+class session;
+
+/// The first object of a program's main: finds out how the process was started and ends its part of the job.
+///
+/// * `prun.py -m local`: PARACEL_RENDEZVOUS, PARACEL_RANK and PARACEL_SIZE are in the environment.
+/// * `prun.py -m mpi`, or mpirun by hand: MPI is initialised here and finalised by the destructor.
+/// * neither: embedded mode. One worker, and a server inside this process that lives as long as this object.
+///
+/// One object a process. When it is destroyed by an exception it leaves the job without saying goodbye, so that the
+/// others learn of the failure from the launcher instead of waiting.
+class main_env {
+ public:
+  main_env(int& argc, char**& argv);
+  ~main_env();
+  main_env(const main_env&) = delete;
+  main_env& operator=(const main_env&) = delete;
+
+  /// The job of this process. `server_info` (of the flag --server_info) may name the rendezvous when the environment does
+  /// not. Joins on the first call.
+  /// Blocks: until every server and worker has joined, at most the scheduler's join timeout.
+  /// Throws: network_error when the scheduler does not answer.
+  static std::shared_ptr<session> job(const std::string& server_info = "");
+
+  /// The backend of `Comm`: under mpirun that communicator (null: all workers), elsewhere all workers.
+  static std::shared_ptr<comm_backend> communicator(ompi_communicator_t* of);
+
+ private:
+  struct impl;
+  std::unique_ptr<impl> impl_;
+};
+
+}  // namespace paracel

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The base class of every algorithm. A subclass reads, updates and writes parameters by key as if they were its own
+// variables; they live in the servers, sharded by key. `iter_commit` marks the end of an iteration.
+//
+// Staleness, one rule: a worker that has finished c iterations may read while c - slowest <= s; what it then reads contains
+// at least every update of every worker's first c - s iterations, and all of its own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <paracel/codec.hpp>
+#include <paracel/comm.hpp>
+#include <paracel/dump.hpp>
+#include <paracel/error.hpp>
+#include <paracel/load.hpp>
+#include <paracel/main_env.hpp>
+#include <paracel/types.hpp>
+
+namespace paracel {
+
+class parasrv;
+
+/// How reads and updates of different workers are ordered.
+enum class consistency_model {
+  asp,  ///< s = infinity: reads never wait
+  ssp,  ///< the rule above with s = limit_s; reads are answered from a cache while it is fresh enough
+  bsp,  ///< s = 0, and updates take effect when the clock moves, in rank order: runs are bit-identical
+};
+
+/// One line of a run's progress.
+struct progress_report {
+  int round = 0;
+  int rounds = 0;
+  double objective = 0;
+};
+
+/// Base class of algorithms: Paracel's `paralg`.
+///
+/// Thread-safety: none; use it on the thread that made it.
+/// Throws: every call that talks to a server may throw job_error (the job ended: the first cause), network_error (says
+/// whether the request may have been applied), plugin_error (an update function failed; the value is unchanged) and
+/// type_error.
+class paralg {
+ public:
+  /// Joins the job. `server_info` is what prun.py passes as --server_info; empty: what main_env found.
+  /// `output`: folder of results, created by rank 0. `limit_s`: staleness s. `ssp_switch`: false is ASP.
+  /// Blocks: until every server and worker has joined.
+  paralg(const str_type& server_info, Comm comm, const str_type& output = "", int rounds = 1, int limit_s = 0,
+         bool ssp_switch = false);
+  /// The same with the server info of main_env.
+  explicit paralg(Comm comm, const str_type& output = "", int rounds = 1) : paralg("", std::move(comm), output, rounds) {}
+  virtual ~paralg();
+  paralg(const paralg&) = delete;
+  paralg& operator=(const paralg&) = delete;
+
+  /// The algorithm. Empty here, so that a program may also use a paralg directly.
+  virtual void solve() {}
+
+  /// Lines of this worker's part of the input: a file, a list of files, a folder or a glob pattern.
+  template <class T>
+  list_type<str_type> paracel_load(const T& files) {
+    return read_lines(files, get_worker_id(), get_worker_size());
+  }
+
+  // ---- one key ----------------------------------------------------------------------------------------------------
+
+  /// False when the key is not there; `value` is then unchanged. Cost: none when cached, otherwise one round trip, and one
+  /// more when the clock must be waited for. Blocks: until the rule above allows the read.
+  template <class V>
+  bool paracel_read(const str_type& key, V& value, int /*replica_id*/ = -1) {
+    return read(key, sink(value));
+  }
+  /// Throws: key_error when the key is not there.
+  template <class V>
+  V paracel_read(const str_type& key, int /*replica_id*/ = -1) {
+    V value{};
+    if (!read(key, sink(value))) missing(key);
+    return value;
+  }
+
+  /// Sets the value, whatever was there. Immediate also under BSP. Cost: one round trip.
+  template <class V>
+  bool paracel_write(const str_type& key, const V& value, bool /*replica_flag*/ = false) {
+    const encoded<V> e(value);
+    write(key, e.view());
+    return true;
+  }
+  bool paracel_write(const str_type& key, const char* value, bool replica_flag = false) {
+    return paracel_write(key, str_type(value), replica_flag);
+  }
+
+  /// Applies the registered update function (the default adds) in the server. A missing key takes the delta as its value.
+  /// Returns at once; the future's get() is true when the server has acknowledged, and throws what went wrong. An error of
+  /// an update whose future was dropped is thrown by the next iter_commit or paracel_sync.
+  template <class V>
+  async_functor_type paracel_update(const str_type& key, const V& delta) {
+    const encoded<V> e(delta);
+    return update(key, e.view(), update_function());
+  }
+  async_functor_type paracel_update(const str_type& key, const char* delta) {
+    return paracel_update(key, str_type(delta));
+  }
+  template <class V>
+  void paracel_update(const str_type& key, const V& delta, async_functor_type& future, bool /*replica_flag*/ = false) {
+    future = paracel_update(key, delta);
+  }
+  /// With a function of its own: plug-in file (its base name counts) and symbol.
+  template <class V>
+  async_functor_type paracel_update(const str_type& key, const V& delta, const str_type& file_name,
+                                    const str_type& func_name) {
+    const encoded<V> e(delta);
+    return update(key, e.view(), find_function(file_name, func_name));
+  }
+  template <class V>
+  void paracel_update(const str_type& key, const V& delta, const str_type& file_name, const str_type& func_name,
+                      async_functor_type& future) {
+    future = paracel_update(key, delta, file_name, func_name);
+  }
+
+  /// The same, and waits for the server. Immediate also under BSP.
+  template <class V>
+  bool paracel_bupdate(const str_type& key, const V& delta, bool /*replica_flag*/ = false) {
+    const encoded<V> e(delta);
+    bupdate(key, e.view(), bupdate_function(), {});
+    return true;
+  }
+  bool paracel_bupdate(const str_type& key, const char* delta, bool replica_flag = false) {
+    return paracel_bupdate(key, str_type(delta), replica_flag);
+  }
+  template <class V>
+  bool paracel_bupdate(const str_type& key, const V& delta, const str_type& file_name, const str_type& func_name,
+                       bool /*replica_flag*/ = false) {
+    const encoded<V> e(delta);
+    bupdate(key, e.view(), find_function(file_name, func_name), {});
+    return true;
+  }
+  /// Updates and gets the new value in the same round trip.
+  template <class V, class W>
+  void paracel_bupdate_get(const str_type& key, const V& delta, W& new_value) {
+    const encoded<V> e(delta);
+    bupdate(key, e.view(), bupdate_function(), sink(new_value));
+  }
+
+  bool paracel_contains(const str_type& key);
+  /// True when the key was there.
+  bool paracel_remove(const str_type& key);
+
+  // ---- many keys: one request a shard, all shards at once --------------------------------------------------------------
+
+  /// In the order of `keys`. Throws: key_error that names the first key that is not there.
+  template <class V>
+  list_type<V> paracel_read_multi(const list_type<str_type>& keys) {
+    list_type<V> values(keys.size());
+    read_multi(keys, [&](std::size_t i, const value_view& v) { decode_into(v, values[i]); }, true);
+    return values;
+  }
+  /// Keys that are not there are not in the result.
+  template <class V>
+  void paracel_read_multi(const list_type<str_type>& keys, dict_type<str_type, V>& values) {
+    values.clear();
+    read_multi(keys, [&](std::size_t i, const value_view& v) { decode_into(v, values[keys[i]]); }, false);
+  }
+  template <class V>
+  bool paracel_write_multi(const dict_type<str_type, V>& values) {
+    const batch<V> b(values);
+    write_multi(b.keys, b.views);
+    return true;
+  }
+  template <class V>
+  bool paracel_update_multi(const list_type<str_type>& keys, const list_type<V>& deltas) {
+    const batch<V> b(keys, deltas);
+    update_multi(b.keys, b.views, update_function(), true, nullptr);
+    return true;
+  }
+  template <class V>
+  bool paracel_update_multi(const dict_type<str_type, V>& deltas) {
+    const batch<V> b(deltas);
+    update_multi(b.keys, b.views, update_function(), true, nullptr);
+    return true;
+  }
+  template <class V>
+  bool paracel_bupdate_multi(const list_type<str_type>& keys, const list_type<V>& deltas) {
+    const batch<V> b(keys, deltas);
+    update_multi(b.keys, b.views, bupdate_function(), false, nullptr);
+    return true;
+  }
+  template <class V>
+  bool paracel_bupdate_multi(const dict_type<str_type, V>& deltas) {
+    const batch<V> b(deltas);
+    update_multi(b.keys, b.views, bupdate_function(), false, nullptr);
+    return true;
+  }
+  template <class V>
+  bool paracel_bupdate_multi(const list_type<str_type>& keys, const list_type<V>& deltas, const str_type& file_name,
+                             const str_type& func_name) {
+    const batch<V> b(keys, deltas);
+    update_multi(b.keys, b.views, find_function(file_name, func_name), false, nullptr);
+    return true;
+  }
+  template <class V>
+  bool paracel_bupdate_multi(const dict_type<str_type, V>& deltas, const str_type& file_name,
+                             const str_type& func_name) {
+    const batch<V> b(deltas);
+    update_multi(b.keys, b.views, find_function(file_name, func_name), false, nullptr);
+    return true;
+  }
+  /// Updates all and gets the new values, in the order of `keys`.
+  template <class V>
+  list_type<V> paracel_bupdate_multi_get(const list_type<str_type>& keys, const list_type<V>& deltas) {
+    const batch<V> b(keys, deltas);
+    list_type<V> values(keys.size());
+    const multi_sink put = [&](std::size_t i, const value_view& v) { decode_into(v, values[i]); };
+    update_multi(b.keys, b.views, bupdate_function(), false, &put);
+    return values;
+  }
+  /// True when every key was there.
+  bool paracel_remove_multi(const list_type<str_type>& keys);
+  /// Removes every key of every server.
+  void paracel_clear();
+
+  // ---- functions, clock, workers ---------------------------------------------------------------------------------------
+
+  /// The function of `paracel_update` from now on. Its plug-in must lie in a folder the servers were started with; prun.py
+  /// allows the folder of the config's update_file. Throws: plugin_error.
+  bool paracel_register_update(const str_type& file_name, const str_type& func_name);
+  /// The function of `paracel_bupdate` from now on.
+  bool paracel_register_bupdate(const str_type& file_name, const str_type& func_name);
+
+  /// The end of an iteration: waits until its updates are acknowledged and ticks the clock, under every consistency.
+  /// Cost: one round trip. Throws: what an unwatched update went wrong with.
+  void iter_commit();
+  /// After so many commits reads come from the servers, not from the cache. Default: `rounds`.
+  void set_total_iters(int n);
+  /// asp, ssp or bsp. Call it on every worker before the first read or update.
+  void set_consistency(consistency_model model);
+  [[nodiscard]] consistency_model get_consistency() const;
+  /// Iterations that this worker was ahead of the slowest it knew of at its last read.
+  [[nodiscard]] std::uint32_t last_staleness() const;
+
+  /// A barrier of all workers.
+  void paracel_sync();
+
+  [[nodiscard]] std::size_t get_worker_id() const { return comm_.get_rank(); }
+  [[nodiscard]] std::size_t get_worker_size() const { return comm_.get_size(); }
+  [[nodiscard]] std::size_t get_server_size() const;
+  [[nodiscard]] Comm get_comm() const { return comm_; }
+  [[nodiscard]] const str_type& get_output() const { return output_; }
+
+  /// Rank 0's progress, shown by prun.py; other ranks' calls do nothing. At most ten a second are sent, and the last.
+  void report_progress(const progress_report& report);
+
+  /// Writes `data` to <output>/<filename><rank>, elements joined by `sep`, numbers with every bit.
+  /// `append_flag`: after what is there. `merge` (every worker must call): rank 0 then joins the files of all ranks into
+  /// <output>/<filename>merge.
+  template <class V>
+  void paracel_dump_vector(const list_type<V>& data, const str_type& filename = "result_", const str_type& sep = ",",
+                           bool append_flag = false, bool merge = false) {
+    str_type text;
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      if (i > 0) text += sep;
+      append_text(text, data[i]);
+    }
+    if (!data.empty()) text += '\n';
+    dump(text, filename, append_flag, merge);
+  }
+
+ private:
+  /// Where a value that arrives is decoded to.
+  struct value_sink {
+    void* target = nullptr;
+    void (*put)(void*, const value_view&) = nullptr;
+  };
+  template <class V>
+  static value_sink sink(V& target) {
+    return {&target, [](void* to, const value_view& v) { decode_into(v, *static_cast<V*>(to)); }};
+  }
+  using multi_sink = std::function<void(std::size_t index, const value_view&)>;
+
+  /// Keys and encoded values of a multi call.
+  template <class V>
+  struct batch {
+    explicit batch(const dict_type<str_type, V>& values) {
+      keys.reserve(values.size());
+      encodings.reserve(values.size());
+      for (const auto& [key, value] : values) add(key, value);
+    }
+    batch(const list_type<str_type>& names, const list_type<V>& values) {
+      if (names.size() != values.size())
+        throw error("a multi call got " + std::to_string(names.size()) + " keys and " + std::to_string(values.size()) +
+                    " values");
+      keys.reserve(names.size());
+      encodings.reserve(names.size());
+      for (std::size_t i = 0; i < names.size(); ++i) add(names[i], values[i]);
+    }
+    void add(const str_type& key, const V& value) {
+      keys.push_back(key);
+      encodings.emplace_back(value);
+      views.push_back(encodings.back().view());
+    }
+    list_type<str_type> keys;
+    std::vector<encoded<V>> encodings;
+    std::vector<value_view> views;
+  };
+
+  [[noreturn]] static void missing(const str_type& key);
+  bool read(const str_type& key, value_sink to);
+  void write(const str_type& key, const value_view& value);
+  async_functor_type update(const str_type& key, const value_view& delta, std::uint64_t function);
+  void bupdate(const str_type& key, const value_view& delta, std::uint64_t function, value_sink to);
+  void read_multi(const list_type<str_type>& keys, const multi_sink& put, bool all);
+  void write_multi(const list_type<str_type>& keys, const std::vector<value_view>& values);
+  void update_multi(const list_type<str_type>& keys, const std::vector<value_view>& deltas, std::uint64_t function,
+                    bool clocked, const multi_sink* put);
+  std::uint64_t find_function(const str_type& file_name, const str_type& func_name);
+  [[nodiscard]] std::uint64_t update_function() const;
+  [[nodiscard]] std::uint64_t bupdate_function() const;
+  void dump(const str_type& text, const str_type& filename, bool append, bool merge);
+
+  Comm comm_;
+  str_type output_;
+  std::shared_ptr<session> session_;
+  std::unique_ptr<parasrv> servers_;
+  std::int64_t last_report_ms_ = -1;
+};
+
+}  // namespace paracel

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The keys of a program's config, said once: the program checks its config with them, `--schema` prints them as JSON so
+// that prun.py can refuse a bad config before any process starts, and `--help` prints them for people.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <paracel/error.hpp>
+
+namespace paracel {
+
+struct config_node;
+
+/// These bytes inside an executable say that it answers `--schema`, and are the "format" of the answer.
+inline constexpr char schema_marker[] = "paracel-schema-v1";
+
+/// What a key may hold. The comment is the name in the published schema.
+enum class key_type {
+  string,         ///< "string"
+  integer,        ///< "int"
+  number,         ///< "double"
+  boolean,        ///< "bool"
+  file,           ///< "file": one existing file
+  files,          ///< "files": an existing file or folder, a glob pattern that matches, or a list of these
+  plugin,         ///< "plugin": the name of a plug-in; if it has a slash, an existing file
+  output_folder,  ///< "folder_out": a folder that exists or can be created, and is writable
+};
+
+using config_value = std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<std::string>>;
+
+/// One key. Built by `config_schema::key` and the setters, which return the same object.
+class key_spec {
+ public:
+  key_spec(std::string name, key_type type, std::string help)
+      : name_(std::move(name)), help_(std::move(help)), type_(type) {}
+
+  key_spec& required() { required_ = true; return *this; }
+  /// The value where the key is absent. A key that is neither required nor has a fallback is "", 0 or false.
+  key_spec& fallback(bool v) { fallback_ = v; return *this; }
+  key_spec& fallback(int v) { fallback_ = static_cast<std::int64_t>(v); return *this; }
+  key_spec& fallback(std::int64_t v) { fallback_ = v; return *this; }
+  key_spec& fallback(double v) { fallback_ = v; return *this; }
+  key_spec& fallback(const char* v) { fallback_ = std::string(v); return *this; }
+  key_spec& fallback(std::string v) { fallback_ = std::move(v); return *this; }
+  key_spec& one_of(std::vector<std::string> choices) { choices_ = std::move(choices); return *this; }
+  key_spec& at_least(double v) { least_ = v; return *this; }
+  key_spec& at_most(double v) { most_ = v; return *this; }
+  /// Greater than v, not equal to it.
+  key_spec& above(double v) { least_ = v; exclusive_least_ = true; return *this; }
+
+ private:
+  friend class config_schema;
+  std::string name_;
+  std::string help_;
+  std::vector<std::string> choices_;
+  config_value fallback_;
+  std::optional<double> least_;
+  std::optional<double> most_;
+  key_type type_;
+  bool required_ = false;
+  bool exclusive_least_ = false;
+};
+
+/// A config that has passed its schema.
+/// Thread-safety: const-concurrent
+class config {
+ public:
+  /// The value of a key of the schema. T: std::string, bool, double, an integer type, or std::vector<std::string> for
+  /// `files`. An integer that does not fit into T is refused by `check` only if the schema bounds it.
+  /// Throws: config_error when the schema has no such key or another type, or the integer does not fit.
+  template <class T>
+  [[nodiscard]] T get(std::string_view name) const {
+    const auto& v = at(name);
+    if constexpr (std::is_same_v<T, double>) {
+      if (const auto* d = std::get_if<double>(&v)) return *d;
+    } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      if (const auto* i = std::get_if<std::int64_t>(&v)) {
+        if (std::in_range<T>(*i)) return static_cast<T>(*i);
+      }
+    } else {
+      if (const auto* t = std::get_if<T>(&v)) return *t;
+    }
+    throw config_error(file_ + ": key \"" + std::string(name) + "\" does not have the type or the range asked for");
+  }
+  /// Whether the file has the key; false where its fallback is in use.
+  [[nodiscard]] bool given(std::string_view name) const;
+  /// The beginning of an error about that key: `file:line:column: key "name"`.
+  [[nodiscard]] std::string place_of(std::string_view name) const;
+
+ private:
+  friend class config_schema;
+  struct entry {
+    config_value value;
+    std::size_t line = 0;  // 0: not in the file
+    std::size_t column = 0;
+  };
+  [[nodiscard]] const config_value& at(std::string_view name) const;
+
+  std::string file_;
+  std::map<std::string, entry, std::less<>> entries_;
+};
+
+/// The keys of one program.
+class config_schema {
+ public:
+  // The marker is an argument so that its bytes lie in the program and not only in this library.
+  explicit config_schema(std::string program, std::string summary = "", const char* marker = schema_marker);
+
+  /// Adds a key. Lifetime: the reference is good until the next call.
+  key_spec& key(std::string name, key_type type, std::string help);
+
+  /// {"format": "paracel-schema-v1", "program": ..., "keys": [{"name", "type", "required", "default", "choices", "min",
+  /// "max", "exclusive_min", "help"}]}; absent limits are left out.
+  [[nodiscard]] std::string to_json() const;
+  /// The same for people, a key a line.
+  [[nodiscard]] std::string help_text() const;
+
+  /// Reads a config file: unknown and duplicate keys, missing ones, types, limits, choices, files and folders.
+  /// Creates nothing. The first thing wrong in file order is reported; missing keys come last.
+  /// Throws: config_error of one line: `file:line:column: key "name"...`, what was found, what is allowed.
+  [[nodiscard]] config check(const std::string& file) const;
+  /// The same for a text that came from `file`.
+  [[nodiscard]] config check_text(const std::string& file, std::string_view text) const;
+
+ private:
+  [[nodiscard]] config check_tree(const std::string& file, const config_node& root) const;
+  [[nodiscard]] config_value checked(const key_spec& spec, const config_node& node, const std::string& place) const;
+
+  std::string program_;
+  std::string summary_;
+  std::string marker_;
+  std::vector<key_spec> keys_;
+};
+
+}  // namespace paracel

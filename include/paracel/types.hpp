@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <future>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace paracel {
+
+using str_type = std::string;
+using default_id_type = std::uint64_t;
+template <class T>
+using list_type = std::vector<T>;
+template <class K, class V>
+using dict_type = std::unordered_map<K, V>;
+
+/// How `Comm::allreduce` combines. The numbers are part of the wire format.
+enum class reduce_op : std::uint8_t { sum = 0, max = 1, min = 2 };
+
+/// What `paracel_update` returns: true once the server has acknowledged the update. It is deferred: `wait()` or `get()`
+/// drives the client that made it, so call them on the thread that owns the `paralg`.
+using async_functor_type = std::future<bool>;
+
+}  // namespace paracel

@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What a plug-in exports: functions that run inside the servers. A plug-in is one .cpp file, built as a shared library:
+//
+//   #include <paracel/update.hpp>
+//   std::vector<double> local_update(std::vector<double> value, std::vector<double> delta) { ...; return value; }
+//   extern "C" { extern paracel::update_result lr_theta_update; }
+//   paracel::update_result lr_theta_update = paracel::update_proxy(local_update);
+//
+// `paracel_update("theta", delta, "liblr_update.so", "lr_theta_update")` then runs it in the server that holds "theta".
+// A key that is not there yet takes the delta as its value, unless the function says how to begin (`initialised_by`).
+//
+// A function is called from several server threads at once, never for one key at the same time, so it must not change
+// what it shares with other calls. It may throw: the text reaches the worker and the value stays as it was.
+//
+// Between library and server there are only C types. Each function pointer below is noexcept; an exception ends in the
+// skin made by update_proxy and friends and crosses as a status and a text.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <paracel/codec.hpp>
+#include <paracel/error.hpp>
+#include <paracel/value.hpp>
+
+namespace paracel {
+
+struct update_result;
+struct filter_result;
+
+/// The border between a plug-in and the server. Layout and meaning change only together with `version`.
+namespace abi {
+
+inline constexpr std::uint32_t update_magic = 0x55435250;  // "PRCU"
+inline constexpr std::uint32_t filter_magic = 0x46435250;  // "PRCF"
+inline constexpr std::uint16_t version = 1;
+
+/// update_result::flags
+inline constexpr std::uint32_t additive = 1;  ///< value + delta: a worker may add to its cached copy at once
+inline constexpr std::uint32_t no_throw = 2;  ///< in_place never fails: the server need keep no copy to go back to
+/// filter_result::flags
+inline constexpr std::uint32_t takes_value = 1;
+
+enum outcome : std::int32_t {
+  ok = 0,
+  type_mismatch = 1,  ///< value or delta has another type than the function takes
+  failed = 2,         ///< the function threw
+};
+
+/// Bytes of a value, owned by the caller and at any alignment unless said otherwise.
+struct value {
+  const std::byte* data;
+  std::uint64_t bytes;
+  std::uint8_t tag;  ///< value_tag
+  std::uint8_t zero[7];
+};
+
+/// Where a function places its result. `place` gives memory for `bytes` bytes, aligned to 16, or null when there is
+/// none; the last call counts.
+struct sink {
+  void* context;
+  std::byte* (*place)(void* context, std::uint8_t tag, std::uint64_t bytes) noexcept;
+};
+
+/// Room for the text of an error, zero-terminated, cut when too long.
+struct error_text {
+  char* data;
+  std::uint64_t capacity;
+};
+
+}  // namespace abi
+
+/// An update function as a plug-in exports it. Made by update_proxy, update_in_place or update_in_place_any.
+struct update_result {
+  std::uint32_t magic = 0;
+  std::uint16_t abi_version = 0;
+  std::uint16_t struct_bytes = 0;
+  std::uint32_t flags = 0;
+  std::uint8_t value_tag = 0;  ///< of the general form: what it returns; in place: the element; none = any number
+  std::uint8_t delta_tag = 0;
+  std::uint8_t zero[2] = {};
+  char value_type[48] = {};  ///< for error texts
+  char delta_type[48] = {};
+  const void* context = nullptr;  ///< the user's function
+  /// General form: (current value, delta) to a new value of any size. Null: there is only the in-place form.
+  std::int32_t (*apply)(const update_result* self, const abi::value* current, const abi::value* delta,
+                        const abi::sink* out, abi::error_text* error) noexcept = nullptr;
+  /// In place, on `count` numbers of element type `tag`, value and delta aligned and of the same count. Null: none.
+  std::int32_t (*in_place)(const update_result* self, std::uint8_t tag, std::byte* value, const std::byte* delta,
+                           std::uint64_t count, abi::error_text* error) noexcept = nullptr;
+  /// The value to begin with when the key is not there; the update follows. Null: the delta becomes the value.
+  std::int32_t (*initialise)(const update_result* self, const abi::value* delta, const abi::sink* out,
+                             abi::error_text* error) noexcept = nullptr;
+  const void* initialise_context = nullptr;
+};
+static_assert(std::is_standard_layout_v<update_result> && std::is_trivially_copyable_v<update_result>);
+static_assert(sizeof(update_result) == 152, "the layout is part of the plug-in ABI");
+
+/// A filter as a plug-in exports it. Made by filter_proxy.
+struct filter_result {
+  std::uint32_t magic = 0;
+  std::uint16_t abi_version = 0;
+  std::uint16_t struct_bytes = 0;
+  std::uint32_t flags = 0;
+  std::uint8_t value_tag = 0;
+  std::uint8_t zero[3] = {};
+  char value_type[48] = {};
+  const void* context = nullptr;
+  /// Sets `keep` to 0 or 1. `value` may be null if the flags do not say takes_value.
+  std::int32_t (*test)(const filter_result* self, const char* key, std::uint64_t key_bytes, const abi::value* value,
+                       std::uint8_t* keep, abi::error_text* error) noexcept = nullptr;
+};
+static_assert(std::is_standard_layout_v<filter_result> && std::is_trivially_copyable_v<filter_result>);
+static_assert(sizeof(filter_result) == 80, "the layout is part of the plug-in ABI");
+
+namespace update_detail {
+
+inline void write_text(abi::error_text* error, std::string_view text) noexcept {
+  if (error == nullptr || error->capacity == 0) return;
+  const auto n = text.size() < error->capacity ? text.size() : static_cast<std::size_t>(error->capacity) - 1;
+  if (n != 0) std::memcpy(error->data, text.data(), n);
+  error->data[n] = '\0';
+}
+
+inline value_view view_of(const abi::value& v) noexcept {
+  return {static_cast<value_tag>(v.tag), {v.data, static_cast<std::size_t>(v.bytes)}};
+}
+
+/// Runs `f` and turns what it throws into an outcome and a text.
+template <class F>
+std::int32_t guarded(abi::error_text* error, F&& f) noexcept {
+  try {
+    f();
+    return abi::ok;
+  } catch (const type_error& e) {
+    write_text(error, e.what());
+    return abi::type_mismatch;
+  } catch (const std::exception& e) {
+    write_text(error, e.what());
+  } catch (...) {
+    write_text(error, "threw something that is not a std::exception");
+  }
+  return abi::failed;
+}
+
+template <class T>
+void place(const abi::sink& out, const T& object) {
+  const encoded<T> result(object);
+  const value_view v = result.view();
+  std::byte* memory = out.place(out.context, static_cast<std::uint8_t>(v.tag), v.bytes.size());
+  if (memory == nullptr) throw error("no memory for a result of " + std::to_string(v.bytes.size()) + " bytes");
+  if (!v.bytes.empty()) std::memcpy(memory, v.bytes.data(), v.bytes.size());
+}
+
+template <class T>
+constexpr value_tag static_tag() noexcept {
+  if constexpr (raw_number<T>) return tag_of<T>();
+  else if constexpr (codec_detail::raw_list<T>) return array_tag_of<typename codec_detail::list_traits<T>::element>();
+  else return value_tag::packed;
+}
+
+template <std::size_t N>
+void copy_text(char (&out)[N], const std::string& text) {
+  std::memcpy(out, text.data(), text.size() < N ? text.size() : N - 1);
+}
+
+inline update_result blank_update(const std::string& value_type, const std::string& delta_type) {
+  update_result u;
+  u.magic = abi::update_magic;
+  u.abi_version = abi::version;
+  u.struct_bytes = sizeof(update_result);
+  copy_text(u.value_type, value_type);
+  copy_text(u.delta_type, delta_type);
+  return u;
+}
+
+/// The user's functions stay for ever, because a plug-in is never unloaded. The chain lets leak checkers see them.
+struct kept_base {
+  const kept_base* next = nullptr;
+};
+template <class F>
+struct kept : kept_base {
+  template <class G>
+  explicit kept(G&& g) : function(std::forward<G>(g)) {}
+  F function;
+};
+inline std::atomic<const kept_base*> kept_functions{nullptr};
+
+template <class F>
+const std::decay_t<F>* keep(F&& f) {
+  auto* k = new kept<std::decay_t<F>>(std::forward<F>(f));
+  k->next = kept_functions.load();
+  while (!kept_functions.compare_exchange_weak(k->next, k)) {
+  }
+  return &k->function;
+}
+
+/// Says which of the two arguments did not fit.
+template <class D>
+D decode_delta(const abi::value& delta) {
+  try {
+    return decode<D>(view_of(delta));
+  } catch (const type_error& e) {
+    throw type_error(std::string("the delta: ") + e.what());
+  }
+}
+
+template <class F, class V, class D, class ValueArg, class DeltaArg>
+std::int32_t run_general(const update_result* self, const abi::value* current, const abi::value* delta,
+                         const abi::sink* out, abi::error_text* error) noexcept {
+  return guarded(error, [&] {
+    const F& f = *static_cast<const F*>(self->context);
+    V value = decode<V>(view_of(*current));
+    D change = decode_delta<D>(*delta);
+    if constexpr (std::is_void_v<std::invoke_result_t<const F&, ValueArg, DeltaArg>>) {
+      f(static_cast<ValueArg&&>(value), static_cast<DeltaArg&&>(change));
+      place(*out, value);
+    } else {
+      const V& result = f(static_cast<ValueArg&&>(value), static_cast<DeltaArg&&>(change));
+      place(*out, result);
+    }
+  });
+}
+
+template <class V, class D, class ValueArg, class DeltaArg, class F>
+update_result make_general(F&& f) {
+  using function = std::decay_t<F>;
+  static_assert(std::is_invocable_v<const function&, ValueArg, DeltaArg>,
+                "an update function is shared by threads: its call operator must be const");
+  using returned = std::invoke_result_t<const function&, ValueArg, DeltaArg>;
+  static_assert(std::is_same_v<std::remove_cvref_t<returned>, V> ||
+                    (std::is_void_v<returned> && std::is_lvalue_reference_v<ValueArg>),
+                "an update function returns a value of the type of its first parameter");
+  update_result u = blank_update(codec_detail::type_text<V>::get(), codec_detail::type_text<D>::get());
+  u.value_tag = static_cast<std::uint8_t>(static_tag<V>());
+  u.delta_tag = static_cast<std::uint8_t>(static_tag<D>());
+  u.context = keep(std::forward<F>(f));
+  u.apply = run_general<function, V, D, ValueArg, DeltaArg>;
+  return u;
+}
+
+template <class Signature>
+struct from_signature;
+template <class R, class A, class B>
+struct from_signature<std::function<R(A, B)>> {
+  template <class F>
+  static update_result update(F&& f) {
+    return make_general<std::remove_cvref_t<A>, std::remove_cvref_t<B>, A, B>(std::forward<F>(f));
+  }
+};
+
+template <class F, class T>
+std::int32_t run_in_place(const update_result* self, std::uint8_t, std::byte* value, const std::byte* delta,
+                          std::uint64_t count, abi::error_text* error) noexcept {
+  const F& f = *static_cast<const F*>(self->context);
+  const std::span<T> values(reinterpret_cast<T*>(value), static_cast<std::size_t>(count));
+  const std::span<const T> deltas(reinterpret_cast<const T*>(delta), static_cast<std::size_t>(count));
+  if constexpr (noexcept(f(values, deltas))) {
+    f(values, deltas);
+    return abi::ok;
+  } else {
+    return guarded(error, [&] { f(values, deltas); });
+  }
+}
+
+template <class F, class T>
+inline constexpr bool never_throws = noexcept(std::declval<const F&>()(std::declval<std::span<T>>(),
+                                                                       std::declval<std::span<const T>>()));
+
+template <class F>
+std::int32_t run_in_place_any(const update_result* self, std::uint8_t tag, std::byte* value, const std::byte* delta,
+                              std::uint64_t count, abi::error_text* error) noexcept {
+  switch (static_cast<value_tag>(tag)) {
+    case value_tag::i32:
+      return run_in_place<F, std::int32_t>(self, tag, value, delta, count, error);
+    case value_tag::i64:
+      return run_in_place<F, std::int64_t>(self, tag, value, delta, count, error);
+    case value_tag::f32:
+      return run_in_place<F, float>(self, tag, value, delta, count, error);
+    case value_tag::f64:
+      return run_in_place<F, double>(self, tag, value, delta, count, error);
+    default:
+      write_text(error, "not a number");
+      return abi::type_mismatch;
+  }
+}
+
+template <class F, class D, class DeltaArg>
+std::int32_t run_initialise(const update_result* self, const abi::value* delta, const abi::sink* out,
+                            abi::error_text* error) noexcept {
+  return guarded(error, [&] {
+    const F& f = *static_cast<const F*>(self->initialise_context);
+    D change = decode_delta<D>(*delta);
+    place(*out, f(static_cast<DeltaArg&&>(change)));
+  });
+}
+
+template <class Signature>
+struct from_initialiser;
+template <class R, class A>
+struct from_initialiser<std::function<R(A)>> {
+  using delta = std::remove_cvref_t<A>;
+  using argument = A;
+};
+
+template <class Signature>
+struct from_filter;
+template <class R, class K>
+struct from_filter<std::function<R(K)>> {
+  using key = K;
+  using value = void;
+};
+template <class R, class K, class V>
+struct from_filter<std::function<R(K, V)>> {
+  using key = K;
+  using value = V;
+};
+
+template <class F, class K, class V>
+std::int32_t run_filter(const filter_result* self, const char* key, std::uint64_t key_bytes, const abi::value* value,
+                        std::uint8_t* keep_it, abi::error_text* error) noexcept {
+  return guarded(error, [&] {
+    const F& f = *static_cast<const F*>(self->context);
+    std::remove_cvref_t<K> name(key, static_cast<std::size_t>(key_bytes));
+    if constexpr (std::is_void_v<V>) {
+      *keep_it = f(static_cast<K&&>(name)) ? 1 : 0;
+    } else {
+      auto object = decode<std::remove_cvref_t<V>>(view_of(*value));
+      *keep_it = f(static_cast<K&&>(name), static_cast<V&&>(object)) ? 1 : 0;
+    }
+  });
+}
+
+}  // namespace update_detail
+
+/// An update function from `f`: a function, lambda or functor `(V value, D delta) -> V`. V and D are types that
+/// codec.hpp can write, by value or by reference; `void f(V& value, D delta)` is understood too. Value and delta are
+/// decoded and the result is encoded at each call; for large arrays of numbers update_in_place needs neither.
+template <class F>
+requires requires(F&& f) { std::function(std::forward<F>(f)); }
+[[nodiscard]] update_result update_proxy(F&& f) {
+  return update_detail::from_signature<decltype(std::function(std::forward<F>(f)))>::update(std::forward<F>(f));
+}
+
+/// The same with the types said, for generic lambdas: `update_proxy<double>([](auto a, auto b) { return a + b; })`.
+template <class V, class D = V, class F>
+[[nodiscard]] update_result update_proxy(F&& f) {
+  return update_detail::make_general<V, D, V, D>(std::forward<F>(f));
+}
+
+/// An update function from `void f(std::span<T> value, std::span<const T> delta)`, which changes the numbers where they
+/// lie in the table. One number is a span of 1. The spans are aligned, never overlap and have the same size: a delta of
+/// another size is refused before, one of a narrower type is widened. Say `noexcept` where it is true: the server then
+/// keeps no copy of the value to go back to.
+template <raw_number T, class F>
+[[nodiscard]] update_result update_in_place(F&& f) {
+  using function = std::decay_t<F>;
+  static_assert(std::is_invocable_v<const function&, std::span<T>, std::span<const T>>,
+                "an in-place update is void f(std::span<T> value, std::span<const T> delta), const if it is a functor");
+  using element =
+      std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>, T>;
+  const std::string name = name_of(tag_of<element>());
+  update_result u = update_detail::blank_update(name, name);
+  u.value_tag = u.delta_tag = static_cast<std::uint8_t>(tag_of<element>());
+  u.context = update_detail::keep(std::forward<F>(f));
+  u.in_place = update_detail::run_in_place<function, T>;
+  if (update_detail::never_throws<function, T>) u.flags |= abi::no_throw;
+  return u;
+}
+
+/// As update_in_place for every number type at once: `f` is callable with spans of int32, int64, float and double.
+template <class F>
+[[nodiscard]] update_result update_in_place_any(F&& f) {
+  using function = std::decay_t<F>;
+  update_result u = update_detail::blank_update("any number", "any number");
+  u.context = update_detail::keep(std::forward<F>(f));
+  u.in_place = update_detail::run_in_place_any<function>;
+  if (update_detail::never_throws<function, std::int32_t> && update_detail::never_throws<function, std::int64_t> &&
+      update_detail::never_throws<function, float> && update_detail::never_throws<function, double>)
+    u.flags |= abi::no_throw;
+  return u;
+}
+
+/// `u`, declared to be `value + delta` on numbers, element by element. A worker then adds its own deltas to the copies
+/// in its cache at once and sees them in its next read (read-my-writes) instead of dropping the copy and asking again.
+/// Wrong for anything that is not that sum: such a worker would compute with numbers that no server holds.
+[[nodiscard]] inline update_result additive(update_result u) noexcept {
+  u.flags |= abi::additive;
+  return u;
+}
+
+/// `u`, which begins a missing key with `g(delta)` and then updates it, instead of taking the delta as the value.
+template <class G>
+requires requires(G&& g) { std::function(std::forward<G>(g)); }
+[[nodiscard]] update_result initialised_by(update_result u, G&& g) {
+  using traits = update_detail::from_initialiser<decltype(std::function(std::forward<G>(g)))>;
+  u.initialise_context = update_detail::keep(std::forward<G>(g));
+  u.initialise = update_detail::run_initialise<std::decay_t<G>, typename traits::delta, typename traits::argument>;
+  return u;
+}
+
+/// A filter from `f`: `(key) -> bool` or `(key, value) -> bool`; the key is a std::string or std::string_view.
+template <class F>
+requires requires(F&& f) { std::function(std::forward<F>(f)); }
+[[nodiscard]] filter_result filter_proxy(F&& f) {
+  using traits = update_detail::from_filter<decltype(std::function(std::forward<F>(f)))>;
+  using value = typename traits::value;
+  filter_result r;
+  r.magic = abi::filter_magic;
+  r.abi_version = abi::version;
+  r.struct_bytes = sizeof(filter_result);
+  if constexpr (!std::is_void_v<value>) {
+    using stored = std::remove_cvref_t<value>;
+    r.flags |= abi::takes_value;
+    r.value_tag = static_cast<std::uint8_t>(update_detail::static_tag<stored>());
+    update_detail::copy_text(r.value_type, codec_detail::type_text<stored>::get());
+  }
+  r.context = update_detail::keep(std::forward<F>(f));
+  r.test = update_detail::run_filter<std::decay_t<F>, typename traits::key, value>;
+  return r;
+}
+
+}  // namespace paracel

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/collective_hub.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+namespace paracel::srv {
+namespace {
+
+using net::collective_kind;
+using net::collective_request;
+
+/// What all ranks have to say alike, in words; two ranks agree when the words are the same.
+std::string describe(const collective_request& r, std::size_t contribution_bytes) {
+  std::string text = name_of(r.kind);
+  if (r.kind == collective_kind::reduce) {
+    const auto width = element_bytes(r.tag);
+    text += std::string(" (") + net::name_of(r.op) + " of " + std::to_string(width == 0 ? 0 : contribution_bytes / width) +
+            " " + name_of(element_of(r.tag)) + ")";
+  } else if (r.kind == collective_kind::bcast) {
+    text += " (from rank " + std::to_string(r.root) + ")";
+  }
+  return text + " among " + std::to_string(r.size) + " ranks";
+}
+
+std::string name_of_operation(std::uint32_t comm, std::uint64_t number) {
+  return "collective " + std::to_string(number) + " of communicator " + std::to_string(comm);
+}
+
+/// Why this contribution can never be folded, or nullptr.
+const char* malformed(const collective_request& r, std::span<const std::byte> bytes) {
+  if (r.kind == collective_kind::reduce) {
+    if (!is_numeric(r.tag)) return "only arrays of numbers can be reduced";
+    if (bytes.size() % element_bytes(r.tag) != 0) return "the length is no multiple of the element's size";
+  }
+  if (r.kind == collective_kind::alltoall) {
+    std::span<const std::byte> block;
+    std::uint32_t blocks = 0;
+    while (blocks < r.size && net::take_block(bytes, block)) ++blocks;
+    if (blocks != r.size || !bytes.empty()) return "all-to-all takes one block for each rank";
+  }
+  return nullptr;
+}
+
+template <class T>
+void fold(std::byte* into, const std::byte* from, std::size_t bytes, reduce_op op) {
+  // Loads and stores through memcpy: contributions have any alignment. The compiler still makes vectors of them.
+  const auto each = [&](auto combine) {
+    for (std::size_t at = 0; at + sizeof(T) <= bytes; at += sizeof(T)) {
+      T a;
+      T b;
+      std::memcpy(&a, into + at, sizeof(T));
+      std::memcpy(&b, from + at, sizeof(T));
+      a = combine(a, b);
+      std::memcpy(into + at, &a, sizeof(T));
+    }
+  };
+  const auto is_nan = [](T v) { return v != v; };
+  switch (op) {
+    case reduce_op::sum:
+      if constexpr (std::is_integral_v<T>) {
+        using U = std::make_unsigned_t<T>;
+        each([](T a, T b) { return static_cast<T>(static_cast<U>(a) + static_cast<U>(b)); });
+      } else {
+        each([](T a, T b) { return a + b; });
+      }
+      break;
+    case reduce_op::max: each([&](T a, T b) { return is_nan(a) || a >= b ? a : b; }); break;
+    case reduce_op::min: each([&](T a, T b) { return is_nan(a) || a <= b ? a : b; }); break;
+  }
+}
+
+void fold(value_tag tag, std::byte* into, std::span<const std::byte> from, reduce_op op) {
+  switch (element_of(tag)) {
+    case value_tag::i32: fold<std::int32_t>(into, from.data(), from.size(), op); break;
+    case value_tag::i64: fold<std::int64_t>(into, from.data(), from.size(), op); break;
+    case value_tag::f32: fold<float>(into, from.data(), from.size(), op); break;
+    case value_tag::f64: fold<double>(into, from.data(), from.size(), op); break;
+    default: break;  // refused as malformed when it came
+  }
+}
+
+blob copy_of(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return {};
+  auto copy = blob::allocate(bytes.size());
+  std::memcpy(copy.mutable_data(), bytes.data(), bytes.size());
+  return copy;
+}
+
+void answer(completion& done, const blob& bytes, value_tag tag) {
+  net::reply_header fields;
+  fields.tag = tag;
+  if (net::travels_as_tail(bytes.size())) done.answer(fields, {}, bytes);
+  else done.answer(fields, bytes.bytes());
+}
+
+/// Writes length-prefixed blocks into bytes of a size known before.
+class block_writer {
+ public:
+  explicit block_writer(std::size_t bytes) : out_(blob::allocate(bytes)), at_(out_.mutable_data()) {}
+  void put(std::span<const std::byte> block) {
+    const std::uint64_t size = block.size();
+    std::memcpy(at_, &size, 8);
+    if (!block.empty()) std::memcpy(at_ + 8, block.data(), block.size());
+    at_ += 8 + block.size();
+  }
+  blob take() { return std::move(out_); }
+
+ private:
+  blob out_;
+  std::byte* at_;
+};
+
+}  // namespace
+
+void collective_hub::handle(const net::request_view& in, blob tail, completion done) {
+  collective_request r;
+  std::span<const std::byte> in_body;
+  if (const char* reason = net::decode(in, r, in_body)) return done.fail(net::status::bad_request, reason);
+  if (r.size > limits_.max_ranks)
+    return done.fail(net::status::bad_request, "a collective among " + std::to_string(r.size) + " ranks: the job has " +
+                                                   std::to_string(limits_.max_ranks));
+  const auto contribution = tail ? tail.bytes() : in_body;
+  const auto name = name_of_operation(r.comm, r.operation);
+
+  auto it = open_.find({r.comm, r.operation});
+  if (it == open_.end()) {
+    if (!make_room()) return done.fail(net::status::too_large, "too many collectives are waiting for other ranks");
+    it = open_.try_emplace({r.comm, r.operation}).first;
+    it->second.parts.resize(r.size);
+  }
+  auto& o = it->second;
+  if (r.rank < o.parts.size() && o.parts[r.rank].arrived)
+    return done.fail(net::status::bad_request, "rank " + std::to_string(r.rank) + " took part in " + name + " twice");
+
+  if (o.failed.empty()) {
+    const char* reason = malformed(r, contribution);
+    if (reason != nullptr) fail(o, "rank " + std::to_string(r.rank) + " in " + name + ": " + reason);
+  }
+  if (o.failed.empty() && parked_bytes_ + contribution.size() > limits_.max_parked_bytes)
+    fail(o, name + " is too large: more than " + std::to_string(limits_.max_parked_bytes) +
+                " bytes would wait for other ranks");
+  if (o.failed.empty()) {
+    const auto mine = describe(r, contribution.size());
+    std::string others;
+    std::string theirs;
+    for (std::uint32_t rank = 0; rank < o.parts.size(); ++rank) {
+      const auto& p = o.parts[rank];
+      if (!p.arrived) continue;
+      theirs = describe(p.request, p.bytes.size());
+      if (theirs == mine) break;  // the first that came speaks for all that were accepted
+      others += (others.empty() ? "" : ", ") + std::to_string(rank);
+    }
+    if (!others.empty())
+      fail(o, "the ranks disagree about " + name + ": rank " + std::to_string(r.rank) + " calls " + mine + ", rank " +
+                  others + " calls " + theirs);
+  }
+  if (o.failed.empty()) {
+    for (std::uint32_t rank = 0; rank < r.size; ++rank) {
+      const auto gone = departed_.find({r.comm, rank});
+      if (gone == departed_.end()) continue;
+      fail(o, "rank " + std::to_string(r.rank) + " calls " + describe(r, contribution.size()) + ", but " + gone->second);
+      break;
+    }
+  }
+
+  ++o.arrived;
+  if (!o.failed.empty()) {
+    if (r.rank < o.parts.size()) o.parts[r.rank].arrived = true;
+    done.fail(net::status::bad_request, o.failed);
+    erase_if_all_came(it);
+    return;
+  }
+  auto& mine = o.parts[r.rank];
+  mine.arrived = true;
+  mine.request = r;
+  mine.bytes = tail ? std::move(tail) : copy_of(in_body);
+  mine.done = std::move(done);
+  parked_bytes_ += mine.bytes.size();
+  ++waiting_;
+  if (o.arrived < o.parts.size()) return;
+  if (largest_answer(o) > limits_.max_answer_bytes)
+    fail(o, name + ": the result is larger than " + std::to_string(limits_.max_answer_bytes) + " bytes");
+  else complete(o);
+  open_.erase(it);
+}
+
+std::size_t collective_hub::largest_answer(const operation& o) {
+  std::vector<std::size_t> answers;
+  const auto kind = o.parts[0].request.kind;
+  if (kind == collective_kind::alltoall) answers.assign(o.parts.size(), 8 * o.parts.size());
+  else answers.assign(1, kind == collective_kind::allgather ? 8 * o.parts.size() : 0);
+  for (const auto& p : o.parts) {
+    if (kind == collective_kind::alltoall) {
+      auto rest = p.bytes.bytes();
+      std::span<const std::byte> block;
+      for (std::size_t i = 0; i < answers.size() && net::take_block(rest, block); ++i) answers[i] += block.size();
+    } else if (kind == collective_kind::allgather) {
+      answers[0] += p.bytes.size();
+    } else {
+      answers[0] = std::max(answers[0], p.bytes.size());
+    }
+  }
+  return *std::ranges::max_element(answers);
+}
+
+void collective_hub::complete(operation& o) {
+  auto& parts = o.parts;
+  waiting_ -= parts.size();
+  for (const auto& p : parts) parked_bytes_ -= p.bytes.size();
+  const auto& first = parts[0].request;
+  switch (first.kind) {
+    case collective_kind::barrier:
+      for (auto& p : parts) p.done.ok();
+      break;
+    case collective_kind::bcast:
+      for (auto& p : parts) answer(p.done, parts[first.root].bytes, parts[first.root].request.tag);
+      break;
+    case collective_kind::reduce: {
+      // The first contribution's memory becomes the result, unless somebody else can see it.
+      auto result = parts[0].bytes.unique() ? std::move(parts[0].bytes) : copy_of(parts[0].bytes.bytes());
+      for (std::size_t rank = 1; rank < parts.size(); ++rank)
+        fold(first.tag, result.mutable_data(), parts[rank].bytes.bytes(), first.op);
+      for (auto& p : parts) answer(p.done, result, first.tag);
+      break;
+    }
+    case collective_kind::allgather: {
+      std::size_t total = 0;
+      for (const auto& p : parts) total += 8 + p.bytes.size();
+      block_writer out(total);
+      for (const auto& p : parts) out.put(p.bytes.bytes());
+      const auto all = out.take();
+      for (auto& p : parts) answer(p.done, all, value_tag::none);
+      break;
+    }
+    case collective_kind::alltoall: {
+      // rest[r] walks rank r's row; each column takes the next block of every row.
+      std::vector<std::span<const std::byte>> rest;
+      std::vector<std::span<const std::byte>> column(parts.size());
+      for (const auto& p : parts) rest.push_back(p.bytes.bytes());
+      for (auto& p : parts) {
+        std::size_t total = 0;
+        for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+          [[maybe_unused]] const bool whole = net::take_block(rest[rank], column[rank]);  // checked when it came
+          total += 8 + column[rank].size();
+        }
+        block_writer out(total);
+        for (const auto& block : column) out.put(block);
+        answer(p.done, out.take(), value_tag::none);
+      }
+      break;
+    }
+  }
+}
+
+void collective_hub::fail(operation& o, std::string text) {
+  o.failed = std::move(text);
+  for (auto& p : o.parts) {
+    if (!p.done) continue;
+    p.done.fail(net::status::bad_request, o.failed);
+    parked_bytes_ -= p.bytes.size();
+    p.bytes = {};
+    --waiting_;
+  }
+}
+
+void collective_hub::erase_if_all_came(operations::iterator it) {
+  if (it->second.arrived >= it->second.parts.size()) open_.erase(it);
+}
+
+/// Room for one more operation: a failed one is given up first; whoever still comes to it opens it anew and waits, which
+/// only a program that disagrees thousands of times can reach.
+bool collective_hub::make_room() {
+  if (open_.size() < limits_.max_operations) return true;
+  for (auto it = open_.begin(); it != open_.end(); ++it) {
+    if (it->second.failed.empty()) continue;
+    open_.erase(it);
+    return true;
+  }
+  return false;
+}
+
+void collective_hub::fail_all(net::status why, std::string_view text) {
+  for (auto& [key, o] : open_)
+    for (auto& p : o.parts)
+      if (p.done) p.done.fail(why, text);
+  open_.clear();
+  waiting_ = 0;
+  parked_bytes_ = 0;
+}
+
+void collective_hub::depart(std::uint32_t comm, std::uint32_t rank, const std::string& who) {
+  departed_[{comm, rank}] = who;
+  for (auto it = open_.lower_bound({comm, 0}); it != open_.end() && it->first.first == comm; ++it) {
+    auto& o = it->second;
+    if (!o.failed.empty() || rank >= o.parts.size() || o.parts[rank].arrived) continue;
+    fail(o, name_of_operation(comm, it->first.second) + " waits for rank " + std::to_string(rank) + ", but " + who);
+  }
+}
+
+}  // namespace paracel::srv

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// User functions in the server: plug-ins found by name beneath the allowed folders, loaded once, checked, and called.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <paracel/update.hpp>
+#include <paracel/value.hpp>
+
+namespace paracel::srv {
+
+struct loaded_update {
+  std::uint64_t id = 0;  ///< XXH3-64 of plug-in content, symbol and kind: the same on every server
+  std::string name;      ///< "libx.so:f", for logs and error texts
+  const update_result* function = nullptr;
+  bool additive = false;
+};
+
+/// The plug-ins of one server.
+///
+/// Thread-safety: any thread. Loading is serialised; `find` takes no lock.
+/// Lifetime: what is loaded stays loaded until the process ends, also after the registry: a thread may be inside it.
+class plugin_registry {
+ public:
+  /// Plug-ins are looked up in these folders, the first one that has the name counts. The default plug-in is looked up
+  /// beside libparacel.so before.
+  explicit plugin_registry(std::vector<std::string> allowed_folders);
+  ~plugin_registry();
+  plugin_registry(const plugin_registry&) = delete;
+  plugin_registry& operator=(const plugin_registry&) = delete;
+
+  /// From now on plug-ins are also looked up in `folder`, after those that are allowed already.
+  void allow_folder(std::string folder);
+
+  /// The update function `symbol` of `plugin`, loaded now if need be. Of a path only the base name counts; "lr_update",
+  /// "lr_update.so" and "liblr_update.so" are the same. No plug-in: the default one; no symbol in it: "paracel_add".
+  ///
+  /// Throws: plugin_error that names plug-in and symbol, what was found and what would be right.
+  /// Blocks: while the dynamic loader works, static initialisers of the plug-in included.
+  const loaded_update& load_update(std::string_view plugin, std::string_view symbol);
+
+  /// Null: not loaded here. Cost: one hash lookup, no lock.
+  [[nodiscard]] const loaded_update* find(std::uint64_t id) const noexcept;
+
+ private:
+  struct library;
+  using table = std::unordered_map<std::uint64_t, const loaded_update*>;
+
+  library& find_library(std::string_view plugin);
+  void publish(const loaded_update& update);
+
+  std::vector<std::string> folders_;
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<library>, std::less<>> libraries_;                    // by path
+  std::map<std::string, library*, std::less<>> spellings_;                                    // as asked for
+  std::map<std::pair<const library*, std::string>, std::unique_ptr<loaded_update>> updates_;  // by symbol
+  std::vector<std::unique_ptr<const table>> tables_;  // every one published: a reader may still be in an old one
+  std::atomic<const table*> current_{nullptr};
+};
+
+/// How an update of `current` by `delta` is best run.
+enum class apply_path : std::uint8_t {
+  in_place,  ///< make the value's memory writable and use apply_in_place
+  general,   ///< use apply, then store the result
+};
+[[nodiscard]] apply_path path_of(const loaded_update& u, const value_view& current, const value_view& delta) noexcept;
+
+// Each of these returns a failure as text in `error`, and in `outcome` (if asked for) whether it is a matter of types
+// or of the function. None throws what a plug-in threw.
+
+/// Runs the in-place form on `value`, which must be aligned to its element and stays of its size. A delta that is not
+/// aligned or of a narrower type is first brought into a buffer of the thread.
+///
+/// Returns true when done. False: `error` says why, and the value is as before (of a value in the hands of a function
+/// that may throw a copy is kept; one declared noexcept costs none).
+[[nodiscard]] bool apply_in_place(const loaded_update& u, value_tag tag, std::span<std::byte> value,
+                                  const value_view& delta, std::string& error, abi::outcome* outcome = nullptr);
+
+/// Computes the new value into `out` (its capacity is used again) and returns its tag. Works with every function.
+/// value_tag::none: failed, `error` says why. `out` must not hold `current` or `delta`.
+[[nodiscard]] value_tag apply(const loaded_update& u, const value_view& current, const value_view& delta,
+                              std::vector<std::byte>& out, std::string& error, abi::outcome* outcome = nullptr);
+
+/// The value that a missing key gets from its first update: the delta, widened to what the function works on; or what
+/// the function's initialiser makes of it, updated. As `apply` otherwise.
+[[nodiscard]] value_tag apply_to_missing(const loaded_update& u, const value_view& delta, std::vector<std::byte>& out,
+                                         std::string& error, abi::outcome* outcome = nullptr);
+
+}  // namespace paracel::srv

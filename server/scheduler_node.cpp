@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/scheduler_node.hpp"
+
+#include <chrono>
+#include <exception>
+#include <future>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <paracel/error.hpp>
+
+namespace paracel::srv {
+namespace {
+
+// A port has no wake-up from another thread, so this is how long stop and abort may go unseen, and how exactly leases
+// and deadlines are kept.
+constexpr std::chrono::milliseconds idle{50};
+// Requests handled between two looks at the clock. A scheduler that was itself stopped finds the heartbeats of that
+// time in its queue; it must take them before it judges who is lost.
+constexpr int most_in_a_row = 10'000;
+
+class port_sink final : public reply_sink {
+ public:
+  explicit port_sink(net::port& p) noexcept : port_(p) {}
+  void send(const net::peer& to, const net::outgoing& message) override { port_.reply(to, message); }
+
+ private:
+  net::port& port_;
+};
+
+}  // namespace
+
+scheduler_node::scheduler_node(net::transport& transport, scheduler_node_options options, const net::time_source* time)
+    : options_(std::move(options)), time_(time != nullptr ? *time : steady_) {
+  if (!options_.events) options_.events = [](std::string_view, bool) {};
+  std::promise<std::string> bound;
+  auto address = bound.get_future();
+  thread_ = std::thread([this, &bound, mine = transport.open()]() mutable {
+    bool ready = false;
+    try {
+      auto here = mine->bind(options_.bind);
+      options_.events(nlohmann::json{{"event", "ready"}, {"address", here}}.dump(), false);
+      ready = true;
+      bound.set_value(std::move(here));
+      run(*mine);
+    } catch (...) {
+      if (!ready) bound.set_exception(std::current_exception());
+    }
+    mine.reset();  // a port dies on the thread that used it
+  });
+  try {
+    address_ = address.get();
+  } catch (...) {
+    thread_.join();
+    throw;
+  }
+}
+
+scheduler_node::~scheduler_node() {
+  stop_.store(true, std::memory_order_release);
+  thread_.join();
+}
+
+void scheduler_node::abort(int status, std::string cause) {
+  abort_cause_ = std::move(cause);
+  abort_status_.store(status, std::memory_order_release);
+}
+
+void scheduler_node::run(net::port& mine) {
+  port_sink sink(mine);
+  scheduler job(options_.job, options_.events, time_.now());
+  net::incoming in;
+  bool over = false;
+  while (!stop_.load(std::memory_order_acquire)) {
+    bool came = mine.receive(in, idle);
+    for (int i = 0; came && i < most_in_a_row; ++i) {
+      net::request_view request;
+      const char* malformed = net::decode(in.frame, in.tail.size(), request);
+      const auto& h = request.header;
+      completion done(sink, in.from, malformed == nullptr ? h.what : net::verb::none, h.sequence, options_.job.job, 0);
+      if (malformed != nullptr) {
+        done.fail(net::status::bad_request, malformed);
+      } else {
+        try {
+          job.handle(request, std::move(in.tail), std::move(done), time_.now());
+        } catch (const std::exception& e) {  // no memory, or a reply too large to send: that request alone has failed
+          options_.events(nlohmann::json{{"event", "error"}, {"text", e.what()}}.dump(
+                              -1, ' ', false, nlohmann::json::error_handler_t::replace),
+                          false);
+        }
+      }
+      came = mine.receive(in, std::chrono::milliseconds{0});
+    }
+    const auto now = time_.now();
+    job.tick(now);
+    if (const int status = abort_status_.load(std::memory_order_acquire); status != 0) job.abort(status, abort_cause_, now);
+    status_.store(job.status(), std::memory_order_release);
+    state_.store(job.state(), std::memory_order_release);
+    if (!over && job.everybody_knows(now)) {
+      over = true;
+      if (options_.on_over) options_.on_over();
+    }
+  }
+  job.abort(exit_status::scheduler_lost, "the scheduler was stopped", time_.now());
+}
+
+}  // namespace paracel::srv

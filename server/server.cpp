@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/server.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <random>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <paracel/error.hpp>
+
+#include "core/hex.hpp"
+
+namespace paracel::srv {
+namespace {
+
+server_options checked(server_options o) {
+  if (o.threads == 0 || o.threads > membership::most_threads) {
+    throw usage_error("threads must be 1 to " + std::to_string(membership::most_threads) + ", not " +
+                      std::to_string(o.threads));
+  }
+  if (o.workers > membership::most_workers) {
+    throw usage_error("workers must be at most " + std::to_string(membership::most_workers) + ", not " +
+                      std::to_string(o.workers));
+  }
+  constexpr std::size_t least_message = std::size_t{1} << 20;
+  constexpr std::size_t beside_a_value = net::request_header_bytes + net::max_key_bytes;
+  if (o.max_message_bytes < least_message) {
+    throw usage_error("max_message_bytes must be at least " + std::to_string(least_message));
+  }
+  // Lengths in the header are 32 bits; a value comes with a header and a key, and must also go out again.
+  o.max_message_bytes = std::min<std::size_t>(o.max_message_bytes, std::numeric_limits<std::uint32_t>::max());
+  o.max_value_bytes = std::min(o.max_value_bytes, o.max_message_bytes - beside_a_value);
+  if (o.incarnation == 0) {
+    std::random_device random;
+    const auto now = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+    o.incarnation = now ^ (std::uint64_t{random()} << 32) ^ static_cast<std::uint64_t>(getpid());
+    if (o.incarnation == 0) o.incarnation = 1;
+  }
+  return o;
+}
+
+}  // namespace
+
+server::server(server_options options)
+    : options_(checked(std::move(options))), plugins_(options_.plugin_folders), clock_(options_.workers),
+      workers_(options_.workers) {
+  shard_settings s;
+  s.slot = options_.slot;
+  s.threads = options_.threads;
+  s.job = options_.job;
+  s.max_value_bytes = options_.max_value_bytes;
+  s.max_message_bytes = options_.max_message_bytes;
+  for (s.index = 0; s.index < options_.threads; ++s.index) {
+    shards_.push_back(std::make_unique<shard>(s, plugins_, owned_));
+  }
+}
+
+void server::handle(unsigned shard, const net::request_view& request, blob tail, completion done) {
+  shards_[shard]->handle(request, std::move(tail), std::move(done));
+}
+
+void server::handle_clock(const net::request_view& request, completion done, clock_service::time_point now) {
+  if (options_.job != 0 && request.header.job != options_.job) {
+    return done.fail(net::status::wrong_job, "this server works for another job");
+  }
+  if (request.header.what != net::verb::ping && !keeps_clock_.load(std::memory_order_relaxed)) {
+    return done.fail(net::status::wrong_owner, "s" + std::to_string(options_.slot) + " does not keep the clock");
+  }
+  clock_.handle(request, std::move(done), now);
+}
+
+std::chrono::milliseconds server::tend_clock(clock_service::time_point now) {
+  using std::chrono::milliseconds;
+  if (!clock_.begun()) {
+    const auto workers = workers_.load(std::memory_order_acquire);
+    // Somebody may wait for the beginning already; it is a matter of moments.
+    if (workers == 0) return clock_.parked() == 0 ? milliseconds(100) : milliseconds(1);
+    clock_.begin(workers, now);
+  }
+  clock_.expire(now);
+  return milliseconds(100);
+}
+
+std::uint32_t server::epoch() const noexcept {
+  const auto* owned = owned_.load(std::memory_order_acquire);
+  return owned == nullptr ? 0 : owned->epoch;
+}
+
+void server::set_membership(const membership& members) {
+  const auto self = std::find_if(members.servers.begin(), members.servers.end(),
+                                 [&](const auto& s) { return s.slot == options_.slot; });
+  if (self == members.servers.end()) {
+    throw error("slot " + std::to_string(options_.slot) + " is not among the servers of epoch " +
+                std::to_string(members.epoch));
+  }
+  const auto index = static_cast<std::uint32_t>(self - members.servers.begin());
+  const key_router router(members);
+  auto fresh = std::make_unique<ownership>();
+  fresh->epoch = members.epoch;
+  for (std::uint32_t p = 0; p < partition_count; ++p) {
+    fresh->mine[p] = router.locate_partition(static_cast<std::uint16_t>(p)).server == index;
+  }
+  const std::lock_guard lock(memberships_mutex_);
+  memberships_.push_back(std::move(fresh));
+  owned_.store(memberships_.back().get(), std::memory_order_release);
+  workers_.store(members.workers, std::memory_order_release);
+  keeps_clock_.store(router.clock_server() == index, std::memory_order_relaxed);
+}
+
+std::uint64_t server::requests_served() const noexcept {
+  std::uint64_t n = 0;
+  for (const auto& s : shards_) {
+    const auto& requests = s->counters().requests;
+    for (std::size_t v = 0; v < requests.size(); ++v) n += requests[v].load(std::memory_order_relaxed);
+  }
+  return n;
+}
+
+std::string server::stats_json() const {
+  using nlohmann::json;
+  const auto value = [](const shard_counters::counter& c) { return c.load(std::memory_order_relaxed); };
+  json all = {{"slot", options_.slot},
+              {"incarnation", to_hex(options_.incarnation)},
+              {"job", to_hex(options_.job)},
+              {"epoch", epoch()},
+              {"pid", getpid()},
+              {"keys", 0},
+              {"memory_bytes", 0}};
+  std::uint64_t keys = 0;
+  std::uint64_t memory = 0;
+  for (const auto& s : shards_) {
+    const auto& c = s->counters();
+    json requests = json::object();
+    for (std::size_t v = 0; v < c.requests.size(); ++v) {
+      if (const auto n = value(c.requests[v]); n != 0) {
+        requests[v == 0 ? "other" : net::name_of(static_cast<net::verb>(v))] = n;
+      }
+    }
+    json one = {{"requests", std::move(requests)}, {"bytes_in", value(c.bytes_in)},   {"bytes_out", value(c.bytes_out)},
+                {"failures", value(c.failures)},   {"keys", value(c.keys)},           {"memory_bytes", value(c.memory_bytes)},
+                {"staged", value(c.staged)}};
+    if (const auto b = s->busy(); b.name != nullptr) one["busy"] = *b.name;
+    keys += value(c.keys);
+    memory += value(c.memory_bytes);
+    all["shards"].push_back(std::move(one));
+  }
+  all["keys"] = keys;
+  all["memory_bytes"] = memory;
+  return all.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace paracel::srv

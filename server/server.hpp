@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The server as an object: shards, clock and plug-ins, without a thread, a socket or a global. Several live in one
+// process; server_node puts threads and ports around one.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/blob.hpp"
+#include "core/membership.hpp"
+#include "net/protocol.hpp"
+#include "server/clock_service.hpp"
+#include "server/completion.hpp"
+#include "server/plugin_registry.hpp"
+#include "server/shard.hpp"
+
+namespace paracel::srv {
+
+/// What answers the requests of shard threads. A program that embeds a server may give its own, in front of the server's
+/// or in its place.
+class request_handler {
+ public:
+  virtual ~request_handler() = default;
+  /// Called on the shard's thread alone. Answers `done` exactly once, now or later on the same thread; the request is
+  /// valid during the call only.
+  virtual void handle(unsigned shard, const net::request_view& request, blob tail, completion done) = 0;
+};
+
+struct server_options {
+  std::uint32_t slot = 0;
+  std::uint32_t threads = 1;
+  double weight = 1;
+  std::uint64_t incarnation = 0;  ///< 0: one is made from the time and the process
+  std::uint64_t job = 0;          ///< 0: requests of any job are taken
+  std::uint32_t workers = 1;      ///< 0: the membership will say; clock requests are held until then
+  std::vector<std::string> plugin_folders{};
+  std::size_t max_value_bytes = std::size_t{256} << 20;
+  std::size_t max_message_bytes = std::size_t{1} << 30;
+};
+
+/// Thread-safety: `handle(i, ...)` by the thread of shard i, `clock()` by the clock thread, the rest by any thread.
+class server final : public request_handler {
+ public:
+  /// Throws: usage_error for an option that is out of range.
+  explicit server(server_options options);
+
+  /// Answers at once. Never throws.
+  void handle(unsigned shard, const net::request_view& request, blob tail, completion done) override;
+  /// Ticks and waits; another job, or a clock that is another server's, is refused.
+  void handle_clock(const net::request_view& request, completion done, clock_service::time_point now);
+  /// What the clock thread has to do when nothing comes. Returns: when to come again.
+  std::chrono::milliseconds tend_clock(clock_service::time_point now);
+  [[nodiscard]] clock_service& clock() noexcept { return clock_; }
+
+  /// The answer that is due to a request, with this server's name and epoch on it.
+  [[nodiscard]] completion completion_for(reply_sink& sink, const net::peer& to, const net::request_header& h) const noexcept {
+    return {sink, to, h.what, h.sequence, options_.incarnation, epoch()};
+  }
+
+  /// From now on only the partitions that the ring gives to this slot are served.
+  /// Throws: error when this slot is not a member; the old ring stays.
+  void set_membership(const membership& members);
+  [[nodiscard]] std::uint32_t epoch() const noexcept;
+
+  /// Plug-ins are looked up in this folder too.
+  void allow_plugin_folder(const std::string& folder) { plugins_.allow_folder(folder); }
+  /// Requests that the shards have handled, the pings that watch over them excepted.
+  [[nodiscard]] std::uint64_t requests_served() const noexcept;
+  [[nodiscard]] const server_options& options() const noexcept { return options_; }
+  [[nodiscard]] unsigned threads() const noexcept { return static_cast<unsigned>(shards_.size()); }
+  [[nodiscard]] busy_function busy(unsigned shard) const noexcept { return shards_[shard]->busy(); }
+  /// Counters of the server and of each shard, as JSON text.
+  [[nodiscard]] std::string stats_json() const;
+
+ private:
+  server_options options_;
+  plugin_registry plugins_;
+  std::atomic<const ownership*> owned_{nullptr};
+  std::mutex memberships_mutex_;
+  std::vector<std::unique_ptr<const ownership>> memberships_;  // all of them: a shard may still look at an old one
+  std::vector<std::unique_ptr<shard>> shards_;
+  clock_service clock_;
+  std::atomic<std::uint32_t> workers_;
+  std::atomic<bool> keeps_clock_{true};
+};
+
+}  // namespace paracel::srv

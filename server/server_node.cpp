@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/server_node.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <future>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include <paracel/error.hpp>
+
+namespace paracel::srv {
+
+using net::status;
+using net::verb;
+using std::chrono::milliseconds;
+
+namespace {
+
+// How long a thread sleeps when nothing comes. A stop wakes it earlier; this is for the case that the wake-up is lost.
+constexpr milliseconds idle{100};
+// A proxied request without a deadline of its own: long enough for a slow user function, short enough to be given back.
+constexpr milliseconds proxy_deadline{30'000};
+constexpr std::size_t most_proxied = 4096;
+
+class port_sink final : public reply_sink {
+ public:
+  explicit port_sink(net::port& p) noexcept : port_(p) {}
+  void send(const net::peer& to, const net::outgoing& message) override { port_.reply(to, message); }
+
+ private:
+  net::port& port_;
+};
+
+/// Decodes a request and hands it on with the completion that is due to it; answers what cannot be decoded.
+template <class Handle>
+void serve(server& s, reply_sink& sink, net::incoming& in, const Handle& handle) {
+  net::request_view request;
+  if (const char* reason = net::decode(in.frame, in.tail.size(), request)) {
+    request.header.what = verb::none;  // it may be a number that no reply can carry
+    s.completion_for(sink, in.from, request.header).fail(status::bad_request, reason);
+    return;
+  }
+  handle(request, std::move(in.tail), s.completion_for(sink, in.from, request.header));
+}
+
+std::string host_name() {
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) != 0) return "?";
+  return name;
+}
+
+std::string seconds_text(milliseconds t) {
+  return std::to_string(t.count() / 1000) + "." + std::to_string(t.count() % 1000 / 100) + " s";
+}
+
+}  // namespace
+
+/// The work of the control thread: answers ping, stats, proxy and stop; pings the shards; watches their functions.
+class server_node::control {
+ public:
+  control(server_node& node, net::port& mine)
+      : node_(node), port_(mine), sink_(mine), watched_(node.server_.threads()) {}
+
+  void run() {
+    net::incoming in;
+    auto next_beat = steady::now() + node_.options_.heartbeat_interval;
+    while (!node_.stopping()) {
+      const auto now = steady::now();
+      if (now >= next_beat) {
+        beat(now);
+        next_beat = now + node_.options_.heartbeat_interval;
+      }
+      const auto until_beat = std::chrono::ceil<milliseconds>(next_beat - now);
+      if (!port_.receive(in, std::min(idle, until_beat))) continue;
+      if (in.channel >= 0) take_reply(in);
+      else serve(node_.server_, sink_, in, [&](const auto& r, blob tail, completion done) {
+        handle(r, std::move(tail), std::move(done));
+      });
+    }
+    for (auto& [sequence, p] : proxied_) p.done.fail(status::job_ended, "the server is stopping");
+    wake_the_others();
+  }
+
+ private:
+  struct proxied {
+    completion done;
+    steady::time_point deadline;
+  };
+  struct watched {
+    std::uint64_t ping = 0;  ///< sequence of the unanswered ping, 0: none
+    std::uint64_t serial = 0;
+    bool in_function = false;
+    steady::time_point since{};
+    bool named = false;  ///< in the log
+    bool silence_named = false;
+  };
+
+  void handle(const net::request_view& request, blob tail, completion done) {
+    const auto& h = request.header;
+    const auto job = node_.options_.server.job;
+    if (job != 0 && h.job != job) return done.fail(status::wrong_job, "this server works for another job");
+    switch (h.what) {
+      case verb::ping: return done.ok();
+      case verb::stats: return done.answer({}, net::bytes_of(node_.server_.stats_json()));
+      case verb::proxy: return proxy(request, std::move(tail), std::move(done));
+      case verb::stop:
+        done.ok();
+        node_.stop_.store(true, std::memory_order_release);
+        if (node_.options_.on_stop) node_.options_.on_stop();
+        return;
+      default:
+        return done.fail(status::bad_request,
+                         std::string(net::name_of(h.what)) + " is not a verb of the control thread");
+    }
+  }
+
+  /// The body is a whole request of one key; its answer comes back under the number of the outer request.
+  void proxy(const net::request_view& outer, blob tail, completion done) {
+    net::request_view inner;
+    if (const char* reason = net::decode(outer.body, tail.size(), inner)) {
+      return done.fail(status::bad_request, std::string("in the proxied request: ") + reason);
+    }
+    auto h = inner.header;
+    if (h.what < verb::pull || h.what > verb::remove) {
+      return done.fail(status::bad_request, std::string(net::name_of(h.what)) + " cannot be proxied: one key only");
+    }
+    if (proxied_.size() >= most_proxied) return done.fail(status::internal, "too many proxied requests wait here");
+    const auto deadline = h.deadline_ms != 0       ? milliseconds(h.deadline_ms)
+                          : outer.header.deadline_ms != 0 ? milliseconds(outer.header.deadline_ms)
+                                                          : proxy_deadline;
+    h.job = node_.options_.server.job != 0 ? node_.options_.server.job : h.job;
+    h.client = node_.options_.server.incarnation;
+    h.sequence = ++sequence_;
+    h.partition = net::any_partition;
+    net::request_bytes head;
+    net::encode(h, head);
+    try {
+      port_.send(channel_to(home_of(inner.key())), {head, inner.body, std::move(tail)});
+    } catch (const error& e) {
+      return done.fail(status::internal, e.what());
+    }
+    proxied_.emplace(h.sequence, proxied{std::move(done), steady::now() + deadline});
+  }
+
+  const std::string& home_of(std::string_view key) {
+    follow_membership();
+    if (router_.has_value()) {
+      const auto at = router_->locate(key);
+      return members_->servers[at.server].shards[at.shard];
+    }
+    return node_.self_.shards[shard_of(partition_of(hash_key(key)), node_.self_.threads)];
+  }
+
+  void follow_membership() {
+    std::shared_ptr<const membership> newest;
+    {
+      const std::lock_guard lock(node_.mutex_);
+      newest = node_.members_;
+    }
+    if (newest == members_) return;
+    members_ = std::move(newest);
+    router_.emplace(*members_);
+  }
+
+  int channel_to(const std::string& address) {
+    const auto [at, fresh] = channels_.try_emplace(address, -1);
+    if (fresh) {
+      try {
+        at->second = port_.connect(address);
+      } catch (...) {
+        channels_.erase(at);
+        throw;
+      }
+    }
+    return at->second;
+  }
+
+  void take_reply(net::incoming& in) {
+    net::reply_view reply;
+    if (net::decode(in.frame, in.tail.size(), reply) != nullptr) return;
+    const auto sequence = reply.header.sequence;
+    if (const auto p = proxied_.find(sequence); p != proxied_.end()) {
+      p->second.done.answer(reply.header, reply.body, std::move(in.tail));
+      proxied_.erase(p);
+      return;
+    }
+    for (std::size_t i = 0; i < watched_.size(); ++i) {
+      if (watched_[i].ping != sequence || sequence == 0) continue;
+      watched_[i].ping = 0;
+      watched_[i].silence_named = false;
+      node_.seen_[i].store(steady::now().time_since_epoch().count(), std::memory_order_relaxed);
+    }
+  }
+
+  std::uint64_t ping(const std::string& address) {
+    net::request_header h;
+    h.what = verb::ping;
+    h.job = node_.options_.server.job;
+    h.client = node_.options_.server.incarnation;
+    h.sequence = ++sequence_;
+    net::request_bytes head;
+    net::encode(h, head);
+    port_.send(channel_to(address), {.head = head});
+    return h.sequence;
+  }
+
+  void beat(steady::time_point now) {
+    std::vector<long_run> running;
+    for (unsigned i = 0; i < watched_.size(); ++i) {
+      auto& w = watched_[i];
+      // One ping at a time: a shard that does not come to answer must not find a queue of them later.
+      if (w.ping == 0) w.ping = ping(node_.self_.shards[i]);
+      watch(i, w, now, running);
+    }
+    for (auto p = proxied_.begin(); p != proxied_.end();) {
+      if (p->second.deadline > now) {
+        ++p;
+        continue;
+      }
+      p->second.done.fail(status::deadline_exceeded, "the owner of the key has not answered; it is unknown whether it will");
+      p = proxied_.erase(p);
+    }
+    const std::lock_guard lock(node_.mutex_);
+    node_.long_runs_ = std::move(running);
+  }
+
+  void watch(unsigned i, watched& w, steady::time_point now, std::vector<long_run>& running) {
+    const auto b = node_.server_.busy(i);
+    const auto limit = node_.options_.function_timeout;
+    if (b.name == nullptr) {
+      w.in_function = false;
+      const auto silent = std::chrono::duration_cast<milliseconds>(now - node_.shard_seen(i));
+      if (silent > limit && !w.silence_named) {
+        w.silence_named = true;
+        say("thread " + std::to_string(i) + " has not answered for " + seconds_text(silent));
+      }
+      return;
+    }
+    if (!w.in_function || w.serial != b.serial) {
+      w.in_function = true;
+      w.serial = b.serial;
+      w.since = now;
+      w.named = false;
+      return;
+    }
+    const auto time = std::chrono::duration_cast<milliseconds>(now - w.since);
+    if (time < limit) return;
+    running.push_back({i, *b.name, time});
+    if (w.named) return;
+    w.named = true;
+    say("thread " + std::to_string(i) + ": " + *b.name + " has been running for " + seconds_text(time));
+  }
+
+  void say(const std::string& text) const {
+    const auto line = "s" + std::to_string(node_.self_.slot) + " " + text;
+    if (node_.options_.log) node_.options_.log(line);
+    else std::fprintf(stderr, "start_server: %s\n", line.c_str());
+  }
+
+  void wake_the_others() {
+    net::incoming in;
+    for (const auto& address : node_.self_.shards) ping(address);
+    ping(node_.self_.clock);
+    // The port must live until the pings have gone out.
+    const auto end = steady::now() + idle;
+    while (node_.alive_.load(std::memory_order_acquire) > 1 && steady::now() < end) port_.receive(in, milliseconds(1));
+  }
+
+  server_node& node_;
+  net::port& port_;
+  port_sink sink_;
+  std::uint64_t sequence_ = 0;
+  std::unordered_map<std::string, int> channels_;  // by address
+  std::unordered_map<std::uint64_t, proxied> proxied_;
+  std::vector<watched> watched_;  // by shard
+  std::shared_ptr<const membership> members_;
+  std::optional<key_router> router_;
+};
+
+server_node::server_node(net::transport& transport, node_options options)
+    : transport_(transport), options_(std::move(options)), server_(options_.server) {
+  options_.server = server_.options();
+  const auto& o = options_.server;
+  self_.slot = o.slot;
+  self_.weight = o.weight;
+  self_.incarnation = o.incarnation;
+  self_.threads = o.threads;
+  self_.host = host_name();
+  self_.pid = getpid();
+  seen_ = std::make_unique<std::atomic<std::int64_t>[]>(o.threads);
+  for (unsigned i = 0; i < o.threads; ++i) seen_[i].store(steady::now().time_since_epoch().count());
+  try {
+    for (unsigned i = 0; i < o.threads; ++i) {
+      self_.shards.push_back(start(std::to_string(i), &server_node::run_shard, i));
+    }
+    self_.clock = start("k", &server_node::run_clock, 0);
+    self_.control = start("c", &server_node::run_control, 0);
+  } catch (...) {
+    stop_.store(true);
+    join();
+    throw;
+  }
+}
+
+server_node::~server_node() {
+  stop();
+  join();
+}
+
+std::string server_node::address_for(const std::string& thread_name) const {
+  const std::string_view bind = options_.bind;
+  if (bind.starts_with("tcp://")) {
+    if (!bind.ends_with(":*")) {
+      throw usage_error("a server has several ports, so it takes free ones: tcp://host:*, not " + options_.bind);
+    }
+    return options_.bind;
+  }
+  if (!bind.starts_with("ipc://") && !bind.starts_with("inproc://")) {
+    throw usage_error("cannot bind to " + options_.bind + ": use ipc:///folder or tcp://host:*");
+  }
+  return options_.bind + "/" + std::to_string(options_.server.slot) + "_" + thread_name;
+}
+
+std::string server_node::start(const std::string& name, void (server_node::*loop)(net::port&, unsigned), unsigned index) {
+  std::promise<std::string> bound;
+  auto address = bound.get_future();
+  alive_.fetch_add(1);
+  // The lambda keeps no reference to the promise beyond the moment it is set: start() has returned by then.
+  threads_.emplace_back([this, name, loop, index, wish = address_for(name), bound = std::move(bound)]() mutable {
+    pthread_setname_np(pthread_self(), ("server " + name).c_str());
+    bool is_bound = false;
+    try {
+      const auto mine = transport_.open();
+      auto is = mine->bind(wish);
+      is_bound = true;
+      bound.set_value(std::move(is));
+      (this->*loop)(*mine, index);
+    } catch (const std::exception& e) {
+      if (!is_bound) bound.set_exception(std::current_exception());
+      else fail(name, e.what());
+    }
+    alive_.fetch_sub(1, std::memory_order_release);
+  });
+  return address.get();
+}
+
+void server_node::run_shard(net::port& mine, unsigned index) {
+  port_sink sink(mine);
+  request_handler& handler = options_.handler != nullptr ? *options_.handler : server_;
+  net::incoming in;
+  while (!stopping()) {
+    if (!mine.receive(in, idle)) continue;
+    serve(server_, sink, in, [&](const auto& request, blob tail, completion done) {
+      handler.handle(index, request, std::move(tail), std::move(done));
+    });
+  }
+}
+
+void server_node::run_clock(net::port& mine, unsigned) {
+  port_sink sink(mine);
+  net::incoming in;
+  auto sleep = idle;
+  while (!stopping()) {
+    const bool came = mine.receive(in, sleep);
+    const auto now = steady::now();
+    if (came) {
+      serve(server_, sink, in, [&](const auto& request, const blob&, completion done) {
+        server_.handle_clock(request, std::move(done), now);
+      });
+    }
+    sleep = server_.tend_clock(now);
+  }
+  server_.clock().fail_all(status::job_ended, "the server is stopping");
+}
+
+void server_node::run_control(net::port& mine, unsigned) { control(*this, mine).run(); }
+
+void server_node::fail(const std::string& thread, const std::string& why) noexcept {
+  try {
+    {
+      const std::lock_guard lock(mutex_);
+      if (failure_.empty()) failure_ = "thread " + thread + ": " + why;
+    }
+    stop_.store(true, std::memory_order_release);
+    if (options_.on_stop) options_.on_stop();
+  } catch (...) {
+    std::terminate();  // no memory for a line: there is nothing left to say it with
+  }
+}
+
+std::string server_node::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+bool server_node::stop(milliseconds limit) noexcept {
+  const auto end = steady::now() + limit;
+  stop_.store(true, std::memory_order_release);
+  try {
+    // The control thread is woken by a message, and wakes the others.
+    const auto mine = transport_.open();
+    net::incoming in;
+    if (!self_.control.empty()) {
+      net::request_header h;
+      h.what = verb::ping;
+      net::request_bytes head;
+      net::encode(h, head);
+      mine->send(mine->connect(self_.control), {.head = head});
+    }
+    while (alive_.load(std::memory_order_acquire) != 0 && steady::now() < end) mine->receive(in, milliseconds(1));
+  } catch (const std::exception&) {  // without a wake-up they look at the flag within 100 ms
+    while (alive_.load(std::memory_order_acquire) != 0 && steady::now() < end) std::this_thread::sleep_for(milliseconds(1));
+  }
+  const bool ended = alive_.load(std::memory_order_acquire) == 0;
+  if (ended) join();
+  return ended;
+}
+
+void server_node::join() noexcept {
+  const std::lock_guard lock(join_mutex_);
+  for (auto& t : threads_) {
+    if (t.joinable()) t.join();
+  }
+}
+
+void server_node::set_membership(const membership& members) {
+  server_.set_membership(members);
+  const std::lock_guard lock(mutex_);
+  members_ = std::make_shared<const membership>(members);
+}
+
+std::vector<server_node::long_run> server_node::long_runs() const {
+  const std::lock_guard lock(mutex_);
+  return long_runs_;
+}
+
+std::chrono::steady_clock::time_point server_node::shard_seen(unsigned shard) const noexcept {
+  return steady::time_point(steady::duration(seen_[shard].load(std::memory_order_relaxed)));
+}
+
+}  // namespace paracel::srv

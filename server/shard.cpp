@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/shard.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <tuple>
+
+#include <paracel/error.hpp>
+
+namespace paracel::srv {
+
+using net::status;
+using net::verb;
+
+namespace {
+
+// Keys of a multi request that are hashed and prefetched before the first is handled. 32 misses are more than a core of
+// today keeps in flight (10 to 16), and their items fit in the first-level cache.
+constexpr std::size_t batch = 32;
+// What a buffer may keep between requests; one large multi reply should not stay for the rest of the job.
+constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
+constexpr std::size_t reply_item_bytes = 16;
+
+constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::remove_multi; }
+constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::remove; }
+constexpr verb single_of(verb v) noexcept {
+  return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::pull_multi) +
+                           static_cast<unsigned>(verb::pull));
+}
+static_assert(single_of(verb::pull_multi) == verb::pull && single_of(verb::remove_multi) == verb::remove);
+
+/// A key as it may stand in an error text: what cannot be printed is escaped, what is long is cut.
+std::string quoted(std::string_view key) {
+  constexpr std::size_t most = 120;
+  std::string out = "key \"";
+  for (const char c : key.substr(0, most)) {
+    const auto u = static_cast<unsigned char>(c);
+    if (u < 0x20 || u == 0x7f || c == '"' || c == '\\') {
+      constexpr const char* digits = "0123456789abcdef";
+      out += {'\\', 'x', digits[u >> 4], digits[u & 15U]};
+    } else {
+      out += c;
+    }
+  }
+  out += key.size() > most ? "...\"" : "\"";
+  return out;
+}
+
+/// Whether a key that is not there takes a delta of this type as it is, without a word of the function.
+bool becomes_the_value(const loaded_update& f, value_tag delta) noexcept {
+  const auto& u = *f.function;
+  if (u.initialise != nullptr || !is_numeric(delta)) return false;
+  const auto wanted = static_cast<value_tag>(u.value_tag);
+  return u.apply != nullptr ? wanted == delta : wanted == value_tag::none || wanted == element_of(delta);
+}
+
+/// The tail for the table: the message itself, unless a sender in this process still holds its bytes.
+blob to_keep(blob&& tail) {
+  if (tail.unique()) return std::move(tail);
+  auto copy = blob::allocate(tail.size());
+  if (tail.size() != 0) std::memcpy(copy.mutable_data(), tail.data(), tail.size());
+  return copy;
+}
+
+/// The bytes that the sender gave, wherever they are, as a blob of our own.
+blob to_keep(const value_view& value, blob&& tail) {
+  if (tail) return to_keep(std::move(tail));
+  auto copy = blob::allocate(value.bytes.size());
+  if (!value.bytes.empty()) std::memcpy(copy.mutable_data(), value.bytes.data(), value.bytes.size());
+  return copy;
+}
+
+}  // namespace
+
+class shard::busy_mark {
+ public:
+  busy_mark(shard& s, const std::string& name) noexcept : name_(s.busy_name_) {
+    s.busy_serial_.store(s.busy_serial_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    name_.store(&name, std::memory_order_release);
+  }
+  busy_mark(const busy_mark&) = delete;
+  busy_mark& operator=(const busy_mark&) = delete;
+  ~busy_mark() { name_.store(nullptr, std::memory_order_release); }
+
+ private:
+  std::atomic<const std::string*>& name_;
+};
+
+shard::shard(const shard_settings& settings, plugin_registry& plugins, const std::atomic<const ownership*>& owned)
+    : settings_(settings), plugins_(plugins), owned_(owned) {
+  const auto count = (partition_count + settings_.threads - 1) / settings_.threads;
+  tables_.reserve(count);
+  for (std::uint32_t i = 0; i < count; ++i) tables_.emplace_back(memory_);
+}
+
+busy_function shard::busy() const noexcept {
+  busy_function b;
+  b.serial = busy_serial_.load(std::memory_order_relaxed);
+  b.name = busy_name_.load(std::memory_order_acquire);
+  return b;
+}
+
+void shard::handle(const net::request_view& request, blob tail, completion done) noexcept {
+  const auto v = static_cast<std::size_t>(request.header.what);
+  if (request.header.what != verb::ping) shard_counters::add(counters_.requests[v < shard_counters::verbs ? v : 0], 1);
+  shard_counters::add(counters_.bytes_in, net::request_header_bytes + request.body.size() + tail.size());
+  try {
+    dispatch(request, std::move(tail), done);
+  } catch (const std::exception& e) {
+    try {
+      refuse(done, status::internal, e.what());
+    } catch (...) {  // the completion still answers when it goes
+    }
+  }
+  publish();
+}
+
+void shard::publish() noexcept {
+  shard_counters::set(counters_.keys, keys_);
+  shard_counters::set(counters_.memory_bytes, memory_.used());
+  shard_counters::set(counters_.staged, staged_count_);
+}
+
+void shard::refuse(completion& done, status why, std::string_view text) {
+  if (why != status::not_found) shard_counters::add(counters_.failures, 1);
+  shard_counters::add(counters_.bytes_out, net::reply_header_bytes + text.size());
+  done.fail(why, text);
+}
+
+void shard::dispatch(const net::request_view& request, blob tail, completion& done) {
+  const auto& h = request.header;
+  if (settings_.job != 0 && h.job != settings_.job) {
+    return refuse(done, status::wrong_job, "this server works for another job");
+  }
+  if (h.table != 0) return refuse(done, status::bad_request, "there is only table 0");
+  if (is_single(h.what)) return handle_single(request, std::move(tail), done);
+  if (tail) return refuse(done, status::bad_request, "a second frame belongs to a request of one key only");
+  if (is_multi(h.what)) return handle_multi(request, done);
+  switch (h.what) {
+    case verb::clear: return handle_clear(done);
+    case verb::register_update:
+    case verb::register_bupdate: return handle_register(request, done);
+    case verb::ping:
+      shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
+      return done.ok();
+    default:
+      return refuse(done, status::bad_request, std::string(name_of(h.what)) + " is not a verb of a shard thread");
+  }
+}
+
+bool shard::owns(std::uint16_t partition, outcome& out) const {
+  if (partition % settings_.threads == settings_.index) {
+    const auto* owned = owned_.load(std::memory_order_acquire);
+    if (owned == nullptr || owned->mine[partition]) return true;
+  }
+  out.fail(status::wrong_owner, "partition " + std::to_string(partition) + " is not at s" + std::to_string(settings_.slot) +
+                                    " thread " + std::to_string(settings_.index));
+  return false;
+}
+
+const loaded_update* shard::function_of(const net::request_header& header, outcome& out) {
+  const auto id = header.function;
+  if (id == 0) {
+    if (default_update_ == nullptr) {
+      try {
+        default_update_ = &plugins_.load_update({}, {});
+      } catch (const plugin_error& e) {
+        out.fail(status::plugin_failed, e.what());
+      }
+    }
+    return default_update_;
+  }
+  if (last_update_ == nullptr || last_update_->id != id) {
+    const auto* found = plugins_.find(id);
+    if (found == nullptr) {
+      out.fail(status::unknown_function, "no update function with this id is registered at s" +
+                                             std::to_string(settings_.slot));
+      return nullptr;
+    }
+    last_update_ = found;
+  }
+  return last_update_;
+}
+
+void shard::handle_single(const net::request_view& request, blob tail, completion& done) {
+  const auto& h = request.header;
+  const auto key = request.key();
+  const auto hash = hash_key(key);
+  const auto partition = partition_of(hash);
+  outcome out;
+  if (h.partition != net::any_partition && h.partition != partition) {
+    return refuse(done, status::bad_request, quoted(key) + " belongs to partition " + std::to_string(partition) +
+                                                 ", not " + std::to_string(h.partition));
+  }
+  if (!owns(partition, out)) return refuse(done, out);
+  if (tail && !request.payload().empty()) {
+    return refuse(done, status::bad_request, "a value in the body and another in a second frame");
+  }
+  context c{&h, h.what};
+  if (h.what == verb::update || h.what == verb::bupdate) {
+    c.function = function_of(h, out);
+    if (c.function == nullptr) return refuse(done, out);
+  }
+  const value_view value{h.tag, tail ? tail.bytes() : request.payload()};
+  perform(c, key, hash, value, std::move(tail), out);
+  if (out.result != status::ok) return refuse(done, out);
+
+  net::reply_header reply;
+  reply.value_version = out.version;
+  if (out.value == nullptr) {
+    shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
+    return done.answer(reply);
+  }
+  const auto bytes = out.value->value();
+  if (h.credit != 0 && bytes.size() > h.credit && h.what == verb::pull) {
+    return refuse(done, status::too_large, quoted(key) + " has " + std::to_string(bytes.size()) +
+                                               " bytes, more than the credit of " + std::to_string(h.credit));
+  }
+  shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes.size());
+  reply.tag = out.value->tag();
+  if (out.value->is_large()) return done.answer(reply, {}, out.value->share());
+  done.answer(reply, bytes);
+}
+
+void shard::handle_multi(const net::request_view& request, completion& done) {
+  const auto& h = request.header;
+  // All items are looked at before the first is handled: a malformed request changes nothing.
+  net::request_items check(request.payload(), h.count);
+  for (net::request_item item; check.next(item);) {
+  }
+  if (!check.ok()) return refuse(done, status::bad_request, "the items of the request do not fit its body");
+  context c{&h, single_of(h.what)};
+  if (c.what == verb::update || c.what == verb::bupdate) {
+    outcome out;
+    c.function = function_of(h, out);
+    if (c.function == nullptr) return refuse(done, out);
+  }
+  // Only a read may be cut short by the credit: an update has happened, and its result is due.
+  auto room = settings_.max_message_bytes - net::reply_header_bytes;
+  if (c.what == verb::pull && h.credit != 0) room = std::min<std::size_t>(room, h.credit);
+  if (std::size_t{h.count} * reply_item_bytes > room) {
+    return refuse(done, status::too_large, std::to_string(h.count) + " items are too many for one reply");
+  }
+
+  items_.clear();
+  std::size_t left = h.count;
+  net::request_items walk(request.payload(), h.count);
+  std::array<net::request_item, batch> item;
+  std::array<std::uint64_t, batch> hash;
+  while (left != 0) {
+    std::size_t n = 0;
+    while (n < batch && walk.next(item[n])) {
+      hash[n] = hash_key(item[n].key);
+      // A stranger's partition has a table of ours under its index; a hint to it does no harm.
+      table_of(hash[n]).prefetch_slot(hash[n]);
+      ++n;
+    }
+    for (std::size_t i = 0; i < n; ++i) table_of(hash[i]).prefetch_entry(hash[i]);
+    for (std::size_t i = 0; i < n; ++i) {
+      outcome out;
+      if (owns(partition_of(hash[i]), out)) perform(c, item[i].key, hash[i], item[i].value, {}, out);
+      --left;
+      value_view back;
+      if (out.result == status::ok && out.value != nullptr) {
+        back = out.value->view();
+        if (items_.size() + reply_item_bytes * (left + 1) + back.bytes.size() > room) {
+          out.result = status::too_large;
+          back = {};
+        }
+      } else if (!out.text.empty()) {
+        out.text.resize(std::min(out.text.size(), std::size_t{512}));
+        if (items_.size() + reply_item_bytes * (left + 1) + out.text.size() <= room) {
+          back = {value_tag::packed, net::bytes_of(out.text)};
+        }
+      }
+      if (out.result != status::ok && out.result != status::not_found) shard_counters::add(counters_.failures, 1);
+      net::append_item(items_, out.result, out.version, back);
+    }
+  }
+  shard_counters::add(counters_.bytes_out, net::reply_header_bytes + items_.size());
+  net::reply_header reply;
+  reply.count = h.count;
+  done.answer(reply, items_);
+  if (items_.capacity() > kept_buffer_bytes) items_ = {};
+}
+
+void shard::perform(const context& c, std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
+                    outcome& out) {
+  if (c.what == verb::push || c.what == verb::update || c.what == verb::bupdate) {
+    if (value.tag == value_tag::none || !is_well_formed(value)) {
+      return out.fail(status::bad_request, quoted(key) + ": " + std::to_string(value.bytes.size()) +
+                                               " bytes are not a value of type " + name_of(value.tag));
+    }
+    if (value.bytes.size() > settings_.max_value_bytes) {
+      return out.fail(status::too_large, quoted(key) + ": a value of " + std::to_string(value.bytes.size()) +
+                                             " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
+    }
+  } else if ((c.header->flags & net::flag_bsp_read) != 0 && c.header->clock != net::no_clock) {
+    fold_before(c.header->clock, key, hash, out);
+    if (out.result != status::ok) return;
+  }
+  switch (c.what) {
+    case verb::pull:
+    case verb::contains: {
+      const auto* e = table_of(hash).find(hash, key);
+      if (e == nullptr) return out.fail(status::not_found, "the key is not there");
+      out.version = e->version();
+      if (c.what == verb::pull) out.value = e;
+      return;
+    }
+    case verb::push:
+      push(key, hash, value, std::move(tail), out);
+      if (const auto at = staged_.find(key, hash); at != staged_.end()) at.value().broken = status::ok;
+      return;
+    case verb::update:
+      if ((c.header->flags & net::flag_staged) != 0 && c.header->clock != net::no_clock) {
+        return stage(c, key, hash, value, std::move(tail), out);
+      }
+      update(*c.function, key, hash, value, std::move(tail), out);
+      out.value = nullptr;  // the sender did not ask for it
+      return;
+    case verb::bupdate: return update(*c.function, key, hash, value, std::move(tail), out);
+    case verb::remove: {
+      if (const auto at = staged_.find(key, hash); at != staged_.end()) {
+        staged_count_ -= at->second.waiting.size();
+        staged_.erase(at);
+      }
+      if (!table_of(hash).erase(hash, key)) return out.fail(status::not_found, "the key is not there");
+      --keys_;
+      return;
+    }
+    default: return out.fail(status::bad_request, "not a verb of a key");
+  }
+}
+
+void shard::push(std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail, outcome& out) {
+  auto& t = table_of(hash);
+  const auto before = t.size();
+  const auto& e = tail ? t.store(hash, key, value.tag, to_keep(std::move(tail))) : t.store(hash, key, value);
+  keys_ += t.size() - before;
+  out.version = e.version();
+}
+
+bool shard::fits(const loaded_update& f, std::string_view key, outcome& out) const {
+  if (computed_.size() <= settings_.max_value_bytes) return true;
+  out.fail(status::too_large, quoted(key) + ": " + f.name + " made a value of " + std::to_string(computed_.size()) +
+                                  " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
+  return false;
+}
+
+void shard::update(const loaded_update& f, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
+                   outcome& out) {
+  auto& t = table_of(hash);
+  auto* e = t.find(hash, key);
+  const busy_mark mark(*this, f.name);
+  auto ended = abi::ok;
+  const auto failed = [&] {
+    out.fail(ended == abi::type_mismatch ? status::type_mismatch : status::plugin_failed, quoted(key) + ": " + out.text);
+  };
+  if (e == nullptr) {
+    if (becomes_the_value(f, delta.tag)) {
+      push(key, hash, delta, std::move(tail), out);
+    } else {
+      const auto type = apply_to_missing(f, delta, computed_, out.text, &ended);
+      if (type == value_tag::none) return failed();
+      if (!fits(f, key, out)) return;
+      push(key, hash, {type, computed_}, {}, out);
+    }
+    out.value = t.find(hash, key);
+    return;
+  }
+  if (path_of(f, e->view(), delta) == apply_path::in_place) {
+    if (!apply_in_place(f, e->tag(), t.open(*e), delta, out.text, &ended)) return failed();
+    t.changed(*e);
+  } else {
+    const auto type = apply(f, e->view(), delta, computed_, out.text, &ended);
+    if (type == value_tag::none) return failed();
+    if (!fits(f, key, out)) return;
+    e = &t.store(hash, key, {type, computed_});
+    if (computed_.capacity() > kept_buffer_bytes) computed_ = {};
+  }
+  out.value = e;
+  out.version = e->version();
+}
+
+// ---- BSP: updates that wait for the clock ----------------------------------------------------------------------
+
+void shard::stage(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
+                  outcome& out) {
+  auto at = staged_.find(key, hash);
+  if (at == staged_.end()) at = staged_.insert({std::string(key), {}}).first;
+  auto& staged = at.value();
+  staged.waiting.push_back(
+      {c.header->clock, c.header->rank, arrivals_++, c.function, delta.tag, to_keep(delta, std::move(tail))});
+  ++staged_count_;
+  // A key that is written and never read would gather its updates for ever.
+  fold_before(folded_clock_, staged, key, hash);
+  if (staged.broken != status::ok) out.fail(staged.broken, staged.why);
+}
+
+void shard::fold_before(std::uint32_t clock, std::string_view key, std::uint64_t hash, outcome& out) {
+  folded_clock_ = std::max(folded_clock_, clock);
+  const auto at = staged_.find(key, hash);
+  if (at == staged_.end()) return;
+  auto& staged = at.value();
+  fold_before(clock, staged, key, hash);
+  if (staged.broken != status::ok) out.fail(staged.broken, staged.why);
+}
+
+void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_view key, std::uint64_t hash) {
+  auto& waiting = staged.waiting;
+  const auto due = std::partition(waiting.begin(), waiting.end(), [&](const auto& u) { return u.clock >= clock; });
+  if (due == waiting.end()) return;
+  std::sort(due, waiting.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.clock, a.rank, a.arrival) < std::tie(b.clock, b.rank, b.arrival);
+  });
+  for (auto u = due; u != waiting.end(); ++u) {
+    outcome folded;
+    const value_view delta{u->tag, u->delta.bytes()};
+    blob large;
+    if (u->delta.size() > net::tail_threshold_bytes) large = std::move(u->delta);
+    update(*u->function, key, hash, delta, std::move(large), folded);
+    if (folded.result != status::ok && staged.broken == status::ok) {
+      staged.broken = folded.result;
+      staged.why = "a staged update of rank " + std::to_string(u->rank) + " in iteration " + std::to_string(u->clock) +
+                   ": " + folded.text;
+    }
+  }
+  staged_count_ -= static_cast<std::uint64_t>(waiting.end() - due);
+  waiting.erase(due, waiting.end());
+}
+
+// ---- the whole shard --------------------------------------------------------------------------------------------
+
+void shard::handle_clear(completion& done) {
+  net::reply_header reply;
+  reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(keys_, 0xffffffffU));
+  for (auto& t : tables_) t.clear();
+  keys_ = 0;
+  staged_.clear();
+  staged_count_ = 0;
+  folded_clock_ = 0;
+  shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
+  done.answer(reply);
+}
+
+void shard::handle_register(const net::request_view& request, completion& done) {
+  static const std::string loading = "the loader of a plug-in";
+  auto plugin = request.key();
+  auto symbol = net::text_of(request.payload());
+  if (const auto zero = plugin.find('\0'); zero != std::string_view::npos) {
+    symbol = plugin.substr(zero + 1);
+    plugin = plugin.substr(0, zero);
+  }
+  const busy_mark mark(*this, loading);
+  try {
+    const auto& f = plugins_.load_update(plugin, symbol);
+    std::array<std::byte, sizeof f.id + 1> body;
+    std::memcpy(body.data(), &f.id, sizeof f.id);
+    body[sizeof f.id] = static_cast<std::byte>(f.additive ? 1 : 0);
+    shard_counters::add(counters_.bytes_out, net::reply_header_bytes + body.size());
+    done.answer({}, body);
+  } catch (const plugin_error& e) {
+    refuse(done, status::plugin_failed, e.what());
+  }
+}
+
+}  // namespace paracel::srv

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// One shard of a server: the partitions p with p % threads == index, their tables, and the verbs on them. It knows no
+// socket and no lock; the thread that calls `handle` owns it.
+#pragma once
+
+#include <atomic>
+#include <array>
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tsl/robin_map.h>
+
+#include <paracel/value.hpp>
+
+#include "core/blob.hpp"
+#include "core/hash.hpp"
+#include "net/protocol.hpp"
+#include "server/arena.hpp"
+#include "server/completion.hpp"
+#include "server/plugin_registry.hpp"
+#include "server/table.hpp"
+
+namespace paracel::srv {
+
+/// The partitions that the ring gives to this server at one epoch.
+struct ownership {
+  std::uint32_t epoch = 0;
+  std::bitset<partition_count> mine;
+};
+
+struct shard_settings {
+  std::uint32_t slot = 0;
+  std::uint32_t index = 0;
+  std::uint32_t threads = 1;
+  std::uint64_t job = 0;                                   ///< requests of another job are refused; 0: any is taken
+  std::size_t max_value_bytes = std::size_t{256} << 20;
+  std::size_t max_message_bytes = std::size_t{1} << 30;    ///< largest reply frame
+};
+
+/// What a shard has done and holds. Thread-safety: written by the shard thread, read by any.
+struct alignas(64) shard_counters {
+  using counter = std::atomic<std::uint64_t>;
+  static constexpr std::size_t verbs = 36;  ///< every verb of a shard is below
+
+  std::array<counter, verbs> requests{};  ///< by verb; [0]: verbs that a shard does not have
+  counter bytes_in{0};
+  counter bytes_out{0};
+  counter failures{0};      ///< replies and items with another status than ok and not_found
+  counter keys{0};
+  counter memory_bytes{0};  ///< entries, tables and large values; not the staged updates
+  counter staged{0};        ///< updates that wait for the clock
+
+  /// By the shard thread alone: an increment without a locked instruction.
+  static void add(counter& c, std::uint64_t n) noexcept {
+    c.store(c.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+  static void set(counter& c, std::uint64_t n) noexcept { c.store(n, std::memory_order_relaxed); }
+};
+
+/// The user function a shard is in. Whoever finds the same `serial` twice knows that it ran all the time in between.
+struct busy_function {
+  const std::string* name = nullptr;  ///< null: in none; lives as long as the server
+  std::uint64_t serial = 0;
+};
+
+/// The actor that owns a server's share of the partitions.
+///
+/// Thread-safety: owned by the shard thread, except `counters` and `busy`: any thread.
+/// Lifetime: registry and ownership outlive it. Replies are sent before `handle` returns.
+class shard {
+ public:
+  /// `owned` may be null inside, and point elsewhere later: then the ring is not known, and every partition of the right
+  /// remainder is taken.
+  shard(const shard_settings& settings, plugin_registry& plugins, const std::atomic<const ownership*>& owned);
+
+  /// Answers `done` exactly once. `tail` is the value of a single-key request when it travelled in its own frame.
+  /// No input and no plug-in makes it throw.
+  void handle(const net::request_view& request, blob tail, completion done) noexcept;
+
+  [[nodiscard]] const shard_counters& counters() const noexcept { return counters_; }
+  [[nodiscard]] busy_function busy() const noexcept;
+
+ private:
+  struct outcome {
+    net::status result = net::status::ok;
+    const entry* value = nullptr;  ///< to be returned
+    std::uint64_t version = 0;
+    std::string text;              ///< why not
+    void fail(net::status why, std::string says) {
+      result = why;
+      text = std::move(says);
+    }
+  };
+  /// What all keys of a request have in common.
+  struct context {
+    const net::request_header* header;
+    net::verb what;                         ///< of one key
+    const loaded_update* function = nullptr;
+  };
+  struct staged_update {
+    std::uint32_t clock;
+    std::uint32_t rank;
+    std::uint64_t arrival;
+    const loaded_update* function;
+    value_tag tag;
+    blob delta;
+  };
+  /// The updates of one key that wait for the clock.
+  struct staged_key {
+    std::vector<staged_update> waiting;
+    net::status broken = net::status::ok;  ///< an update, acknowledged when it was staged, could not be folded
+    std::string why;
+  };
+  struct key_hasher {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view key) const noexcept { return hash_key(key); }
+  };
+  struct key_equal {
+    using is_transparent = void;
+    bool operator()(std::string_view a, std::string_view b) const noexcept { return a == b; }
+  };
+
+  void dispatch(const net::request_view& request, blob tail, completion& done);
+  void handle_single(const net::request_view& request, blob tail, completion& done);
+  void handle_multi(const net::request_view& request, completion& done);
+  void handle_register(const net::request_view& request, completion& done);
+  void handle_clear(completion& done);
+
+  const loaded_update* function_of(const net::request_header& header, outcome& out);
+  bool owns(std::uint16_t partition, outcome& out) const;
+  void perform(const context& c, std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
+               outcome& out);
+  void push(std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail, outcome& out);
+  void update(const loaded_update& f, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
+              outcome& out);
+  bool fits(const loaded_update& f, std::string_view key, outcome& out) const;
+  void stage(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
+             outcome& out);
+  void fold_before(std::uint32_t clock, std::string_view key, std::uint64_t hash, outcome& out);
+  void fold_before(std::uint32_t clock, staged_key& staged, std::string_view key, std::uint64_t hash);
+
+  table& table_of(std::uint64_t hash) noexcept { return tables_[partition_of(hash) / settings_.threads]; }
+  void refuse(completion& done, net::status why, std::string_view text);
+  void refuse(completion& done, const outcome& out) { refuse(done, out.result, out.text); }
+  void publish() noexcept;
+
+  class busy_mark;
+
+  shard_settings settings_;
+  plugin_registry& plugins_;
+  const std::atomic<const ownership*>& owned_;
+  arena memory_;               // before the tables: they give back to it
+  std::vector<table> tables_;  // by partition / threads
+  std::uint64_t keys_ = 0;
+
+  const loaded_update* default_update_ = nullptr;
+  const loaded_update* last_update_ = nullptr;  // of the request before: most workers use one function
+
+  tsl::robin_map<std::string, staged_key, key_hasher, key_equal> staged_;
+  std::uint64_t staged_count_ = 0;
+  std::uint64_t arrivals_ = 0;
+  std::uint32_t folded_clock_ = 0;  // the greatest clock of a BSP read: everything before it is complete
+
+  std::vector<std::byte> computed_;  // results of general updates; capacity is used again
+  std::vector<std::byte> items_;     // the body of a multi reply; likewise
+
+  std::atomic<const std::string*> busy_name_{nullptr};
+  std::atomic<std::uint64_t> busy_serial_{0};
+  shard_counters counters_;
+};
+
+}  // namespace paracel::srv

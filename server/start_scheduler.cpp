@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// One process a job: rendezvous, heartbeats, barriers, progress. Events are JSON lines on stdout, for prun.py; what is
+// for people goes to stderr.
+//
+// Exit status: 0 when all workers have left with 0 (at once on SIGTERM, otherwise as soon as every server knows), the
+// status of the first cause when the job was aborted, 143 or 130 when a signal ended a job that was running.
+#include <errno.h>
+#include <fcntl.h>
+#include <gflags/gflags.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include <paracel/error.hpp>
+
+#include "net/bind_policy.hpp"
+#include "net/rendezvous.hpp"
+#include "net/zmq_transport.hpp"
+#include "server/scheduler_node.hpp"
+
+DEFINE_string(bind, "tcp://127.0.0.1:*", "address to answer at: ipc:///path, or tcp://host:port with * for a free port");
+DEFINE_string(job, "", "id of the job, 16 hex digits");
+DEFINE_int32(workers, 1, "number of workers");
+DEFINE_int32(servers, 1, "number of servers");
+DEFINE_double(heartbeat_limit, 3, "seconds without a heartbeat after which a node is lost");
+DEFINE_double(join_timeout, 60, "seconds that the nodes may take to join");
+DEFINE_string(run_dir, "", "folder to work in (where a core dump would lie); empty: the one it was started in");
+DEFINE_int32(parent, 0, "process id of the launcher, whose death ends this process; 0: none");
+DEFINE_bool(insecure, false, "allow an address that other hosts can reach");
+
+// gflags calls this when it cannot understand the command line; it says why on stderr itself.
+namespace GFLAGS_NAMESPACE {
+extern void (*gflags_exitfunc)(int);
+}
+
+namespace {
+
+using paracel::usage_error;
+
+/// Writes lines to stdout without ever waiting for its reader: a scheduler that waits answers no heartbeats.
+class event_lines {
+ public:
+  event_lines() {
+    struct stat about {};
+    const int flags = fcntl(STDOUT_FILENO, F_GETFL);
+    // A pipe is ours alone; a terminal is shared, and there O_NONBLOCK would hit others.
+    if (fstat(STDOUT_FILENO, &about) == 0 && S_ISFIFO(about.st_mode) && flags >= 0)
+      fcntl(STDOUT_FILENO, F_SETFL, flags | O_NONBLOCK);
+  }
+  void operator()(std::string_view json, bool droppable) {
+    flush();
+    if (droppable && !backlog_.empty()) return;
+    backlog_.append(json).push_back('\n');
+    flush();
+  }
+
+ private:
+  void flush() {
+    while (!backlog_.empty()) {
+      const auto n = write(STDOUT_FILENO, backlog_.data(), backlog_.size());
+      if (n > 0) {
+        backlog_.erase(0, static_cast<std::size_t>(n));
+      } else if (n < 0 && errno == EINTR) {
+        continue;
+      } else {
+        if (errno != EAGAIN) backlog_.clear();  // nobody reads any more
+        return;
+      }
+    }
+  }
+  std::string backlog_;
+};
+
+std::uint32_t count_of(const char* flag, int value, int most) {
+  if (value < 1 || value > most)
+    throw usage_error(std::string("--") + flag + "=" + std::to_string(value) + ": want 1 to " + std::to_string(most));
+  return static_cast<std::uint32_t>(value);
+}
+
+std::chrono::milliseconds time_of(const char* flag, double seconds) {
+  if (!(seconds >= 0.1 && seconds <= 1e6))
+    throw usage_error(std::string("--") + flag + "=" + std::to_string(seconds) + ": want 0.1 to 1000000 seconds");
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+int run(int over, int signals) {
+  paracel::srv::scheduler_node_options options;
+  options.job.job = paracel::net::parse_job_id(FLAGS_job);
+  options.job.workers = count_of("workers", FLAGS_workers, 1 << 16);
+  options.job.servers = count_of("servers", FLAGS_servers, 4096);
+  options.job.heartbeat_limit = time_of("heartbeat_limit", FLAGS_heartbeat_limit);
+  options.job.join_limit = time_of("join_timeout", FLAGS_join_timeout);
+  options.bind = FLAGS_bind;
+  paracel::net::check_bind(options.bind, FLAGS_insecure);
+  if (!FLAGS_run_dir.empty() && chdir(FLAGS_run_dir.c_str()) != 0)
+    throw usage_error("--run_dir=" + FLAGS_run_dir + ": no folder that can be entered");
+  options.events = event_lines();
+  options.on_over = [over] { [[maybe_unused]] const int same = eventfd_write(over, 1); };
+
+  paracel::net::zmq_transport transport;
+  paracel::srv::scheduler_node node(transport, std::move(options));
+  int by_signal = 0;
+  for (;;) {
+    pollfd waits[2] = {{over, POLLIN, 0}, {signals, POLLIN, 0}};
+    if (poll(waits, 2, -1) < 0 && errno != EINTR) break;
+    if (waits[0].revents != 0) break;
+    if (waits[1].revents == 0) continue;
+    signalfd_siginfo which{};
+    if (read(signals, &which, sizeof which) != sizeof which) continue;
+    const int signal = static_cast<int>(which.ssi_signo);
+    // Everything worth knowing has been written; the launcher waits.
+    if (node.state() == paracel::srv::scheduler::phase::done) std::_Exit(paracel::exit_status::ok);
+    if (by_signal != 0 || node.state() == paracel::srv::scheduler::phase::aborted) break;
+    by_signal = 128 + signal;
+    node.abort(by_signal, signal == SIGINT ? "the scheduler was interrupted" : "the scheduler was told to stop");
+  }
+  return by_signal != 0 ? by_signal : node.status();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  // First of all, so that no moment is left in which the launcher can die unnoticed; taken back when nobody asked for it.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  GFLAGS_NAMESPACE::gflags_exitfunc = [](int status) { std::_Exit(status == 0 ? 0 : paracel::exit_status::usage); };
+  gflags::SetUsageMessage("the rendezvous of a job; prun.py starts it");
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  if (FLAGS_parent == 0) prctl(PR_SET_PDEATHSIG, 0);
+  else if (getppid() != FLAGS_parent) return paracel::exit_status::failure;
+  if (argc > 1) throw usage_error(std::string("unexpected argument \"") + argv[1] + "\"");
+  signal(SIGPIPE, SIG_IGN);
+  sigset_t asked;
+  sigemptyset(&asked);
+  sigaddset(&asked, SIGTERM);
+  sigaddset(&asked, SIGINT);
+  sigprocmask(SIG_BLOCK, &asked, nullptr);  // inherited by every thread; read here
+  const int over = eventfd(0, EFD_CLOEXEC);
+  const int signals = signalfd(-1, &asked, SFD_CLOEXEC);
+  if (over < 0 || signals < 0) throw paracel::error("cannot open a descriptor for signals");
+  return run(over, signals);
+} catch (const paracel::error& e) {
+  std::fprintf(stderr, "start_scheduler: error: %s\n", e.what());
+  return e.status();
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "start_scheduler: error: %s\n", e.what());
+  return paracel::exit_status::failure;
+}

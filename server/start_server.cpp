@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// One server of a job: joins the scheduler, serves until the scheduler, a signal or a `stop` request ends it.
+#include <arpa/inet.h>
+#include <malloc.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <gflags/gflags.h>
+#include <nlohmann/json.hpp>
+
+#include <paracel/error.hpp>
+
+#include "core/membership.hpp"
+#include "net/heartbeat.hpp"
+#include "net/protocol.hpp"
+#include "net/rendezvous.hpp"
+#include "net/zmq_transport.hpp"
+#include "server/server_node.hpp"
+
+DEFINE_string(rendezvous, "", "address of the scheduler");
+DEFINE_string(job, "", "id of the job, 16 hex digits");
+DEFINE_string(slot, "0", "place on the ring, 0, 1, ...; auto: OMPI_COMM_WORLD_RANK");
+DEFINE_uint32(threads, 2, "shard threads");
+DEFINE_double(weight, 1.0, "share of the keys, relative to the other servers");
+DEFINE_string(bind, "tcp://127.0.0.1:*", "ipc:///folder or tcp://host:*; tcp://*:* is the interface towards the scheduler");
+DEFINE_string(plugin_dirs, "", "folders in which plug-ins are looked up, separated by colons");
+DEFINE_double(function_timeout, 30, "seconds after which a user function that still runs is named in the log");
+DEFINE_double(heartbeat_limit, 3, "seconds of silence after which the scheduler is lost");
+DEFINE_int64(parent, 0, "process without which this one shall not live");
+DEFINE_uint64(max_value_bytes, std::uint64_t{256} << 20, "largest value that is taken");
+DEFINE_uint64(max_message_bytes, std::uint64_t{1} << 30, "largest frame that is taken or sent");
+DEFINE_bool(insecure, false, "bind beyond loopback although nothing is encrypted and nobody is asked who they are");
+
+// gflags calls this when it cannot understand the command line; it says why on stderr itself.
+namespace google {
+extern void (*gflags_exitfunc)(int);
+}
+
+namespace {
+
+using std::chrono::milliseconds;
+using namespace paracel;
+
+milliseconds milliseconds_of(double seconds, const char* flag) {
+  if (!(seconds > 0 && seconds < 1e9)) throw usage_error(std::string(flag) + " must be a positive number of seconds");
+  return milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+/// Must be the first thing the process does: a parent that dies in between is seen by the comparison.
+void live_only_with(pid_t parent) {
+  if (parent == 0) return;
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) throw error("prctl(PR_SET_PDEATHSIG) failed");
+  if (getppid() != parent) throw error("the parent process " + std::to_string(parent) + " is gone");
+}
+
+std::uint32_t slot_from(std::string text) {
+  if (text == "auto") {
+    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+    if (rank == nullptr) throw usage_error("--slot auto needs OMPI_COMM_WORLD_RANK, which mpirun sets");
+    text = rank;
+  }
+  std::uint32_t slot = 0;
+  const auto* end = text.data() + text.size();
+  if (const auto [stop, failed] = std::from_chars(text.data(), end, slot); failed != std::errc{} || stop != end) {
+    throw usage_error("--slot must be a number or auto, not '" + text + "'");
+  }
+  return slot;
+}
+
+std::vector<std::string> split(std::string_view text, char by) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const auto at = text.find(by);
+    if (at != 0) parts.emplace_back(text.substr(0, at));
+    text.remove_prefix(at == std::string_view::npos ? text.size() : at + 1);
+  }
+  return parts;
+}
+
+/// The host of tcp://host:port, without the brackets of IPv6.
+std::string host_of(std::string_view address) {
+  address.remove_prefix(std::string_view("tcp://").size());
+  auto host = address.substr(0, address.rfind(':'));
+  if (host.size() > 1 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  return std::string(host);
+}
+
+/// The address of this host as the scheduler sees it: what a socket towards it is bound to. Nothing is sent.
+std::string address_towards(const std::string& scheduler) {
+  if (!scheduler.starts_with("tcp://")) return "127.0.0.1";
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host_of(scheduler).c_str(), "9", &hints, &found) != 0 || found == nullptr) {
+    throw network_error("the scheduler's host in " + scheduler + " is unknown", false);
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, &freeaddrinfo);
+  const int fd = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  std::array<char, 256> text{};
+  const bool ok = fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+                  getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0 &&
+                  getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text.data(), text.size(), nullptr, 0,
+                              NI_NUMERICHOST) == 0;
+  if (fd >= 0) close(fd);
+  if (!ok) throw network_error("no way from this host to the scheduler at " + scheduler, false);
+  return own.ss_family == AF_INET6 ? "[" + std::string(text.data()) + "]" : std::string(text.data());
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+/// `wish` with a wildcard host made concrete, since others have to connect to it.
+std::string bind_address(const std::string& wish, const std::string& scheduler) {
+  if (!wish.starts_with("tcp://")) return wish;
+  std::string address = wish;
+  const auto host = host_of(wish);
+  if (host == "*" || host == "0.0.0.0" || host == "::") {
+    address = "tcp://" + address_towards(scheduler) + wish.substr(wish.rfind(':'));
+  }
+  if (!FLAGS_insecure && !is_loopback(host_of(address))) {
+    throw usage_error("--bind " + address +
+                      " is open to the network, and nothing is encrypted yet: whoever reaches the port can read and "
+                      "change the values and run the plug-ins; give --insecure if that is acceptable");
+  }
+  return address;
+}
+
+/// What ends the process, from whichever thread it comes; the first one counts.
+class ending {
+ public:
+  ending() : waiter_(pthread_self()) {}
+  void come(int status, std::string why) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (come_) return;
+      come_ = true;
+      status_ = status;
+      why_ = std::move(why);
+    }
+    pthread_kill(waiter_, SIGUSR1);
+  }
+  [[nodiscard]] bool has_come() const {
+    const std::lock_guard lock(mutex_);
+    return come_;
+  }
+  [[nodiscard]] int status() const {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }
+  [[nodiscard]] std::string why() const {
+    const std::lock_guard lock(mutex_);
+    return why_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  pthread_t waiter_;
+  bool come_ = false;
+  int status_ = 0;
+  std::string why_;
+};
+
+/// One request to the scheduler. Returns false when `end` came before the answer.
+class scheduler_line {
+ public:
+  scheduler_line(net::transport& over, const std::string& address, std::uint64_t job)
+      : port_(over.open()), channel_(port_->connect(address)), job_(job) {}
+
+  bool ask(net::verb what, const std::string& body, const ending& end, milliseconds limit, net::reply_view& answer) {
+    net::request_header h;
+    h.what = what;
+    h.job = job_;
+    h.sequence = ++sequence_;
+    h.body_bytes = static_cast<std::uint32_t>(body.size());
+    net::request_bytes head;
+    net::encode(h, head);
+    port_->send(channel_, {.head = head, .body = net::bytes_of(body)});
+    const auto until = std::chrono::steady_clock::now() + limit;
+    while (!end.has_come() && std::chrono::steady_clock::now() < until) {
+      if (!port_->receive(in_, milliseconds(20))) continue;
+      if (net::decode(in_.frame, in_.tail.size(), answer) == nullptr && answer.header.sequence == h.sequence) return true;
+    }
+    return false;
+  }
+
+ private:
+  std::unique_ptr<net::port> port_;
+  int channel_;
+  std::uint64_t job_;
+  std::uint64_t sequence_ = 0;
+  net::incoming in_;
+};
+
+std::string join_body(const server_entry& self) {
+  return nlohmann::json{{"role", "server"},
+                        {"slot", self.slot},
+                        {"weight", self.weight},
+                        {"incarnation", self.incarnation},
+                        {"threads", self.threads},
+                        {"host", self.host},
+                        {"pid", self.pid},
+                        {"shards", self.shards},
+                        {"clock", self.clock},
+                        {"control", self.control}}
+      .dump();
+}
+
+std::string heartbeat_body(const srv::server_node& node) {
+  nlohmann::json body{{"role", "server"}, {"slot", node.addresses().slot}, {"pid", node.addresses().pid}};
+  auto& busy = body["busy"] = nlohmann::json::array();
+  for (const auto& run : node.long_runs()) {
+    busy.push_back({{"shard", run.shard},
+                    {"function", run.function},
+                    {"seconds", static_cast<double>(run.time.count()) / 1000}});
+  }
+  return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+srv::node_options options_from_flags() {
+  srv::node_options o;
+  o.server.slot = slot_from(FLAGS_slot);
+  o.server.threads = FLAGS_threads;
+  o.server.weight = FLAGS_weight;
+  o.server.job = net::parse_job_id(FLAGS_job);
+  o.server.workers = 0;
+  o.server.plugin_folders = split(FLAGS_plugin_dirs, ':');
+  o.server.max_value_bytes = FLAGS_max_value_bytes;
+  o.server.max_message_bytes = FLAGS_max_message_bytes;
+  o.function_timeout = milliseconds_of(FLAGS_function_timeout, "--function-timeout");
+  o.bind = bind_address(FLAGS_bind, FLAGS_rendezvous);
+  return o;
+}
+
+/// Serves until `end` has come. Returns the exit status.
+int serve(srv::server_node& node, net::transport& over, ending& end, const sigset_t& signals) {
+  const net::heartbeat beats(
+      over,
+      {.scheduler = FLAGS_rendezvous,
+       .job = node.object().options().job,
+       .limit = milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit")},
+      [&node] { return heartbeat_body(node); },
+      [&end](const net::order& o) {
+        if (o.what == net::instruction::shutdown) end.come(exit_status::ok, {});
+        else end.come(o.status == 0 ? exit_status::failure : o.status, o.cause);
+      });
+
+  scheduler_line line(over, FLAGS_rendezvous, node.object().options().job);
+  net::reply_view answer;
+  // The heartbeat watches the scheduler and the scheduler the joining, so the wait needs no limit of its own. Signals
+  // are looked at meanwhile.
+  std::thread joining([&] {
+    try {
+      if (!line.ask(net::verb::join, join_body(node.addresses()), end, std::chrono::hours(24 * 365), answer)) return;
+      if (answer.header.result != net::status::ok) {
+        const auto body = nlohmann::json::parse(net::text_of(answer.body), nullptr, false);
+        const bool told = body.is_object() && body.contains("cause") && body["cause"].is_string();
+        end.come(told ? body.value("status", exit_status::failure) : exit_status::failure,
+                 told ? body["cause"].get<std::string>() : std::string(net::text_of(answer.body)));
+        return;
+      }
+      node.set_membership(membership::from_json(net::text_of(answer.body)));
+    } catch (const error& e) {
+      end.come(e.status(), e.what());
+    }
+  });
+  int signal = 0;
+  while (!end.has_come()) {
+    sigwait(&signals, &signal);
+    if (signal == SIGTERM || signal == SIGINT) end.come(exit_status::ok, strsignal(signal));
+  }
+  joining.join();
+  const bool by_signal = signal == SIGTERM || signal == SIGINT;
+  if (by_signal) {
+    // Nobody then waits for a heartbeat that does not come.
+    const ending never;
+    line.ask(net::verb::leave,
+             nlohmann::json{{"role", "server"}, {"slot", node.addresses().slot}, {"status", 0}}.dump(), never,
+             milliseconds(200), answer);
+  } else if (!end.why().empty()) {
+    std::fprintf(stderr, "start_server: error: s%u: %s\n", node.addresses().slot, end.why().c_str());
+  }
+  return end.status();
+}
+
+int run() {
+  live_only_with(static_cast<pid_t>(FLAGS_parent));
+  if (FLAGS_rendezvous.empty()) throw usage_error("--rendezvous is missing; prun.py starts this program");
+
+  // A value of a megabyte would otherwise be mapped and unmapped at each push, page by page (measured: see
+  // server/README.md). 32 MiB is the largest threshold glibc takes.
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+
+  // Blocked before the first thread starts, so that only sigwait below sees them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int s : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&signals, s);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  ending end;
+  auto options = options_from_flags();
+  net::zmq_transport over({.max_message_bytes = options.server.max_message_bytes});
+  std::atomic<srv::server_node*> running{nullptr};
+  options.on_stop = [&] {
+    const auto* failed = running.load();
+    const auto why = failed == nullptr ? std::string() : failed->failure();
+    end.come(why.empty() ? exit_status::ok : exit_status::failure, why);
+  };
+  auto node = std::make_unique<srv::server_node>(over, options);
+  running = node.get();
+  const int status = serve(*node, over, end, signals);
+  // A user function that does not return cannot be joined; the process ends all the same.
+  if (!node->stop()) {
+    std::fprintf(stderr, "start_server: s%u ends although a user function still runs\n", node->addresses().slot);
+    std::_Exit(status);
+  }
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  google::gflags_exitfunc = [](int status) { std::_Exit(status == 0 ? 0 : exit_status::usage); };
+  gflags::SetUsageMessage("one server of a Paracel job; started by prun.py");
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  try {
+    if (argc > 1) throw usage_error("unexpected argument '" + std::string(argv[1]) + "'");
+    return run();
+  } catch (const error& e) {
+    std::fprintf(stderr, "start_server: error: %s\n", e.what());
+    return e.status();
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "start_server: error: %s\n", e.what());
+    return exit_status::failure;
+  }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A JSON text as a tree that remembers where each key stands, so that an error can say file:line:column.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace paracel {
+
+struct config_member;
+
+struct config_node {
+  enum class kind { null, boolean, integer, number, string, list, object };
+
+  kind type = kind::null;
+  bool boolean = false;
+  double number = 0;    ///< integer and number
+  std::string text;     ///< string: the string; integer and number: as written
+  std::vector<config_node> items;      ///< list
+  std::vector<config_member> members;  ///< object, in file order, duplicates included
+
+  /// The member of that name, or null. Of duplicates the last.
+  [[nodiscard]] const config_node* find(std::string_view name) const noexcept;
+  /// What an error says was found: `string "ten"`, `number 1.5`, `list`, ...
+  [[nodiscard]] std::string described() const;
+
+  // As Paracel's configs have always been read: "10" is also the integer 10, "true" and 1 are also true, and a number
+  // or a boolean is also the string that was written.
+  [[nodiscard]] std::optional<std::int64_t> as_integer() const;
+  [[nodiscard]] std::optional<double> as_number() const;
+  [[nodiscard]] std::optional<bool> as_boolean() const;
+  [[nodiscard]] std::optional<std::string> as_string() const;
+};
+
+struct config_member {
+  std::string name;
+  std::size_t line = 0;    ///< of the key, 1-based
+  std::size_t column = 0;  ///< of the key, 1-based, in bytes
+  config_node value;
+};
+
+/// Deepest nesting that is read; configs need two levels, and a recursion without limit is a way to crash a program.
+inline constexpr std::size_t config_depth_limit = 32;
+
+/// The one of `names` that was probably meant by `name`, or empty: at most a third of its letters, and three, differ.
+std::string nearest_name(std::string_view name, const std::vector<std::string>& names);
+
+/// Parses `text`, which came from `file` (for error texts).
+/// Throws: config_error with file:line:column.
+config_node parse_config(const std::string& file, std::string_view text);
+
+/// Reads and parses a file of at most 16 MB.
+/// Throws: config_error.
+config_node read_config(const std::string& file);
+
+}  // namespace paracel

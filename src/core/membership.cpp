@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/membership.hpp"
+
+#include <limits>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+#include <paracel/error.hpp>
+
+#include "core/hex.hpp"
+#include "core/ring.hpp"
+
+namespace paracel {
+namespace {
+
+using nlohmann::json;
+
+constexpr int deepest = 16;  // ours is 4 deep; the rest is room for fields of later versions
+constexpr std::size_t longest_text = 1024;
+
+[[noreturn]] void refuse(const std::string& what) { throw protocol_error("membership: " + what); }
+
+const json& field(const json& object, const std::string& where, const char* name) {
+  if (!object.is_object()) refuse(where + "is not an object");
+  const auto found = object.find(name);
+  if (found == object.end()) refuse(where + name + " is missing");
+  return *found;
+}
+
+template <class T>
+T integer(const json& object, const std::string& where, const char* name, T least, T most) {
+  const auto& v = field(object, where, name);
+  // an integer beyond 64 bits is a float to the parser and refused here
+  if (v.is_number_unsigned()) {
+    const auto n = v.get<std::uint64_t>();
+    if (std::cmp_greater_equal(n, least) && std::cmp_less_equal(n, most)) return static_cast<T>(n);
+  } else if (v.is_number_integer()) {
+    const auto n = v.get<std::int64_t>();
+    if (std::cmp_greater_equal(n, least) && std::cmp_less_equal(n, most)) return static_cast<T>(n);
+  }
+  refuse(where + name + " is not an integer from " + std::to_string(least) + " to " + std::to_string(most));
+}
+
+std::uint64_t id(const json& object, const std::string& where, const char* name) {
+  const auto& v = field(object, where, name);
+  if (v.is_string()) {
+    if (const auto parsed = from_hex(v.get_ref<const std::string&>())) return *parsed;
+  }
+  refuse(where + name + " is not a string of 16 hex digits");
+}
+
+const std::string& text(const json& v, const std::string& name) {
+  if (!v.is_string()) refuse(name + " is not a string");
+  const auto& s = v.get_ref<const std::string&>();
+  if (s.size() > longest_text) refuse(name + " is longer than " + std::to_string(longest_text) + " bytes");
+  return s;
+}
+
+const std::string& text(const json& object, const std::string& where, const char* name) {
+  return text(field(object, where, name), where + name);
+}
+
+server_entry read_server(const json& o, const std::string& where) {
+  server_entry s;
+  s.slot = integer<std::uint32_t>(o, where, "slot", 0, std::numeric_limits<std::uint32_t>::max());
+  const auto& weight = field(o, where, "weight");
+  if (!weight.is_number()) refuse(where + "weight is not a number");
+  s.weight = weight.get<double>();
+  if (!(s.weight >= ring::least_weight && s.weight <= ring::greatest_weight)) {
+    refuse(where + "weight is outside [1/64, 64]");
+  }
+  s.incarnation = id(o, where, "incarnation");
+  s.threads = integer<std::uint32_t>(o, where, "threads", 1, membership::most_threads);
+  s.host = text(o, where, "host");
+  s.pid = integer<int>(o, where, "pid", 0, std::numeric_limits<int>::max());
+  const auto& shards = field(o, where, "shards");
+  if (!shards.is_array() || shards.size() != s.threads) {
+    refuse(where + "shards is not a list of " + std::to_string(s.threads) + " addresses, one a thread");
+  }
+  for (const auto& a : shards) s.shards.push_back(text(a, where + "shards"));
+  s.clock = text(o, where, "clock");
+  s.control = text(o, where, "control");
+  return s;
+}
+
+}  // namespace
+
+std::string membership::to_json() const {
+  json list = json::array();
+  for (const auto& s : servers) {
+    list.push_back({{"slot", s.slot},
+                    {"weight", s.weight},
+                    {"incarnation", to_hex(s.incarnation)},
+                    {"threads", s.threads},
+                    {"host", s.host},
+                    {"pid", s.pid},
+                    {"shards", s.shards},
+                    {"clock", s.clock},
+                    {"control", s.control}});
+  }
+  const json all{{"epoch", epoch}, {"job", to_hex(job)}, {"workers", workers}, {"servers", std::move(list)}};
+  // a host name need not be UTF-8, and must not be able to end the scheduler
+  return all.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+membership membership::from_json(std::string_view text) {
+  if (text.size() > most_json_bytes) refuse("longer than " + std::to_string(most_json_bytes) + " bytes");
+  json all;
+  try {
+    all = json::parse(text, [](int depth, json::parse_event_t, json&) {
+      if (depth > deepest) refuse("nested deeper than " + std::to_string(deepest));
+      return true;
+    });
+  } catch (const json::exception& e) {
+    refuse(std::string("no JSON: ") + e.what());
+  }
+
+  membership m;
+  m.epoch = integer<std::uint32_t>(all, "", "epoch", 0, std::numeric_limits<std::uint32_t>::max());
+  m.job = id(all, "", "job");
+  m.workers = integer<std::uint32_t>(all, "", "workers", 1, most_workers);
+  const auto& list = field(all, "", "servers");
+  if (!list.is_array() || list.size() > ring::most_members) {
+    refuse("servers is not a list of at most " + std::to_string(ring::most_members));
+  }
+  std::set<std::uint32_t> slots;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const auto where = "servers[" + std::to_string(i) + "].";
+    m.servers.push_back(read_server(list[i], where));
+    if (!slots.insert(m.servers.back().slot).second) refuse(where + "slot occurs twice");
+  }
+  return m;
+}
+
+key_router::key_router(const membership& members) {
+  if (members.servers.empty()) throw error("the job has no server to keep a key");
+  std::vector<ring_member> on_ring;
+  std::unordered_map<std::uint32_t, std::uint16_t> index;  // of a slot in members.servers
+  for (const auto& s : members.servers) {
+    if (s.threads == 0 || s.threads > membership::most_threads) {
+      throw error("server s" + std::to_string(s.slot) + " has " + std::to_string(s.threads) + " threads, not 1 to " +
+                  std::to_string(membership::most_threads));
+    }
+    index.emplace(s.slot, static_cast<std::uint16_t>(on_ring.size()));
+    on_ring.push_back({s.slot, s.weight});
+  }
+  const ring owners(on_ring);
+  homes_.reserve(partition_count);
+  for (std::uint32_t p = 0; p < partition_count; ++p) {
+    const auto partition = static_cast<std::uint16_t>(p);
+    const auto server = index.at(owners.owner(partition));
+    homes_.push_back({server, static_cast<std::uint16_t>(shard_of(partition, members.servers[server].threads))});
+  }
+}
+
+}  // namespace paracel

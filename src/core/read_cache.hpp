@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <paracel/value.hpp>
+#include <tsl/robin_map.h>
+
+#include "core/hash.hpp"
+
+namespace paracel {
+
+/// What a worker remembers of its reads under bounded staleness, and until when that is good enough.
+///
+/// An entry carries the slowest clock that was known when its read was sent, its `minimum`: the bytes contain every
+/// update of every worker's first `minimum` iterations. It may answer a read that needs no more than that;
+/// `needed_minimum` of ssp_clock.hpp says what a read needs. The other half of the rule, all of one's own updates, is
+/// the owner's part: after an own update it changes the bytes through `find`, if the function is additive, or calls
+/// `drop`; and it puts no value whose read was sent before an own update of that key.
+///
+/// Thread-safety: none; it is owned by the thread of its client.
+/// Lifetime: a pointer to an entry holds until the next call that is not const, or `find`.
+class read_cache {
+ public:
+  struct entry {
+    value_tag tag = value_tag::none;
+    std::vector<std::byte> bytes;
+    std::uint64_t version = 0;
+    std::uint32_t minimum = 0;
+
+    [[nodiscard]] value_view view() const noexcept { return {tag, bytes}; }
+  };
+
+  /// The entry of `key` if it contains the first `needed_minimum` iterations of everybody, otherwise nullptr.
+  /// Cost: one hash and one probe, no allocation.
+  [[nodiscard]] const entry* find_fresh(std::string_view key, std::uint32_t needed_minimum) const {
+    const auto found = entries_.find(key);
+    return found != entries_.end() && found->second.minimum >= needed_minimum ? &found->second : nullptr;
+  }
+  /// The entry of `key` however old, to change its bytes in place.
+  [[nodiscard]] entry* find(std::string_view key) {
+    const auto found = entries_.find(key);
+    return found != entries_.end() ? &found.value() : nullptr;
+  }
+  [[nodiscard]] bool contains(std::string_view key) const { return entries_.contains(key); }
+
+  /// Remembers a read that was sent when `minimum` was the slowest clock known. One that was sent when less was known
+  /// than for the entry that is there (an answer that was overtaken) changes nothing.
+  void put(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum) {
+    auto found = entries_.find(key);
+    if (found == entries_.end()) found = entries_.try_emplace(std::string(key)).first;
+    auto& e = found.value();
+    if (minimum < e.minimum) return;
+    e.tag = value.tag;
+    e.bytes.assign(value.bytes.begin(), value.bytes.end());  // the old memory is used again
+    e.version = version;
+    e.minimum = minimum;
+  }
+  /// Returns: whether there was an entry.
+  bool drop(std::string_view key) { return entries_.erase(key) > 0; }
+  void clear() { entries_.clear(); }
+  [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
+
+ private:
+  struct hash {
+    std::size_t operator()(std::string_view key) const noexcept { return hash_key(key); }
+  };
+  tsl::robin_map<std::string, entry, hash, std::equal_to<>> entries_;
+};
+
+}  // namespace paracel

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/ssp_clock.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <paracel/error.hpp>
+
+namespace paracel {
+namespace {
+
+constexpr std::uint32_t format = 1;
+constexpr std::size_t front_bytes = 8;
+constexpr std::size_t worker_bytes = 5;
+
+}  // namespace
+
+ssp_clock::ssp_clock(std::uint32_t workers) {
+  if (workers > most_workers) throw error("clock: " + std::to_string(workers) + " workers are too many");
+  finished_.resize(workers);
+  in_.assign(workers, true);
+  if (workers > 0) crowd_.emplace(0, workers);
+}
+
+void ssp_clock::check(std::uint32_t rank) const {
+  if (rank >= finished_.size()) {
+    throw error("clock: there is no worker of rank " + std::to_string(rank) + " among " +
+                std::to_string(finished_.size()));
+  }
+}
+
+bool ssp_clock::recompute() {
+  const auto now = crowd_.empty() ? greatest_ : crowd_.begin()->first;
+  return std::exchange(slowest_, now) != now;
+}
+
+bool ssp_clock::tick(std::uint32_t rank, std::uint32_t finished) {
+  check(rank);
+  auto& mine = finished_[rank];
+  if (!in_[rank] || finished <= mine) return false;
+  const auto old = crowd_.find(mine);
+  if (old->second > 1) {
+    ++crowd_[finished];  // first, so that a failed allocation changes nothing
+    --old->second;
+  } else if (const auto there = crowd_.find(finished); there != crowd_.end()) {
+    ++there->second;
+    crowd_.erase(old);
+  } else {
+    auto node = crowd_.extract(old);  // the usual case for the slowest: no allocation
+    node.key() = finished;
+    crowd_.insert(std::move(node));
+  }
+  mine = finished;
+  greatest_ = std::max(greatest_, finished);
+  return recompute();
+}
+
+bool ssp_clock::remove(std::uint32_t rank) {
+  check(rank);
+  if (!in_[rank]) return false;
+  in_[rank] = false;
+  const auto old = crowd_.find(finished_[rank]);
+  if (--old->second == 0) crowd_.erase(old);
+  return recompute();
+}
+
+std::uint32_t ssp_clock::finished(std::uint32_t rank) const {
+  check(rank);
+  return finished_[rank];
+}
+
+bool ssp_clock::is_in(std::uint32_t rank) const {
+  check(rank);
+  return in_[rank];
+}
+
+std::vector<std::byte> ssp_clock::encode() const {
+  const auto n = workers();
+  std::vector<std::byte> bytes(front_bytes + worker_bytes * n);
+  std::memcpy(bytes.data(), &format, 4);
+  std::memcpy(bytes.data() + 4, &n, 4);
+  if (n > 0) std::memcpy(bytes.data() + front_bytes, finished_.data(), std::size_t{4} * n);
+  for (std::size_t i = 0; i < n; ++i) bytes[front_bytes + std::size_t{4} * n + i] = std::byte{in_[i]};
+  return bytes;
+}
+
+ssp_clock ssp_clock::decode(std::span<const std::byte> bytes) {
+  std::uint32_t written_format = 0;
+  std::uint32_t n = 0;
+  if (bytes.size() < front_bytes) throw protocol_error("clock: cut off");
+  std::memcpy(&written_format, bytes.data(), 4);
+  std::memcpy(&n, bytes.data() + 4, 4);
+  if (written_format != format) throw protocol_error("clock: unknown format " + std::to_string(written_format));
+  if (n > most_workers || bytes.size() - front_bytes != worker_bytes * n) {
+    throw protocol_error("clock: the length does not fit " + std::to_string(n) + " workers");
+  }
+  ssp_clock clock(n);
+  clock.crowd_.clear();
+  for (std::uint32_t i = 0; i < n; ++i) {
+    auto& f = clock.finished_[i];
+    std::memcpy(&f, bytes.data() + front_bytes + std::size_t{4} * i, 4);
+    const auto in = bytes[front_bytes + std::size_t{4} * n + i];
+    if (in > std::byte{1}) throw protocol_error("clock: worker " + std::to_string(i) + " is neither in nor out");
+    clock.in_[i] = in == std::byte{1};
+    clock.greatest_ = std::max(clock.greatest_, f);
+    if (clock.in_[i]) ++clock.crowd_[f];
+  }
+  clock.recompute();
+  return clock;
+}
+
+}  // namespace paracel

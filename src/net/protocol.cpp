@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "net/protocol.hpp"
+
+#include <bit>
+#include <limits>
+
+#include <paracel/error.hpp>
+
+#include "core/hash.hpp"
+
+namespace paracel::net {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "values are used where they lie, and they are little-endian");
+
+// The two magics differ so that a reply sent to a server, or a request sent to a worker, is told at the first word.
+constexpr std::uint32_t request_magic = 0x51435250;  // "PRCQ"
+constexpr std::uint32_t reply_magic = 0x52435250;    // "PRCR"
+constexpr std::uint16_t known_flags = flag_staged | flag_bsp_read;
+constexpr std::size_t request_item_bytes = 12;
+constexpr std::size_t reply_item_bytes = 16;
+
+// Fields in the order of the drawing in README.md: their offsets follow from their types. Golden frames pin them.
+class writer {
+ public:
+  explicit writer(std::byte* at) noexcept : at_(at) {}
+  template <class T>
+  writer& put(T v) noexcept {
+    std::memcpy(at_, &v, sizeof v);
+    at_ += sizeof v;
+    return *this;
+  }
+
+ private:
+  std::byte* at_;
+};
+
+class reader {
+ public:
+  explicit reader(const std::byte* at) noexcept : at_(at) {}
+  template <class T>
+  reader& get(T& v) noexcept {
+    std::memcpy(&v, at_, sizeof v);
+    at_ += sizeof v;
+    return *this;
+  }
+
+ private:
+  const std::byte* at_;
+};
+
+constexpr bool is_known(verb v) noexcept {
+  switch (v) {
+    case verb::none: return false;
+    case verb::pull: case verb::push: case verb::update: case verb::bupdate: case verb::contains: case verb::remove:
+    case verb::pull_multi: case verb::push_multi: case verb::update_multi: case verb::bupdate_multi:
+    case verb::contains_multi: case verb::remove_multi: case verb::clear: case verb::register_update:
+    case verb::register_bupdate: case verb::clock_tick: case verb::clock_wait: case verb::proxy: case verb::ping:
+    case verb::stats: case verb::stop: case verb::join: case verb::heartbeat: case verb::progress: case verb::leave:
+    case verb::abort: case verb::collective: return true;
+  }
+  return false;
+}
+
+constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::remove_multi; }
+
+void append(std::vector<std::byte>& body, const void* bytes, std::size_t size) {
+  const auto* at = static_cast<const std::byte*>(bytes);
+  body.insert(body.end(), at, at + size);
+}
+
+std::uint32_t item_value_bytes(const value_view& value) {
+  if (value.bytes.size() > std::numeric_limits<std::uint32_t>::max()) {
+    throw protocol_error("a value of " + std::to_string(value.bytes.size()) + " bytes does not fit a multi request");
+  }
+  return static_cast<std::uint32_t>(value.bytes.size());
+}
+
+}  // namespace
+
+const char* name_of(verb v) noexcept {
+  switch (v) {
+    case verb::none: return "none";
+    case verb::pull: return "pull";
+    case verb::push: return "push";
+    case verb::update: return "update";
+    case verb::bupdate: return "bupdate";
+    case verb::contains: return "contains";
+    case verb::remove: return "remove";
+    case verb::pull_multi: return "pull_multi";
+    case verb::push_multi: return "push_multi";
+    case verb::update_multi: return "update_multi";
+    case verb::bupdate_multi: return "bupdate_multi";
+    case verb::contains_multi: return "contains_multi";
+    case verb::remove_multi: return "remove_multi";
+    case verb::clear: return "clear";
+    case verb::register_update: return "register_update";
+    case verb::register_bupdate: return "register_bupdate";
+    case verb::clock_tick: return "clock_tick";
+    case verb::clock_wait: return "clock_wait";
+    case verb::proxy: return "proxy";
+    case verb::ping: return "ping";
+    case verb::stats: return "stats";
+    case verb::stop: return "stop";
+    case verb::join: return "join";
+    case verb::heartbeat: return "heartbeat";
+    case verb::progress: return "progress";
+    case verb::leave: return "leave";
+    case verb::abort: return "abort";
+    case verb::collective: return "collective";
+  }
+  return "unknown";
+}
+
+const char* name_of(status s) noexcept {
+  switch (s) {
+    case status::ok: return "ok";
+    case status::not_found: return "not_found";
+    case status::type_mismatch: return "type_mismatch";
+    case status::unknown_function: return "unknown_function";
+    case status::plugin_failed: return "plugin_failed";
+    case status::bad_request: return "bad_request";
+    case status::wrong_owner: return "wrong_owner";
+    case status::stale_epoch: return "stale_epoch";
+    case status::too_large: return "too_large";
+    case status::deadline_exceeded: return "deadline_exceeded";
+    case status::job_ended: return "job_ended";
+    case status::wrong_job: return "wrong_job";
+    case status::internal: return "internal";
+  }
+  return "unknown";
+}
+
+void encode(const request_header& h, std::span<std::byte, request_header_bytes> out) noexcept {
+  writer(out.data())
+      .put(request_magic).put(protocol_version).put(h.what).put(h.flags)
+      .put(h.job).put(h.client).put(h.sequence).put(h.low_watermark)
+      .put(h.rank).put(h.clock)
+      .put(h.epoch).put(h.partition).put(h.tag).put(std::uint8_t{0})
+      .put(h.function)
+      .put(h.table).put(h.credit)
+      .put(h.deadline_ms).put(h.count)
+      .put(h.key_bytes).put(h.body_bytes)
+      .put(h.tail_bytes);
+}
+
+void encode(const reply_header& h, std::span<std::byte, reply_header_bytes> out) noexcept {
+  writer(out.data())
+      .put(reply_magic).put(protocol_version).put(h.what).put(h.result)
+      .put(h.sequence).put(h.value_version).put(h.server)
+      .put(h.clock).put(h.epoch)
+      .put(h.count).put(h.body_bytes)
+      .put(h.tail_bytes)
+      .put(h.tag).put(h.order).put(h.flags).put(h.credit);
+}
+
+const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, request_view& out) noexcept {
+  out = {};
+  if (frame.size() < request_header_bytes) return "request shorter than its header";
+  auto& h = out.header;
+  std::uint32_t magic = 0;
+  std::uint8_t version = 0;
+  std::uint8_t zero = 0;
+  reader(frame.data())
+      .get(magic).get(version).get(h.what).get(h.flags)
+      .get(h.job).get(h.client).get(h.sequence).get(h.low_watermark)
+      .get(h.rank).get(h.clock)
+      .get(h.epoch).get(h.partition).get(h.tag).get(zero)
+      .get(h.function)
+      .get(h.table).get(h.credit)
+      .get(h.deadline_ms).get(h.count)
+      .get(h.key_bytes).get(h.body_bytes)
+      .get(h.tail_bytes);
+  const auto body = frame.subspan(request_header_bytes);
+  if (magic != request_magic) return "not a request: wrong magic";
+  if (version != protocol_version) return "request of another protocol version";
+  if (!is_known(h.what)) return "unknown verb";
+  if ((h.flags & ~known_flags) != 0) return "unknown request flag";
+  if (!paracel::is_known(h.tag)) return "unknown type tag in the request";
+  if (zero != 0) return "reserved byte of the request is not zero";
+  if (h.partition >= partition_count && h.partition != any_partition) return "no such partition";
+  if (h.body_bytes != body.size()) return "body length of the request differs from its frame";
+  if (h.tail_bytes != tail_bytes) return "tail length of the request differs from its frame";
+  if (h.key_bytes > max_key_bytes) return "key longer than 65535 bytes";
+  if (h.key_bytes > body.size()) return "key longer than the body";
+  if (is_multi(h.what) && h.count > (body.size() - h.key_bytes) / request_item_bytes) {
+    return "more items announced than the body can hold";
+  }
+  out.body = body;
+  return nullptr;
+}
+
+const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, reply_view& out) noexcept {
+  out = {};
+  if (frame.size() < reply_header_bytes) return "reply shorter than its header";
+  auto& h = out.header;
+  std::uint32_t magic = 0;
+  std::uint8_t version = 0;
+  reader(frame.data())
+      .get(magic).get(version).get(h.what).get(h.result)
+      .get(h.sequence).get(h.value_version).get(h.server)
+      .get(h.clock).get(h.epoch)
+      .get(h.count).get(h.body_bytes)
+      .get(h.tail_bytes)
+      .get(h.tag).get(h.order).get(h.flags).get(h.credit);
+  const auto body = frame.subspan(reply_header_bytes);
+  if (magic != reply_magic) return "not a reply: wrong magic";
+  if (version != protocol_version) return "reply of another protocol version";
+  // verb none: the answer to a request whose verb could not be read
+  if (h.what != verb::none && !is_known(h.what)) return "unknown verb";
+  if (h.result > status::internal) return "unknown status";
+  if (!paracel::is_known(h.tag)) return "unknown type tag in the reply";
+  if (h.order > instruction::shutdown) return "unknown instruction";
+  if (h.flags != 0) return "unknown reply flag";
+  if (h.body_bytes != body.size()) return "body length of the reply differs from its frame";
+  if (h.tail_bytes != tail_bytes) return "tail length of the reply differs from its frame";
+  if (is_multi(h.what) && h.count > body.size() / reply_item_bytes) {
+    return "more items announced than the body can hold";
+  }
+  out.body = body;
+  return nullptr;
+}
+
+void append_item(std::vector<std::byte>& body, std::string_view key, const value_view& value) {
+  if (key.size() > max_key_bytes) {
+    throw protocol_error("a key of " + std::to_string(key.size()) + " bytes; at most 65535 are allowed");
+  }
+  std::array<std::byte, request_item_bytes> front{};
+  writer(front.data()).put(static_cast<std::uint32_t>(key.size())).put(item_value_bytes(value)).put(value.tag);
+  append(body, front.data(), front.size());
+  append(body, key.data(), key.size());
+  append(body, value.bytes.data(), value.bytes.size());
+}
+
+void append_item(std::vector<std::byte>& body, status result, std::uint64_t version, const value_view& value) {
+  std::array<std::byte, reply_item_bytes> front{};
+  writer(front.data()).put(item_value_bytes(value)).put(value.tag).put(std::uint8_t{0}).put(result).put(version);
+  append(body, front.data(), front.size());
+  append(body, value.bytes.data(), value.bytes.size());
+}
+
+bool request_items::next(request_item& out) noexcept {
+  if (bad_ || left_ == 0) return false;
+  std::uint32_t key_bytes = 0;
+  std::uint32_t value_bytes = 0;
+  value_tag tag{};
+  std::array<std::byte, 3> zeros{};
+  bad_ = true;  // until the item has been seen to be whole
+  if (rest_.size() < request_item_bytes) return false;
+  reader(rest_.data()).get(key_bytes).get(value_bytes).get(tag).get(zeros);
+  const auto after = rest_.subspan(request_item_bytes);
+  if (key_bytes > max_key_bytes || key_bytes > after.size() || value_bytes > after.size() - key_bytes) return false;
+  if (!paracel::is_known(tag) || zeros != std::array<std::byte, 3>{}) return false;
+  out.key = text_of(after.first(key_bytes));
+  out.value = {tag, after.subspan(key_bytes, value_bytes)};
+  rest_ = after.subspan(std::size_t{key_bytes} + value_bytes);
+  --left_;
+  bad_ = false;
+  return true;
+}
+
+bool reply_items::next(reply_item& out) noexcept {
+  if (bad_ || left_ == 0) return false;
+  std::uint32_t value_bytes = 0;
+  value_tag tag{};
+  std::uint8_t zero = 0;
+  bad_ = true;
+  if (rest_.size() < reply_item_bytes) return false;
+  reader(rest_.data()).get(value_bytes).get(tag).get(zero).get(out.result).get(out.version);
+  const auto after = rest_.subspan(reply_item_bytes);
+  if (value_bytes > after.size()) return false;
+  if (!paracel::is_known(tag) || zero != 0 || out.result > status::internal) return false;
+  out.value = {tag, after.first(value_bytes)};
+  rest_ = after.subspan(value_bytes);
+  --left_;
+  bad_ = false;
+  return true;
+}
+
+}  // namespace paracel::net

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The wire format, drawn in src/net/README.md: a request is a 96-byte header and a body in one frame, a reply a 64-byte
+// header and a body; a large value follows in a second frame. Everything is little-endian. Nothing here knows a socket.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <paracel/value.hpp>
+
+namespace paracel::net {
+
+inline constexpr std::uint8_t protocol_version = 1;
+inline constexpr std::size_t request_header_bytes = 96;
+inline constexpr std::size_t reply_header_bytes = 64;
+inline constexpr std::uint16_t any_partition = 0xffff;
+/// A clock that takes part in no rule: tools, proxies, reads without SSP.
+inline constexpr std::uint32_t no_clock = 0xffffffffU;
+/// Values larger than this travel in a frame of their own (measured: below it one copy is cheaper than a second frame).
+inline constexpr std::size_t tail_threshold_bytes = 64 * 1024;
+inline constexpr std::size_t max_key_bytes = 65535;
+
+/// What a request asks for. The numbers are part of the wire format. One word at every level: client method, handler
+/// and log line use these names.
+enum class verb : std::uint8_t {
+  none = 0,
+  // single key, to the shard that owns it
+  pull = 1, push = 2, update = 3, bupdate = 4, contains = 5, remove = 6,
+  // many keys of one shard
+  pull_multi = 16, push_multi = 17, update_multi = 18, bupdate_multi = 19, contains_multi = 20, remove_multi = 21,
+  // whole shard
+  clear = 32, register_update = 33, register_bupdate = 34,
+  // clock thread
+  clock_tick = 48, clock_wait = 49,
+  // control thread
+  proxy = 64, ping = 65, stats = 66, stop = 67,
+  // scheduler
+  join = 80, heartbeat = 81, progress = 82, leave = 83, abort = 84, collective = 85,
+};
+const char* name_of(verb v) noexcept;
+
+enum class status : std::uint16_t {
+  ok = 0,
+  not_found = 1,          ///< the key is not there
+  type_mismatch = 2,      ///< the value or delta has another type than the function takes
+  unknown_function = 3,   ///< register it first
+  plugin_failed = 4,      ///< a plug-in could not be loaded or its function threw; the value is unchanged
+  bad_request = 5,        ///< malformed or impossible
+  wrong_owner = 6,        ///< the partition is not here
+  stale_epoch = 7,
+  too_large = 8,
+  deadline_exceeded = 9,
+  job_ended = 10,         ///< the job is aborting; the body says why
+  wrong_job = 11,
+  internal = 12,
+};
+const char* name_of(status s) noexcept;
+
+/// What a reply asks of the worker (heartbeat and clock replies).
+enum class instruction : std::uint8_t { go_on = 0, abort = 1, shutdown = 2 };
+
+/// Request flags.
+inline constexpr std::uint16_t flag_staged = 1;   ///< BSP: fold this update when the clock moves, in rank order
+inline constexpr std::uint16_t flag_bsp_read = 2; ///< BSP: header.clock iterations of every worker are complete; fold them first
+
+struct request_header {
+  verb what = verb::none;
+  std::uint16_t flags = 0;
+  std::uint64_t job = 0;
+  std::uint64_t client = 0;         ///< incarnation of the client, unique
+  std::uint64_t sequence = 0;       ///< of that client, from 1, never reused
+  std::uint64_t low_watermark = 0;  ///< every sequence below it is answered
+  std::uint32_t rank = 0;
+  std::uint32_t clock = no_clock;
+  std::uint32_t epoch = 0;
+  std::uint16_t partition = any_partition;
+  value_tag tag = value_tag::none;  ///< of the value or delta of a single-key request
+  std::uint64_t function = 0;
+  std::uint32_t table = 0;
+  std::uint32_t credit = 0;         ///< bytes the client will take in one reply; 0 = no limit of its own
+  std::uint32_t deadline_ms = 0;    ///< 0 = none
+  std::uint32_t count = 0;          ///< items of a multi request
+  std::uint32_t key_bytes = 0;      ///< the key stands first in the body
+  std::uint32_t body_bytes = 0;
+  std::uint64_t tail_bytes = 0;
+};
+
+struct reply_header {
+  verb what = verb::none;
+  status result = status::ok;
+  std::uint64_t sequence = 0;
+  std::uint64_t value_version = 0;
+  std::uint64_t server = 0;       ///< incarnation of the server
+  std::uint32_t clock = 0;        ///< slowest worker's clock as far as the answerer knows
+  std::uint32_t epoch = 0;
+  std::uint32_t count = 0;
+  std::uint32_t body_bytes = 0;
+  std::uint64_t tail_bytes = 0;
+  value_tag tag = value_tag::none;
+  instruction order = instruction::go_on;
+  std::uint16_t flags = 0;
+  std::uint32_t credit = 0;
+};
+
+using request_bytes = std::array<std::byte, request_header_bytes>;
+using reply_bytes = std::array<std::byte, reply_header_bytes>;
+void encode(const request_header& h, std::span<std::byte, request_header_bytes> out) noexcept;
+void encode(const reply_header& h, std::span<std::byte, reply_header_bytes> out) noexcept;
+
+/// A decoded request; the views point into the frame.
+struct request_view {
+  request_header header;
+  std::span<const std::byte> body;  ///< header.body_bytes long
+  /// The key of a single-key request.
+  [[nodiscard]] std::string_view key() const noexcept {
+    return {reinterpret_cast<const char*>(body.data()), header.key_bytes};
+  }
+  /// What follows the key.
+  [[nodiscard]] std::span<const std::byte> payload() const noexcept { return body.subspan(header.key_bytes); }
+};
+struct reply_view {
+  reply_header header;
+  std::span<const std::byte> body;
+};
+
+/// Decodes and checks one frame: magic, version, known verb and tag, lengths that add up, key inside the body.
+/// On failure returns the reason; `out.header` holds what could be read (sequence and verb if the frame is long enough).
+/// Cost: O(1), no allocation.
+[[nodiscard]] const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, request_view& out) noexcept;
+[[nodiscard]] const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, reply_view& out) noexcept;
+
+// ---- items of multi requests and replies ------------------------------------------------------------------------
+//
+// request item: u32 key_bytes | u32 value_bytes | u8 tag | 3 zero bytes | key | value        (12 bytes before the key)
+// reply item:   u32 value_bytes | u8 tag | u8 zero | u16 status | u64 version | value         (16 bytes before the value)
+
+struct request_item {
+  std::string_view key;
+  value_view value;
+};
+struct reply_item {
+  status result = status::ok;
+  std::uint64_t version = 0;
+  value_view value;
+};
+void append_item(std::vector<std::byte>& body, std::string_view key, const value_view& value = {});
+void append_item(std::vector<std::byte>& body, status result, std::uint64_t version, const value_view& value);
+
+/// Walks `count` items of a body; stops at the first malformed one.
+/// Cost: O(1) an item, no allocation; `count` is never believed beyond what the bytes hold.
+class request_items {
+ public:
+  request_items(std::span<const std::byte> body, std::uint32_t count) noexcept : rest_(body), left_(count) {}
+  /// The next item, or nothing at the end or when the rest is malformed (`ok()` tells which).
+  bool next(request_item& out) noexcept;
+  /// True when all items were read and no byte is left over.
+  [[nodiscard]] bool ok() const noexcept { return !bad_ && left_ == 0 && rest_.empty(); }
+
+ private:
+  std::span<const std::byte> rest_;
+  std::uint32_t left_;
+  bool bad_ = false;
+};
+class reply_items {
+ public:
+  reply_items(std::span<const std::byte> body, std::uint32_t count) noexcept : rest_(body), left_(count) {}
+  bool next(reply_item& out) noexcept;
+  [[nodiscard]] bool ok() const noexcept { return !bad_ && left_ == 0 && rest_.empty(); }
+
+ private:
+  std::span<const std::byte> rest_;
+  std::uint32_t left_;
+  bool bad_ = false;
+};
+
+inline std::span<const std::byte> bytes_of(std::string_view s) noexcept {
+  return {reinterpret_cast<const std::byte*>(s.data()), s.size()};
+}
+inline std::string_view text_of(std::span<const std::byte> b) noexcept {
+  return {reinterpret_cast<const char*>(b.data()), b.size()};
+}
+
+}  // namespace paracel::net

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The transport interface: messages of one or two frames between ports. A port plays both parts: it answers requests
+// at the addresses it is bound to and makes requests on the channels it has connected. Two implementations exist:
+// ZeroMQ (zmq_transport) and one inside the process (inproc_transport), for tests, sanitizers and the embedded mode.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/blob.hpp"
+
+namespace paracel::net {
+
+/// Where a reply goes: opaque, made by the transport, valid as long as the requester's connection.
+struct peer {
+  static constexpr std::size_t capacity = 31;
+  std::uint8_t size = 0;
+  std::array<std::byte, capacity> id{};
+};
+
+/// A message to send. `head` and `body` become one frame; `tail`, when there is one, a second frame sent without a copy.
+/// The bytes of head and body are copied before the call returns.
+struct outgoing {
+  std::span<const std::byte> head;
+  std::span<const std::byte> body{};
+  blob tail{};
+};
+
+/// A received message. `frame` is valid until the next call of `receive` on the same port.
+struct incoming {
+  int channel = -1;                  ///< >= 0: a reply on that channel; -1: a request, to be answered to `from`
+  peer from{};                       ///< set when channel is -1
+  std::span<const std::byte> frame;  ///< first frame, any alignment
+  blob tail{};                       ///< second frame or empty
+};
+
+struct transport_limits {
+  std::size_t max_message_bytes = std::size_t{1} << 30;  ///< larger frames are refused before sending and cut off on receipt
+};
+
+/// One thread's end of the transport.
+/// Thread-safety: owned by the thread that uses it first; `open` may run on another thread before that.
+class port {
+ public:
+  port() = default;
+  port(const port&) = delete;
+  port& operator=(const port&) = delete;
+  virtual ~port() = default;
+
+  /// Begins to answer at `address` and returns the address to connect to (a wildcard port is resolved).
+  /// Throws: network_error with the address when it cannot be bound.
+  virtual std::string bind(const std::string& address) = 0;
+  /// Opens a channel. The other side need not be there yet. Returns the channel's number, 0, 1, ...
+  virtual int connect(const std::string& address) = 0;
+  virtual void disconnect(int channel) = 0;
+
+  /// Sends a request on a channel. Throws: network_error (not applied) when it cannot be queued.
+  virtual void send(int channel, const outgoing& message) = 0;
+  /// Sends a reply. A peer that has gone is ignored.
+  virtual void reply(const peer& to, const outgoing& message) = 0;
+
+  /// The next message from anywhere. Malformed envelopes are dropped.
+  /// Blocks: until a message is there, at most `timeout` (zero: not at all). False when nothing came.
+  virtual bool receive(incoming& out, std::chrono::milliseconds timeout) = 0;
+};
+
+class transport {
+ public:
+  transport() = default;
+  transport(const transport&) = delete;
+  transport& operator=(const transport&) = delete;
+  virtual ~transport() = default;
+  /// A new port. Thread-safety: any thread.
+  virtual std::unique_ptr<port> open() = 0;
+};
+
+}  // namespace paracel::net

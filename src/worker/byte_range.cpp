@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/byte_range.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/file_names.hpp"
+#include "paracel/error.hpp"
+#include "paracel/load.hpp"
+
+namespace paracel {
+
+mapped_file::mapped_file(const std::string& path) : path_(path) {
+  const auto refuse = [&](const char* why) { throw data_error(path + ": cannot be read: " + why); };
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a fifo must not block here
+  if (fd < 0) refuse(std::strerror(errno));
+  struct stat about{};
+  if (::fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+    ::close(fd);
+    refuse("not a regular file");
+  }
+  size_ = static_cast<std::size_t>(about.st_size);
+  if (size_ > 0) {
+    void* memory = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+    const int problem = errno;
+    ::close(fd);
+    if (memory == MAP_FAILED) refuse(std::strerror(problem));
+    data_ = static_cast<const char*>(memory);
+  } else {
+    ::close(fd);
+  }
+}
+
+mapped_file::~mapped_file() {
+  if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
+}
+
+mapped_file::mapped_file(mapped_file&& other) noexcept
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+std::vector<file_piece> byte_range(const std::vector<std::uint64_t>& file_bytes, std::size_t rank, std::size_t size) {
+  std::uint64_t total = 0;
+  for (const auto b : file_bytes) total += b;
+  // total * r / size without the product, which could overflow.
+  const auto cut = [&](std::uint64_t r) { return total / size * r + total % size * r / size; };
+  const auto first = cut(rank);
+  const auto last = cut(rank + 1);
+  std::vector<file_piece> pieces;
+  std::uint64_t offset = 0;
+  for (std::size_t f = 0; f < file_bytes.size(); ++f) {
+    const auto begin = std::max(first, offset);
+    const auto end = std::min(last, offset + file_bytes[f]);
+    if (begin < end) pieces.push_back({f, begin - offset, end - offset});
+    offset += file_bytes[f];
+  }
+  return pieces;
+}
+
+std::size_t line_begin(std::string_view text, std::size_t from) noexcept {
+  if (from == 0 || from >= text.size()) return std::min(from, text.size());
+  const auto newline = text.find('\n', from - 1);
+  return newline == std::string_view::npos ? text.size() : newline + 1;
+}
+
+std::string_view whole_lines(std::string_view text, std::size_t begin, std::size_t end) noexcept {
+  const auto first = line_begin(text, begin);
+  if (first >= end) return {};
+  const auto last = line_begin(text, end);
+  return text.substr(first, last - first);
+}
+
+std::vector<std::string> expand(const std::string& name) {
+  auto files = expand_files(name);
+  if (files.empty()) {
+    throw data_error(file_exists(name) ? name + ": no file in this folder" : name + ": no such file or folder");
+  }
+  return files;
+}
+
+std::vector<std::string> expand(const std::vector<std::string>& names) {
+  std::vector<std::string> files;
+  for (const auto& name : names) {
+    auto some = expand(name);
+    files.insert(files.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
+  }
+  return files;
+}
+
+std::vector<std::string> read_lines(const std::vector<std::string>& names, std::size_t rank, std::size_t size) {
+  std::vector<mapped_file> files;
+  std::vector<std::uint64_t> bytes;
+  for (const auto& path : expand(names)) {
+    files.emplace_back(path);
+    bytes.push_back(files.back().text().size());
+  }
+  std::vector<std::string> lines;
+  for (const auto& piece : byte_range(bytes, rank, size)) {
+    const auto text = whole_lines(files[piece.file].text(), piece.begin, piece.end);
+    for_each_line(text, [&](std::string_view line, std::size_t) { lines.emplace_back(line); });
+  }
+  return lines;
+}
+
+std::vector<std::string> read_lines(const std::string& name, std::size_t rank, std::size_t size) {
+  return read_lines(std::vector<std::string>{name}, rank, size);
+}
+
+}  // namespace paracel

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/comm_scheduler.hpp"
+
+#include <algorithm>
+
+namespace paracel {
+
+std::span<const std::byte> comm_scheduler::exchange(net::collective_request& r, std::span<const std::byte> mine) {
+  if (!job_) job_ = find_job_();
+  r.operation = operation_++;
+  r.rank = static_cast<std::uint32_t>(rank_);
+  r.size = static_cast<std::uint32_t>(size_);
+  net::request_header h;
+  const auto front = net::encode(r, mine.size(), h);
+  message_.assign(front.begin(), front.end());
+  blob tail;
+  if (net::travels_as_tail(mine.size())) {
+    tail = blob::allocate(mine.size());
+    std::ranges::copy(mine, tail.mutable_data());
+  } else {
+    message_.insert(message_.end(), mine.begin(), mine.end());
+  }
+  const auto& answer = job_->ask(h, message_, std::move(tail));
+  return job_->answer_tail() ? job_->answer_tail().bytes() : answer.body;
+}
+
+std::vector<byte_vector> comm_scheduler::blocks_of(std::span<const std::byte> bytes) const {
+  std::vector<byte_vector> out;
+  std::span<const std::byte> block;
+  while (net::take_block(bytes, block)) out.emplace_back(block.begin(), block.end());
+  if (!bytes.empty() || out.size() != size_) throw protocol_error("a collective's result does not fit its ranks");
+  return out;
+}
+
+void comm_scheduler::barrier() {
+  net::collective_request r;
+  exchange(r, {});
+}
+
+void comm_scheduler::bcast(byte_vector& data, std::size_t root) {
+  net::collective_request r;
+  r.kind = net::collective_kind::bcast;
+  r.root = static_cast<std::uint32_t>(root);
+  r.tag = value_tag::packed;
+  const auto got = exchange(r, rank_ == root ? std::span<const std::byte>(data) : std::span<const std::byte>{});
+  if (rank_ != root) data.assign(got.begin(), got.end());
+}
+
+void comm_scheduler::allreduce(value_tag element, std::span<std::byte> data, reduce_op op) {
+  net::collective_request r;
+  r.kind = net::collective_kind::reduce;
+  r.op = op;
+  r.tag = static_cast<value_tag>(static_cast<unsigned>(element) | 0x10U);
+  const auto got = exchange(r, data);
+  if (got.size() != data.size()) throw protocol_error("allreduce: the result has another length");
+  std::ranges::copy(got, data.begin());
+}
+
+std::vector<byte_vector> comm_scheduler::allgather(std::span<const std::byte> mine) {
+  net::collective_request r;
+  r.kind = net::collective_kind::allgather;
+  return blocks_of(exchange(r, mine));
+}
+
+std::vector<byte_vector> comm_scheduler::alltoall(const std::vector<byte_vector>& blocks) {
+  net::collective_request r;
+  r.kind = net::collective_kind::alltoall;
+  byte_vector mine;
+  for (const auto& b : blocks) net::append_block(mine, b);
+  return blocks_of(exchange(r, mine));
+}
+
+}  // namespace paracel

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include <paracel/comm.hpp>
+
+#include "net/collective.hpp"
+#include "worker/session.hpp"
+
+namespace paracel {
+
+/// Collectives of local processes: every rank sends its part to the scheduler, which folds in rank order and answers all.
+/// Cost: one round trip an operation; the scheduler handles size * bytes.
+class comm_scheduler final : public comm_backend {
+ public:
+  /// `job` is called at the first operation, so that a communicator can exist before the job is joined.
+  comm_scheduler(std::size_t rank, std::size_t size, std::function<std::shared_ptr<session>()> job)
+      : rank_(rank), size_(size), find_job_(std::move(job)) {}
+
+  [[nodiscard]] std::size_t rank() const override { return rank_; }
+  [[nodiscard]] std::size_t size() const override { return size_; }
+  void barrier() override;
+  void bcast(byte_vector& data, std::size_t root) override;
+  void allreduce(value_tag element, std::span<std::byte> data, reduce_op op) override;
+  std::vector<byte_vector> allgather(std::span<const std::byte> mine) override;
+  std::vector<byte_vector> alltoall(const std::vector<byte_vector>& blocks) override;
+
+ private:
+  /// Sends one contribution and returns the result; valid until the next operation.
+  std::span<const std::byte> exchange(net::collective_request& r, std::span<const std::byte> mine);
+  std::vector<byte_vector> blocks_of(std::span<const std::byte> bytes) const;
+
+  std::size_t rank_;
+  std::size_t size_;
+  std::function<std::shared_ptr<session>()> find_job_;
+  std::shared_ptr<session> job_;
+  std::uint64_t operation_ = 0;
+  byte_vector message_;
+};
+
+}  // namespace paracel

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The client of the servers: many requests in flight, answers matched by sequence number, driven by its caller (it has
+// no thread). A key's request goes straight to the shard thread that owns the key.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/blob.hpp"
+#include "core/membership.hpp"
+#include "net/protocol.hpp"
+#include "net/transport.hpp"
+#include "worker/abort_signal.hpp"
+
+namespace paracel {
+
+/// An answer. The views are valid inside the handler only; `tail` may be kept.
+struct kv_result {
+  net::reply_header header;
+  std::span<const std::byte> body;
+  blob tail;
+  [[nodiscard]] bool ok() const noexcept { return header.result == net::status::ok; }
+  [[nodiscard]] value_view value() const noexcept {
+    return {header.tag, tail ? tail.bytes() : body};
+  }
+  /// Why it failed, in the server's words.
+  [[nodiscard]] std::string_view text() const noexcept { return net::text_of(body); }
+};
+
+struct kvclt_options {
+  std::chrono::milliseconds timeout{60'000};          ///< silence of the servers before a waiting call gives up; 0: never,
+                                                      ///< for jobs whose scheduler watches over the servers
+  std::size_t max_outstanding_bytes = 256UL << 20;    ///< sent and not yet answered; a sender waits beyond it
+  std::size_t max_message_bytes = 1UL << 30;
+  std::size_t multi_chunk_bytes = 8UL << 20;          ///< a multi request is cut into requests of about this size
+};
+
+/// A client of every server of a job.
+///
+/// Order: requests for one key are executed in the order they were made.
+/// Thread-safety: owned by the thread that made it; a program with several threads makes several.
+/// Handlers run inside `wait`, `wait_all`, `poll`, or a request that had to wait for room; they may make requests.
+class kvclt {
+ public:
+  using handler = std::function<void(const kv_result&)>;
+  using item_handler = std::function<void(std::size_t index, const net::reply_item&)>;
+  using sequence = std::uint64_t;
+
+  /// What a request carries besides key and value.
+  struct call {
+    net::verb what = net::verb::none;
+    std::uint64_t function = 0;
+    std::uint32_t clock = net::no_clock;
+    std::uint16_t flags = 0;
+    std::uint32_t table = 0;
+  };
+
+  kvclt(net::transport& transport, membership servers, std::uint32_t rank, kvclt_options options = {},
+        std::shared_ptr<abort_signal> ended = nullptr);
+  ~kvclt();
+  kvclt(const kvclt&) = delete;
+  kvclt& operator=(const kvclt&) = delete;
+
+  /// Sends a single-key request and returns at once. `value` is copied unless `large` holds it, which then travels
+  /// without a copy (its bytes must not change until the answer).
+  /// Throws: network_error when it is larger than the limit; job_error when the job has ended.
+  sequence request(const call& c, std::string_view key, const value_view& value, handler done, blob large = {});
+
+  /// One request a shard (or several, when large), all shards at once. `values` is empty or has one for each key.
+  /// `each` runs for every key, in no particular order; a request refused as a whole runs it with that status and its
+  /// text as a packed value for each of its keys. Returns after the last answer.
+  void multi(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
+             const item_handler& each);
+
+  /// The same request to every shard of every server; returns after the last answer.
+  void broadcast(const call& c, std::string_view key, std::span<const std::byte> payload, const handler& each);
+
+  /// To the clock thread of the server that owns the clock. `clock`: finished iterations (tick), needed minimum (wait).
+  sequence clock_request(net::verb what, std::uint32_t clock, handler done);
+
+  /// To the control thread of one server (stats, ping).
+  sequence control_request(net::verb what, std::uint32_t server, handler done);
+
+  /// Drives the client until `s` is answered.
+  /// Throws: network_error when a server has been silent for the timeout (it is unknown whether the request was applied);
+  /// job_error when the job has ended; whatever a handler throws.
+  void wait(sequence s);
+  void wait_all();
+  /// Handles what has arrived; never blocks. Returns the number of answers.
+  std::size_t poll();
+
+  [[nodiscard]] bool answered(sequence s) const noexcept;
+  [[nodiscard]] std::size_t in_flight() const noexcept { return in_flight_; }
+  [[nodiscard]] const membership& servers() const noexcept { return members_; }
+  [[nodiscard]] std::uint64_t incarnation() const noexcept { return incarnation_; }
+  /// Where a key lives; for tests and tools.
+  [[nodiscard]] location locate(std::string_view key) const noexcept { return router_.locate(key); }
+
+ private:
+  struct pending {
+    handler done;
+    std::uint32_t channel = 0;
+    std::uint32_t bytes = 0;
+    net::verb what = net::verb::none;
+    bool open = false;
+  };
+  struct channel_state {
+    int number = -1;  // of the port; -1 while it is not open
+    std::string address;
+  };
+
+  pending& slot(sequence s) noexcept { return window_[s & (window_.size() - 1)]; }
+  [[nodiscard]] const pending& slot(sequence s) const noexcept { return window_[s & (window_.size() - 1)]; }
+  net::request_header header_of(const call& c) const noexcept;
+  sequence send(std::uint32_t channel, net::request_header& h, std::string_view key, std::span<const std::byte> payload,
+                blob tail, handler done);
+  bool receive(std::chrono::milliseconds timeout);
+  void make_room(std::size_t bytes);
+  /// Drives until `reached()`; `s` is the request that is waited for, to be named if it is never answered.
+  template <class Reached>
+  void drive(const Reached& reached, sequence s);
+  void finish(sequence first, sequence last, const std::size_t& unanswered);
+  void forget(sequence first, sequence last) noexcept;
+  [[noreturn]] void give_up(sequence s, std::chrono::milliseconds silence) const;
+
+  membership members_;
+  key_router router_;
+  kvclt_options options_;
+  std::shared_ptr<abort_signal> ended_;
+  std::unique_ptr<net::port> port_;
+  std::uint64_t incarnation_;
+  std::uint32_t rank_;
+  sequence next_ = 1;
+  sequence low_ = 1;  // every sequence below it is answered
+  std::size_t in_flight_ = 0;
+  std::size_t outstanding_bytes_ = 0;
+  std::vector<pending> window_;               // ring over sequences; its size is a power of two
+  std::vector<std::uint32_t> first_channel_;  // of each server: its shards, then clock, then control
+  std::vector<channel_state> channels_;
+  std::vector<std::byte> front_;              // header and key of the request being sent
+  net::incoming incoming_;
+};
+
+}  // namespace paracel

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <paracel/main_env.hpp>
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <optional>
+
+#include <paracel/comm.hpp>
+#include <paracel/error.hpp>
+
+#include "net/rendezvous.hpp"
+#include "net/zmq_transport.hpp"
+#include "worker/comm_scheduler.hpp"
+#include "worker/comm_self.hpp"
+#include "worker/embedded.hpp"
+#include "worker/mpi_library.hpp"
+#include "worker/session.hpp"
+
+namespace paracel {
+
+namespace {
+
+// After an abort: longer than a blocked framework call needs to notice, shorter than prun.py's patience.
+constexpr std::chrono::milliseconds grace{1000};
+
+const char* variable(const char* name) {
+  const char* text = std::getenv(name);
+  return text != nullptr && *text != '\0' ? text : nullptr;
+}
+
+std::optional<std::uint32_t> number_in(const char* name) {
+  const char* text = variable(name);
+  if (text == nullptr) return std::nullopt;
+  std::uint32_t n = 0;
+  const char* end = text + std::strlen(text);
+  if (const auto r = std::from_chars(text, end, n); r.ec != std::errc{} || r.ptr != end)
+    throw usage_error(std::string("environment variable ") + name + "=" + text + ": want a whole number");
+  return n;
+}
+
+/// Dies with the launcher: asks the kernel for it, then looks whether the launcher has died before the question.
+void die_with(std::uint32_t launcher) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // A wrapper script may stand between the launcher and this process; then its being alive is enough.
+  if (static_cast<std::uint32_t>(getppid()) != launcher && kill(static_cast<pid_t>(launcher), 0) != 0)
+    std::_Exit(exit_status::failure);
+}
+
+/// The functions of libparacel_mpi.so, which lies beside this library.
+struct mpi_library {
+  decltype(&paracel_mpi_init) init;
+  decltype(&paracel_mpi_finalize) finalize;
+  decltype(&paracel_mpi_comm) comm;
+
+  static mpi_library load() {
+    Dl_info self{};
+    std::string path = "libparacel_mpi.so";
+    if (dladdr(reinterpret_cast<void*>(&main_env::job), &self) != 0 && self.dli_fname != nullptr) {
+      const std::string here = self.dli_fname;
+      if (const auto slash = here.rfind('/'); slash != std::string::npos) path = here.substr(0, slash + 1) + path;
+    }
+    // Global: Open MPI's own components look its symbols up in the process.
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) throw error(std::string("under mpirun, but MPI cannot be loaded: ") + dlerror());
+    mpi_library m{};
+    m.init = reinterpret_cast<decltype(m.init)>(dlsym(library, "paracel_mpi_init"));
+    m.finalize = reinterpret_cast<decltype(m.finalize)>(dlsym(library, "paracel_mpi_finalize"));
+    m.comm = reinterpret_cast<decltype(m.comm)>(dlsym(library, "paracel_mpi_comm"));
+    if (m.init == nullptr || m.finalize == nullptr || m.comm == nullptr)
+      throw error(path + " is of another version of the framework");
+    return m;
+  }
+};
+
+}  // namespace
+
+struct main_env::impl {
+  std::optional<mpi_library> mpi;
+  bool finalize_mpi = false;
+  std::uint32_t rank = 0;
+  std::uint32_t size = 1;
+  std::string rendezvous;
+  std::shared_ptr<session> job;
+  std::shared_ptr<comm_backend> world;
+
+  std::shared_ptr<session> join(const std::string& server_info) {
+    if (job) return job;
+    const std::string& info = rendezvous.empty() ? server_info : rendezvous;
+    if (info.empty()) {
+      if (size > 1) throw usage_error("several workers but no servers: start the program with prun.py");
+      job = start_embedded_job();
+      return job;
+    }
+    const auto where = net::rendezvous::parse(info);
+    session_options o;
+    o.over = std::make_shared<net::zmq_transport>();
+    o.job = where.job;
+    o.scheduler = where.scheduler;
+    o.rank = rank;
+    o.size = size;
+    o.grace = grace;
+    if (const auto limit = number_in("PARACEL_HEARTBEAT_LIMIT_MS")) o.heartbeat_limit = std::chrono::milliseconds{*limit};
+    job = session::join(std::move(o));
+    return job;
+  }
+
+  /// One process has one main_env; the signatures inherited from Paracel leave no other way to find it.
+  static impl*& current() {
+    static impl* it = nullptr;
+    return it;
+  }
+};
+
+main_env::main_env(int& argc, char**& argv) : impl_(std::make_unique<impl>()) {
+  if (impl::current() != nullptr) throw error("a process has one main_env");
+  // Large values come and go every iteration: keep their memory instead of giving it back to the kernel each time.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  if (const char* info = variable("PARACEL_RENDEZVOUS")) impl_->rendezvous = info;
+  const char* mode = variable("PARACEL_MODE");
+  const bool local = mode != nullptr && std::strcmp(mode, "local") == 0;
+  const bool under_mpirun = !local && variable("OMPI_COMM_WORLD_SIZE") != nullptr;
+  if (under_mpirun) {
+    impl_->mpi = mpi_library::load();
+    impl_->finalize_mpi = impl_->mpi->init(&argc, &argv) != 0;
+    impl_->world.reset(impl_->mpi->comm(nullptr));
+    impl_->rank = static_cast<std::uint32_t>(impl_->world->rank());
+    impl_->size = static_cast<std::uint32_t>(impl_->world->size());
+  } else {
+    if (const auto launcher = number_in("PARACEL_PARENT")) die_with(*launcher);
+    impl_->rank = number_in("PARACEL_RANK").value_or(0);
+    impl_->size = number_in("PARACEL_SIZE").value_or(1);
+    if (impl_->size == 0 || impl_->rank >= impl_->size)
+      throw usage_error("PARACEL_RANK must be below PARACEL_SIZE, as prun.py sets them");
+    if (impl_->size == 1) impl_->world = std::make_shared<comm_self>();
+    else
+      impl_->world = std::make_shared<comm_scheduler>(impl_->rank, impl_->size,
+                                                      [raw = impl_.get()] { return raw->join(""); });
+  }
+  impl::current() = impl_.get();
+}
+
+main_env::~main_env() {
+  const bool failing = std::uncaught_exceptions() > 0;
+  impl::current() = nullptr;
+  if (!failing && impl_->job) {
+    try {
+      impl_->job->leave();
+    } catch (const error&) {  // the job has ended already; the launcher knows why
+    }
+  }
+  impl_->job.reset();
+  impl_->world.reset();
+  // Finalising waits for every rank; a failing one leaves without it, which is how mpirun learns of the failure.
+  if (!failing && impl_->finalize_mpi) impl_->mpi->finalize();
+}
+
+std::shared_ptr<session> main_env::job(const std::string& server_info) {
+  auto* env = impl::current();
+  if (env == nullptr) throw error("make a paracel::main_env first in main");
+  return env->join(server_info);
+}
+
+std::shared_ptr<comm_backend> main_env::communicator(ompi_communicator_t* of) {
+  auto* env = impl::current();
+  if (env == nullptr) throw error("make a paracel::main_env first in main");
+  if (of != nullptr && env->mpi) return std::shared_ptr<comm_backend>(env->mpi->comm(of));
+  return env->world;
+}
+
+Comm::Comm() : backend_(main_env::communicator(nullptr)) {}
+Comm::Comm(ompi_communicator_t* communicator) : backend_(main_env::communicator(communicator)) {}
+
+}  // namespace paracel

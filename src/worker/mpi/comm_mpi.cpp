@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The collectives over MPI: the only file of the framework that knows mpi.h (the compat header apart).
+#include <mpi.h>
+
+#include <exception>
+#include <limits>
+#include <string>
+
+#include "worker/mpi_library.hpp"
+
+namespace paracel {
+namespace {
+
+void check(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw error(std::string(what) + ": " + std::string(text, static_cast<std::size_t>(length)));
+}
+
+int count_of(std::size_t n, const char* what) {
+  if (n > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+    throw error(std::string(what) + ": " + std::to_string(n) + " elements are more than MPI can count");
+  return static_cast<int>(n);
+}
+
+MPI_Datatype type_of(value_tag element) {
+  switch (element) {
+    case value_tag::i32: return MPI_INT32_T;
+    case value_tag::i64: return MPI_INT64_T;
+    case value_tag::f32: return MPI_FLOAT;
+    case value_tag::f64: return MPI_DOUBLE;
+    default: throw error(std::string("MPI has no reduction for ") + name_of(element));
+  }
+}
+
+class comm_mpi final : public comm_backend {
+ public:
+  explicit comm_mpi(MPI_Comm of) {
+    check(MPI_Comm_dup(of, &comm_), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
+    check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+  }
+  ~comm_mpi() override {
+    int over = 0;
+    MPI_Finalized(&over);
+    // Freeing is collective: a rank that fails must not wait for the others there.
+    if (over == 0 && std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
+  }
+
+  [[nodiscard]] std::size_t rank() const override { return static_cast<std::size_t>(rank_); }
+  [[nodiscard]] std::size_t size() const override { return static_cast<std::size_t>(size_); }
+
+  void barrier() override { check(MPI_Barrier(comm_), "MPI_Barrier"); }
+
+  void bcast(byte_vector& data, std::size_t root) override {
+    std::uint64_t n = data.size();
+    check(MPI_Bcast(&n, 1, MPI_UINT64_T, static_cast<int>(root), comm_), "MPI_Bcast");
+    data.resize(n);
+    check(MPI_Bcast(data.data(), count_of(n, "bcast"), MPI_BYTE, static_cast<int>(root), comm_), "MPI_Bcast");
+  }
+
+  void allreduce(value_tag element, std::span<std::byte> data, reduce_op op) override {
+    const auto n = count_of(data.size() / element_bytes(element), "allreduce");
+    if (op == reduce_op::sum && (element == value_tag::f32 || element == value_tag::f64)) {
+      // MPI may add in any order; rank order is what makes a run repeat bit by bit.
+      const auto all = allgather(data);
+      for (std::size_t r = 0; r < all.size(); ++r) {
+        if (all[r].size() != data.size()) throw error("allreduce: the ranks disagree on the length");
+        if (element == value_tag::f64) fold<double>(data, all[r], r == 0);
+        else fold<float>(data, all[r], r == 0);
+      }
+      return;
+    }
+    const MPI_Op how = op == reduce_op::sum ? MPI_SUM : op == reduce_op::max ? MPI_MAX : MPI_MIN;
+    check(MPI_Allreduce(MPI_IN_PLACE, data.data(), n, type_of(element), how, comm_), "MPI_Allreduce");
+  }
+
+  std::vector<byte_vector> allgather(std::span<const std::byte> mine) override {
+    const auto lengths = gather_lengths(mine.size());
+    std::vector<int> counts, begins;
+    const auto total = layout(lengths, counts, begins);
+    byte_vector all(total);
+    check(MPI_Allgatherv(mine.data(), count_of(mine.size(), "allgather"), MPI_BYTE, all.data(), counts.data(),
+                         begins.data(), MPI_BYTE, comm_),
+          "MPI_Allgatherv");
+    return cut(all, counts, begins);
+  }
+
+  std::vector<byte_vector> alltoall(const std::vector<byte_vector>& blocks) override {
+    std::vector<std::uint64_t> out(blocks.size()), in(blocks.size());
+    for (std::size_t r = 0; r < blocks.size(); ++r) out[r] = blocks[r].size();
+    check(MPI_Alltoall(out.data(), 1, MPI_UINT64_T, in.data(), 1, MPI_UINT64_T, comm_), "MPI_Alltoall");
+    std::vector<int> out_counts, out_begins, in_counts, in_begins;
+    byte_vector sending(layout(out, out_counts, out_begins));
+    byte_vector receiving(layout(in, in_counts, in_begins));
+    for (std::size_t r = 0; r < blocks.size(); ++r)
+      if (!blocks[r].empty()) std::memcpy(sending.data() + out_begins[r], blocks[r].data(), blocks[r].size());
+    check(MPI_Alltoallv(sending.data(), out_counts.data(), out_begins.data(), MPI_BYTE, receiving.data(),
+                        in_counts.data(), in_begins.data(), MPI_BYTE, comm_),
+          "MPI_Alltoallv");
+    return cut(receiving, in_counts, in_begins);
+  }
+
+ private:
+  template <class T>
+  static void fold(std::span<std::byte> into, const byte_vector& from, bool first) {
+    auto* a = reinterpret_cast<T*>(into.data());
+    const auto* b = reinterpret_cast<const T*>(from.data());
+    const auto n = into.size() / sizeof(T);
+    for (std::size_t i = 0; i < n; ++i) a[i] = first ? b[i] : a[i] + b[i];
+  }
+  std::vector<std::uint64_t> gather_lengths(std::uint64_t mine) {
+    std::vector<std::uint64_t> lengths(size());
+    check(MPI_Allgather(&mine, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, comm_), "MPI_Allgather");
+    return lengths;
+  }
+  static std::size_t layout(const std::vector<std::uint64_t>& lengths, std::vector<int>& counts,
+                            std::vector<int>& begins) {
+    std::size_t total = 0;
+    for (const auto n : lengths) {
+      begins.push_back(count_of(total, "collective"));
+      counts.push_back(count_of(n, "collective"));
+      total += n;
+    }
+    return total;
+  }
+  static std::vector<byte_vector> cut(const byte_vector& all, const std::vector<int>& counts,
+                                      const std::vector<int>& begins) {
+    std::vector<byte_vector> out;
+    for (std::size_t r = 0; r < counts.size(); ++r)
+      out.emplace_back(all.begin() + begins[r], all.begin() + begins[r] + counts[r]);
+    return out;
+  }
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+}  // namespace
+}  // namespace paracel
+
+int paracel_mpi_init(int* argc, char*** argv) {
+  int ready = 0;
+  MPI_Initialized(&ready);
+  if (ready != 0) return 0;
+  int provided = 0;
+  // The heartbeat thread never calls MPI, so FUNNELED is enough.
+  MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided);
+  return 1;
+}
+
+void paracel_mpi_finalize() { MPI_Finalize(); }
+
+paracel::comm_backend* paracel_mpi_comm(ompi_communicator_t* communicator) {
+  return new paracel::comm_mpi(communicator != nullptr ? communicator : MPI_COMM_WORLD);
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/parasrv.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <future>
+#include <utility>
+
+#include <paracel/error.hpp>
+
+namespace paracel {
+
+namespace {
+
+[[noreturn]] void fail(net::status result, const std::string& text, const std::string& what) {
+  const auto line = text.empty() ? what + ": " + net::name_of(result) : text;
+  switch (result) {
+    case net::status::not_found: throw key_error(line);
+    case net::status::type_mismatch: throw type_error(line);
+    case net::status::plugin_failed:
+    case net::status::unknown_function: throw plugin_error(line);
+    case net::status::deadline_exceeded: throw network_error(line, true);
+    case net::status::job_ended: throw job_error(line, exit_status::failure);
+    default: throw error(what + ": " + net::name_of(result) + (text.empty() ? "" : ": " + text));
+  }
+}
+
+template <class T>
+void add(std::span<std::byte> value, std::span<const std::byte> delta) {
+  for (std::size_t at = 0; at + sizeof(T) <= value.size(); at += sizeof(T)) {
+    T a, b;
+    std::memcpy(&a, value.data() + at, sizeof(T));
+    std::memcpy(&b, delta.data() + at, sizeof(T));
+    a = static_cast<T>(a + b);
+    std::memcpy(value.data() + at, &a, sizeof(T));
+  }
+}
+
+}  // namespace
+
+parasrv::parasrv(std::shared_ptr<session> job, std::uint32_t staleness, consistency_model model)
+    : job_(std::move(job)), client_(job_->open_client()), staleness_(staleness), model_(model) {}
+
+std::uint32_t parasrv::needed() const noexcept {
+  const auto s = model_ == consistency_model::bsp ? 0 : staleness_;
+  return finished_ > s ? finished_ - s : 0;
+}
+
+void parasrv::wait_for_minimum() {
+  if (known_slowest_ >= needed()) return;
+  failure f;
+  client_->wait(client_->clock_request(net::verb::clock_wait, needed(), [&](const kv_result& r) {
+    if (r.ok()) known_slowest_ = std::max(known_slowest_, r.header.clock);
+    else f = {r.header.result, std::string(r.text())};
+  }));
+  if (f.result != net::status::ok) fail(f.result, f.text, "waiting for the clock");
+}
+
+kvclt::call parasrv::read_call(net::verb what) const noexcept {
+  kvclt::call c{.what = what};
+  if (model_ == consistency_model::bsp) {
+    c.flags = net::flag_bsp_read;
+    c.clock = finished_;
+  }
+  return c;
+}
+
+kvclt::call parasrv::update_call(net::verb what, std::uint64_t function, bool clocked) const noexcept {
+  kvclt::call c{.what = what, .function = function};
+  if (clocked && model_ == consistency_model::bsp) c.flags = net::flag_staged;
+  if (clocked) c.clock = finished_;
+  return c;
+}
+
+bool parasrv::read(const std::string& key, const put_value& put) {
+  if (clocked()) {
+    if (cached()) {
+      if (const auto* e = cache_.find_fresh(key, needed()); e != nullptr) {
+        last_staleness_ = finished_ - std::min(finished_, e->minimum);
+        put(e->view());
+        return true;
+      }
+    }
+    wait_for_minimum();
+    last_staleness_ = finished_ - std::min(finished_, known_slowest_);
+  }
+  const auto minimum = known_slowest_;  // as known when the read is sent
+  failure f;
+  client_->wait(client_->request(read_call(net::verb::pull), key, {}, [&](const kv_result& r) {
+    if (!r.ok()) {
+      f = {r.header.result, std::string(r.text())};
+      return;
+    }
+    if (clocked()) cache_.put(key, r.value(), r.header.value_version, minimum);
+    put(r.value());
+  }));
+  if (f.result == net::status::not_found) return false;
+  if (f.result != net::status::ok) fail(f.result, f.text, "reading \"" + key + "\"");
+  return true;
+}
+
+void parasrv::write(const std::string& key, const value_view& value) {
+  failure f;
+  client_->wait(client_->request({.what = net::verb::push}, key, value, [&](const kv_result& r) {
+    if (!r.ok()) f = {r.header.result, std::string(r.text())};
+  }));
+  if (f.result != net::status::ok) fail(f.result, f.text, "writing \"" + key + "\"");
+  if (clocked()) cache_.put(key, value, 0, known_slowest_);
+}
+
+bool parasrv::is_additive(std::uint64_t function) const {
+  if (function == 0) return true;
+  const auto found = std::ranges::find_if(functions_, [&](const auto& f) { return f.second.id == function; });
+  return found != functions_.end() && found->second.additive;
+}
+
+void parasrv::apply_to_cache(const std::string& key, const value_view& delta, std::uint64_t function) {
+  // Under BSP own updates too take effect when the clock moves, and then the entry is out of date anyway.
+  if (model_ != consistency_model::ssp) return;
+  auto* e = cache_.find(key);
+  if (e == nullptr) return;
+  if (!is_additive(function) || e->tag != delta.tag || e->bytes.size() != delta.bytes.size() || !is_numeric(e->tag)) {
+    cache_.drop(key);
+    return;
+  }
+  switch (element_of(e->tag)) {
+    case value_tag::i32: add<std::uint32_t>(e->bytes, delta.bytes); break;  // unsigned: wraps as the server does
+    case value_tag::i64: add<std::uint64_t>(e->bytes, delta.bytes); break;
+    case value_tag::f32: add<float>(e->bytes, delta.bytes); break;
+    default: add<double>(e->bytes, delta.bytes); break;
+  }
+}
+
+async_functor_type parasrv::update(const std::string& key, const value_view& delta, std::uint64_t function) {
+  auto state = std::make_shared<watched_update>();
+  const auto s = client_->request(update_call(net::verb::update, function, true), key, delta,
+                                  [this, state](const kv_result& r) {
+                                    if (r.ok()) return;
+                                    state->outcome = {r.header.result, std::string(r.text())};
+                                    if (!unwatched_) unwatched_ = state;
+                                  });
+  apply_to_cache(key, delta, function);
+  return std::async(std::launch::deferred, [this, s, state, key] {
+    client_->wait(s);
+    if (unwatched_ == state) unwatched_.reset();
+    if (state->outcome.result != net::status::ok) fail(state->outcome.result, state->outcome.text, "updating \"" + key + "\"");
+    return true;
+  });
+}
+
+void parasrv::bupdate(const std::string& key, const value_view& delta, std::uint64_t function, const put_value& put) {
+  const bool refresh = clocked() && cache_.contains(key);
+  const auto what = put || refresh ? net::verb::bupdate : net::verb::update;
+  const auto minimum = known_slowest_;
+  failure f;
+  client_->wait(client_->request(update_call(what, function, false), key, delta, [&](const kv_result& r) {
+    if (!r.ok()) {
+      f = {r.header.result, std::string(r.text())};
+      return;
+    }
+    if (refresh) cache_.put(key, r.value(), r.header.value_version, minimum);
+    if (put) put(r.value());
+  }));
+  if (f.result != net::status::ok) fail(f.result, f.text, "updating \"" + key + "\"");
+}
+
+bool parasrv::contains(const std::string& key) {
+  if (clocked()) wait_for_minimum();
+  failure f;
+  client_->wait(client_->request(read_call(net::verb::contains), key, {}, [&](const kv_result& r) {
+    f = {r.header.result, r.ok() ? std::string() : std::string(r.text())};
+  }));
+  if (f.result != net::status::ok && f.result != net::status::not_found)
+    fail(f.result, f.text, "looking for \"" + key + "\"");
+  return f.result == net::status::ok;
+}
+
+bool parasrv::remove(const std::string& key) {
+  failure f;
+  client_->wait(client_->request({.what = net::verb::remove}, key, {}, [&](const kv_result& r) {
+    f = {r.header.result, r.ok() ? std::string() : std::string(r.text())};
+  }));
+  cache_.drop(key);
+  if (f.result != net::status::ok && f.result != net::status::not_found)
+    fail(f.result, f.text, "removing \"" + key + "\"");
+  return f.result == net::status::ok;
+}
+
+void parasrv::read_multi(const std::vector<std::string>& keys, const put_item& put, bool all) {
+  if (clocked()) {
+    if (cached() && std::ranges::all_of(keys, [&](const auto& k) { return cache_.find_fresh(k, needed()) != nullptr; })) {
+      for (std::size_t i = 0; i < keys.size(); ++i) put(i, cache_.find_fresh(keys[i], needed())->view());
+      return;
+    }
+    wait_for_minimum();
+    last_staleness_ = finished_ - std::min(finished_, known_slowest_);
+  }
+  const auto minimum = known_slowest_;
+  failure f;
+  std::string failed;
+  client_->multi(read_call(net::verb::pull_multi), keys, {}, [&](std::size_t i, const net::reply_item& item) {
+    if (item.result == net::status::ok) {
+      if (clocked()) cache_.put(keys[i], item.value, item.version, minimum);
+      put(i, item.value);
+    } else if (f.result == net::status::ok && (all || item.result != net::status::not_found)) {
+      f = {item.result, std::string(net::text_of(item.value.bytes))};
+      failed = keys[i];
+    }
+  });
+  if (f.result == net::status::not_found) throw key_error("key \"" + failed + "\" is not there");
+  if (f.result != net::status::ok) fail(f.result, f.text, "reading \"" + failed + "\"");
+}
+
+void parasrv::write_multi(const std::vector<std::string>& keys, const std::vector<value_view>& values) {
+  failure f;
+  std::string failed;
+  client_->multi({.what = net::verb::push_multi}, keys, values, [&](std::size_t i, const net::reply_item& item) {
+    if (item.result == net::status::ok || f.result != net::status::ok) return;
+    f = {item.result, std::string(net::text_of(item.value.bytes))};
+    failed = keys[i];
+  });
+  if (f.result != net::status::ok) fail(f.result, f.text, "writing \"" + failed + "\"");
+  if (clocked())
+    for (std::size_t i = 0; i < keys.size(); ++i) cache_.put(keys[i], values[i], 0, known_slowest_);
+}
+
+void parasrv::update_multi(const std::vector<std::string>& keys, const std::vector<value_view>& deltas,
+                           std::uint64_t function, bool clocked_update, const put_item* put) {
+  const auto what = put != nullptr ? net::verb::bupdate_multi : net::verb::update_multi;
+  failure f;
+  std::string failed;
+  client_->multi(update_call(what, function, clocked_update), keys, deltas,
+                 [&](std::size_t i, const net::reply_item& item) {
+                   if (item.result == net::status::ok) {
+                     if (put != nullptr) (*put)(i, item.value);
+                   } else if (f.result == net::status::ok) {
+                     f = {item.result, std::string(net::text_of(item.value.bytes))};
+                     failed = keys[i];
+                   }
+                 });
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (clocked_update) apply_to_cache(keys[i], deltas[i], function);
+    else cache_.drop(keys[i]);
+  }
+  if (f.result != net::status::ok) fail(f.result, f.text, "updating \"" + failed + "\"");
+}
+
+bool parasrv::remove_multi(const std::vector<std::string>& keys) {
+  bool all = true;
+  failure f;
+  client_->multi({.what = net::verb::remove_multi}, keys, {}, [&](std::size_t i, const net::reply_item& item) {
+    cache_.drop(keys[i]);
+    if (item.result == net::status::not_found) all = false;
+    else if (item.result != net::status::ok) f = {item.result, std::string(net::text_of(item.value.bytes))};
+  });
+  if (f.result != net::status::ok) fail(f.result, f.text, "removing keys");
+  return all;
+}
+
+void parasrv::clear() {
+  failure f;
+  client_->broadcast({.what = net::verb::clear}, {}, {}, [&](const kv_result& r) {
+    if (!r.ok()) f = {r.header.result, std::string(r.text())};
+  });
+  cache_.clear();
+  if (f.result != net::status::ok) fail(f.result, f.text, "clearing");
+}
+
+std::uint64_t parasrv::find_function(const std::string& file, const std::string& symbol) {
+  const std::filesystem::path path(file);
+  auto name = path.filename().string();
+  const auto known_as = name + '\0' + symbol;
+  for (const auto& [name_and_symbol, f] : functions_)
+    if (name_and_symbol == known_as) return f.id;
+  if (path.has_parent_path()) job_->allow_plugin_folder(path.parent_path().string());
+
+  failure f;
+  function_ref found;
+  client_->broadcast({.what = net::verb::register_update}, name, net::bytes_of(symbol), [&](const kv_result& r) {
+    if (!r.ok()) {
+      if (f.result == net::status::ok) f = {r.header.result, std::string(r.text())};
+    } else if (r.body.size() >= 9) {
+      std::memcpy(&found.id, r.body.data(), 8);
+      found.additive = r.body[8] != std::byte{0};
+    } else {
+      f = {net::status::internal, "a server's answer to register is too short"};
+    }
+  });
+  if (f.result != net::status::ok) fail(f.result, f.text, "registering " + name + ":" + symbol);
+  functions_.emplace_back(known_as, found);
+  return found.id;
+}
+
+void parasrv::settle() {
+  if (!unwatched_) return;
+  const auto state = std::exchange(unwatched_, nullptr);
+  fail(state->outcome.result, state->outcome.text, "an update");
+}
+
+void parasrv::commit() {
+  client_->wait_all();
+  settle();
+  failure f;
+  client_->wait(client_->clock_request(net::verb::clock_tick, finished_ + 1, [&](const kv_result& r) {
+    if (r.ok()) known_slowest_ = std::max(known_slowest_, r.header.clock);
+    else f = {r.header.result, std::string(r.text())};
+  }));
+  if (f.result != net::status::ok) fail(f.result, f.text, "committing iteration " + std::to_string(finished_ + 1));
+  ++finished_;
+}
+
+}  // namespace paracel

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <paracel/paralg.hpp>
+
+#include "core/read_cache.hpp"
+#include "worker/kvclt.hpp"
+#include "worker/session.hpp"
+
+namespace paracel {
+
+/// The servers as one worker sees them: the client, this worker's clock, and the cache that the staleness rule allows.
+/// Thread-safety: owned by the thread that runs the algorithm.
+class parasrv {
+ public:
+  using put_value = std::function<void(const value_view&)>;
+  using put_item = std::function<void(std::size_t index, const value_view&)>;
+
+  /// A function as the servers know it. Additive: value + delta element by element, so that it can be applied to a cached
+  /// copy as well.
+  struct function_ref {
+    std::uint64_t id = 0;  // 0: the servers' default, which adds
+    bool additive = true;
+  };
+
+  parasrv(std::shared_ptr<session> job, std::uint32_t staleness, consistency_model model);
+
+  void set_model(consistency_model model) { model_ = model; }
+  [[nodiscard]] consistency_model model() const noexcept { return model_; }
+  void set_total_iters(std::uint32_t n) { total_iters_ = n; }
+
+  /// False when the key is not there. Blocks: as the rule of paralg.hpp says.
+  bool read(const std::string& key, const put_value& put);
+  void write(const std::string& key, const value_view& value);
+  async_functor_type update(const std::string& key, const value_view& delta, std::uint64_t function);
+  /// `put` may be empty; the new value then does not travel, unless the cache wants it.
+  void bupdate(const std::string& key, const value_view& delta, std::uint64_t function, const put_value& put);
+  bool contains(const std::string& key);
+  bool remove(const std::string& key);
+
+  /// `all`: a missing key is a key_error.
+  void read_multi(const std::vector<std::string>& keys, const put_item& put, bool all);
+  void write_multi(const std::vector<std::string>& keys, const std::vector<value_view>& values);
+  /// `clocked`: of this iteration, so that BSP stages them.
+  void update_multi(const std::vector<std::string>& keys, const std::vector<value_view>& deltas, std::uint64_t function,
+                    bool clocked, const put_item* put);
+  bool remove_multi(const std::vector<std::string>& keys);
+  void clear();
+
+  /// Finds (at the first use registers) a function at every shard. Throws: plugin_error with the first server's reason.
+  std::uint64_t find_function(const std::string& file, const std::string& symbol);
+  std::uint64_t update_function = 0;
+  std::uint64_t bupdate_function = 0;
+
+  void commit();
+  /// Throws the first failure of an update that nobody watched.
+  void settle();
+  [[nodiscard]] std::uint32_t last_staleness() const noexcept { return last_staleness_; }
+
+ private:
+  struct failure {
+    net::status result = net::status::ok;
+    std::string text;
+  };
+  struct watched_update {
+    failure outcome;
+  };
+
+  [[nodiscard]] bool clocked() const noexcept { return model_ != consistency_model::asp; }
+  [[nodiscard]] bool cached() const noexcept { return clocked() && finished_ < total_iters_; }
+  [[nodiscard]] std::uint32_t needed() const noexcept;
+  void wait_for_minimum();
+  kvclt::call read_call(net::verb what) const noexcept;
+  kvclt::call update_call(net::verb what, std::uint64_t function, bool clocked) const noexcept;
+  void apply_to_cache(const std::string& key, const value_view& delta, std::uint64_t function);
+  [[nodiscard]] bool is_additive(std::uint64_t function) const;
+
+  std::shared_ptr<session> job_;
+  std::unique_ptr<kvclt> client_;
+  std::uint32_t staleness_;
+  consistency_model model_;
+  std::uint32_t total_iters_ = UINT32_MAX;
+  std::uint32_t finished_ = 0;        // iterations of this worker
+  std::uint32_t known_slowest_ = 0;   // of all workers
+  std::uint32_t last_staleness_ = 0;
+  read_cache cache_;
+  std::vector<std::pair<std::string, function_ref>> functions_;  // "file\0symbol"; a handful
+  std::shared_ptr<watched_update> unwatched_;  // first failed update whose future nobody asked
+};
+
+}  // namespace paracel

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Any bytes are a config or a config_error of one line, whatever the schema asks of them.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "core/config_tree.hpp"
+#include "paracel/error.hpp"
+#include "paracel/schema.hpp"
+
+namespace {
+
+paracel::config_schema make_schema() {
+  using paracel::key_type;
+  paracel::config_schema s("fuzz");
+  s.key("i", key_type::integer, "an integer").at_least(-5).at_most(5);
+  s.key("d", key_type::number, "a number").above(0);
+  s.key("b", key_type::boolean, "a boolean");
+  s.key("s", key_type::string, "a string");
+  s.key("c", key_type::string, "a choice").one_of({"dgd", "ipm"});
+  s.key("p", key_type::plugin, "a plug-in");
+  s.key("o", key_type::output_folder, "a folder");
+  return s;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const auto schema = make_schema();
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  try {
+    const auto c = schema.check_text("fuzz", text);
+    const auto i = c.get<int>("i");
+    if (i < -5 || i > 5) std::abort();
+    if (c.given("d") && !(c.get<double>("d") > 0)) std::abort();
+  } catch (const paracel::config_error& e) {
+    if (std::strchr(e.what(), '\n') != nullptr) std::abort();
+  }
+  return 0;
+}

@@ -1,0 +1,124 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The installed tree works from its prefix, wherever it is moved, and a project outside compiles against it: a program and a
+plug-in in the manner of Paracel 0.3, which give the same model in every way to run them."""
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
+
+
+def run(*command, **options):
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=300, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+class InstalledTree(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="paracel_install_")
+        first = os.path.join(cls.folder, "first")
+        cls.prefix = os.path.join(cls.folder, "moved", "prefix")
+        run("cmake", "--install", BUILD, "--prefix", first)
+        os.mkdir(os.path.dirname(cls.prefix))
+        os.rename(first, cls.prefix)
+
+        cls.project = os.path.join(cls.folder, "project")
+        run("cmake", "-S", os.path.join(SOURCE, "test", "compat"), "-B", cls.project, "-G", "Ninja",
+            "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror", f"-DCMAKE_PREFIX_PATH={cls.prefix}")
+        run("cmake", "--build", cls.project)
+
+        rng = random.Random(7)
+        weights = [1.5, -2.0, 0.5]
+        with open(os.path.join(cls.folder, "train.csv"), "w", encoding="utf-8") as file:
+            for _ in range(300):
+                x = [rng.gauss(0, 1) for _ in weights]
+                y = 3.0 + sum(a * b for a, b in zip(weights, x)) + rng.gauss(0, 0.1)
+                file.write(",".join(repr(v) for v in x + [y]) + "\n")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def config(self, name, **changes):
+        keys = {"training_input": os.path.join(self.folder, "train.csv"), "output": os.path.join(self.folder, name),
+                "update_file": os.path.join(self.project, "libold_update.so"), "update_func": "theta_step", "rounds": 60,
+                "alpha": 0.5, "beta": 0.01, "debug": "true", "scales": [1.0, 2.0]}
+        keys.update(changes)
+        path = os.path.join(self.folder, name + ".json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(keys, file)
+        return path
+
+    def prun(self, *options):
+        return run(os.path.join(self.prefix, "bin", "prun.py"), *options, cwd=self.folder)
+
+    def theta_of(self, name):
+        with open(os.path.join(self.folder, name, "theta_0"), encoding="utf-8") as file:
+            return [float(v) for v in file.read().strip().split("|")]
+
+    def test_nothing_in_it_points_at_the_build_tree(self):
+        for folder, _, names in os.walk(self.prefix):
+            for name in names:
+                path = os.path.join(folder, name)
+                with open(path, "rb") as file:
+                    data = file.read()
+                if name.startswith("paracel") and name.endswith(".cmake"):
+                    self.assertNotIn(BUILD.encode(), data, path)
+                if folder.endswith(("/bin", "/lib")) and data.startswith(b"\x7fELF"):
+                    dynamic = run("readelf", "-d", path)
+                    paths = [line for line in dynamic.splitlines() if "RPATH" in line or "RUNPATH" in line]
+                    for line in paths:
+                        self.assertRegex(line, r"\[\$ORIGIN:\$ORIGIN/\.\./lib\]", path)
+
+    def test_an_old_program_gives_the_same_model_in_every_way_to_run_it(self):
+        program = os.path.join(self.project, "old_style")
+        said = {
+            "embedded": run(program, f"--cfg_file={self.config('embedded')}", cwd=self.folder),
+            "local": self.prun("-w", "3", "-p", "2", "-c", self.config("local"), "-m", "local", program),
+            "mpi": self.prun("-w", "3", "-p", "2", "-c", self.config("mpi"), "-m", "mpi", program),
+        }
+        want = self.theta_of("embedded")
+        self.assertEqual(len(want), 4)
+        self.assertAlmostEqual(want[0], 3.0, delta=0.1)
+        for name, text in said.items():
+            self.assertIn("checks: good", text, name)
+            got = self.theta_of(name)
+            for a, b in zip(got, want, strict=True):
+                self.assertAlmostEqual(a, b, delta=1e-9, msg=name)
+        self.assertIn("workers: 1", said["embedded"])
+        for name in ("local", "mpi"):
+            self.assertIn("workers: 3", said[name])
+            rows = 0
+            for rank in range(3):
+                with open(os.path.join(self.folder, name, f"pred_v_{rank}"), encoding="utf-8") as file:
+                    rows += len(file.read().split())
+            self.assertEqual(rows, 300, name)
+
+    def test_the_shipped_algorithm_runs_from_the_prefix(self):
+        run("/usr/bin/python3", os.path.join(SOURCE, "tool", "datagen.py"), "-m", "classification", "-o", "lr.csv", "-n",
+            "500", "-k", "10", cwd=self.folder)
+        data = os.path.join(self.folder, "lr.csv")
+        path = os.path.join(self.folder, "lr.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"training_input": data, "test_input": data, "predict_input": data,
+                       "output": os.path.join(self.folder, "lr_output"), "method": "dgd", "rounds": 20, "alpha": 1.0,
+                       "beta": 0.001, "update_file": os.path.join(self.prefix, "lib", "liblr_update.so"),
+                       "update_func": "lr_theta_update", "debug": False}, file)
+        self.prun("-w", "2", "-p", "1", "-c", path, "-m", "local", os.path.join(self.prefix, "bin", "lr"))
+        with open(os.path.join(self.folder, "lr_output", "lr_theta_0"), encoding="utf-8") as file:
+            self.assertEqual(len(file.read().strip().split("|")), 11)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

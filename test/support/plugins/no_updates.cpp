@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A shared library that is no plug-in.
+extern "C" int answer() { return 42; }

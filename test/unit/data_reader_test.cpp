@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/data_reader.hpp"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "core/text_number.hpp"
+#include "paracel/error.hpp"
+#include "paracel/metrics.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using paracel::parse_samples;
+
+/// The error of a text that must not be accepted.
+std::string error_of(const std::string& text, const paracel::sample_options& options = {}) {
+  try {
+    parse_samples("f", text, options);
+  } catch (const paracel::data_error& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(DataReader, ReadsCsvWithItsLabelLast) {
+  const auto rows = parse_samples("f", "1.5,-2,1\n.25,3e2,0\n");
+  EXPECT_TRUE(rows.dense);
+  EXPECT_EQ(rows.rows(), 2U);
+  EXPECT_EQ(rows.columns, 2U);
+  EXPECT_EQ(rows.value, (std::vector<double>{1.5, -2, .25, 300}));
+  EXPECT_EQ(rows.label, (std::vector<double>{1, -1}));
+}
+
+TEST(DataReader, ReadsLibsvmAndKeepsItSparse) {
+  const auto rows = parse_samples("f", "+1 1:0.5 7:2\n-1\n-1 3:1\n");
+  EXPECT_FALSE(rows.dense);
+  EXPECT_EQ(rows.columns, 7U);
+  EXPECT_EQ(rows.row_begin, (std::vector<std::size_t>{0, 2, 2, 3}));
+  EXPECT_EQ(rows.column, (std::vector<std::uint32_t>{0, 6, 2}));
+  EXPECT_EQ(rows.value, (std::vector<double>{0.5, 2, 1}));
+  EXPECT_EQ(rows.label, (std::vector<double>{1, -1, -1}));
+}
+
+TEST(DataReader, ASampleWithoutFeaturesMayComeFirst) {
+  const auto rows = parse_samples("f", "1\n0 2:1\n");
+  EXPECT_FALSE(rows.dense);
+  EXPECT_EQ(rows.label, (std::vector<double>{1, -1}));
+}
+
+TEST(DataReader, AcceptsCrlfBlankLinesBlanksAndAMissingLastLineEnd) {
+  EXPECT_EQ(parse_samples("f", "\r\n 1 , 2 ,1\r\n\r\n   \t\r\n3,4,0").value, (std::vector<double>{1, 2, 3, 4}));
+  EXPECT_EQ(parse_samples("f", "\n\n1  1:2\t 3:4 \r\n\n0 2:5").value, (std::vector<double>{2, 4, 5}));
+  EXPECT_EQ(parse_samples("f", "\xef\xbb\xbf" "1,2,1\n").value, (std::vector<double>{1, 2}));
+}
+
+TEST(DataReader, LabelsAreZeroOneOrMinusOnePlusOne) {
+  EXPECT_EQ(parse_samples("f", "0 1:1\n1 1:1\n1.0 1:1\n").label, (std::vector<double>{-1, 1, 1}));
+  EXPECT_EQ(parse_samples("f", "-1 1:1\n+1 1:1\n").label, (std::vector<double>{-1, 1}));
+  EXPECT_EQ(error_of("-1 1:1\n0 1:1\n"),
+            "f:2:1: found label \"0\" in an input that has label -1 too; want 0 and 1, or -1 and +1");
+  EXPECT_EQ(error_of("2 1:1\n"), "f:1:1: found label \"2\", want -1, 0 or +1");
+  EXPECT_EQ(error_of("1,2,-1\n"), "f:1:5: found label \"-1\", want 0 or 1");
+  EXPECT_EQ(error_of("1,2,yes\n"), "f:1:5: found label \"yes\", want 0 or 1");
+  EXPECT_EQ(error_of("1,2,\n"), "f:1:5: found label \"\", want 0 or 1");
+  EXPECT_EQ(error_of("nan 1:1\n"), "f:1:1: found label \"nan\", want -1, 0 or +1");
+}
+
+TEST(DataReader, SaysWhereAWordStandsForANumber) {
+  EXPECT_EQ(error_of("1,2,1\n3,abc,0\n"), "f:2:3: found \"abc\", want a number");
+  EXPECT_EQ(error_of("1,,1\n"), "f:1:3: found \"\", want a number");
+  EXPECT_EQ(error_of("1,2x,1\n"), "f:1:3: found \"2x\", want a number");
+  EXPECT_EQ(error_of("1,0x10,1\n"), "f:1:3: found \"0x10\", want a number");
+  EXPECT_EQ(error_of("1,+-2,1\n"), "f:1:3: found \"+-2\", want a number");
+  EXPECT_EQ(error_of("1,2 3,1\n"), "f:1:5: found \"3\" after a number, want a comma");
+  EXPECT_EQ(error_of("1 1:x\n"), "f:1:5: found \"x\", want a number");
+  EXPECT_EQ(error_of("1 1:\n"), "f:1:5: found \"\", want a number");
+  EXPECT_EQ(error_of("1 1:2,3:4\n"), "f:1:5: found \"2,3:4\", want a number");
+  EXPECT_EQ(error_of("1 1:2 junk\n"), "f:1:7: found \"junk\", want index:value");
+  EXPECT_EQ(error_of("1 1:2 5\n"), "f:1:7: found \"5\", want index:value");
+  EXPECT_EQ(error_of("1 qid:3 1:2\n"), "f:1:3: found \"qid:3\", want index:value");
+  EXPECT_EQ(error_of("1 -1:2\n"), "f:1:3: found \"-1:2\", want index:value");
+  EXPECT_EQ(error_of(std::string("1,\0,1\n", 6)), "f:1:3: found \"\\x00\", want a number");
+  EXPECT_EQ(error_of("age,income,label\n1,2,1\n"), "f:1:1: found \"age\", want a number");
+}
+
+TEST(DataReader, RefusesWhatIsNotFinite) {
+  for (const std::string word : {"nan", "NaN", "-nan", "inf", "-inf", "Infinity", "1e999", "-1e999"}) {
+    EXPECT_EQ(error_of("1," + word + ",1\n"), "f:1:3: found \"" + word + "\", want a finite number");
+    EXPECT_EQ(error_of("1 1:" + word + "\n"), "f:1:5: found \"" + word + "\", want a finite number");
+  }
+  EXPECT_EQ(parse_samples("f", "1e-999,4.9e-324,1\n").value, (std::vector<double>{0, 4.9e-324}));
+}
+
+TEST(DataReader, RefusesARowOfAnotherWidth) {
+  EXPECT_EQ(error_of("1,2,3,1\n1,2,1\n"), "f:2:6: found 3 fields, want 4 as in the first line");
+  EXPECT_EQ(error_of("1,2,1\n1,2,1,0\n"), "f:2:6: found 4 fields, want 3 as in the first line");
+  EXPECT_EQ(error_of("1,2,1\n1,2,1,\n"), "f:2:6: found 4 fields, want 3 as in the first line");
+  EXPECT_EQ(error_of("1,2,1\n7\n"), "f:2:2: found 1 field, want 3 as in the first line");
+}
+
+TEST(DataReader, RefusesIndicesThatAreZeroOutOfOrderOrBeyondTheLimit) {
+  EXPECT_EQ(error_of("1 0:1\n"), "f:1:3: found index 0, want 1 or more");
+  EXPECT_EQ(error_of("1 3:1 2:1\n"), "f:1:7: found index 2 after 3, want increasing indices");
+  EXPECT_EQ(error_of("1 3:1 3:1\n"), "f:1:7: found index 3 after 3, want increasing indices");
+  EXPECT_EQ(error_of("1 2147483649:1\n"), "f:1:3: found index 2147483649, want at most 2147483648");
+  EXPECT_EQ(parse_samples("f", "1 2147483648:1\n").column, (std::vector<std::uint32_t>{2147483647U}));
+  paracel::sample_options ten;
+  ten.index_limit = 10;
+  EXPECT_EQ(error_of("1 11:1\n", ten), "f:1:3: found index 11, want at most 10");
+  EXPECT_EQ(error_of("1 99999999999999999999:1\n"), "f:1:3: found \"99999999999999999999:1\", want index:value");
+}
+
+TEST(DataReader, AnEmptyInputIsAnError) {
+  EXPECT_EQ(error_of(""), "f:1:1: found no line, want samples");
+  EXPECT_EQ(error_of("\n \r\n\t\n"), "f:1:1: found no line, want samples");
+}
+
+TEST(DataReader, KnownColumnsFixTheWidthOfCsvAndCutLibsvm) {
+  paracel::sample_options two;
+  two.columns = 2;
+  EXPECT_EQ(parse_samples("f", "1 1:1 2:2 9:9\n", two).value, (std::vector<double>{1, 2}));
+  EXPECT_EQ(parse_samples("f", "1 1:1\n", two).columns, 2U);
+  EXPECT_EQ(error_of("1,2,3,1\n", two), "f:1:1: found 4 fields in the first line, want 3: 2 features and a label");
+}
+
+TEST(DataReader, InputToPredictMayLackTheLabelOrHaveAnything) {
+  paracel::sample_options predict;
+  predict.columns = 2;
+  predict.without_label = true;
+  for (const auto* text : {"1,2\n3,4\n", "1,2,1\n3,4,what\n"}) {
+    const auto rows = parse_samples("f", text, predict);
+    EXPECT_EQ(rows.value, (std::vector<double>{1, 2, 3, 4}));
+    EXPECT_TRUE(rows.label.empty());
+    EXPECT_EQ(rows.rows(), 2U);
+  }
+  EXPECT_EQ(parse_samples("f", "1:5\n-1 2:6\n", predict).value, (std::vector<double>{5, 6}));
+  EXPECT_EQ(error_of("1,2,3,4\n", predict),
+            "f:1:1: found 4 fields in the first line, want 2 features, with or without a label");
+}
+
+TEST(DataReader, RanksTogetherReadEverySampleOnceAndNameLinesOfTheWholeFile) {
+  std::string pattern = (fs::temp_directory_path() / "data_reader_XXXXXX").string();
+  const fs::path folder = ::mkdtemp(pattern.data());
+  std::string text;
+  for (int i = 1; i <= 500; ++i) text += std::to_string(i) + "," + std::to_string(i % 2) + (i % 50 == 0 ? "\n\n" : "\n");
+  std::ofstream(folder / "a.csv") << text;
+  std::ofstream(folder / "b.csv") << "";
+  std::ofstream(folder / "c.csv") << "501,1";
+  for (const std::size_t size : {1U, 3U, 8U, 1000U}) {
+    std::vector<double> all;
+    for (std::size_t r = 0; r < size; ++r) {
+      const auto rows = paracel::read_samples({folder.string()}, r, size);
+      EXPECT_TRUE(rows.dense);
+      EXPECT_EQ(rows.columns, 1U);
+      all.insert(all.end(), rows.value.begin(), rows.value.end());
+    }
+    ASSERT_EQ(all.size(), 501U);
+    for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], static_cast<double>(i + 1));
+  }
+  const auto bad = (folder / "bad.csv").string();
+  std::ofstream(bad) << text << "oops,1\n";
+  try {
+    paracel::read_samples({bad}, 3, 4);
+    ADD_FAILURE();
+  } catch (const paracel::data_error& e) {
+    EXPECT_EQ(std::string(e.what()), bad + ":511:1: found \"oops\", want a number");
+  }
+  EXPECT_NO_THROW(paracel::read_samples({bad}, 0, 4));
+  // A rank that has no byte of the file still knows its width and refuses an empty input.
+  EXPECT_THROW(paracel::read_samples({(folder / "b.csv").string()}, 1, 2), paracel::data_error);
+  fs::remove_all(folder);
+}
+
+TEST(DataReader, ALongFirstLineOverManyShortOnesReservesNoMoreThanTheText) {
+  std::string text = "1";
+  for (int i = 0; i < 100000; ++i) text += ",1";
+  text += "\n";
+  for (int i = 0; i < 1000000; ++i) text += "\n";
+  EXPECT_EQ(parse_samples("f", text).columns, 100000U);
+}
+
+TEST(TextNumber, ReadsWhatItWritesBitForBit) {
+  for (const double v : {0.1, 1.0 / 3, 1e300, 4.9e-324, -123456789.125, 1e22, 123456789012345680.0}) {
+    double back = 0;
+    ASSERT_TRUE(paracel::read_whole_number(paracel::number_text(v), back));
+    EXPECT_EQ(back, v);
+  }
+  double zero = 1;
+  ASSERT_TRUE(paracel::read_whole_number("-0", zero));
+  EXPECT_TRUE(std::signbit(zero));
+}
+
+TEST(Metrics, AucCountsTiesHalf) {
+  EXPECT_DOUBLE_EQ(paracel::auc(std::vector<double>{1, 2, 3, 4}, std::vector<double>{-1, -1, 1, 1}), 1.0);
+  EXPECT_DOUBLE_EQ(paracel::auc(std::vector<double>{4, 3, 2, 1}, std::vector<double>{-1, -1, 1, 1}), 0.0);
+  EXPECT_DOUBLE_EQ(paracel::auc(std::vector<double>{5, 5, 5, 5}, std::vector<double>{-1, 1, -1, 1}), 0.5);
+  // Pairs (+,-): 2>1, 2=2, 3>1, 3>2.
+  EXPECT_DOUBLE_EQ(paracel::auc(std::vector<double>{1, 2, 2, 3}, std::vector<double>{-1, -1, 1, 1}), 3.5 / 4);
+  EXPECT_TRUE(std::isnan(paracel::auc(std::vector<double>{1, 2}, std::vector<double>{1, 1})));
+}
+
+TEST(Metrics, LossAndAccuracyDoNotOverflow) {
+  EXPECT_DOUBLE_EQ(paracel::log_loss(std::vector<double>{-1e4, 1e4}, std::vector<double>{1, 1}), 5e3);
+  EXPECT_DOUBLE_EQ(paracel::logistic(-1e4), 0.0);
+  EXPECT_DOUBLE_EQ(paracel::logistic(1e4), 1.0);
+  EXPECT_DOUBLE_EQ(paracel::accuracy(std::vector<double>{-2, 0, 3, 4}, std::vector<double>{-1, 1, 1, -1}), 0.75);
+}
+
+}  // namespace

@@ -1,0 +1,157 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The folder tells the layer. Each layer may include those named here and no others, so that the arrows point one way;
+each library outside is known to the files named here. The checks are also run on made-up files that break them."""
+import os
+import re
+import sys
+import unittest
+
+SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+# layer: (files that belong to it, layers it may include). The first pattern that matches a file decides.
+LAYERS = [
+    ("compat", r"include/paracel/compat/", {"compat", "public"}),
+    ("public", r"include/paracel/", {"public"}),
+    ("core", r"src/core/", {"public", "core"}),
+    ("net", r"src/net/", {"public", "core", "net"}),
+    ("worker", r"src/worker/", {"public", "core", "net", "worker"}),
+    # The one place where both sides meet: a server inside a worker's process.
+    ("embed", r"src/embed/", {"public", "core", "net", "worker", "server", "embed"}),
+    ("server", r"server/", {"public", "core", "net", "server"}),
+    ("plug-in", r"(default/|alg/.*_update\.cpp$|test/support/plugins/)", {"update"}),
+    ("alg", r"alg/", {"public", "alg"}),
+    ("serial", r"tool/serial/", set()),
+    ("bench", r"tool/bench/", {"public", "core", "net", "worker", "embed", "server", "bench"}),
+    ("outside", r"test/compat/", {"compat", "public"}),
+    ("test", r"test/", {"compat", "public", "core", "net", "worker", "embed", "server", "alg", "test"}),
+]
+
+# What a plug-in is compiled against; nothing in it needs the framework's library.
+UPDATE = {"include/paracel/" + name for name in ("update.hpp", "codec.hpp", "value.hpp", "error.hpp", "types.hpp")}
+
+# header of a library outside: the files that may include it
+LIBRARIES = [
+    (r"zmq\.h(pp)?$", r"src/net/zmq_transport\.cpp$|tool/bench/|test/"),
+    (r"mpi\.h$", r"src/worker/mpi/comm_mpi\.cpp$|include/paracel/compat/|test/compat/"),
+    (r"msgpack", r"include/paracel/codec\.hpp$|test/"),
+    (r"xxhash\.h$", r"src/core/hash\.hpp$|tool/bench/|test/"),
+    (r"dlfcn\.h$", r"server/plugin_registry\.cpp$|src/worker/main_env\.cpp$|test/"),
+    (r"gflags/", r"server/start_\w+\.cpp$|alg/\w+/\w+_main\.cpp$|tool/bench/|test/compat/"),
+    # core is pure: no thread, no socket.
+    (r"(thread|mutex|shared_mutex|condition_variable|sys/socket\.h|poll\.h)$", r"(?!src/core/|include/)"),
+]
+
+# Inside a layer: who must not know whom.
+NEVER = [
+    (r"src/worker/kvclt\.", r"(src/worker/parasrv|include/paracel/paralg)\."),
+    (r"src/worker/parasrv\.", r"include/paracel/paralg\."),
+    (r"src/net/(protocol|transport|disk|time_source)\.", r"src/net/zmq_transport\."),
+    (r"server/(shard|table|arena|clock_service)\.", r"(src/net/\w+_transport|server/(server_node|server|scheduler))\."),
+]
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
+
+
+def layer_of(path):
+    for name, pattern, _ in LAYERS:
+        if re.match(pattern, path):
+            return name
+    return None
+
+
+def project_sources():
+    for top in ("include", "src", "server", "default", "alg", "tool", "test"):
+        for folder, _, names in os.walk(os.path.join(SOURCE, top)):
+            for name in names:
+                if name.endswith((".hpp", ".cpp", ".h")):
+                    yield os.path.relpath(os.path.join(folder, name), SOURCE)
+
+
+def resolve(path, target, quoted, exists):
+    """The file of the project that an include means, or None: one of a library."""
+    places = []
+    if quoted:
+        places.append(os.path.normpath(os.path.join(os.path.dirname(path), target)))
+        places.append("include/paracel/compat/" + target)
+    places += ["include/" + target, "src/" + target, target]
+    return next((p for p in places if exists(p)), None)
+
+
+def complaints(path, text, exists):
+    layer = layer_of(path)
+    if layer is None:
+        return [f"{path}: belongs to no layer"]
+    allowed = next(a for name, _, a in LAYERS if name == layer)
+    found = []
+    for match in INCLUDE.finditer(text):
+        quoted = match.group(1) is not None
+        target = match.group(1) or match.group(2)
+        line = text.count("\n", 0, match.start()) + 1
+        file = resolve(path, target, quoted, exists)
+        if file is None:
+            if quoted:
+                found.append(f"{path}:{line}: no file is called {target}")
+            for header, holders in LIBRARIES:
+                if re.match(header, target) and not re.match(holders, path):
+                    found.append(f"{path}:{line}: {target} is known to other files only ({holders})")
+            continue
+        if layer == "plug-in":
+            if file not in UPDATE and os.path.dirname(file) != os.path.dirname(path):
+                found.append(f"{path}:{line}: a plug-in may include <paracel/update.hpp>, not {file}")
+        elif layer_of(file) not in allowed:
+            found.append(f"{path}:{line}: {layer} must not include {layer_of(file)} ({file})")
+        for one, other in NEVER:
+            if re.match(one, path) and re.match(other, file):
+                found.append(f"{path}:{line}: must not include {file}")
+    return found
+
+
+class IncludeMatrix(unittest.TestCase):
+    def test_every_file_includes_only_what_its_layer_may(self):
+        paths = list(project_sources())
+        self.assertGreater(len(paths), 50)
+        known = set(paths)
+        found = []
+        for path in sorted(paths):
+            with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
+                found += complaints(path, file.read(), known.__contains__)
+        self.assertEqual(found, [], "\n" + "\n".join(found))
+
+    def test_headers_of_plug_ins_stay_among_themselves(self):
+        for path in UPDATE:
+            with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
+                for match in INCLUDE.finditer(file.read()):
+                    target = "include/" + (match.group(1) or match.group(2))
+                    if target.startswith("include/paracel/"):
+                        self.assertIn(target, UPDATE, path)
+
+    def test_breaking_a_rule_is_noticed(self):
+        files = {"include/paracel/paralg.hpp", "src/core/ring.hpp", "src/net/zmq_transport.hpp", "src/worker/kvclt.hpp",
+                 "server/shard.hpp", "test/support/cluster.hpp", "tool/bench/floor.hpp", "alg/lr/lr.hpp"}
+        for path, include in [
+            ("server/server.cpp", '"worker/kvclt.hpp"'),
+            ("src/worker/kvclt.cpp", '"server/shard.hpp"'),
+            ("src/core/ring.cpp", '"net/zmq_transport.hpp"'),
+            ("src/core/ring.cpp", "<thread>"),
+            ("src/net/zmq_transport.hpp", "<zmq.h>"),
+            ("src/worker/session.cpp", "<mpi.h>"),
+            ("src/worker/session.cpp", '"test/support/cluster.hpp"'),
+            ("server/shard.cpp", '"tool/bench/floor.hpp"'),
+            ("server/shard.cpp", '"net/zmq_transport.hpp"'),
+            ("src/worker/kvclt.cpp", "<paracel/paralg.hpp>"),
+            ("alg/lr/lr.cpp", '"core/ring.hpp"'),
+            ("alg/lr/lr_update.cpp", "<paracel/paralg.hpp>"),
+            ("tool/serial/lr_serial.cpp", "<paracel/paralg.hpp>"),
+            ("include/paracel/paralg.hpp", '"core/ring.hpp"'),
+            ("src/core/ring.cpp", '"core/missing.hpp"'),
+            ("somewhere/else.cpp", "<vector>"),
+        ]:
+            with self.subTest(path=path, include=include):
+                self.assertEqual(len(complaints(path, f"#include {include}\n", files.__contains__)), 1)
+        self.assertEqual(complaints("src/worker/kvclt.cpp", '#include "core/ring.hpp"\n', files.__contains__), [])
+        self.assertEqual(complaints("alg/lr/lr.cpp", '#include "lr.hpp"\n', files.__contains__), [])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,667 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/shard.hpp"
+
+#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include <bit>
+#include <cstring>
+#include <deque>
+#include <initializer_list>
+#include <limits>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "net/protocol.hpp"
+#include "server/server.hpp"
+
+namespace paracel::srv {
+namespace {
+
+using net::status;
+using net::verb;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct answer {
+  net::reply_header header;
+  std::vector<std::byte> body;
+  blob tail;
+
+  [[nodiscard]] std::span<const std::byte> bytes() const { return tail ? tail.bytes() : std::span(body); }
+  [[nodiscard]] std::string text() const { return std::string(net::text_of(body)); }
+  [[nodiscard]] std::vector<double> doubles() const {
+    std::vector<double> d(bytes().size() / sizeof(double));
+    if (!d.empty()) std::memcpy(d.data(), bytes().data(), d.size() * sizeof(double));
+    return d;
+  }
+  struct item {
+    status result;
+    std::uint64_t version;
+    value_tag tag;
+    std::vector<std::byte> value;
+  };
+  [[nodiscard]] std::vector<item> items() const {
+    std::vector<item> all;
+    net::reply_items walk(body, header.count);
+    for (net::reply_item i; walk.next(i);) {
+      all.push_back({i.result, i.version, i.value.tag, {i.value.bytes.begin(), i.value.bytes.end()}});
+    }
+    EXPECT_TRUE(walk.ok());
+    return all;
+  }
+};
+
+class notebook final : public reply_sink {
+ public:
+  void send(const net::peer& to, const net::outgoing& message) override {
+    EXPECT_EQ(to.size, 1);
+    std::vector<std::byte> frame(message.head.begin(), message.head.end());
+    frame.insert(frame.end(), message.body.begin(), message.body.end());
+    net::reply_view view;
+    ASSERT_EQ(net::decode(frame, message.tail.size(), view), nullptr);
+    answers.push_back({view.header, {view.body.begin(), view.body.end()}, message.tail});
+  }
+  std::deque<answer> answers;
+};
+
+value_view view(const double& d) { return {value_tag::f64, std::as_bytes(std::span(&d, 1))}; }
+value_view view(const std::vector<double>& d) { return {value_tag::f64_array, std::as_bytes(std::span(d))}; }
+
+/// What a request carries besides key and value.
+struct with {
+  std::uint64_t function = 0;
+  std::uint16_t flags = 0;
+  std::uint32_t clock = net::no_clock;
+  std::uint32_t rank = 0;
+  std::uint32_t credit = 0;
+  std::uint16_t partition = net::any_partition;
+  std::uint64_t job = 0;
+  std::uint32_t table = 0;
+  unsigned shard = 0;
+  blob tail{};
+};
+
+class ShardTest : public testing::Test {
+ protected:
+  ShardTest() { reset({}); }
+
+  void reset(server_options o) {
+    o.plugin_folders = {TEST_PLUGIN_DIR};
+    o.incarnation = 77;
+    server_ = std::make_unique<server>(o);
+  }
+  answer send(net::request_header h, const std::vector<std::byte>& body, with w) {
+    h.function = w.function;
+    h.flags = w.flags;
+    h.clock = w.clock;
+    h.rank = w.rank;
+    h.credit = w.credit;
+    h.partition = w.partition;
+    h.job = w.job;
+    h.table = w.table;
+    h.client = 5;
+    h.sequence = ++sequence_;
+    h.body_bytes = static_cast<std::uint32_t>(body.size());
+    h.tail_bytes = w.tail.size();
+    std::vector<std::byte> frame(net::request_header_bytes);
+    net::encode(h, std::span<std::byte, net::request_header_bytes>(frame));
+    frame.insert(frame.end(), body.begin(), body.end());
+    net::request_view request;
+    EXPECT_EQ(net::decode(frame, w.tail.size(), request), nullptr);
+    net::peer from;
+    from.size = 1;
+    const auto before = sink_.answers.size();
+    server_->handle(w.shard, request, std::move(w.tail), server_->completion_for(sink_, from, request.header));
+    EXPECT_EQ(sink_.answers.size(), before + 1) << "exactly one answer";
+    auto a = std::move(sink_.answers.back());
+    sink_.answers.pop_back();
+    EXPECT_EQ(a.header.sequence, sequence_);
+    EXPECT_EQ(a.header.what, h.what);
+    EXPECT_EQ(a.header.server, 77U);
+    return a;
+  }
+  answer call(verb what, std::string_view key, const value_view& value = {}, with w = {}) {
+    net::request_header h;
+    h.what = what;
+    h.tag = value.tag;
+    h.key_bytes = static_cast<std::uint32_t>(key.size());
+    std::vector<std::byte> body(net::bytes_of(key).begin(), net::bytes_of(key).end());
+    body.insert(body.end(), value.bytes.begin(), value.bytes.end());
+    return send(h, body, std::move(w));
+  }
+  answer call_tail(verb what, std::string_view key, value_tag tag, blob tail, with w = {}) {
+    w.tail = std::move(tail);
+    return call(what, key, {tag, {}}, std::move(w));
+  }
+  answer multi(verb what, const std::vector<std::pair<std::string, value_view>>& items, with w = {}) {
+    net::request_header h;
+    h.what = what;
+    h.count = static_cast<std::uint32_t>(items.size());
+    std::vector<std::byte> body;
+    for (const auto& [key, value] : items) net::append_item(body, key, value);
+    return send(h, body, std::move(w));
+  }
+  std::uint64_t function(const std::string& symbol, bool* additive = nullptr) {
+    const auto a = call(verb::register_update, std::string("server_updates") + '\0' + symbol);
+    EXPECT_EQ(a.header.result, status::ok) << a.text();
+    std::uint64_t id = 0;
+    EXPECT_EQ(a.body.size(), 9U);
+    std::memcpy(&id, a.body.data(), sizeof id);
+    if (additive != nullptr) *additive = a.body[8] != std::byte{0};
+    return id;
+  }
+  void push(std::string_view key, double d) { ASSERT_EQ(call(verb::push, key, view(d)).header.result, status::ok); }
+  double pull(std::string_view key, with w = {}) {
+    const auto a = call(verb::pull, key, {}, std::move(w));
+    EXPECT_EQ(a.header.result, status::ok) << a.text();
+    return a.doubles().size() == 1 ? a.doubles()[0] : std::numeric_limits<double>::quiet_NaN();
+  }
+  [[nodiscard]] nlohmann::json stats() const { return nlohmann::json::parse(server_->stats_json()); }
+
+  std::unique_ptr<server> server_;
+  notebook sink_;
+  std::uint64_t sequence_ = 0;
+};
+
+TEST_F(ShardTest, APulledValueIsTheOneThatWasPushed) {
+  const std::vector<double> theta{1, 2, 3};
+  const auto pushed = call(verb::push, "theta", view(theta));
+  EXPECT_EQ(pushed.header.result, status::ok);
+  const auto pulled = call(verb::pull, "theta");
+  EXPECT_EQ(pulled.header.result, status::ok);
+  EXPECT_EQ(pulled.header.tag, value_tag::f64_array);
+  EXPECT_EQ(pulled.header.value_version, pushed.header.value_version);
+  EXPECT_EQ(pulled.doubles(), theta);
+}
+
+TEST_F(ShardTest, AKeyThatIsNotThereIsNotFound) {
+  for (const auto v : {verb::pull, verb::contains, verb::remove}) {
+    EXPECT_EQ(call(v, "nothing").header.result, status::not_found) << net::name_of(v);
+  }
+  push("a", 1);
+  EXPECT_EQ(call(verb::contains, "a").header.result, status::ok);
+  EXPECT_EQ(call(verb::remove, "a").header.result, status::ok);
+  EXPECT_EQ(call(verb::contains, "a").header.result, status::not_found);
+  EXPECT_EQ(stats()["keys"], 0);
+}
+
+TEST_F(ShardTest, WithoutAFunctionAnUpdateAdds) {
+  EXPECT_EQ(call(verb::update, "a", view(2.5)).header.result, status::ok);
+  EXPECT_EQ(pull("a"), 2.5) << "the delta became the value";
+  const auto updated = call(verb::update, "a", view(1.0));
+  EXPECT_EQ(updated.header.result, status::ok);
+  EXPECT_TRUE(updated.body.empty()) << "an update does not send the value back";
+  EXPECT_EQ(pull("a"), 3.5);
+}
+
+TEST_F(ShardTest, ABupdateAnswersTheNewValue) {
+  const std::vector<double> one{1, 1}, two{2, 3};
+  EXPECT_EQ(call(verb::bupdate, "v", view(one)).doubles(), one);
+  const auto a = call(verb::bupdate, "v", view(two));
+  EXPECT_THAT(a.doubles(), ElementsAre(3, 4));
+  EXPECT_EQ(a.header.tag, value_tag::f64_array);
+  EXPECT_EQ(call(verb::pull, "v").header.value_version, a.header.value_version);
+}
+
+TEST_F(ShardTest, ARegisteredFunctionRunsUnderItsId) {
+  bool additive = true;
+  const auto f = function("times_ten_plus_update", &additive);
+  EXPECT_FALSE(additive);
+  push("a", 1);
+  for (const double d : {2.0, 3.0}) EXPECT_EQ(call(verb::update, "a", view(d), {.function = f}).header.result, status::ok);
+  EXPECT_EQ(pull("a"), 123);
+}
+
+TEST_F(ShardTest, TheNameOfAFunctionMayStandInTheKeyOrBesideIt) {
+  const auto together = call(verb::register_update, std::string("server_updates\0append_update", 28));
+  const value_view symbol{value_tag::none, net::bytes_of("append_update")};
+  const auto apart = call(verb::register_bupdate, "server_updates", symbol);
+  EXPECT_EQ(together.header.result, status::ok) << together.text();
+  EXPECT_EQ(together.body, apart.body);
+}
+
+TEST_F(ShardTest, AFunctionMayMakeAValueOfAnotherSizeAndLargerThanAFrame) {
+  const auto f = function("append_update");
+  const std::vector<double> piece(5000, 1.5);  // 40 kB
+  for (int i = 1; i <= 4; ++i) {
+    const auto a = call(verb::bupdate, "list", view(piece), {.function = f});
+    ASSERT_EQ(a.header.result, status::ok) << a.text();
+    EXPECT_EQ(a.doubles(), std::vector<double>(5000UL * i, 1.5));
+    EXPECT_EQ(static_cast<bool>(a.tail), a.doubles().size() * 8 > net::tail_threshold_bytes);
+  }
+}
+
+TEST_F(ShardTest, AFunctionThatThrowsLeavesTheValueAndTheServerAsTheyWere) {
+  const auto f = function("refuse_negative_update");
+  push("a", 5);
+  const auto before = call(verb::pull, "a").header.value_version;
+  const auto a = call(verb::update, "a", view(-1.0), {.function = f});
+  EXPECT_EQ(a.header.result, status::plugin_failed);
+  EXPECT_THAT(a.text(), HasSubstr("a negative delta"));
+  EXPECT_THAT(a.text(), HasSubstr("key \"a\""));
+  EXPECT_THAT(a.text(), HasSubstr("refuse_negative_update"));
+  EXPECT_EQ(pull("a"), 5);
+  EXPECT_EQ(call(verb::pull, "a").header.value_version, before);
+  EXPECT_EQ(call(verb::update, "a", view(2.0), {.function = f}).header.result, status::ok);
+  EXPECT_EQ(pull("a"), 7);
+}
+
+TEST_F(ShardTest, AMismatchOfTypesNamesKeyAndBothTypes) {
+  push("a", 5);
+  const std::vector<double> v{1, 2};
+  const auto a = call(verb::update, "a", view(v));
+  EXPECT_EQ(a.header.result, status::type_mismatch);
+  for (const auto* part : {"key \"a\"", "f64 array of 2", "f64", "paracel_add"}) EXPECT_THAT(a.text(), HasSubstr(part));
+  EXPECT_EQ(pull("a"), 5);
+}
+
+TEST_F(ShardTest, AFunctionThatNobodyRegisteredIsUnknown) {
+  EXPECT_EQ(call(verb::update, "a", view(1.0), {.function = 12345}).header.result, status::unknown_function);
+  EXPECT_EQ(multi(verb::update_multi, {{"a", view(1.0)}}, {.function = 12345}).header.result, status::unknown_function);
+  EXPECT_EQ(call(verb::contains, "a").header.result, status::not_found);
+}
+
+TEST_F(ShardTest, APluginThatIsMissingIsAnErrorOfTheRequest) {
+  const auto a = call(verb::register_update, std::string("no_such_plugin\0f", 16));
+  EXPECT_EQ(a.header.result, status::plugin_failed);
+  EXPECT_THAT(a.text(), HasSubstr("no_such_plugin"));
+  const auto b = call(verb::register_update, std::string("server_updates\0no_such_function", 31));
+  EXPECT_EQ(b.header.result, status::plugin_failed);
+  EXPECT_THAT(b.text(), HasSubstr("no_such_function"));
+}
+
+TEST_F(ShardTest, AFunctionMaySayHowAMissingKeyBegins) {
+  const auto f = function("count_update");
+  for (int i = 1; i <= 3; ++i) EXPECT_EQ(call(verb::bupdate, "n", view(100.0), {.function = f}).doubles()[0], i);
+}
+
+TEST_F(ShardTest, BytesThatAreNoValueOfTheirTypeAreRefused) {
+  const std::vector<std::byte> seven(7);
+  for (const auto v : {verb::push, verb::update, verb::bupdate}) {
+    for (const auto tag : {value_tag::f64, value_tag::i32_array, value_tag::none}) {
+      EXPECT_EQ(call(v, "a", {tag, seven}).header.result, status::bad_request);
+    }
+  }
+  EXPECT_EQ(call(verb::contains, "a").header.result, status::not_found);
+}
+
+TEST_F(ShardTest, AValueBeyondTheLimitIsTooLarge) {
+  reset({.max_value_bytes = 100});
+  EXPECT_EQ(call(verb::push, "a", view(std::vector<double>(12))).header.result, status::ok);
+  EXPECT_EQ(call(verb::push, "b", view(std::vector<double>(13))).header.result, status::too_large);
+  const auto f = function("append_update");
+  const auto a = call(verb::update, "a", view(std::vector<double>(12)), {.function = f});
+  EXPECT_EQ(a.header.result, status::too_large) << "a function cannot make one either";
+  EXPECT_EQ(call(verb::pull, "a").doubles().size(), 12U);
+}
+
+TEST_F(ShardTest, APullIsCutByTheCreditOfTheClient) {
+  ASSERT_EQ(call(verb::push, "a", view(std::vector<double>(100))).header.result, status::ok);
+  EXPECT_EQ(call(verb::pull, "a", {}, {.credit = 799}).header.result, status::too_large);
+  EXPECT_EQ(call(verb::pull, "a", {}, {.credit = 800}).header.result, status::ok);
+}
+
+// ---- large values ----------------------------------------------------------------------------------------------
+
+TEST_F(ShardTest, ALargeValueIsStoredAndLeavesWithoutACopy) {
+  const std::size_t n = 20'000;
+  auto message = blob::allocate(n * sizeof(double));
+  std::memset(message.mutable_data(), 0, message.size());
+  const auto* where = message.data();
+  ASSERT_EQ(call_tail(verb::push, "w", value_tag::f64_array, std::move(message)).header.result, status::ok);
+  const auto a = call(verb::pull, "w");
+  ASSERT_TRUE(a.tail);
+  EXPECT_EQ(a.tail.data(), where);
+}
+
+TEST_F(ShardTest, AReplyKeepsItsBytesWhenTheValueIsChangedInPlace) {
+  const std::vector<double> zeros(20'000, 0.0), ones(20'000, 1.0);
+  ASSERT_EQ(call(verb::push, "w", view(zeros)).header.result, status::ok);
+  const auto held = call(verb::pull, "w");
+  ASSERT_EQ(call(verb::update, "w", view(ones)).header.result, status::ok);
+  EXPECT_EQ(held.doubles(), zeros);
+  EXPECT_EQ(call(verb::pull, "w").doubles(), ones);
+}
+
+TEST_F(ShardTest, AMessageThatItsSenderStillHoldsIsCopied) {
+  auto message = blob::allocate(100'000 * sizeof(double));
+  std::memset(message.mutable_data(), 0, message.size());
+  ASSERT_EQ(call_tail(verb::push, "w", value_tag::f64_array, message).header.result, status::ok);
+  std::memset(message.mutable_data(), 1, message.size());
+  EXPECT_EQ(call(verb::pull, "w").doubles()[0], 0.0);
+}
+
+TEST_F(ShardTest, ADeltaMayComeInItsOwnFrame) {
+  const std::vector<double> ones(20'000, 1.0);
+  auto delta = blob::allocate(ones.size() * sizeof(double));
+  std::memcpy(delta.mutable_data(), ones.data(), delta.size());
+  ASSERT_EQ(call_tail(verb::update, "w", value_tag::f64_array, delta).header.result, status::ok);
+  ASSERT_EQ(call_tail(verb::update, "w", value_tag::f64_array, delta).header.result, status::ok);
+  EXPECT_EQ(call(verb::pull, "w").doubles(), std::vector<double>(20'000, 2.0));
+}
+
+TEST_F(ShardTest, AValueInBothPlacesIsRefused) {
+  EXPECT_EQ(call(verb::push, "w", view(1.0), {.tail = blob::allocate(8)}).header.result, status::bad_request);
+  EXPECT_EQ(multi(verb::push_multi, {{"a", view(1.0)}}, {.tail = blob::allocate(8)}).header.result, status::bad_request);
+}
+
+// ---- many keys -------------------------------------------------------------------------------------------------
+
+TEST_F(ShardTest, AMultiRequestAnswersAnItemForEachKeyInOrder) {
+  std::vector<std::string> keys;
+  std::vector<double> values;
+  for (int i = 0; i < 100; ++i) {
+    keys.push_back("key" + std::to_string(i));
+    values.push_back(i);
+  }
+  std::vector<std::pair<std::string, value_view>> push_items, pull_items;
+  for (int i = 0; i < 100; ++i) {
+    push_items.emplace_back(keys[i], view(values[i]));
+    pull_items.emplace_back(i % 2 == 0 ? keys[i] : "missing" + std::to_string(i), value_view{});
+  }
+  const auto pushed = multi(verb::push_multi, push_items);
+  EXPECT_EQ(pushed.header.count, 100U);
+  for (const auto& i : pushed.items()) EXPECT_EQ(i.result, status::ok);
+  const auto items = multi(verb::pull_multi, pull_items).items();
+  ASSERT_EQ(items.size(), 100U);
+  for (int i = 0; i < 100; ++i) {
+    if (i % 2 != 0) {
+      EXPECT_EQ(items[i].result, status::not_found);
+      continue;
+    }
+    ASSERT_EQ(items[i].value.size(), 8U);
+    double d = 0;
+    std::memcpy(&d, items[i].value.data(), 8);
+    EXPECT_EQ(d, i);
+    EXPECT_EQ(items[i].tag, value_tag::f64);
+  }
+}
+
+TEST_F(ShardTest, EachItemOfAMultiUpdateSucceedsOrFailsByItself) {
+  const std::vector<double> vector{1, 2};
+  push("a", 1);
+  push("b", 1);
+  const auto items =
+      multi(verb::bupdate_multi, {{"a", view(1.0)}, {"b", view(vector)}, {"a", view(1.0)}, {"c", view(7.0)}}).items();
+  ASSERT_EQ(items.size(), 4U);
+  EXPECT_EQ(items[0].result, status::ok);
+  EXPECT_EQ(items[1].result, status::type_mismatch);
+  EXPECT_THAT(std::string(net::text_of(items[1].value)), HasSubstr("key \"b\""));
+  EXPECT_EQ(items[3].result, status::ok);
+  EXPECT_EQ(pull("a"), 3) << "the same key twice is two updates";
+  EXPECT_EQ(pull("b"), 1);
+  EXPECT_EQ(pull("c"), 7);
+}
+
+TEST_F(ShardTest, TheOtherMultiFormsDoWhatTheirSingleFormsDo) {
+  push("a", 1);
+  auto items = multi(verb::contains_multi, {{"a", {}}, {"b", {}}}).items();
+  EXPECT_EQ(items[0].result, status::ok);
+  EXPECT_EQ(items[1].result, status::not_found);
+  items = multi(verb::update_multi, {{"a", view(1.0)}, {"b", view(2.0)}}).items();
+  EXPECT_TRUE(items[0].value.empty());
+  EXPECT_EQ(pull("a"), 2);
+  items = multi(verb::remove_multi, {{"a", {}}, {"x", {}}, {"b", {}}}).items();
+  EXPECT_EQ(items[0].result, status::ok);
+  EXPECT_EQ(items[1].result, status::not_found);
+  EXPECT_EQ(items[2].result, status::ok);
+  EXPECT_EQ(stats()["keys"], 0);
+}
+
+TEST_F(ShardTest, AMalformedMultiRequestChangesNothing) {
+  net::request_header h;
+  h.what = verb::push_multi;
+  h.count = 2;
+  std::vector<std::byte> body;
+  net::append_item(body, "a", view(1.0));
+  net::append_item(body, "b", view(1.0));
+  body.pop_back();
+  EXPECT_EQ(send(h, body, {}).header.result, status::bad_request);
+  EXPECT_EQ(call(verb::contains, "a").header.result, status::not_found);
+}
+
+TEST_F(ShardTest, ItemsThatDoNotFitTheCreditSaySoAndTheOthersCome) {
+  for (const auto* key : {"a", "b", "c"}) {
+    ASSERT_EQ(call(verb::push, key, view(std::vector<double>(10))).header.result, status::ok);
+  }
+  const auto a = multi(verb::pull_multi, {{"a", {}}, {"b", {}}, {"c", {}}}, {.credit = 3 * 16 + 170});
+  EXPECT_LE(a.body.size(), 3U * 16 + 170);
+  const auto items = a.items();
+  EXPECT_EQ(items[0].value.size(), 80U);
+  EXPECT_EQ(items[1].value.size(), 80U);
+  EXPECT_EQ(items[2].result, status::too_large);
+}
+
+// ---- who owns what ---------------------------------------------------------------------------------------------
+
+TEST_F(ShardTest, AKeyOfAnotherThreadIsRefusedAndNotStored) {
+  reset({.threads = 4});
+  for (int i = 0; i < 50; ++i) {
+    const auto key = "k" + std::to_string(i);
+    const auto home = shard_of(partition_of(hash_key(key)), 4);
+    for (unsigned s = 0; s < 4; ++s) {
+      EXPECT_EQ(call(verb::push, key, view(1.0), {.shard = s}).header.result,
+                s == home ? status::ok : status::wrong_owner);
+      const auto items = multi(verb::push_multi, {{key, view(1.0)}}, {.shard = s}).items();
+      EXPECT_EQ(items[0].result, s == home ? status::ok : status::wrong_owner);
+    }
+  }
+  EXPECT_EQ(stats()["keys"], 50);
+}
+
+TEST_F(ShardTest, AHeaderWithTheWrongPartitionIsRefused) {
+  const auto right = partition_of(hash_key("a"));
+  EXPECT_EQ(call(verb::push, "a", view(1.0), {.partition = right}).header.result, status::ok);
+  const auto wrong = static_cast<std::uint16_t>((right + 1) % partition_count);
+  EXPECT_EQ(call(verb::push, "a", view(1.0), {.partition = wrong}).header.result, status::bad_request);
+}
+
+TEST_F(ShardTest, WithAMembershipOnlyTheRingsShareIsServed) {
+  membership m;
+  m.epoch = 9;
+  for (std::uint32_t slot = 0; slot < 2; ++slot) {
+    server_entry s;
+    s.slot = slot;
+    s.shards = {"inproc://x"};
+    m.servers.push_back(s);
+  }
+  server_->set_membership(m);
+  const key_router router(m);
+  int ours = 0;
+  for (int i = 0; i < 200; ++i) {
+    const auto key = "k" + std::to_string(i);
+    const auto a = call(verb::push, key, view(1.0));
+    EXPECT_EQ(a.header.epoch, 9U);
+    const bool mine = router.locate(key).server == 0;
+    EXPECT_EQ(a.header.result, mine ? status::ok : status::wrong_owner);
+    ours += mine ? 1 : 0;
+  }
+  EXPECT_GT(ours, 50);
+  EXPECT_LT(ours, 150);
+  EXPECT_THROW((server_->set_membership({.epoch = 10, .servers = {m.servers[1]}})), error);
+  EXPECT_EQ(server_->epoch(), 9U);
+}
+
+TEST_F(ShardTest, ARequestOfAnotherJobIsRefused) {
+  reset({.job = 5});
+  EXPECT_EQ(call(verb::push, "a", view(1.0), {.job = 5}).header.result, status::ok);
+  EXPECT_EQ(call(verb::push, "a", view(1.0), {.job = 6}).header.result, status::wrong_job);
+  EXPECT_EQ(call(verb::clear, "", {}, {.job = 6}).header.result, status::wrong_job);
+  EXPECT_EQ(stats()["keys"], 1);
+}
+
+TEST_F(ShardTest, VerbsOfOtherThreadsAndTablesThatDoNotExistAreBadRequests) {
+  for (const auto v : {verb::clock_tick, verb::clock_wait, verb::proxy, verb::stats, verb::stop, verb::join, verb::abort}) {
+    const auto a = call(v, "");
+    EXPECT_EQ(a.header.result, status::bad_request);
+    EXPECT_THAT(a.text(), HasSubstr(net::name_of(v)));
+  }
+  EXPECT_EQ(call(verb::pull, "a", {}, {.table = 1}).header.result, status::bad_request);
+  EXPECT_EQ(call(verb::ping, "").header.result, status::ok);
+}
+
+TEST_F(ShardTest, AClearedShardIsEmptyAndGivesItsMemoryBack) {
+  const auto before = stats()["memory_bytes"];
+  for (int i = 0; i < 1000; ++i) push("k" + std::to_string(i), i);
+  ASSERT_EQ(call(verb::push, "large", view(std::vector<double>(50'000))).header.result, status::ok);
+  const std::uint64_t memory = stats()["memory_bytes"];
+  EXPECT_GT(memory, 450'000U);
+  EXPECT_EQ(call(verb::clear, "").header.count, 1001U);
+  EXPECT_EQ(stats()["keys"], 0);
+  EXPECT_EQ(stats()["memory_bytes"], before);
+  EXPECT_EQ(call(verb::contains, "k1").header.result, status::not_found);
+}
+
+TEST_F(ShardTest, StatsCountRequestsKeysAndFailures) {
+  push("a", 1);
+  call(verb::pull, "a");
+  call(verb::pull, "b");
+  call(verb::update, "a", view(std::vector<double>(3)));
+  const auto s = stats();
+  EXPECT_EQ(s["shards"][0]["requests"]["pull"], 2);
+  EXPECT_EQ(s["shards"][0]["requests"]["push"], 1);
+  EXPECT_EQ(s["shards"][0]["failures"], 1) << "not being there is no failure";
+  EXPECT_EQ(s["keys"], 1);
+  EXPECT_GT(s["shards"][0]["bytes_in"], 4 * 96);
+}
+
+// ---- BSP -------------------------------------------------------------------------------------------------------
+
+class BspTest : public ShardTest {
+ protected:
+  void SetUp() override {
+    f_ = function("times_ten_plus_update");
+    push("a", 0);
+  }
+  status stage(std::uint32_t clock, std::uint32_t rank, double digit, std::string_view key = "a") {
+    return call(verb::update, key, view(digit), {.function = f_, .flags = net::flag_staged, .clock = clock, .rank = rank})
+        .header.result;
+  }
+  double read(std::uint32_t clock) { return pull("a", {.flags = net::flag_bsp_read, .clock = clock}); }
+  std::uint64_t f_ = 0;
+};
+
+TEST_F(BspTest, StagedUpdatesAreFoldedInRankOrderWhateverTheirArrival) {
+  for (const std::uint32_t rank : {3U, 1U, 2U}) EXPECT_EQ(stage(0, rank, rank), status::ok);
+  EXPECT_EQ(pull("a"), 0) << "an ordinary read sees nothing of them";
+  EXPECT_EQ(read(1), 123);
+  EXPECT_EQ(read(1), 123) << "once";
+  EXPECT_EQ(pull("a"), 123);
+}
+
+TEST_F(BspTest, UpdatesOfTheSameRankKeepTheirOrder) {
+  for (const double d : {4.0, 2.0, 7.0}) stage(0, 1, d);
+  stage(0, 0, 9);
+  EXPECT_EQ(read(1), 9427);
+}
+
+TEST_F(BspTest, OnlyIterationsBeforeTheReadersClockAreFolded) {
+  stage(0, 0, 1);
+  stage(1, 0, 3);
+  stage(0, 1, 2);
+  EXPECT_EQ(read(0), 0);
+  EXPECT_EQ(read(1), 12);
+  EXPECT_EQ(stats()["shards"][0]["staged"], 1);
+  EXPECT_EQ(read(2), 123);
+  EXPECT_EQ(stats()["shards"][0]["staged"], 0);
+}
+
+TEST_F(BspTest, EveryOrderOfArrivalGivesTheSameBits) {
+  std::optional<double> expected;
+  std::mt19937 random(3);
+  for (int run = 0; run < 20; ++run) {
+    ASSERT_EQ(call(verb::clear, "").header.result, status::ok);
+    push("a", 0.1);
+    std::vector<std::pair<std::uint32_t, double>> updates;
+    for (std::uint32_t rank = 0; rank < 8; ++rank) updates.emplace_back(rank, 0.1 * rank);
+    std::shuffle(updates.begin(), updates.end(), random);
+    for (const auto& [rank, d] : updates) {
+      call(verb::update, "a", view(d), {.flags = net::flag_staged, .clock = 0, .rank = rank});
+    }
+    const auto got = read(1);
+    if (!expected) expected = got;
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(got), std::bit_cast<std::uint64_t>(*expected));
+  }
+}
+
+TEST_F(BspTest, AStagedUpdateOfAMissingKeyBecomesItsValueAtTheRead) {
+  EXPECT_EQ(stage(0, 0, 5, "new"), status::ok);
+  EXPECT_EQ(call(verb::contains, "new").header.result, status::not_found);
+  EXPECT_EQ(call(verb::contains, "new", {}, {.flags = net::flag_bsp_read, .clock = 1}).header.result, status::ok);
+  EXPECT_EQ(pull("new"), 5);
+}
+
+TEST_F(BspTest, AKeyThatIsNeverReadDoesNotGatherItsUpdates) {
+  push("b", 0);
+  for (std::uint32_t clock = 0; clock < 1000; ++clock) {
+    stage(clock, 0, 0, "b");
+    read(clock + 1);
+  }
+  EXPECT_LE(stats()["shards"][0]["staged"], 1);
+}
+
+TEST_F(BspTest, PushAndBupdateAreImmediate) {
+  stage(0, 0, 7);
+  push("a", 3);
+  EXPECT_EQ(pull("a"), 3);
+  const auto a = call(verb::bupdate, "a", view(1.0), {.function = f_, .flags = net::flag_staged, .clock = 0});
+  EXPECT_EQ(a.doubles()[0], 31);
+  EXPECT_EQ(read(1), 317);
+}
+
+TEST_F(BspTest, RemovingAKeyDropsWhatWasStagedForIt) {
+  stage(0, 0, 7);
+  EXPECT_EQ(call(verb::remove, "a").header.result, status::ok);
+  EXPECT_EQ(stats()["shards"][0]["staged"], 0);
+  EXPECT_EQ(call(verb::pull, "a", {}, {.flags = net::flag_bsp_read, .clock = 1}).header.result, status::not_found);
+}
+
+TEST_F(BspTest, AManyKeyReadFoldsEachOfItsKeys) {
+  push("b", 0);
+  EXPECT_EQ(multi(verb::update_multi, {{"a", view(1.0)}, {"b", view(2.0)}},
+                  {.function = f_, .flags = net::flag_staged, .clock = 0})
+                .items()[1]
+                .result,
+            status::ok);
+  EXPECT_EQ(pull("b"), 0);
+  const auto items = multi(verb::pull_multi, {{"a", {}}, {"b", {}}}, {.flags = net::flag_bsp_read, .clock = 1}).items();
+  double b = 0;
+  std::memcpy(&b, items[1].value.data(), 8);
+  EXPECT_EQ(b, 2);
+}
+
+TEST_F(BspTest, AStagedUpdateThatFailsIsToldToEveryReaderUntilTheKeyIsWritten) {
+  const auto refuse = function("refuse_negative_update");
+  const with staged{.function = refuse, .flags = net::flag_staged, .clock = 0, .rank = 4};
+  EXPECT_EQ(call(verb::update, "a", view(-1.0), staged).header.result, status::ok);
+  for (int reader = 0; reader < 2; ++reader) {
+    const auto a = call(verb::pull, "a", {}, {.flags = net::flag_bsp_read, .clock = 1});
+    EXPECT_EQ(a.header.result, status::plugin_failed);
+    EXPECT_THAT(a.text(), HasSubstr("rank 4"));
+    EXPECT_THAT(a.text(), HasSubstr("a negative delta"));
+  }
+  push("a", 1);
+  EXPECT_EQ(read(1), 1);
+}
+
+TEST_F(BspTest, ALargeStagedDeltaIsFoldedToo) {
+  const std::vector<double> ones(20'000, 1.0);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    auto delta = blob::allocate(ones.size() * sizeof(double));
+    std::memcpy(delta.mutable_data(), ones.data(), delta.size());
+    ASSERT_EQ(call_tail(verb::update, "w", value_tag::f64_array, std::move(delta),
+                        {.flags = net::flag_staged, .clock = 0, .rank = rank})
+                  .header.result,
+              status::ok);
+  }
+  EXPECT_EQ(call(verb::pull, "w", {}, {.flags = net::flag_bsp_read, .clock = 1}).doubles(),
+            std::vector<double>(20'000, 3.0));
+}
+
+}  // namespace
+}  // namespace paracel::srv

@@ -1,0 +1,73 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Manners that a program can check: a licence line in each source file, no tabs, no lines that run off the screen, nothing
+left to do, names of files in snake_case, the fixed top level."""
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TOP = {"CMakeLists.txt", "LICENSE", "README.md", "include", "src", "alg", "server", "tool", "prun.py", "default", "test",
+       "python", "doc"}
+LONGEST = 125
+LICENCE = "SPDX-License-Identifier: BSD-3-Clause"
+
+
+def files():
+    """Files of the repository; where there is none (an unpacked archive), all files outside build folders."""
+    listed = subprocess.run(["git", "-C", SOURCE, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True,
+                            stdin=subprocess.DEVNULL)
+    if listed.returncode == 0 and listed.stdout:
+        return [name for name in listed.stdout.splitlines() if os.path.exists(os.path.join(SOURCE, name))]
+    found = []
+    for folder, folders, names in os.walk(SOURCE):
+        folders[:] = [f for f in folders if not f.startswith(("build", ".", "__pycache__"))]
+        found += [os.path.relpath(os.path.join(folder, name), SOURCE) for name in names]
+    return found
+
+
+def text_of(name):
+    with open(os.path.join(SOURCE, name), encoding="utf-8") as file:
+        return file.read()
+
+
+class Tidy(unittest.TestCase):
+    def sources(self):
+        return [name for name in files() if name.endswith((".cpp", ".hpp", ".py", ".sh", "CMakeLists.txt", ".cmake.in"))]
+
+    def test_every_source_file_names_its_licence_at_the_top(self):
+        for name in self.sources():
+            self.assertIn(LICENCE, "".join(text_of(name).splitlines(True)[:2]), name)
+
+    def test_no_tab_no_trailing_blank_no_long_line(self):
+        for name in self.sources():
+            for number, line in enumerate(text_of(name).split("\n"), 1):
+                place = f"{name}:{number}"
+                self.assertNotIn("\t", line, place)
+                self.assertNotIn("\r", line, place)
+                self.assertEqual(line.rstrip(), line, place)
+                self.assertLessEqual(len(line), LONGEST, place)
+
+    def test_nothing_is_left_to_do(self):
+        left = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b")
+        for name in self.sources() + [name for name in files() if name.endswith(".md")]:
+            for number, line in enumerate(text_of(name).split("\n"), 1):
+                self.assertIsNone(left.search(line), f"{name}:{number}")
+
+    def test_names_of_files_are_snake_case(self):
+        for name in self.sources():
+            base = os.path.basename(name)
+            if base not in ("CMakeLists.txt", "paracelConfig.cmake.in"):
+                self.assertRegex(base, r"^[a-z][a-z0-9_]*\.[a-z]+$", name)
+
+    def test_the_top_level_is_fixed(self):
+        for name in files():
+            top = name.split("/")[0]
+            if not top.startswith("."):
+                self.assertIn(top, TOP)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

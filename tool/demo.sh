@@ -1,0 +1,55 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# From a fresh clone to a trained model: installs what is missing, builds, trains logistic regression with four workers and
+# two servers on this machine, and prints how good the model is. Can be run again at any time.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
+
+say() { printf '\n== %s\n' "$*"; }
+
+bash tool/setup.sh
+
+say "configuring and building (Release) in build/"
+cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release 
+cmake --build build --target lr lr_update start_server start_scheduler paracel_default paracel_mpi
+
+demo=build/demo
+mkdir -p "$demo"
+source=$(dpkg -L python3-sklearn 2>/dev/null | grep '/breast_cancer\.csv$' || true)
+if [[ -n $source && -r $source ]]; then
+  say "preparing $source: tumours, benign or malignant, by measurements of cell nuclei"
+  /usr/bin/python3 -B tool/demo_data.py "$source" --train "$demo/train.csv" --test "$demo/test.csv"
+else
+  say "generating data: python3-sklearn, whose data set is used otherwise, is not installed"
+  /usr/bin/python3 -B tool/datagen.py -m classification -o "$demo/all.csv" -n 2500 -k 30 --seed 1
+  head -n 2000 "$demo/all.csv" >"$demo/train.csv"
+  tail -n 500 "$demo/all.csv" >"$demo/test.csv"
+fi
+
+say "writing $demo/cfg.json"
+cat >"$demo/cfg.json" <<CONFIG
+{
+  "training_input": "$demo/train.csv",
+  "test_input": "$demo/test.csv",
+  "predict_input": "$demo/test.csv",
+  "output": "$demo/output",
+  "update_file": "build/lib/liblr_update.so",
+  "update_func": "lr_theta_update",
+  "method": "dgd",
+  "rounds": 500,
+  "alpha": 1.0,
+  "beta": 0.001,
+  "debug": false
+}
+CONFIG
+cat "$demo/cfg.json"
+
+say "training: ./prun.py -w 4 -p 2 -c $demo/cfg.json -m local build/bin/lr"
+./prun.py -w 4 -p 2 -c "$demo/cfg.json" -m local build/bin/lr
+
+say "done"
+echo "model        $demo/output/lr_theta_0 and $demo/output/model.json"
+echo "predictions  $demo/output/pred_v_<rank>"
+echo "every round  $demo/output/metrics.jsonl"

@@ -1,0 +1,73 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Installs the Debian 12 packages that are missing, and nothing that is there. Needs no network when all are there.
+#
+#   tool/setup.sh           what building and running needs
+#   tool/setup.sh --test    and what tool/test.sh needs
+#   tool/setup.sh --long    and what the long tests need (two network namespaces, an sshd in each)
+set -euo pipefail
+
+build_packages=(
+  g++ cmake ninja-build pkg-config ccache
+  libzmq3-dev libxxhash-dev libmsgpack-cxx-dev nlohmann-json3-dev robin-map-dev libgflags-dev
+  libopenmpi-dev openmpi-bin
+  python3
+)
+data_packages=(python3-sklearn)  # only its data sets are read; without it the data is generated
+test_packages=(libgtest-dev libgmock-dev clang libclang-rt-14-dev procps)
+long_packages=(iproute2 openssh-server openssh-client)
+
+say() { printf '\n== %s\n' "$*"; }
+
+required=("${build_packages[@]}")
+for option in "$@"; do
+  case $option in
+    --test) required+=("${test_packages[@]}") ;;
+    --long) required+=("${test_packages[@]}" "${long_packages[@]}") ;;
+    *) echo "setup.sh: error: unknown option $option (allowed: --test, --long)" >&2; exit 2 ;;
+  esac
+done
+
+missing_of() {
+  local package
+  for package in "$@"; do
+    # "install ok installed" is the only state in which the files are there.
+    [[ $(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) == "install ok installed" ]] || echo "$package"
+  done
+}
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "setup.sh: this is not Debian; the packages, by their Debian names, are: ${required[*]}"
+  exit 0
+fi
+
+say "looking for missing packages among ${#required[@]}"
+mapfile -t missing < <(missing_of "${required[@]}")
+mapfile -t optional < <(missing_of "${data_packages[@]}")
+if ((${#missing[@]} + ${#optional[@]} == 0)); then
+  echo "all are installed"
+  exit 0
+fi
+
+as_root=()
+if ((EUID != 0)); then
+  if ! command -v sudo >/dev/null; then
+    ((${#missing[@]} == 0)) && exit 0
+    echo "setup.sh: error: not root and no sudo; as root: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo -n)
+fi
+install() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" </dev/null; }
+
+say "apt-get update"
+"${as_root[@]}" apt-get update </dev/null || echo "the lists could not be renewed; going on with the old ones"
+if ((${#missing[@]})); then
+  say "apt-get install ${missing[*]}"
+  install "${missing[@]}"
+fi
+if ((${#optional[@]})); then
+  say "apt-get install ${optional[*]} (optional)"
+  install "${optional[@]}" || echo "not installed; the demo will generate its data"
+fi

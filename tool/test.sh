@@ -1,0 +1,88 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Installs what is missing, builds, and runs every test. Stops at the first step that fails. `--long` adds the tests that
+# need root (two hosts as network namespaces) or many minutes.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
+
+long=0
+for option in "$@"; do
+  case $option in
+    --long) long=1 ;;
+    *) echo "test.sh: error: unknown option $option (allowed: --long)" >&2; exit 2 ;;
+  esac
+done
+
+jobs=$(nproc)
+logs=build/test_logs
+fuzz_seconds=20
+mkdir -p "$logs"
+rm -f "$logs"/*.log
+started=$SECONDS
+say() { printf '\n== [%d min %02d s] %s\n' $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60)) "$*"; }
+
+# build <folder> <targets> <cmake options>
+build() {
+  local folder=$1 targets=$2
+  shift 2
+  cmake -S . -B "$folder" -G Ninja "$@" >"$logs/configure.log" 2>&1 || { cat "$logs/configure.log"; exit 1; }
+  # shellcheck disable=SC2086  # targets is a list of words
+  cmake --build "$folder" --target $targets
+}
+
+# gtests <folder> <name>: the test programs themselves; one process a program is quicker than one a test.
+gtests() {
+  local program
+  for program in unit_tests cluster_tests; do
+    "$1/bin/$program" --gtest_brief=1 2>&1 | tee "$logs/$2_$program.log"
+  done
+}
+
+if ((long)); then bash tool/setup.sh --long; else bash tool/setup.sh --test; fi
+
+say "building (Release) in build/"
+build build all -DCMAKE_BUILD_TYPE=Release
+
+say "every test: units, cluster of threads, processes, algorithms, installed tree, README"
+((long)) && export PARACEL_LONG_TESTS=1
+ctest --test-dir build --output-on-failure --no-tests=error -j "$jobs" 2>&1 | tee "$logs/ctest.log"
+
+say "building with AddressSanitizer and UndefinedBehaviorSanitizer in build-asan/"
+build build-asan "unit_tests cluster_tests" -DCMAKE_BUILD_TYPE=Sanitize -DPARACEL_SANITIZE=address,undefined
+say "units and cluster under AddressSanitizer and UndefinedBehaviorSanitizer"
+gtests build-asan asan
+
+say "building with ThreadSanitizer in build-tsan/"
+build build-tsan "unit_tests cluster_tests" -DCMAKE_BUILD_TYPE=Sanitize -DPARACEL_SANITIZE=thread
+say "units and cluster under ThreadSanitizer"
+TSAN_OPTIONS="suppressions=$PWD/test/support/tsan.supp" gtests build-tsan tsan
+
+say "building the fuzzers (clang) in build-fuzz/"
+build build-fuzz fuzz_targets -DCMAKE_BUILD_TYPE=Sanitize -DPARACEL_FUZZ=ON -DCMAKE_C_COMPILER=clang \
+  -DCMAKE_CXX_COMPILER=clang++
+say "fuzzing, $fuzz_seconds s a target"
+fuzz() {
+  local name
+  name=$(basename "$1" .cpp)
+  mkdir -p "build-fuzz/corpus/$name"
+  local corpora=("build-fuzz/corpus/$name")
+  [[ -d test/fuzz/corpus/$name ]] && corpora+=("test/fuzz/corpus/$name")
+  if "build-fuzz/bin/$name" -max_total_time=$fuzz_seconds -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
+    -artifact_prefix="build-fuzz/$name-" "${corpora[@]}" >"$logs/$name.fuzz" 2>&1; then
+    echo "$name: $(awk '/number_of_executed_units/ {print $2}' "$logs/$name.fuzz") inputs, nothing found"
+  else
+    tail -n 60 "$logs/$name.fuzz"
+    return 1
+  fi
+}
+export -f fuzz
+export fuzz_seconds logs
+printf '%s\n' test/fuzz/*.cpp | xargs -P "$jobs" -I{} bash -c 'fuzz {}' | tee "$logs/fuzz.log"
+
+say "all is well"
+awk '/tests passed, .* tests failed out of/ {passed += $NF}
+     /^\[  PASSED  \]/ {passed += $4}
+     /inputs, nothing found$/ {passed += 1}
+     END {print passed " passed, 0 failed"}' "$logs"/*.log
