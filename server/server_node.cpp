@@ -199,9 +199,9 @@ class server_node::control {
     }
   }
 
-  std::uint64_t ping(const std::string& address) {
+  std::uint64_t tell(const std::string& address, verb what) {
     net::request_header h;
-    h.what = verb::ping;
+    h.what = what;
     h.job = node_.options_.server.job;
     h.client = node_.options_.server.incarnation;
     h.sequence = ++sequence_;
@@ -216,7 +216,7 @@ class server_node::control {
     for (unsigned i = 0; i < watched_.size(); ++i) {
       auto& w = watched_[i];
       // One ping at a time: a shard that does not come to answer must not find a queue of them later.
-      if (w.ping == 0) w.ping = ping(node_.self_.shards[i]);
+      if (w.ping == 0) w.ping = tell(node_.self_.shards[i], verb::ping);
       watch(i, w, now, running);
     }
     for (auto p = proxied_.begin(); p != proxied_.end();) {
@@ -266,9 +266,9 @@ class server_node::control {
 
   void wake_the_others() {
     net::incoming in;
-    for (const auto& address : node_.self_.shards) ping(address);
-    ping(node_.self_.clock);
-    // The port must live until the pings have gone out.
+    for (const auto& address : node_.self_.shards) tell(address, verb::stop);
+    tell(node_.self_.clock, verb::stop);
+    // The port must live until the messages have gone out.
     const auto end = steady::now() + idle;
     while (node_.alive_.load(std::memory_order_acquire) > 1 && steady::now() < end) port_.receive(in, milliseconds(1));
   }
@@ -351,32 +351,47 @@ std::string server_node::start(const std::string& name, void (server_node::*loop
   return address.get();
 }
 
-void server_node::run_shard(net::port& mine, unsigned index) {
+/// Calls `handle` for each request and `tend` after each and at least every `tend()`, until the node stops.
+///
+/// The control thread's `stop` is waited for even when the flag is seen first: a message that nobody takes would keep
+/// the transport from closing for as long as it lingers.
+template <class Handle, class Tend>
+void server_node::run(net::port& mine, const Handle& handle, const Tend& tend) {
   port_sink sink(mine);
-  request_handler& handler = options_.handler != nullptr ? *options_.handler : server_;
   net::incoming in;
-  while (!stopping()) {
-    if (!mine.receive(in, idle)) continue;
-    serve(server_, sink, in, [&](const auto& request, blob tail, completion done) {
-      handler.handle(index, request, std::move(tail), std::move(done));
-    });
+  bool told = false;
+  auto leave_at = steady::time_point::max();
+  auto sleep = idle;
+  while (!told && (leave_at == steady::time_point::max() || steady::now() < leave_at)) {
+    if (mine.receive(in, sleep)) {
+      serve(server_, sink, in, [&](const net::request_view& request, blob tail, completion done) {
+        told = request.header.what == verb::stop && request.header.client == options_.server.incarnation && stopping();
+        if (told) return done.ok();
+        handle(request, std::move(tail), std::move(done));
+      });
+    }
+    sleep = tend();
+    if (stopping() && leave_at == steady::time_point::max()) leave_at = steady::now() + idle;
   }
 }
 
+void server_node::run_shard(net::port& mine, unsigned index) {
+  request_handler& handler = options_.handler != nullptr ? *options_.handler : server_;
+  run(
+      mine,
+      [&](const net::request_view& request, blob tail, completion done) {
+        handler.handle(index, request, std::move(tail), std::move(done));
+      },
+      [] { return idle; });
+}
+
 void server_node::run_clock(net::port& mine, unsigned) {
-  port_sink sink(mine);
-  net::incoming in;
-  auto sleep = idle;
-  while (!stopping()) {
-    const bool came = mine.receive(in, sleep);
-    const auto now = steady::now();
-    if (came) {
-      serve(server_, sink, in, [&](const auto& request, const blob&, completion done) {
-        server_.handle_clock(request, std::move(done), now);
-      });
-    }
-    sleep = server_.tend_clock(now);
-  }
+  run(
+      mine,
+      [&](const net::request_view& request, const blob&, completion done) {
+        server_.handle_clock(request, std::move(done), steady::now());
+      },
+      [&] { return server_.tend_clock(steady::now()); });
   server_.clock().fail_all(status::job_ended, "the server is stopping");
 }
 
@@ -404,6 +419,11 @@ bool server_node::stop(milliseconds limit) noexcept {
   const auto end = steady::now() + limit;
   stop_.store(true, std::memory_order_release);
   try {
+    // A message to threads that have ended already would only keep the transport waiting for somebody to take it.
+    if (alive_.load(std::memory_order_acquire) == 0) {
+      join();
+      return true;
+    }
     // The control thread is woken by a message, and wakes the others.
     const auto mine = transport_.open();
     net::incoming in;

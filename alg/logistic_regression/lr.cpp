@@ -263,8 +263,8 @@ void logistic_regression::shuffle(int round) {
 // ---- watching
 //
 // Every worker adds its part of the objective and of the gradient, at the theta with which it began round r, to the key
-// lr_round_r: a sum in the server instead of a collective, so that no worker waits for another because of it. Rank 0 reads
-// a key once all parts are in it. Under asp and ssp the parts may belong to slightly different thetas.
+// lr_round_r: a sum in the server instead of a collective, so that no worker waits for another because of it. Rank 0
+// reads a key once all parts are in it. Under asp and ssp the parts may belong to slightly different thetas.
 //
 //     lr_round_<r>    | parts | loss | gradient 0 | gradient 1 | ...
 

@@ -6,9 +6,9 @@
 //
 // n counts the rows of all workers. With a bias the first coordinate of theta belongs to a feature that is always 1.
 //
-// Source: K. Hall et al., "MapReduce/Bigtable for distributed optimization", NIPS LCCC 2010 (dgd, ipm); J. Dean et al.,
-// "Large scale distributed deep networks", NIPS 2012 (downpour); B. Recht et al., "Hogwild!", NIPS 2011 (agd). The names
-// are Paracel's.
+// Source: K. Hall et al., "MapReduce/Bigtable for distributed optimization", NIPS LCCC 2010 (dgd, ipm);
+// J. Dean et al., "Large scale distributed deep networks", NIPS 2012 (downpour); B. Recht et al., "Hogwild!", NIPS 2011
+// (agd). The names are Paracel's.
 #pragma once
 
 #include <cmath>

@@ -3,8 +3,9 @@
 // The base class of every algorithm. A subclass reads, updates and writes parameters by key as if they were its own
 // variables; they live in the servers, sharded by key. `iter_commit` marks the end of an iteration.
 //
-// Staleness, one rule: a worker that has finished c iterations may read while c - slowest <= s; what it then reads contains
-// at least every update of every worker's first c - s iterations, and all of its own.
+// What a read may miss is one rule, with the staleness s (limit_s): a worker that has finished c iterations may read while
+// c - slowest <= s; what it then reads contains at least every update of every worker's first c - s iterations, and all of
+// its own.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +26,6 @@
 namespace paracel {
 
 class parasrv;
-
-/// How reads and updates of different workers are ordered.
-enum class consistency_model {
-  asp,  ///< s = infinity: reads never wait
-  ssp,  ///< the rule above with s = limit_s; reads are answered from a cache while it is fresh enough
-  bsp,  ///< s = 0, and updates take effect when the clock moves, in rank order: runs are bit-identical
-};
 
 /// One line of a run's progress.
 struct progress_report {

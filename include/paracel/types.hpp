@@ -19,6 +19,13 @@ using dict_type = std::unordered_map<K, V>;
 /// How `Comm::allreduce` combines. The numbers are part of the wire format.
 enum class reduce_op : std::uint8_t { sum = 0, max = 1, min = 2 };
 
+/// How reads and updates of different workers are ordered.
+enum class consistency_model {
+  asp,  ///< s = infinity: reads never wait
+  ssp,  ///< the rule of paralg.hpp with s = limit_s; reads are answered from a cache while it is fresh enough
+  bsp,  ///< s = 0, and updates take effect when the clock moves, in rank order: runs are bit-identical
+};
+
 /// What `paracel_update` returns: true once the server has acknowledged the update. It is deferred: `wait()` or `get()`
 /// drives the client that made it, so call them on the thread that owns the `paralg`.
 using async_functor_type = std::future<bool>;

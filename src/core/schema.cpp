@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
@@ -43,6 +44,11 @@ config_value zero_of(key_type t) {
     case key_type::files: return std::vector<std::string>{};
     default: return std::string();
   }
+}
+
+/// A limit as people write it: 1000000000 and not 1e+09.
+std::string limit_text(double v) {
+  return std::abs(v) < 1e15 && v == std::floor(v) ? std::to_string(static_cast<std::int64_t>(v)) : number_text(v);
 }
 
 std::string json_of(const config_value& v) {
@@ -114,9 +120,9 @@ std::string config_schema::to_json() const {
       for (const auto& c : k.choices_) words.push_back(json_quoted(c));
       s += ", \"choices\": [" + joined(words, ", ") + "]";
     }
-    if (k.least_) s += ", \"min\": " + number_text(*k.least_);
+    if (k.least_) s += ", \"min\": " + limit_text(*k.least_);
     if (k.least_ && k.exclusive_least_) s += ", \"exclusive_min\": true";
-    if (k.most_) s += ", \"max\": " + number_text(*k.most_);
+    if (k.most_) s += ", \"max\": " + limit_text(*k.most_);
     s += ", \"help\": " + json_quoted(k.help_) + "}";
   }
   return s + "\n]}\n";
@@ -127,8 +133,8 @@ namespace {
 /// "an integer >= 1", "dgd, ipm, downpour or agd", ...
 std::string limits_text(const std::optional<double>& least, bool exclusive, const std::optional<double>& most) {
   std::string s;
-  if (least) s += (exclusive ? " > " : " >= ") + number_text(*least);
-  if (most) s += (least ? " and <= " : " <= ") + number_text(*most);
+  if (least) s += (exclusive ? " > " : " >= ") + limit_text(*least);
+  if (most) s += (least ? " and <= " : " <= ") + limit_text(*most);
   return s;
 }
 
@@ -138,7 +144,8 @@ std::string config_schema::help_text() const {
   std::size_t width = 0;
   for (const auto& k : keys_) width = std::max(width, k.name_.size());
   std::string s = program_ + (summary_.empty() ? "" : ": " + summary_) +
-                  "\n\nusage: prun.py -w WORKERS -p SERVERS -c CONFIG.json -m local " + program_ + "\n       " + program_ + " --cfg_file CONFIG.json      one process with an embedded server\n       " +
+                  "\n\nusage: prun.py -w WORKERS -p SERVERS -c CONFIG.json -m local " + program_ + "\n       " +
+                  program_ + " --cfg_file CONFIG.json      one process with an embedded server\n       " +
                   program_ + " --schema | --help\n\nkeys of the config:\n";
   for (const auto& k : keys_) {
     s += "  " + k.name_ + std::string(width - k.name_.size() + 2, ' ') + type_name(k.type_);

@@ -100,16 +100,15 @@ void sample_parser::csv_line(const source& from, std::string_view line) {
   const char* at = line.data();
   const char* last = at + line.size();
   const std::size_t features = rows_.columns;
+  std::string_view last_field;
   for (std::size_t field = 0; field < layout_.fields; ++field) {
     while (at != last && is_blank(*at)) ++at;
     if (field < features) {
       rows_.value.push_back(number(from, at, last, ", \t"));
     } else {
-      const char* end = at;
-      while (end != last && *end != ',' && !is_blank(*end)) ++end;
-      const std::string_view token(at, static_cast<std::size_t>(end - at));
-      if (!options_.without_label) label(from, token);
-      at = end;
+      const char* begin = at;
+      while (at != last && *at != ',' && !is_blank(*at)) ++at;
+      last_field = {begin, static_cast<std::size_t>(at - begin)};
     }
     while (at != last && is_blank(*at)) ++at;
     const bool more = field + 1 < layout_.fields;
@@ -122,6 +121,8 @@ void sample_parser::csv_line(const source& from, std::string_view line) {
                          " as in the first line");
     }
   }
+  // After the width: in a row with a field too many, the label is not where it seems to be.
+  if (!options_.without_label) label(from, last_field);
 }
 
 void sample_parser::libsvm_line(const source& from, std::string_view line) {

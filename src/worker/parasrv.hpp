@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <paracel/paralg.hpp>
+#include <paracel/types.hpp>
+#include <paracel/value.hpp>
 
 #include "core/read_cache.hpp"
 #include "worker/kvclt.hpp"

@@ -203,7 +203,7 @@ class ServerNodeTest : public testing::TestWithParam<kind> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Over, ServerNodeTest, testing::Values(kind::inproc, kind::ipc),
-                         [](const auto& info) { return info.param == kind::inproc ? "Inproc" : "Ipc"; });
+                         [](const auto& of) { return of.param == kind::inproc ? "Inproc" : "Ipc"; });
 
 TEST_P(ServerNodeTest, EveryKeyIsReachedAtTheAddressThatTheRingNames) {
   start_all(3, 2);

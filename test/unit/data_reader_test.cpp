@@ -101,6 +101,7 @@ TEST(DataReader, RefusesWhatIsNotFinite) {
 TEST(DataReader, RefusesARowOfAnotherWidth) {
   EXPECT_EQ(error_of("1,2,3,1\n1,2,1\n"), "f:2:6: found 3 fields, want 4 as in the first line");
   EXPECT_EQ(error_of("1,2,1\n1,2,1,0\n"), "f:2:6: found 4 fields, want 3 as in the first line");
+  EXPECT_EQ(error_of("1,2,1\n1,2,7,1\n"), "f:2:6: found 4 fields, want 3 as in the first line");
   EXPECT_EQ(error_of("1,2,1\n1,2,1,\n"), "f:2:6: found 4 fields, want 3 as in the first line");
   EXPECT_EQ(error_of("1,2,1\n7\n"), "f:2:2: found 1 field, want 3 as in the first line");
 }
@@ -149,7 +150,9 @@ TEST(DataReader, RanksTogetherReadEverySampleOnceAndNameLinesOfTheWholeFile) {
   std::string pattern = (fs::temp_directory_path() / "data_reader_XXXXXX").string();
   const fs::path folder = ::mkdtemp(pattern.data());
   std::string text;
-  for (int i = 1; i <= 500; ++i) text += std::to_string(i) + "," + std::to_string(i % 2) + (i % 50 == 0 ? "\n\n" : "\n");
+  for (int i = 1; i <= 500; ++i) {
+    text += std::to_string(i) + "," + std::to_string(i % 2) + (i % 50 == 0 ? "\n\n" : "\n");
+  }
   std::ofstream(folder / "a.csv") << text;
   std::ofstream(folder / "b.csv") << "";
   std::ofstream(folder / "c.csv") << "501,1";

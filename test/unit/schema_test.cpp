@@ -82,8 +82,8 @@ TEST_F(Schema, AValueThatDoesNotFitTheTypeAskedForIsAnErrorAndNotAnotherValue) {
 
 TEST_F(Schema, NamesAnUnknownKeyAndWhatWasProbablyMeant) {
   EXPECT_EQ(error_of(R"(  "alhpa": 1)"),
-            "cfg.json:2:3: key \"alhpa\" is unknown; did you mean \"alpha\"? allowed keys: input, other, method, rounds, "
-            "alpha, debug, plugin, output");
+            "cfg.json:2:3: key \"alhpa\" is unknown; did you mean \"alpha\"? allowed keys: input, other, method, "
+            "rounds, alpha, debug, plugin, output");
   EXPECT_EQ(error_of(R"("zzzzzz": 1)").find("did you mean"), std::string::npos);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The collectives over MPI: the only file of the framework that knows mpi.h (the compat header apart).
+#define OMPI_SKIP_MPICXX 1  // mpi.h would bring the C++ bindings, whose library we do not link
 #include <mpi.h>
 
 #include <exception>
