@@ -645,7 +645,7 @@ class Job:
         if o.insecure:
             command.append("--insecure")
         if o.m_server == "mpi":
-            return [Child("server", None, self.mpirun(o.snum, o.hostfile_server, {}) + command + ["--slot", "auto"],
+            return [Child("server", None, self.mpirun("server", {}) + command + ["--slot", "auto"],
                           os.path.join(self.run_dir, "mpirun_servers.log"))]
         command += ["--parent", str(os.getpid())]
         return [Child("server", slot, command + ["--slot", str(slot)], self.log_of("server", slot)) for slot in range(o.snum)]
@@ -659,7 +659,7 @@ class Job:
         environment = {"PARACEL_RENDEZVOUS": info, "PARACEL_RUN_DIR": self.run_dir, "PARACEL_MODE": o.method,
                        "PARACEL_HEARTBEAT_LIMIT_MS": str(round(o.heartbeat_limit * 1000))}
         if o.method == "mpi":
-            return [Child("worker", None, self.mpirun(o.wnum, o.hostfile, environment) + command,
+            return [Child("worker", None, self.mpirun("worker", environment) + command,
                           os.path.join(self.run_dir, "mpirun_workers.log"), environment)]
         if not self.linked:
             # A program that does not ask the kernel itself to die with its parent is made to, by setpriv (util-linux).
@@ -670,13 +670,17 @@ class Job:
         return [Child("worker", rank, command, self.log_of("worker", rank), dict(environment, PARACEL_RANK=str(rank)))
                 for rank in range(o.wnum)]
 
-    def mpirun(self, count, hostfile, environment):
+    def mpirun(self, role, environment):
         import shutil
+        o = self.options
+        count, hostfile = (o.snum, o.hostfile_server) if role == "server" else (o.wnum, o.hostfile)
         path = shutil.which("mpirun")
         if path is None:
             raise Failure(USAGE, "-m mpi: mpirun is not installed (Debian: openmpi-bin)")
-        # Two mpiruns know nothing of each other: without --bind-to none both would bind to the same cores.
-        command = [path, "-np", str(count), "--tag-output", "--bind-to", "none"]
+        # Two mpiruns know nothing of each other: without --bind-to none both would bind to the same cores, and in a common
+        # folder for their files each can remove what the other is just making ("orte_session_dir failed").
+        command = [path, "-np", str(count), "--tag-output", "--bind-to", "none",
+                   "--mca", "orte_local_tmpdir_base", f"{self.sockets}/{role}"]
         if os.geteuid() == 0:
             command.append("--allow-run-as-root")
         if hostfile:
@@ -709,12 +713,11 @@ class Job:
                     os.unlink(os.path.join(self.run_dir, name))
         except OSError as error:
             raise Failure(USAGE, f"the run folder {self.run_dir} cannot be made: {error.strerror}") from None
-        if self.all_local():
-            self.make_socket_folder()
+        self.make_socket_folder()
 
     def make_socket_folder(self):
-        """A short private folder: the path of a Unix socket ends at 107 bytes. It stays locked while this process lives,
-        so that a later launcher can tell a folder that nobody will remove any more."""
+        """A short private folder for sockets, and for mpirun's own files: the path of a Unix socket ends at 107 bytes. It
+        stays locked while this process lives, so that a later launcher can tell a folder that nobody will remove any more."""
         import fcntl
         base = "/tmp"
         sweep_socket_folders(base, fcntl)
@@ -783,8 +786,16 @@ class Job:
 
     def start_nodes(self, address):
         self.started = True
+        self.address = address
         self.deadlines.pop("ready", None)
-        for child in self.make_servers(address) + self.make_workers(address):
+        for child in self.make_servers(address):
+            self.spawn(child)
+        if not self.remote:
+            self.start_workers()
+
+    def start_workers(self):
+        """With other hosts, only after all servers have joined: there the two mpiruns share the folder for their files."""
+        for child in self.make_workers(self.address):
             self.spawn(child)
 
     # -- the terminal
@@ -899,6 +910,8 @@ class Job:
                 self.start_nodes(event["address"])
         elif kind == "joined":
             self.nodes[event["role"], event["index"]] = (event["pid"], event["host"])
+            if self.remote and event["role"] == "server" and len(self.nodes) == self.options.snum and not self.stopping:
+                self.start_workers()
         elif kind == "busy" and not self.options.verbose:
             self.say(f"server s{event['index']} (pid {event['pid']} on {event['host']}), shard {event['shard']}: "
                      f"{event['function']} has been running for {event['seconds']:.0f} s")
@@ -1282,7 +1295,12 @@ def duration(seconds):
 def remove_folder(path):
     try:
         for name in os.listdir(path):
-            os.unlink(os.path.join(path, name))
+            inner = os.path.join(path, name)
+            if os.path.isdir(inner) and not os.path.islink(inner):
+                import shutil
+                shutil.rmtree(inner, ignore_errors=True)
+            else:
+                os.unlink(inner)
         os.rmdir(path)
     except OSError:
         pass

@@ -15,7 +15,8 @@
 //   heartbeat  {"role","slot" or "rank", "pid", "busy":[{"shard","function","seconds"}]}. The answer's order is go_on, shutdown
 //              (the job is done) or abort, with {"status","cause"} as its body.
 //   progress   any object; becomes an event, at most 20 a second, the last one always
-//   leave      {"role","slot" or "rank","status"}
+//   leave      {"role","slot" or "rank","status"}. A server that leaves before the workers ends the job, a little later:
+//              it may be a launcher's answer to the death of another one, which then is the cause to be named.
 //   abort      {"status","cause"}
 //
 // After an abort every request, parked or new, is answered job_ended with {"status","cause"} as its body; heartbeats get
@@ -119,6 +120,7 @@ class scheduler {
   collective_hub hub_;
   int status_ = 0;
   std::string cause_;
+  std::optional<std::pair<std::uint32_t, time_point>> left_early_;  // the first server that left a running job, and when
   time_point ended_at_{};
   std::string held_progress_;  // the newest that was not yet passed on
   time_point last_progress_{};

@@ -38,8 +38,8 @@ cat >"$demo/cfg.json" <<CONFIG
   "update_file": "build/lib/liblr_update.so",
   "update_func": "lr_theta_update",
   "method": "dgd",
-  "rounds": 500,
-  "alpha": 1.0,
+  "rounds": 300,
+  "alpha": 0.5,
   "beta": 0.001,
   "debug": false
 }

@@ -75,7 +75,7 @@ config_schema lr_schema() {
   s.key("beta", key_type::number, "weight of the penalty beta*|theta|^2").required().at_least(0);
   s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
   s.key("seed", key_type::integer, "of the order of the samples").fallback(0).at_least(0);
-  s.key("ssp_switch", key_type::boolean, "bound the staleness by limit_s").fallback(false);
+  s.key("ssp_switch", key_type::boolean, "let workers be limit_s rounds apart").fallback(false);
   s.key("limit_s", key_type::integer, "rounds that a worker may be ahead of the slowest")
       .fallback(0).at_least(0).at_most(1000000000);
   s.key("batch_size", key_type::integer, "downpour: samples a message; 0: a thousandth of a worker's, at least 10")
@@ -84,7 +84,7 @@ config_schema lr_schema() {
       .fallback(0.0).at_least(0);
   s.key("bias", key_type::boolean, "a coordinate for a feature that is always 1").fallback(true);
   s.key("penalize_bias", key_type::boolean, "count the bias in |theta|").fallback(true);
-  s.key("consistency", key_type::string, "auto: bsp for dgd and ipm; asp for downpour and agd; ssp if ssp_switch")
+  s.key("consistency", key_type::string, "auto: ssp if ssp_switch; else bsp for dgd and ipm, ssp with 0 for others")
       .fallback("auto").one_of({"auto", "bsp", "ssp", "asp"});
   return s;
 }
@@ -115,9 +115,13 @@ lr_settings::lr_settings(const config& from)
     throw config_error(from.place_of("consistency") + ": found \"bsp\", want ssp or asp: the updates of " + method +
                        " are immediate");
   }
-  if (said == "ssp" || (said == "auto" && from.get<bool>("ssp_switch"))) {
+  const bool bounded = said == "ssp" || (said == "auto" && from.get<bool>("ssp_switch"));
+  if (!bounded) limit_s = 0;
+  if (bounded || (said == "auto" && immediate)) {
+    // Not asp: a worker whose processor is busy would go through its last rounds alone, and theta would end as the
+    // optimum of its rows instead of all rows.
     consistency = consistency_model::ssp;
-  } else if (said == "bsp" || (said == "auto" && !immediate)) {
+  } else if (said != "asp") {
     consistency = consistency_model::bsp;
   }
   if (update_func.empty()) update_func = update_file.empty() ? default_add : "lr_theta_update";

@@ -67,8 +67,9 @@ session::~session() {
 
 std::unique_ptr<kvclt> session::open_client() {
   kvclt_options o;
-  // The scheduler watches over the servers: a slow update function is no reason to give up.
-  if (has_scheduler()) o.timeout = std::chrono::milliseconds{0};
+  // The scheduler watches over the servers, and an embedded one lives as long as this process: a slow update function is
+  // no reason to give up.
+  o.timeout = std::chrono::milliseconds{0};
   return std::make_unique<kvclt>(*options_.over, members_, rank(), o, ended_);
 }
 

@@ -232,8 +232,10 @@ class worker {
     return client_->request(call_, key(i), sent_value(), std::move(done), large());
   }
   void note(frames& f, const kv_result& r) const {
-    f.request = net::request_header_bytes + keys_.front().size();
-    if (carries_value(call_.what)) (large() ? f.tail_request : f.request) += value_.size();
+    const std::size_t value_bytes = carries_value(call_.what) ? value_.size() : 0;
+    const bool apart = value_bytes > net::tail_threshold_bytes;
+    f.request = net::request_header_bytes + keys_.front().size() + (apart ? 0 : value_bytes);
+    f.tail_request = apart ? value_bytes : 0;
     f.reply = net::reply_header_bytes + r.body.size();
     f.tail_reply = r.tail.size();
   }
