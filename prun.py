@@ -646,7 +646,7 @@ class Job:
             command.append("--insecure")
         if o.m_server == "mpi":
             return [Child("server", None, self.mpirun("server", {}) + command + ["--slot", "auto"],
-                          os.path.join(self.run_dir, "mpirun_servers.log"))]
+                          os.path.join(self.run_dir, "mpirun_servers.log"), {"TMPDIR": self.sockets + "/server"})]
         command += ["--parent", str(os.getpid())]
         return [Child("server", slot, command + ["--slot", str(slot)], self.log_of("server", slot)) for slot in range(o.snum)]
 
@@ -660,7 +660,8 @@ class Job:
                        "PARACEL_HEARTBEAT_LIMIT_MS": str(round(o.heartbeat_limit * 1000))}
         if o.method == "mpi":
             return [Child("worker", None, self.mpirun("worker", environment) + command,
-                          os.path.join(self.run_dir, "mpirun_workers.log"), environment)]
+                          os.path.join(self.run_dir, "mpirun_workers.log"),
+                          dict(environment, TMPDIR=self.sockets + "/worker"))]
         if not self.linked:
             # A program that does not ask the kernel itself to die with its parent is made to, by setpriv (util-linux).
             setpriv = "/usr/bin/setpriv"
@@ -678,9 +679,10 @@ class Job:
         if path is None:
             raise Failure(USAGE, "-m mpi: mpirun is not installed (Debian: openmpi-bin)")
         # Two mpiruns know nothing of each other: without --bind-to none both would bind to the same cores, and in a common
-        # folder for their files each can remove what the other is just making ("orte_session_dir failed").
+        # folder for their files each can remove what the other is just making ("orte_session_dir failed"). TMPDIR says where
+        # that folder is; the programs get their own back.
         command = [path, "-np", str(count), "--tag-output", "--bind-to", "none",
-                   "--mca", "orte_local_tmpdir_base", f"{self.sockets}/{role}"]
+                   "-x", "TMPDIR=" + os.environ.get("TMPDIR", "/tmp")]
         if os.geteuid() == 0:
             command.append("--allow-run-as-root")
         if hostfile:
@@ -732,6 +734,9 @@ class Job:
             self.socket_lock = os.open(path, os.O_RDONLY)
             fcntl.flock(self.socket_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.sockets = path
+            for role, method in (("server", self.options.m_server), ("worker", self.options.method)):
+                if method == "mpi":
+                    os.mkdir(os.path.join(path, role), 0o700)
             return
         raise Failure(FAILURE, f"no free name for a folder for sockets in {base}")
 

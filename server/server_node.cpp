@@ -356,8 +356,7 @@ std::string server_node::start(const std::string& name, void (server_node::*loop
 /// The control thread's `stop` is waited for even when the flag is seen first: a message that nobody takes would keep
 /// the transport from closing for as long as it lingers.
 template <class Handle, class Tend>
-void server_node::run(net::port& mine, const Handle& handle, const Tend& tend) {
-  port_sink sink(mine);
+void server_node::run(net::port& mine, reply_sink& sink, const Handle& handle, const Tend& tend) {
   net::incoming in;
   bool told = false;
   auto leave_at = steady::time_point::max();
@@ -377,8 +376,9 @@ void server_node::run(net::port& mine, const Handle& handle, const Tend& tend) {
 
 void server_node::run_shard(net::port& mine, unsigned index) {
   request_handler& handler = options_.handler != nullptr ? *options_.handler : server_;
+  port_sink sink(mine);
   run(
-      mine,
+      mine, sink,
       [&](const net::request_view& request, blob tail, completion done) {
         handler.handle(index, request, std::move(tail), std::move(done));
       },
@@ -386,8 +386,9 @@ void server_node::run_shard(net::port& mine, unsigned index) {
 }
 
 void server_node::run_clock(net::port& mine, unsigned) {
+  port_sink sink(mine);  // outlives the waits that are parked
   run(
-      mine,
+      mine, sink,
       [&](const net::request_view& request, const blob&, completion done) {
         server_.handle_clock(request, std::move(done), steady::now());
       },

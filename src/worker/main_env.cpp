@@ -95,7 +95,8 @@ struct main_env::impl {
   std::shared_ptr<session> join(const std::string& server_info) {
     if (job) return job;
     const std::string& info = rendezvous.empty() ? server_info : rendezvous;
-    if (info.empty()) {
+    // Programs written for Paracel 0.3 give --server_info a made-up default, which outside a job means nothing.
+    if (info.empty() || (rendezvous.empty() && !info.starts_with("paracel"))) {
       if (size > 1) throw usage_error("several workers but no servers: start the program with prun.py");
       job = start_embedded_job();
       return job;

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <filesystem>
@@ -334,6 +335,21 @@ TEST_F(UpdateInServer, ADeltaAtAnyAddressIsUnderstood) {
     ASSERT_TRUE(apply_in_place(shipped("paracel_add"), value_tag::f64_array, std::as_writable_bytes(std::span(value)),
                                delta, error));
     EXPECT_EQ(value, (list{11, 22, 33})) << shift;
+  }
+}
+
+TEST_F(UpdateInServer, AFunctionSeesOnlyAlignedDeltas) {
+  const auto check = update_in_place<double>([](std::span<double> value, std::span<const double> delta) noexcept {
+    value[0] = static_cast<double>(reinterpret_cast<std::uintptr_t>(delta.data()) % alignof(double));
+  });
+  const loaded_update u{.id = 1, .name = "check", .function = &check, .additive = false};
+  alignas(double) const std::array<std::byte, 16> memory{};
+  for (std::size_t shift = 0; shift < 8; ++shift) {
+    double value = -1;
+    std::string error;
+    ASSERT_TRUE(apply_in_place(u, value_tag::f64, std::as_writable_bytes(std::span(&value, 1)),
+                               {value_tag::f64, std::span(memory).subspan(shift, 8)}, error));
+    EXPECT_EQ(value, 0) << shift;
   }
 }
 

@@ -88,7 +88,7 @@ TEST(Update, LayoutOfTheBorderIsPinned) {
   EXPECT_EQ(u.struct_bytes, 152);
 }
 
-TEST(Update, AFunctionOfAnyManyShapesIsAccepted) {
+TEST(Update, AFunctionOfManyShapesIsAccepted) {
   const auto lambda = [](list a, list b) { return local_update(std::move(a), std::move(b)); };
   struct functor {
     list operator()(list a, const list& b) const { return local_update(std::move(a), b); }

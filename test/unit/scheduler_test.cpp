@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/scheduler.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/membership.hpp"
+#include "net/collective.hpp"
+
+namespace {
+
+using namespace paracel;
+using namespace std::chrono_literals;
+using net::instruction;
+using net::status;
+using net::verb;
+using nlohmann::json;
+using srv::scheduler;
+
+class Scheduler : public testing::Test, public srv::reply_sink {
+ protected:
+  static constexpr std::uint64_t job = 0x00c0ffee12345678;
+  struct answer {
+    status result;
+    instruction order;
+    std::string body;
+    [[nodiscard]] json parsed() const { return json::parse(body); }
+  };
+
+  void SetUp() override { make(3, 2); }
+  void make(std::uint32_t workers, std::uint32_t servers) {
+    subject.emplace(
+        srv::scheduler_options{.job = job, .workers = workers, .servers = servers, .heartbeat_limit = 3000ms, .join_limit = 60s},
+        [this](std::string_view line, bool) { events.push_back(json::parse(line)); }, now);
+  }
+  void send(const net::peer& to, const net::outgoing& message) override {
+    std::vector<std::byte> frame(message.head.begin(), message.head.end());
+    frame.insert(frame.end(), message.body.begin(), message.body.end());
+    net::reply_view reply;
+    ASSERT_EQ(net::decode(frame, message.tail.size(), reply), nullptr);
+    const auto number = std::to_integer<int>(to.id[0]);
+    ASSERT_FALSE(answers.contains(number)) << "answered twice";
+    answers[number] = {reply.header.result, reply.header.order, std::string(net::text_of(reply.body))};
+  }
+
+  /// Sends a request; returns its number, under which the answer will be.
+  int ask(verb what, const std::string& body, std::uint64_t of_job = job) {
+    net::request_header h;
+    h.what = what;
+    h.job = of_job;
+    h.sequence = static_cast<std::uint64_t>(++last);
+    h.body_bytes = static_cast<std::uint32_t>(body.size());
+    return deliver(h, body);
+  }
+  int ask(verb what, const json& body) { return ask(what, body.dump()); }
+  int barrier(std::uint32_t rank, std::uint32_t size) {
+    net::request_header h;
+    h.job = job;
+    h.sequence = static_cast<std::uint64_t>(++last);
+    net::collective_request r;
+    r.rank = rank;
+    r.size = size;
+    const auto front = net::encode(r, 0, h);
+    return deliver(h, std::string(net::text_of(front)));
+  }
+  int deliver(const net::request_header& h, const std::string& body) {
+    std::vector<std::byte> frame(net::request_header_bytes);
+    net::encode(h, std::span<std::byte, net::request_header_bytes>(frame.data(), net::request_header_bytes));
+    frame.insert(frame.end(), net::bytes_of(body).begin(), net::bytes_of(body).end());
+    net::request_view view;
+    EXPECT_EQ(net::decode(frame, 0, view), nullptr);
+    net::peer who;
+    who.size = 1;
+    who.id[0] = static_cast<std::byte>(last);
+    subject->handle(view, {}, srv::completion(*this, who, h.what, h.sequence, job, 1), now);
+    return last;
+  }
+
+  static json server(int slot) {
+    const auto at = "ipc:///x/" + std::to_string(slot);
+    return {{"role", "server"}, {"slot", slot}, {"incarnation", 100 + slot}, {"threads", 2}, {"host", "h"},
+            {"pid", 500 + slot}, {"shards", {at + "_0", at + "_1"}}, {"clock", at + "_c"}, {"control", at + "_k"}};
+  }
+  static json worker(int rank, int size = 3) {
+    return {{"role", "worker"}, {"rank", rank}, {"size", size}, {"host", "h"}, {"pid", 700 + rank}};
+  }
+  /// Everybody joins; the time does not move.
+  void start() {
+    for (int s = 0; s < 2; ++s) ask(verb::join, server(s));
+    for (int r = 0; r < 3; ++r) ask(verb::join, worker(r));
+    ASSERT_EQ(subject->state(), scheduler::phase::running);
+  }
+  void beat_all(const std::vector<json>& who) {
+    for (const auto& w : who) ask(verb::heartbeat, w);
+  }
+  static json leaving(json who, int with_status = 0) {
+    who["status"] = with_status;
+    return who;
+  }
+  [[nodiscard]] std::vector<std::string> kinds() const {
+    std::vector<std::string> names;
+    for (const auto& e : events) names.push_back(e["event"]);
+    return names;
+  }
+  const answer& to(int number) {
+    static const answer none{status::internal, instruction::go_on, "unanswered"};
+    EXPECT_TRUE(answers.contains(number)) << number;
+    return answers.contains(number) ? answers[number] : none;
+  }
+  void expect_refused(int number, const std::string& text) {
+    EXPECT_EQ(to(number).result, status::bad_request);
+    EXPECT_EQ(to(number).body, text);
+  }
+  void expect_ended(int number, int with_status, const std::string& cause) {
+    EXPECT_EQ(to(number).result, status::job_ended);
+    EXPECT_EQ(to(number).parsed(), (json{{"status", with_status}, {"cause", cause}}));
+  }
+
+  scheduler::time_point now{std::chrono::hours(5)};
+  std::map<int, answer> answers;
+  std::vector<json> events;
+  int last = 0;
+  std::optional<scheduler> subject;  // after what its completions use
+};
+
+TEST_F(Scheduler, ServersAreAnsweredWhenAllServersAreThereWorkersWhenEverybodyIs) {
+  const int w0 = ask(verb::join, worker(0));
+  const int s1 = ask(verb::join, server(1));
+  EXPECT_TRUE(answers.empty());
+  const int s0 = ask(verb::join, server(0));
+  EXPECT_EQ(to(s0).result, status::ok);
+  EXPECT_EQ(to(s1).result, status::ok);
+  EXPECT_FALSE(answers.contains(w0));
+  const int w2 = ask(verb::join, worker(2));
+  const int w1 = ask(verb::join, worker(1));
+  for (const int n : {w0, w1, w2}) {
+    const auto m = membership::from_json(to(n).body);
+    EXPECT_EQ(m.job, job);
+    EXPECT_EQ(m.workers, 3U);
+    ASSERT_EQ(m.servers.size(), 2U);
+    EXPECT_EQ(m.servers[1].slot, 1U);
+    EXPECT_EQ(m.servers[1].incarnation, 101U);
+    EXPECT_EQ(m.servers[1].shards, (std::vector<std::string>{"ipc:///x/1_0", "ipc:///x/1_1"}));
+    EXPECT_EQ(m.servers[0].clock, "ipc:///x/0_c");
+    EXPECT_EQ(m.servers[0].pid, 500);
+  }
+  EXPECT_EQ(kinds(), (std::vector<std::string>{"joined", "joined", "joined", "joined", "joined", "started"}));
+  EXPECT_EQ(events[1]["role"], "server");
+  EXPECT_EQ(events[1]["index"], 1);
+}
+
+TEST_F(Scheduler, AWeightAndAnIncarnationInHexArePassedOn) {
+  auto s = server(0);
+  s["weight"] = 0.5;
+  s["incarnation"] = "00000000deadbeef";
+  ask(verb::join, s);
+  ask(verb::join, server(1));
+  for (int r = 0; r < 3; ++r) ask(verb::join, worker(r));
+  const auto m = membership::from_json(to(last).body);
+  EXPECT_EQ(m.servers[0].weight, 0.5);
+  EXPECT_EQ(m.servers[0].incarnation, 0xdeadbeefU);
+}
+
+TEST_F(Scheduler, ASecondNodeInTheSamePlaceIsRefusedAndTheFirstStays) {
+  const int first = ask(verb::join, worker(1));
+  expect_refused(ask(verb::join, worker(1)), "worker 1 (pid 701 on h) has joined already");
+  EXPECT_FALSE(answers.contains(first));
+  ask(verb::join, server(0));
+  expect_refused(ask(verb::join, server(0)), "server s0 (pid 500 on h) has joined already");
+}
+
+TEST_F(Scheduler, WhatDoesNotFitTheJobIsRefused) {
+  expect_refused(ask(verb::join, worker(3)), "rank 3: the job has 3 workers, counted from 0");
+  expect_refused(ask(verb::join, server(2)), "slot 2: the job has 2 servers, counted from 0");
+  expect_refused(ask(verb::join, worker(1, 4)), "worker 1 was started as one of 4 workers, the job has 3");
+  const int other = ask(verb::join, worker(0).dump(), job + 1);
+  EXPECT_EQ(to(other).result, status::wrong_job);
+  EXPECT_EQ(to(other).body,
+            "this is the scheduler of job 00c0ffee12345678, the request is of job 00c0ffee12345679");
+}
+
+TEST_F(Scheduler, MalformedBodiesAreRefusedWithAReasonAndChangeNothing) {
+  expect_refused(ask(verb::join, "not json"), "the body is no JSON object");
+  expect_refused(ask(verb::join, std::string(2 << 20, ' ')), "the body is longer than a control message can be");
+  expect_refused(ask(verb::join, json{{"role", "king"}}), "\"role\" must be \"server\" or \"worker\"");
+  expect_refused(ask(verb::join, json{{"role", "worker"}}), "\"rank\" is missing");
+  expect_refused(ask(verb::join, json{{"role", "worker"}, {"rank", -1}}), "\"rank\" is -1, not a whole number up to 4294967295");
+  const auto broken = [&](const char* key, const json& value) {
+    auto s = server(0);
+    s[key] = value;
+    return to(ask(verb::join, s)).result;
+  };
+  EXPECT_EQ(broken("threads", 3), status::bad_request);
+  EXPECT_EQ(broken("threads", 0), status::bad_request);
+  EXPECT_EQ(broken("shards", {"a", 7}), status::bad_request);
+  EXPECT_EQ(broken("shards", {"a", ""}), status::bad_request);
+  EXPECT_EQ(broken("clock", ""), status::bad_request);
+  EXPECT_EQ(broken("incarnation", 0), status::bad_request);
+  EXPECT_EQ(broken("weight", 0), status::bad_request);
+  EXPECT_EQ(broken("host", std::string(5000, 'h')), status::bad_request);
+  EXPECT_EQ(to(ask(verb::heartbeat, "[]")).result, status::bad_request);
+  EXPECT_EQ(to(ask(verb::progress, "7")).result, status::bad_request);
+  EXPECT_EQ(to(ask(verb::leave, worker(0))).result, status::bad_request);
+  expect_refused(ask(verb::pull, "{}"), "a scheduler does not serve pull");
+  EXPECT_TRUE(events.empty());
+  start();  // all places are still free
+}
+
+TEST_F(Scheduler, AWorkerWithoutHeartbeatIsLostAndEverybodyLearnsIt) {
+  start();
+  const int waits = barrier(0, 3);
+  for (int i = 0; i < 7; ++i) {
+    now += 500ms;
+    beat_all({server(0), server(1), worker(0), worker(2)});
+    subject->tick(now);
+    if (now - scheduler::time_point(std::chrono::hours(5)) <= 3000ms) {
+      EXPECT_EQ(subject->state(), scheduler::phase::running);
+    }
+  }
+  EXPECT_EQ(subject->state(), scheduler::phase::aborted);
+  const std::string cause = "worker 1 (pid 701 on h) lost: no heartbeat for 3.5 s";
+  EXPECT_EQ(subject->status(), 10);
+  expect_ended(waits, 10, cause);
+  expect_ended(barrier(2, 3), 10, cause);
+  const auto& beat = to(ask(verb::heartbeat, worker(2)));
+  EXPECT_EQ(beat.result, status::ok);
+  EXPECT_EQ(beat.order, instruction::abort);
+  EXPECT_EQ(beat.parsed()["cause"], cause);
+  EXPECT_EQ(events.at(6), (json{{"event", "lost"}, {"role", "worker"}, {"index", 1}, {"pid", 701}, {"host", "h"},
+                                {"cause", cause}, {"status", 10}}));
+  EXPECT_EQ(events.at(7), (json{{"event", "abort"}, {"status", 10}, {"cause", cause}}));
+  EXPECT_EQ(events.size(), 8U);
+}
+
+TEST_F(Scheduler, AServerWithoutHeartbeatIsLost) {
+  start();
+  now += 2s;
+  beat_all({server(1), worker(0), worker(1), worker(2)});
+  now += 1001ms;
+  subject->tick(now);
+  EXPECT_EQ(subject->status(), 11);
+  EXPECT_EQ(subject->cause(), "server s0 (pid 500 on h) lost: no heartbeat for 3.0 s");
+}
+
+TEST_F(Scheduler, ExactlyTheLimitIsStillInTime) {
+  start();
+  now += 3000ms;
+  subject->tick(now);
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+  now += 1ms;
+  subject->tick(now);
+  EXPECT_EQ(subject->state(), scheduler::phase::aborted);
+}
+
+TEST_F(Scheduler, ANodeThatWaitsForTheOthersNeedNotBeat) {
+  const int w = ask(verb::join, worker(0));
+  now += 10s;
+  subject->tick(now);
+  EXPECT_EQ(subject->state(), scheduler::phase::joining);
+  EXPECT_FALSE(answers.contains(w));
+  // Once it has begun to beat, its silence counts.
+  ask(verb::heartbeat, worker(0));
+  now += 4s;
+  subject->tick(now);
+  EXPECT_EQ(subject->cause(), "worker 0 (pid 700 on h) lost: no heartbeat for 4.0 s");
+  expect_ended(w, 10, subject->cause());
+}
+
+TEST_F(Scheduler, ABeatMayOvertakeItsJoin) {
+  const auto& early = to(ask(verb::heartbeat, worker(0)));
+  EXPECT_EQ(early.result, status::ok);
+  EXPECT_EQ(early.order, instruction::go_on);
+}
+
+TEST_F(Scheduler, ABeatFromAnotherProcessInTheSamePlaceIsRefused) {
+  start();
+  auto impostor = worker(1);
+  impostor["pid"] = 9;
+  expect_refused(ask(verb::heartbeat, impostor), "worker 1 (pid 701 on h) holds this place");
+  now += 3100ms;
+  subject->tick(now);
+  EXPECT_EQ(subject->state(), scheduler::phase::aborted);  // and keeps nobody alive
+}
+
+TEST_F(Scheduler, ALongUserFunctionIsNamedOnceInAWhileAndIsNoDeath) {
+  start();
+  auto busy = server(1);
+  for (int second = 0; second < 40; ++second) {
+    busy["busy"] = {{{"shard", 1}, {"function", "libx.so:f"}, {"seconds", 31 + second}}};
+    now += 1s;
+    beat_all({server(0), busy, worker(0), worker(1), worker(2)});
+    subject->tick(now);
+  }
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+  ASSERT_EQ(events.size(), 8U);
+  EXPECT_EQ(events[6], (json{{"event", "busy"}, {"role", "server"}, {"index", 1}, {"pid", 501}, {"host", "h"}, {"shard", 1},
+                             {"function", "libx.so:f"}, {"seconds", 31}}));
+  EXPECT_EQ(events[7]["seconds"], 61);
+  busy["busy"] = {{{"shard", 1}, {"function", "libx.so:g"}, {"seconds", 31}}, 7, {{"shard", -1}}};
+  ask(verb::heartbeat, busy);
+  EXPECT_EQ(events.size(), 9U);  // another function is other news; nonsense is none
+}
+
+TEST_F(Scheduler, TheJoinDeadlineNamesWhoIsMissing) {
+  ask(verb::join, server(1));
+  const int w = ask(verb::join, worker(1));
+  now += 60s;
+  subject->tick(now);
+  EXPECT_EQ(subject->state(), scheduler::phase::joining);
+  now += 1ms;
+  subject->tick(now);
+  const std::string cause = "the job did not start within 60.0 s: server s0, worker 0, worker 2 did not join";
+  expect_ended(w, 12, cause);
+  expect_ended(ask(verb::join, worker(2)), 12, cause);
+}
+
+TEST_F(Scheduler, OfManyMissingNodesOnlySomeAreNamed) {
+  make(20, 2);
+  now += 61s;
+  subject->tick(now);
+  EXPECT_EQ(subject->cause(),
+            "the job did not start within 60.0 s: server s0, server s1, worker 0, worker 1, worker 2, worker 3, worker 4, "
+            "worker 5, worker 6, worker 7 and 12 more did not join");
+}
+
+TEST_F(Scheduler, AnAbortFromANodeEndsTheJobAndTheFirstCauseStays) {
+  start();
+  const int waits = barrier(1, 3);
+  const int told = ask(verb::abort, json{{"status", 5}, {"cause", "liblr.so has the wrong ABI"}});
+  EXPECT_EQ(to(told).result, status::ok);
+  expect_ended(waits, 5, "liblr.so has the wrong ABI");
+  const int late = ask(verb::abort, json{{"status", 4}, {"cause", "something else"}});
+  expect_ended(late, 5, "liblr.so has the wrong ABI");
+  now += 10s;
+  subject->tick(now);
+  EXPECT_EQ(subject->status(), 5);
+  EXPECT_EQ(kinds().back(), "abort");
+  EXPECT_EQ(events.size(), 7U);
+}
+
+TEST_F(Scheduler, AnAbortWithoutSenseIsStillAnAbort) {
+  start();
+  ask(verb::abort, json{{"status", 7000}});
+  EXPECT_EQ(subject->status(), 1);
+  EXPECT_EQ(subject->cause(), "a node ended the job without saying why");
+}
+
+TEST_F(Scheduler, AWorkerThatLeavesWithAFailureEndsTheJobWithItsStatus) {
+  start();
+  ask(verb::leave, leaving(worker(2), 4));
+  EXPECT_EQ(subject->status(), 4);
+  EXPECT_EQ(subject->cause(), "worker 2 (pid 702 on h) ended with status 4");
+}
+
+TEST_F(Scheduler, AServerThatLeavesEarlyEndsTheJobAfterAMoment) {
+  start();
+  ask(verb::leave, leaving(server(1)));
+  EXPECT_EQ(events.back(), (json{{"event", "left"}, {"role", "server"}, {"index", 1}, {"status", 0}}));
+  now += 1s;
+  subject->tick(now);
+  EXPECT_EQ(subject->state(), scheduler::phase::running);  // whoever knows the cause of it may still say so
+  now += 1s;
+  subject->tick(now);
+  EXPECT_EQ(subject->status(), 11);
+  EXPECT_EQ(subject->cause(), "server s1 (pid 501 on h) left before the workers had finished");
+}
+
+TEST_F(Scheduler, WhenAllWorkersHaveLeftTheJobIsDoneAndServersAreShutDown) {
+  start();
+  for (int r = 0; r < 3; ++r) {
+    EXPECT_EQ(to(ask(verb::heartbeat, server(0))).order, instruction::go_on);
+    EXPECT_EQ(to(ask(verb::leave, leaving(worker(r)))).result, status::ok);
+    now += 10s;  // who has left need not beat
+    beat_all({server(0), server(1)});
+    for (int other = r + 1; other < 3; ++other) ask(verb::heartbeat, worker(other));
+    subject->tick(now);
+  }
+  EXPECT_EQ(subject->state(), scheduler::phase::done);
+  EXPECT_EQ(subject->status(), 0);
+  EXPECT_EQ(kinds().back(), "done");
+  EXPECT_EQ(to(ask(verb::heartbeat, server(0))).order, instruction::shutdown);
+  EXPECT_EQ(to(ask(verb::leave, leaving(server(1)))).result, status::ok);
+  now += 10s;
+  subject->tick(now);
+  EXPECT_EQ(subject->state(), scheduler::phase::done);  // silence means nothing any more
+  expect_refused(ask(verb::join, worker(0)), "worker 0 (pid 700 on h) has joined already");
+}
+
+TEST_F(Scheduler, LeavingTwiceCountsOnce) {
+  start();
+  for (int i = 0; i < 3; ++i) ask(verb::leave, leaving(worker(0)));
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+}
+
+TEST_F(Scheduler, ACollectiveThatWaitsForALeftWorkerFails) {
+  start();
+  const int waits = barrier(0, 3);
+  ask(verb::leave, leaving(worker(1)));
+  expect_refused(waits, "collective 0 of communicator 0 waits for rank 1, but worker 1 has left the job");
+}
+
+TEST_F(Scheduler, CollectivesRunThroughTheHub) {
+  start();
+  const std::vector<int> parts{barrier(0, 3), barrier(1, 3), barrier(2, 3)};
+  for (const int n : parts) EXPECT_EQ(to(n).result, status::ok);
+  expect_refused(barrier(0, 4), "a collective among 4 ranks: the job has 3");
+}
+
+TEST_F(Scheduler, ProgressIsPassedOnButNotMoreThanAnybodyReads) {
+  start();
+  events.clear();
+  for (int round = 1; round <= 1000; ++round) {
+    ask(verb::progress, json{{"round", round}, {"objective", 0.5}, {"event", "done"}});
+    now += 1ms;
+    subject->tick(now);
+    answers.clear();
+    last = 0;
+  }
+  EXPECT_GE(events.size(), 15U);
+  EXPECT_LE(events.size(), 25U);
+  EXPECT_EQ(events[0], (json{{"event", "progress"}, {"round", 1}, {"objective", 0.5}}));
+  for (int r = 0; r < 3; ++r) ask(verb::leave, leaving(worker(r)));
+  ASSERT_GE(events.size(), 5U);
+  EXPECT_EQ(events[events.size() - 2]["round"], 1000);  // the last one is never left out
+  EXPECT_EQ(kinds().back(), "done");
+}
+
+TEST_F(Scheduler, EverybodyKnowsWhenAllAreToldOrHadTheLimitToAsk) {
+  start();
+  EXPECT_FALSE(subject->everybody_knows(now));
+  subject->abort(143, "stopped", now);
+  EXPECT_FALSE(subject->everybody_knows(now));
+  beat_all({server(0), server(1), worker(0)});
+  ask(verb::leave, leaving(worker(1)));
+  EXPECT_FALSE(subject->everybody_knows(now));
+  ask(verb::heartbeat, worker(2));
+  EXPECT_TRUE(subject->everybody_knows(now));
+
+  make(3, 2);
+  subject->abort(143, "stopped", now);  // nobody has come; they must have time to come and be told
+  EXPECT_FALSE(subject->everybody_knows(now + 3s));
+  EXPECT_TRUE(subject->everybody_knows(now + 3001ms));
+}
+
+TEST_F(Scheduler, TextThatIsNoUtf8EndsNothing) {
+  auto s = server(0).dump();
+  const auto at = s.find("\"h\"");
+  s.replace(at, 3, "\"\xff\xfe\"");
+  const int n = ask(verb::join, s);
+  ask(verb::abort, std::string("{\"status\":1,\"cause\":\"\xff\"}"));
+  if (answers.contains(n)) SUCCEED();
+  ask(verb::heartbeat, worker(0));
+  EXPECT_NE(subject->state(), scheduler::phase::done);
+}
+
+}  // namespace
