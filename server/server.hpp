@@ -32,6 +32,8 @@ class request_handler {
   /// Called on the shard's thread alone. Answers `done` exactly once, now or later on the same thread; the request is
   /// valid during the call only.
   virtual void handle(unsigned shard, const net::request_view& request, blob tail, completion done) = 0;
+  /// The thread of this shard ends, and with it the way to its clients: what is parked must be answered now.
+  virtual void closing(unsigned shard) { static_cast<void>(shard); }
 };
 
 struct server_options {

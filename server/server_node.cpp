@@ -38,6 +38,24 @@ class port_sink final : public reply_sink {
   net::port& port_;
 };
 
+/// Whatever is parked has to be answered while the port is there, also when the thread ends by an exception.
+template <class F>
+class at_end {
+ public:
+  explicit at_end(F f) : f_(std::move(f)) {}
+  at_end(const at_end&) = delete;
+  at_end& operator=(const at_end&) = delete;
+  ~at_end() {
+    try {
+      f_();
+    } catch (const std::exception&) {  // the clients will see that the connection is gone
+    }
+  }
+
+ private:
+  F f_;
+};
+
 /// Decodes a request and hands it on with the completion that is due to it; answers what cannot be decoded.
 template <class Handle>
 void serve(server& s, reply_sink& sink, net::incoming& in, const Handle& handle) {
@@ -377,6 +395,7 @@ void server_node::run(net::port& mine, reply_sink& sink, const Handle& handle, c
 void server_node::run_shard(net::port& mine, unsigned index) {
   request_handler& handler = options_.handler != nullptr ? *options_.handler : server_;
   port_sink sink(mine);
+  const at_end close([&] { handler.closing(index); });
   run(
       mine, sink,
       [&](const net::request_view& request, blob tail, completion done) {
@@ -386,14 +405,14 @@ void server_node::run_shard(net::port& mine, unsigned index) {
 }
 
 void server_node::run_clock(net::port& mine, unsigned) {
-  port_sink sink(mine);  // outlives the waits that are parked
+  port_sink sink(mine);
+  const at_end close([&] { server_.clock().fail_all(status::job_ended, "the server is stopping"); });
   run(
       mine, sink,
       [&](const net::request_view& request, const blob&, completion done) {
         server_.handle_clock(request, std::move(done), steady::now());
       },
       [&] { return server_.tend_clock(steady::now()); });
-  server_.clock().fail_all(status::job_ended, "the server is stopping");
 }
 
 void server_node::run_control(net::port& mine, unsigned) { control(*this, mine).run(); }

@@ -526,6 +526,9 @@ class counting_handler final : public request_handler {
     for (auto& p : std::exchange(parked_, {})) p.ok();
     behind->handle(shard, request, std::move(tail), std::move(done));
   }
+  void closing(unsigned) override {
+    for (auto& p : std::exchange(parked_, {})) p.fail(status::job_ended);
+  }
   server* behind = nullptr;
   std::atomic<int> seen{0};
 
@@ -549,6 +552,14 @@ TEST_P(ServerNodeTest, AnEmbeddingProgramMayAnswerForItself) {
   EXPECT_EQ(a->header.result, status::ok);
   EXPECT_EQ(c.ask(shard, verb::pull, "a").doubles(), std::vector<double>{4.0});
   EXPECT_EQ(handler.seen, 3);
+  const auto last = c.send(shard, {.what = verb::contains}, "a");
+  while (handler.seen != 4) std::this_thread::sleep_for(milliseconds(1));
+  node.stop();
+  if (GetParam() == kind::inproc) {
+    const auto end = c.receive(last);
+    ASSERT_TRUE(end.has_value());
+    EXPECT_EQ(end->header.result, status::job_ended);
+  }
 }
 
 TEST_P(ServerNodeTest, AnAddressThatCannotBeBoundIsSaid) {
