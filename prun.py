@@ -141,7 +141,8 @@ def find_program(name):
         path = name
     else:
         folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-        path = next((p for p in (os.path.join(f, name) for f in folders) if os.access(p, os.X_OK) and os.path.isfile(p)), name)
+        candidates = (os.path.join(folder, name) for folder in folders)
+        path = next((p for p in candidates if os.access(p, os.X_OK) and os.path.isfile(p)), name)
     if not os.path.exists(path):
         raise Failure(USAGE, f"{name}: no such program")
     if os.path.isdir(path):
@@ -159,7 +160,8 @@ def find_framework(program):
     for folder in tried:
         if all(os.access(os.path.join(folder, name), os.X_OK) for name in ("start_server", "start_scheduler")):
             return os.path.abspath(folder)
-    raise Failure(USAGE, "start_server and start_scheduler are not built: looked in " + ", ".join(map(os.path.normpath, tried)))
+    raise Failure(USAGE, "start_server and start_scheduler are not built: looked in "
+                         + ", ".join(map(os.path.normpath, tried)))
 
 
 def marks_in(path):
@@ -258,7 +260,8 @@ def read_config(path):
     except RecursionError:
         raise Failure(CONFIG, f"{path}: nested too deep") from None
     if not isinstance(whole, dict):
-        raise Failure(CONFIG, f'{path}:1:1: found {Entry("", "", whole, text.strip()).found()}, want an object {{"key": value, ...}}')
+        found = Entry("", "", whole, text.strip()).found()
+        raise Failure(CONFIG, f'{path}:1:1: found {found}, want an object {{"key": value, ...}}')
 
     # The text is right; walk over its outermost keys again to learn where they stand.
     entries = {}
@@ -648,7 +651,8 @@ class Job:
             return [Child("server", None, self.mpirun("server", {}) + command + ["--slot", "auto"],
                           os.path.join(self.run_dir, "mpirun_servers.log"), {"TMPDIR": self.sockets + "/server"})]
         command += ["--parent", str(os.getpid())]
-        return [Child("server", slot, command + ["--slot", str(slot)], self.log_of("server", slot)) for slot in range(o.snum)]
+        return [Child("server", slot, command + ["--slot", str(slot)], self.log_of("server", slot))
+                for slot in range(o.snum)]
 
     def make_workers(self, address):
         o = self.options
@@ -719,7 +723,7 @@ class Job:
 
     def make_socket_folder(self):
         """A short private folder for sockets, and for mpirun's own files: the path of a Unix socket ends at 107 bytes. It
-        stays locked while this process lives, so that a later launcher can tell a folder that nobody will remove any more."""
+        stays locked while this process lives, so that a later launcher can tell a folder that nobody will remove."""
         import fcntl
         base = "/tmp"
         sweep_socket_folders(base, fcntl)
@@ -950,7 +954,8 @@ class Job:
         if code and self.mpirun_named is not None:
             rank = self.mpirun_named
             where = "(pid {} on {}) ".format(*self.nodes[child.role, rank]) if (child.role, rank) in self.nodes else ""
-            self.mpirun_rank[child.role] = (rank, f"{self.short(child.role, rank)} {where}exited with status {code.group(1)}")
+            words = f"{self.short(child.role, rank)} {where}exited with status {code.group(1)}"
+            self.mpirun_rank[child.role] = (rank, words)
 
     @staticmethod
     def short(role, index):
@@ -1125,7 +1130,7 @@ class Job:
     # -- the loop
 
     def reap(self):
-        """The children that have ended. What is left of their process groups is killed before their ids can be used again."""
+        """The children that have ended. What is left of their groups is killed before their ids can be used again."""
         dead = []
         while True:
             try:
@@ -1266,7 +1271,8 @@ class Job:
             self.say(f"done in {duration(took)}")
         else:
             status = self.cause[0]
-            self.say(f"exit status {status}" + (f" ({MEANING[status]})" if status in MEANING else "") + f", logs in {self.run_dir}")
+            meaning = f" ({MEANING[status]})" if status in MEANING else ""
+            self.say(f"exit status {status}{meaning}, logs in {self.run_dir}")
 
     def clean_up(self):
         """Whatever happened: no process and no socket stays."""

@@ -12,8 +12,8 @@
 //   join       {"role":"server","slot","weight","incarnation","threads","host","pid","shards":[..],"clock","control"}
 //              or {"role":"worker","rank","size","host","pid"}. Parked: a server is answered when all servers are there, a
 //              worker when everybody is; the answer is the membership (core/membership.hpp).
-//   heartbeat  {"role","slot" or "rank", "pid", "busy":[{"shard","function","seconds"}]}. The answer's order is go_on, shutdown
-//              (the job is done) or abort, with {"status","cause"} as its body.
+//   heartbeat  {"role","slot" or "rank", "pid", "busy":[{"shard","function","seconds"}]}. The answer's order is go_on,
+//              shutdown (the job is done) or abort, with {"status","cause"} as its body.
 //   progress   any object; becomes an event, at most 20 a second, the last one always
 //   leave      {"role","slot" or "rank","status"}. A server that leaves before the workers ends the job, a little later:
 //              it may be a launcher's answer to the death of another one, which then is the cause to be named.

@@ -10,16 +10,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gflags/gflags.h>
@@ -28,6 +31,7 @@
 #include <paracel/error.hpp>
 
 #include "core/membership.hpp"
+#include "net/bind_policy.hpp"
 #include "net/heartbeat.hpp"
 #include "net/protocol.hpp"
 #include "net/rendezvous.hpp"
@@ -49,7 +53,7 @@ DEFINE_uint64(max_message_bytes, std::uint64_t{1} << 30, "largest frame that is 
 DEFINE_bool(insecure, false, "bind beyond loopback although nothing is encrypted and nobody is asked who they are");
 
 // gflags calls this when it cannot understand the command line; it says why on stderr itself.
-namespace google {
+namespace GFLAGS_NAMESPACE {
 extern void (*gflags_exitfunc)(int);
 }
 
@@ -61,13 +65,6 @@ using namespace paracel;
 milliseconds milliseconds_of(double seconds, const char* flag) {
   if (!(seconds > 0 && seconds < 1e9)) throw usage_error(std::string(flag) + " must be a positive number of seconds");
   return milliseconds(static_cast<std::int64_t>(seconds * 1000));
-}
-
-/// Must be the first thing the process does: a parent that dies in between is seen by the comparison.
-void live_only_with(pid_t parent) {
-  if (parent == 0) return;
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) throw error("prctl(PR_SET_PDEATHSIG) failed");
-  if (getppid() != parent) throw error("the parent process " + std::to_string(parent) + " is gone");
 }
 
 std::uint32_t slot_from(std::string text) {
@@ -125,10 +122,6 @@ std::string address_towards(const std::string& scheduler) {
   return own.ss_family == AF_INET6 ? "[" + std::string(text.data()) + "]" : std::string(text.data());
 }
 
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
-
 /// `wish` with a wildcard host made concrete, since others have to connect to it.
 std::string bind_address(const std::string& wish, const std::string& scheduler) {
   if (!wish.starts_with("tcp://")) return wish;
@@ -137,11 +130,7 @@ std::string bind_address(const std::string& wish, const std::string& scheduler) 
   if (host == "*" || host == "0.0.0.0" || host == "::") {
     address = "tcp://" + address_towards(scheduler) + wish.substr(wish.rfind(':'));
   }
-  if (!FLAGS_insecure && !is_loopback(host_of(address))) {
-    throw usage_error("--bind " + address +
-                      " is open to the network, and nothing is encrypted yet: whoever reaches the port can read and "
-                      "change the values and run the plug-ins; give --insecure if that is acceptable");
-  }
+  net::check_bind(address, FLAGS_insecure);
   return address;
 }
 
@@ -295,15 +284,14 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
     const ending never;
     line.ask(net::verb::leave,
              nlohmann::json{{"role", "server"}, {"slot", node.addresses().slot}, {"status", 0}}.dump(), never,
-             milliseconds(200), answer);
+             milliseconds(50), answer);
   } else if (!end.why().empty()) {
     std::fprintf(stderr, "start_server: error: s%u: %s\n", node.addresses().slot, end.why().c_str());
   }
   return end.status();
 }
 
-int run() {
-  live_only_with(static_cast<pid_t>(FLAGS_parent));
+[[noreturn]] void run() {
   if (FLAGS_rendezvous.empty()) throw usage_error("--rendezvous is missing; prun.py starts this program");
 
   // A value of a megabyte would otherwise be mapped and unmapped at each push, page by page (measured: see
@@ -329,23 +317,28 @@ int run() {
   auto node = std::make_unique<srv::server_node>(over, options);
   running = node.get();
   const int status = serve(*node, over, end, signals);
-  // A user function that does not return cannot be joined; the process ends all the same.
   if (!node->stop()) {
     std::fprintf(stderr, "start_server: s%u ends although a user function still runs\n", node->addresses().slot);
-    std::_Exit(status);
   }
-  return status;
+  // Not by way of destructors: a user function that does not return cannot be joined, and the transport would wait for
+  // somebody to take the last messages to processes that have ended.
+  std::fflush(stderr);
+  std::_Exit(status);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  google::gflags_exitfunc = [](int status) { std::_Exit(status == 0 ? 0 : exit_status::usage); };
-  gflags::SetUsageMessage("one server of a Paracel job; started by prun.py");
+  // First of all, so that no moment is left in which the launcher can die unnoticed; taken back when nobody asked for it.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  GFLAGS_NAMESPACE::gflags_exitfunc = [](int status) { std::_Exit(status == 0 ? 0 : exit_status::usage); };
+  gflags::SetUsageMessage("one server of a job; prun.py starts it");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
+  if (FLAGS_parent == 0) prctl(PR_SET_PDEATHSIG, 0);
+  else if (getppid() != FLAGS_parent) return exit_status::failure;
   try {
-    if (argc > 1) throw usage_error("unexpected argument '" + std::string(argv[1]) + "'");
-    return run();
+    if (argc > 1) throw usage_error("unexpected argument \"" + std::string(argv[1]) + "\"");
+    run();
   } catch (const error& e) {
     std::fprintf(stderr, "start_server: error: %s\n", e.what());
     return e.status();

@@ -124,8 +124,8 @@ struct main_env::impl {
 main_env::main_env(int& argc, char**& argv) : impl_(std::make_unique<impl>()) {
   if (impl::current() != nullptr) throw error("a process has one main_env");
   // Large values come and go every iteration: keep their memory instead of giving it back to the kernel each time.
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc takes
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
   if (const char* info = variable("PARACEL_RENDEZVOUS")) impl_->rendezvous = info;
   const char* mode = variable("PARACEL_MODE");
   const bool local = mode != nullptr && std::strcmp(mode, "local") == 0;

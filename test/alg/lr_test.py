@@ -231,16 +231,18 @@ class Results(LrCase):
         for line in metrics:
             self.assertEqual(set(line), {"round", "objective", "gradient_norm", "seconds", "staleness"})
 
-    def test_every_method_writes_a_line_a_round_with_the_objective(self):
+    def test_every_method_writes_a_line_a_round_under_every_consistency(self):
         for method in ("dgd", "ipm", "downpour", "agd"):
-            for ssp in (False, True):
-                with self.subTest(method=method, ssp=ssp):
-                    model = self.train_model(3, 2, method=method, alpha=0.02, ssp_switch=ssp, limit_s=2)
+            for consistency in ("auto", "ssp", "asp"):
+                with self.subTest(method=method, consistency=consistency):
+                    model = self.train_model(3, 2, method=method, alpha=0.02, consistency=consistency, limit_s=2)
                     with open(os.path.join(self.output, "metrics.jsonl"), encoding="ascii") as file:
                         metrics = [json.loads(line) for line in file]
                     self.assertEqual([line["round"] for line in metrics], list(range(1, 21)))
                     self.assertEqual(metrics[-1]["objective"], model["objective"])
                     self.assertLess(metrics[-1]["objective"], metrics[0]["objective"])
+                    stalest = max(line["staleness"] for line in metrics)
+                    self.assertLessEqual(stalest, {"auto": 0, "ssp": 2, "asp": 20}[consistency])
 
     def test_predictions_of_sparse_input_are_libsvm_with_the_probability_in_front(self):
         sparse = os.path.join(self.folder, "predict.svm")
@@ -321,7 +323,9 @@ class Refusals(LrCase):
                 with open(path, "w", encoding="ascii") as file:
                     file.write(text)
                 self.refused(4, path + message, self.job(1, 1, "embedded", training_input=path))
-                self.refused(4, path + message, self.job(1, 1, "embedded", test_input=path)) if ":3:" not in message else None
+                if text.count(",") != 0:
+                    continue  # as test input it would have another width than the training input
+                self.refused(4, path + message, self.job(1, 1, "embedded", test_input=path))
 
     def test_bad_data_in_the_last_part_ends_the_job_with_status_4(self):
         path = os.path.join(self.folder, "late")
@@ -422,4 +426,4 @@ class Schema(LrCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + [a for a in sys.argv[1:]])
+    unittest.main()

@@ -231,7 +231,8 @@ TEST_F(CollectiveHub, AllToAllTransposesTheBlocks) {
 
 TEST_F(CollectiveHub, LongContributionsAndAnswersTravelAsTails) {
   const std::vector<double> big(20'000, 1.5);  // 160 kB
-  for (std::uint32_t rank = 0; rank < 2; ++rank) send(static_cast<int>(rank), reduction(rank, 2, value_tag::f64_array), raw(big));
+  for (std::uint32_t rank = 0; rank < 2; ++rank)
+    send(static_cast<int>(rank), reduction(rank, 2, value_tag::f64_array), raw(big));
   for (int i = 0; i < 2; ++i) {
     EXPECT_TRUE(to(i).in_tail);
     EXPECT_EQ(numbers<double>(to(i).data), std::vector<double>(20'000, 3.0));
