@@ -1010,7 +1010,7 @@ class Job:
             return code, text
         if child.role == "worker":
             return (code if code in MEANING else FAILURE), text
-        return lost, text
+        return (code if code == SCHEDULER_LOST else lost), text
 
     def handle_death(self, child):
         clean = child.ended.si_code == os.CLD_EXITED and child.ended.si_status == 0
@@ -1059,6 +1059,7 @@ class Job:
         children = [c for c in children if c.pid not in self.asked]
         self.asked.update(c.pid for c in children)
         self.send(children, signal.SIGTERM)
+        self.send(children, signal.SIGCONT)  # one that was stopped hears of it, too
 
     def go_on_stopping(self):
         """Workers, then servers, then the scheduler; after a failure workers and servers at once."""

@@ -294,8 +294,8 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
 [[noreturn]] void run() {
   if (FLAGS_rendezvous.empty()) throw usage_error("--rendezvous is missing; prun.py starts this program");
 
-  // A value of a megabyte would otherwise be mapped and unmapped at each push, page by page (measured: see
-  // server/README.md). 32 MiB is the largest threshold glibc takes.
+  // Memory of a large value is used again for the next one instead of going back to the system page by page. Measured, 250
+  // pushes of 4 MB to one key: 2,316 page faults instead of 4,274. 32 MiB is the largest threshold that glibc takes.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
 

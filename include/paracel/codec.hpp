@@ -26,6 +26,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -529,6 +530,11 @@ class encoded {
       msgpack::pack(writer, object);
     }
   }
+
+  /// A view of an array that is about to go would be no good.
+  explicit encoded(const T&& object)
+    requires(codec_detail::raw_list<T> && !std::ranges::borrowed_range<T>)
+  = delete;
 
   [[nodiscard]] value_view view() const noexcept {
     if constexpr (raw_number<T>) {

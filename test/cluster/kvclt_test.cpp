@@ -39,7 +39,8 @@ TEST(Kvclt, BytesInFlightStayBelowTheLimit) {
   kvclt_options o;
   o.max_outstanding_bytes = 100'000;
   const auto client = c.client(o);
-  const encoded<std::vector<double>> value(std::vector<double>(1000, 1.0));  // 8 kB
+  const std::vector<double> numbers(1000, 1.0);  // 8 kB
+  const encoded<std::vector<double>> value(numbers);
   std::size_t most = 0;
   for (int i = 0; i < 200; ++i) {
     client->request({.what = net::verb::update}, "k", value.view(), nullptr);
@@ -110,7 +111,8 @@ TEST(Kvclt, ARequestOverTheLimitIsRefusedBeforeItLeaves) {
   kvclt_options o;
   o.max_message_bytes = 1000;
   const auto client = c.client(o);
-  const encoded<std::vector<double>> value(std::vector<double>(1000, 1.0));
+  const std::vector<double> numbers(1000, 1.0);
+  const encoded<std::vector<double>> value(numbers);
   try {
     client->request({.what = net::verb::push}, "k", value.view(), nullptr);
     FAIL() << "no error";

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the tests with real processes share: starting prun.py, finding the processes of a job, killing them."""
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
+PRUN = os.path.join(SOURCE, "prun.py")
+BIN = os.path.join(BUILD, "bin")
+LR = os.path.join(BIN, "lr")
+# A job must end within this time of the event that ends it; seconds.
+END_LIMIT = 5.0
+MPI = shutil.which("mpirun") is not None
+SKIPPED = 77  # ctest's word for "not run"
+
+if "PARACEL_SEED" in os.environ:
+    random.seed(int(os.environ["PARACEL_SEED"]))
+else:
+    seed = random.randrange(10**6)
+    random.seed(seed)
+    print(f"PARACEL_SEED={seed}", file=sys.stderr)
+
+
+def clean_environment(**more):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
+    environment.update(more)
+    return environment
+
+
+def wait_until(condition, limit, step=0.01):
+    """The first true value of `condition()`, or its last one when the limit has passed."""
+    end = time.monotonic() + limit
+    while True:
+        value = condition()
+        if value or time.monotonic() > end:
+            return value
+        time.sleep(step)
+
+
+def read_bytes(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+class Process:
+    def __init__(self, pid, command):
+        self.pid, self.command = pid, command
+
+    def __repr__(self):
+        return f"{self.pid} {' '.join(self.command)}"
+
+    def kill(self, number=signal.SIGKILL):
+        os.kill(self.pid, number)
+
+
+def processes_of(job):
+    """The living processes that have the job's id in their command line or environment."""
+    found = []
+    mark = job.encode()
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        folder = f"/proc/{name}/"
+        command = read_bytes(folder + "cmdline")
+        if mark not in command and mark not in read_bytes(folder + "environ"):
+            continue
+        state = read_bytes(folder + "stat").rpartition(b")")[2].split()[:1]
+        if state and state[0] not in (b"Z", b"X"):
+            found.append(Process(int(name), command.decode("utf-8", "replace").split("\0")[:-1]))
+    return found
+
+
+def role_of(process):
+    """worker, server, scheduler, mpirun_workers, mpirun_servers, or other."""
+    command = process.command
+    name = os.path.basename(command[0]) if command else ""
+    if name in ("mpirun", "orterun"):
+        return "mpirun_servers" if any(word.endswith("start_server") for word in command) else "mpirun_workers"
+    return {"start_server": "server", "start_scheduler": "scheduler", "lr": "worker"}.get(name, "other")
+
+
+class Run:
+    """A prun.py that runs, with its output in files."""
+
+    def __init__(self, arguments, folder, prefix=(), environment=None):
+        self.folder = folder
+        self.out_path, self.err_path = os.path.join(folder, "stdout"), os.path.join(folder, "stderr")
+        with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
+            self.process = subprocess.Popen([*prefix, sys.executable, PRUN, *arguments], cwd=folder, stdout=out, stderr=err,
+                                            stdin=subprocess.DEVNULL, env=environment or clean_environment())
+        self.pid = self.process.pid
+
+    def out(self):
+        return read_bytes(self.out_path).decode("utf-8", "replace")
+
+    def err(self):
+        return read_bytes(self.err_path).decode("utf-8", "replace")
+
+    def job(self):
+        """The id of the job, as soon as prun.py has said it."""
+        def said():
+            words = self.err().split("prun: job ", 1)
+            return words[1][:16] if len(words) == 2 and len(words[1]) > 16 else None
+        return wait_until(said, 20)
+
+    def find(self, role, limit=20):
+        """A random one of the job's processes in that role; waits for the first."""
+        job = self.job()
+        found = wait_until(lambda: [p for p in processes_of(job) if role_of(p) == role], limit)
+        return random.choice(found) if found else None
+
+    def wait(self, limit=60):
+        try:
+            return self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def destroy(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        words = self.err().split("prun: job ", 1)
+        if len(words) == 2:
+            for process in processes_of(words[1][:16]):
+                try:
+                    process.kill()
+                except ProcessLookupError:
+                    pass
+
+
+class JobTest(unittest.TestCase):
+    """A test with a folder of its own that holds training data and configs."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="paracel-test-")
+        subprocess.run([sys.executable, os.path.join(SOURCE, "tool", "datagen.py"), "-m", "classification", "-o",
+                        os.path.join(cls.folder, "training.dat"), "-n", "300", "-k", "10"], check=True,
+                       stdout=subprocess.DEVNULL)
+        # For programs that a test writes: prun.py looks for these beside the program.
+        for name in ("start_server", "start_scheduler"):
+            os.symlink(os.path.join(BIN, name), os.path.join(cls.folder, name))
+        for name, changes in (("cfg.json", {}), ("long.json", {"rounds": 100000000})):
+            cls.write_config(name, **changes)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    @classmethod
+    def write_config(cls, config_name, **changes):
+        import json
+        config = {"training_input": "training.dat", "output": "out/", "method": "dgd", "rounds": 30, "alpha": 0.1,
+                  "beta": 0.01}
+        config.update(changes)
+        config = {k: v for k, v in config.items() if v is not None}
+        with open(os.path.join(cls.folder, config_name), "w", encoding="utf-8") as file:
+            json.dump(config, file, indent=1)
+        return config_name
+
+    def write_program(self, name, *lines):
+        """A shell script."""
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("\n".join(("#!/bin/sh",) + lines) + "\n")
+        os.chmod(path, 0o755)
+        return path
+
+    def start(self, *arguments, **more):
+        run = Run(arguments, self.folder, **more)
+        self.addCleanup(run.destroy)
+        return run
+
+    def start_long(self, *options):
+        return self.start("-w", "3", "-p", "2", "-c", "long.json", *options, LR)
+
+    def prun(self, *arguments, **more):
+        """Runs to the end; returns (status, stdout, stderr)."""
+        run = self.start(*arguments, **more)
+        status = run.wait()
+        return status, run.out(), run.err()
+
+    def assert_nothing_left(self, job, limit):
+        left = wait_until(lambda: not processes_of(job), limit)
+        self.assertTrue(left, f"still running: {processes_of(job)}")
+
+    def assert_no_socket_folder(self, job, before):
+        self.assertLessEqual(socket_folders(), before)
+
+
+def socket_folders():
+    return {name for name in os.listdir("/tmp") if name.startswith("prc-") and len(name) == 12}
+
+
+def main():
+    """unittest.main, but a file whose every test was skipped says so to ctest."""
+    program = unittest.main(exit=False, verbosity=2)
+    result = program.result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    sys.exit(SKIPPED if result.testsRun and len(result.skipped) == result.testsRun else 0)

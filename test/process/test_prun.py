@@ -1,0 +1,427 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""prun.py as its user sees it: what it refuses and how, what it starts, what it prints, its exit status."""
+import fcntl
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from process_support import (BIN, LR, MPI, PRUN, JobTest, Run, clean_environment, main, processes_of,  # noqa: E402
+                             socket_folders, wait_until)
+
+specification = importlib.util.spec_from_file_location("prun", PRUN)
+prun = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(prun)
+
+
+class Usage(JobTest):
+    def refused(self, status, text, *arguments):
+        """Refused with one line that has the text, before anything is started or made."""
+        before = sorted(os.listdir(self.folder))
+        got, out, err = self.prun(*arguments)
+        self.assertEqual((got, out), (status, ""), err)
+        self.assertIn(text, err)
+        self.assertEqual(err.count("error:"), 1)
+        self.assertEqual(sorted(set(os.listdir(self.folder)) - {"stdout", "stderr"}),
+                         sorted(set(before) - {"stdout", "stderr"}))
+
+    def test_wrong_command_lines_are_usage_errors(self):
+        for text, *arguments in (
+                ("the following arguments are required: program",),
+                ("--wnum: '0' is not a whole number above 0", "-w", "0", LR),
+                ("--snum: 'two' is not a whole number above 0", "-p", "two", LR),
+                ("--timeout: '-1' is not a number of seconds above 0", "--timeout=-1", LR),
+                ("unrecognized arguments: --nope", "--nope", LR),
+                ("-m slurm: want local or mpi", "-m", "slurm", LR),
+                ("-m mesos: want local or mpi; Mesos is not supported", "-m", "mesos", LR),
+                ("--m_server x: want local or mpi", "--m_server", "x", LR),
+                ("--ppn: Mesos is not supported", "--ppn", "2", LR),
+                ("--mem_limit_server: Mesos is not supported", "--mem_limit_server=3", LR),
+                ("--hostfile means something with -m mpi only", "--hostfile", "cfg.json", LR),
+                ("--hostfile nowhere: cannot be read", "-m", "mpi", "--hostfile", "nowhere", LR),
+                ("--host and --bind-interface", "--host", "1.2.3.4", "--bind-interface", "lo", LR),
+                ("--plugin-dir nowhere: no such folder", "-c", "cfg.json", "--plugin-dir", "nowhere", LR)):
+            with self.subTest(arguments=arguments):
+                self.refused(2, text, *arguments)
+
+    def test_a_program_that_cannot_be_run_is_a_usage_error(self):
+        self.refused(2, "nowhere/prog: no such program", "nowhere/prog")
+        self.refused(2, "cfg.json is not executable", "./cfg.json")
+        self.refused(2, "is a folder, want a program", "/tmp")
+
+    def test_a_framework_that_is_not_built_is_named(self):
+        with tempfile.TemporaryDirectory() as lonely:
+            copy = os.path.join(lonely, "prun.py")
+            with open(PRUN, "rb") as source, open(copy, "wb") as target:
+                target.write(source.read())
+            done = subprocess.run([sys.executable, copy, "/bin/true"], capture_output=True, text=True, cwd=lonely,
+                                  stdin=subprocess.DEVNULL)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("start_server and start_scheduler are not built: looked in /", done.stderr)
+
+    def test_listening_to_other_hosts_has_to_be_asked_for(self):
+        if not MPI:
+            self.skipTest("mpirun is not installed")
+        with open(os.path.join(self.folder, "hosts"), "w", encoding="utf-8") as file:
+            file.write("# two hosts\nlocalhost slots=2\n192.0.2.7 slots=2\n")
+        self.refused(2, "add --insecure if that network is trusted", "-c", "cfg.json", "-m", "mpi", "--hostfile", "hosts",
+                     "--host", "192.0.2.1", "--dry-run", LR)
+
+    def test_help_has_the_table_of_exit_statuses(self):
+        status, out, _ = self.prun("--help")
+        self.assertEqual(status, 0)
+        for words in ("10 worker lost", "11 server lost", "13 scheduler lost", "--function-timeout"):
+            self.assertIn(words, out)
+
+
+class Config(JobTest):
+    """A config is refused before anything starts, with status 3 and one line; the program says the same of it."""
+
+    def bad(self, text, expected):
+        path = os.path.join(self.folder, "bad.json")
+        with open(path, "wb") as file:
+            file.write(text if isinstance(text, bytes) else text.encode())
+        status, out, err = self.prun("-w", "2", "-c", "bad.json", LR)
+        self.assertEqual((status, out), (3, ""), err)
+        self.assertTrue(err.startswith("prun.py: error: " + expected), err)
+        self.assertEqual(err.count("\n"), 1, err)
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "paracel_runs")))
+        # By another route: the program itself, which reads the config with other code.
+        own = subprocess.run([LR, "--cfg_file", "bad.json"], cwd=self.folder, capture_output=True, text=True,
+                             env=clean_environment(), stdin=subprocess.DEVNULL)
+        self.assertEqual(own.returncode, 3, own.stderr)
+        place = re.compile(r'bad\.json:\d+:\d+(: key "[^"]*")?')
+        mine, theirs = place.search(err), place.search(own.stderr)
+        if "not JSON" not in err and mine:  # parsers differ in where exactly they notice an error of syntax
+            self.assertEqual(mine.group(0), theirs.group(0), own.stderr)
+
+    def good(self, **changes):
+        import json
+        config = {"training_input": "training.dat", "output": "out/", "method": "dgd", "rounds": 30, "alpha": 0.1, "beta": 0.0}
+        config.update(changes)
+        return json.dumps({k: v for k, v in config.items() if v is not None}, indent=1)
+
+    def test_what_is_no_json(self):
+        self.bad('{\n "rounds": 3,\n "alpha" 0.1\n}', "bad.json:3:10: not JSON: ")
+        self.bad("", "bad.json:1:1: not JSON: ")
+        self.bad('{"alpha": NaN}', "bad.json:1:11: not JSON: NaN is no number")
+        self.bad("[1]", "bad.json:1:1: found a list, want an object")
+        self.bad(b'{"output": "\xff"}', "bad.json: byte 13 is not UTF-8")
+        self.bad("[" * 100000, "bad.json: nested too deep")
+
+    def test_unknown_and_missing_and_double_keys(self):
+        self.bad(self.good(round=3), 'bad.json:8:2: key "round" is unknown; did you mean "rounds"? (allowed keys: ')
+        self.bad(self.good(zzzzzz=3), 'bad.json:8:2: key "zzzzzz" is unknown (allowed keys: ')
+        self.bad(self.good(training_input=None), 'bad.json: key "training_input" is missing (files): ')
+        self.bad('{"alpha": 1,\n"alpha": 2}', 'bad.json:2:1: key "alpha" is given twice, first at bad.json:1:2')
+
+    def test_wrong_types_limits_and_choices(self):
+        self.bad(self.good(rounds="ten"), 'bad.json:5:2: key "rounds": found string "ten", want an integer >= 1')
+        self.bad(self.good(rounds=1.5), 'bad.json:5:2: key "rounds": found number 1.5, want an integer >= 1')
+        self.bad(self.good(rounds=0), 'bad.json:5:2: key "rounds": found number 0, want an integer >= 1')
+        self.bad(self.good(rounds=True), 'bad.json:5:2: key "rounds": found true, want an integer >= 1')
+        self.bad(self.good(alpha=0), 'bad.json:6:2: key "alpha": found number 0, want a number > 0')
+        self.bad(self.good(alpha=[1]), 'bad.json:6:2: key "alpha": found a list, want a number > 0')
+        self.bad(self.good(debug="maybe"), 'bad.json:8:2: key "debug": found string "maybe", want true or false')
+        self.bad(self.good(method="dgb"), 'bad.json:4:2: key "method": found string "dgb", want one of dgd, ')
+        self.bad(self.good(output=7), 'bad.json:3:2: key "output": found number 7, want a string')
+
+    def test_files_and_folders(self):
+        self.bad(self.good(training_input="nowhere.dat"),
+                 'bad.json:2:2: key "training_input": no such file or folder: nowhere.dat')
+        self.bad(self.good(training_input=["training.dat", "no*.dat"]), 'bad.json:2:2: key "training_input": no such file')
+        self.bad(self.good(output="cfg.json/out"), 'bad.json:3:2: key "output": cannot write to cfg.json/out: ')
+        self.bad(self.good(update_file="nowhere/lib.so"), 'bad.json:8:2: key "update_file": no such file: nowhere/lib.so')
+
+    def test_numbers_in_quotes_are_accepted_as_the_programs_accept_them(self):
+        self.write_config("quoted.json", rounds="2", alpha="0.1", debug="false")
+        status, _, err = self.prun("-c", "quoted.json", LR)
+        self.assertEqual(status, 0, err)
+
+    def test_a_config_that_is_not_there(self):
+        status, _, err = self.prun("-c", "nowhere.json", LR)
+        self.assertEqual((status, err), (3, "prun.py: error: nowhere.json: cannot be read: No such file or directory\n"))
+
+    def test_a_required_key_without_any_config(self):
+        status, _, err = self.prun(LR)
+        self.assertEqual(status, 3)
+        self.assertTrue(err.startswith('prun.py: error: no -c given: key "'), err)
+
+    def test_only_a_program_that_says_so_is_asked_for_its_schema(self):
+        silent = self.write_program("silent", 'echo "$@" >> asked')
+        self.assertEqual(self.prun("-c", "cfg.json", silent)[0], 0)
+        with open(os.path.join(self.folder, "asked"), encoding="utf-8") as file:
+            self.assertNotIn("--schema", file.read())
+
+    def test_a_schema_of_any_program_is_used(self):
+        schema = '{"program":"x","keys":[{"name":"depth","type":"int","required":true,"max":9,"help":"how deep"}]}'
+        program = self.write_program("deep", "# paracel-schema-v1", f"[ \"$1\" = --schema ] && echo '{schema}'", "exit 0")
+        self.assertIn('key "depth" is missing (int <= 9): how deep', self.prun(program)[2])
+        self.assertIn('key "training_input" is unknown (allowed keys: depth)', self.prun("-c", "cfg.json", program)[2])
+        with open(os.path.join(self.folder, "depth.json"), "w", encoding="utf-8") as file:
+            file.write('{"depth": 9}')
+        self.assertEqual(self.prun("-c", "depth.json", program)[0], 0)
+
+    def test_an_answer_that_is_no_schema_is_no_schema(self):
+        program = self.write_program("odd", "# paracel-schema-v1", "echo hello")
+        self.assertEqual(self.prun("-c", "cfg.json", program)[0], 0)
+
+
+class DryRun(JobTest):
+    def lines(self, *arguments):
+        status, out, err = self.prun("--dry-run", *arguments)
+        self.assertEqual((status, err), (0, ""))
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "paracel_runs")))
+        return [shlex.split(line) for line in out.splitlines()]
+
+    def test_it_prints_every_command_and_starts_nothing(self):
+        folders = socket_folders()
+        lines = self.lines("-w", "3", "-p", "2", "--threads", "4", "-c", "cfg.json", LR, "--flag", "a b")
+        self.assertEqual(len(lines), 6)
+        self.assertEqual(socket_folders(), folders)
+        scheduler, server, worker = lines[0], lines[2], lines[4]
+        self.assertEqual(scheduler[0], os.path.join(BIN, "start_scheduler"))
+        for pair in (("--workers", "3"), ("--servers", "2")):
+            self.assertIn(pair, list(zip(scheduler, scheduler[1:])))
+        self.assertEqual(server[0], os.path.join(BIN, "start_server"))
+        for pair in (("--slot", "1"), ("--threads", "4")):
+            self.assertIn(pair, list(zip(server, server[1:])))
+        variables = dict(word.split("=", 1) for word in worker if word.startswith("PARACEL_"))
+        self.assertEqual(variables["PARACEL_RANK"], "1")
+        self.assertEqual(variables["PARACEL_SIZE"], "3")
+        self.assertEqual(variables["PARACEL_MODE"], "local")
+        command = worker[worker.index(LR):]
+        self.assertEqual(command[1:3], ["--flag", "a b"])
+        self.assertEqual(command[3], "--server_info")
+        self.assertRegex(command[4], r"^paracel1;[0-9a-f]{16};ipc:///tmp/prc-X+/s$")
+        self.assertEqual(command[5:], ["--cfg_file", "cfg.json"])
+
+    def test_the_folder_of_update_file_and_others_are_allowed_to_the_servers(self):
+        os.makedirs(os.path.join(self.folder, "plug"), exist_ok=True)
+        with open(os.path.join(self.folder, "plug", "mine.so"), "wb"):
+            pass
+        self.write_config("plug.json", update_file="plug/mine.so")
+        server = self.lines("-c", "plug.json", "--plugin-dir", "/usr", LR)[1]
+        folders = server[server.index("--plugin-dirs") + 1].split(":")
+        self.assertEqual(folders, [os.path.join(os.path.dirname(BIN), "lib"), os.path.join(self.folder, "plug"), "/usr"])
+
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_mpi_jobs_have_one_mpirun_for_the_servers_and_one_for_the_workers(self):
+        lines = self.lines("-w", "3", "-p", "2", "-m", "mpi", "-c", "cfg.json", LR)
+        self.assertEqual(len(lines), 3)
+        for line, count, program in ((lines[1], "2", os.path.join(BIN, "start_server")), (lines[2], "3", LR)):
+            mpirun = line[[os.path.basename(word) for word in line].index("mpirun"):]
+            self.assertEqual(mpirun[1:3], ["-np", count])
+            self.assertIn(program, mpirun)
+        self.assertIn(("--slot", "auto"), list(zip(lines[1], lines[1][1:])))
+        self.assertIn(("-x", "PARACEL_RENDEZVOUS"), list(zip(lines[2], lines[2][1:])))
+
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_servers_may_be_started_otherwise_than_workers(self):
+        lines = self.lines("-w", "2", "-p", "2", "-m", "mpi", "--m_server", "local", "-c", "cfg.json", LR)
+        self.assertEqual(len(lines), 4)
+        self.assertIn("tcp://127.0.0.1:*", lines[1])
+
+
+class Programs(JobTest):
+    """Jobs of shell scripts: what the launcher does does not depend on the framework."""
+
+    def test_worker_0_is_heard_the_others_are_in_their_logs(self):
+        program = self.write_program("talk", 'echo "out of $PARACEL_RANK"', 'echo "err of $PARACEL_RANK" >&2')
+        status, out, err = self.prun("-w", "3", "--run-dir", "talk_run", program)
+        self.assertEqual((status, out), (0, "out of 0\n"), err)
+        for rank in range(3):
+            with open(os.path.join(self.folder, "talk_run", f"worker_{rank}.log"), encoding="utf-8") as file:
+                self.assertEqual(sorted(file.read().splitlines()), [f"err of {rank}", f"out of {rank}"])
+        self.assertIn(f"logs in {self.folder}/talk_run", err)
+
+    def test_a_line_is_heard_while_the_job_runs(self):
+        program = self.write_program("slow", "echo first", "sleep 30")
+        run = self.start(program)
+        self.assertEqual(wait_until(run.out, 10), "first\n")
+        self.assertIsNone(run.process.poll())
+
+    def test_what_a_worker_is_told(self):
+        program = self.write_program("told", 'echo "$@"', "env | grep ^PARACEL_ | sort")
+        environment = clean_environment(PARACEL_RANK="77", PARACEL_STALE="1")
+        status, out, _ = self.prun("-w", "2", "-c", "cfg.json", "--heartbeat-limit", "2.5", program, "-x", "y z",
+                                   environment=environment)
+        self.assertEqual(status, 0)
+        arguments, *variables = out.splitlines()
+        info = re.fullmatch(r"-x y z --server_info (paracel1;[0-9a-f]{16};ipc:///tmp/prc-[0-9a-f]{8}/s) --cfg_file cfg.json",
+                            arguments).group(1)
+        found = dict(v.split("=", 1) for v in variables)
+        self.assertRegex(found.pop("PARACEL_PARENT"), r"^\d+$")
+        self.assertTrue(found.pop("PARACEL_RUN_DIR").startswith(os.path.join(self.folder, "paracel_runs")))
+        self.assertEqual(found, {"PARACEL_RENDEZVOUS": info, "PARACEL_RANK": "0", "PARACEL_SIZE": "2", "PARACEL_MODE": "local",
+                                 "PARACEL_HEARTBEAT_LIMIT_MS": "2500"})
+
+    def test_a_workers_own_status_is_passed_on_with_its_last_words(self):
+        for code, status in ((1, 1), (4, 4), (9, 9), (77, 1)):
+            program = self.write_program("fails", "[ $PARACEL_RANK = 1 ] || exec sleep 60",
+                                         "i=0; while [ $i -lt 20 ]; do i=$((i+1)); echo line $i; done", f"exit {code}")
+            begin = time.monotonic()
+            got, _, err = self.prun("-w", "3", program)
+            self.assertEqual(got, status, err)
+            self.assertRegex(err, rf"prun: worker 1 \(pid \d+\) exited with status {code}\n")
+            self.assertIn("    line 11\n", err)
+            self.assertIn("    line 20\n", err)
+            self.assertNotIn("    line 10\n", err)
+            self.assertLess(time.monotonic() - begin, 5)
+
+    def test_a_worker_killed_by_a_signal_is_a_lost_worker(self):
+        program = self.write_program("crash", "[ $PARACEL_RANK = 2 ] || exec sleep 60", "kill -SEGV $$")
+        status, _, err = self.prun("-w", "3", program)
+        self.assertEqual(status, 10)
+        self.assertRegex(err, r"worker 2 \(pid \d+\) was killed by SIGSEGV")
+
+    def test_what_a_worker_leaves_behind_is_killed(self):
+        program = self.write_program("leaves", "sleep 300 &", "sleep 300 &", "exit 0")
+        run = self.start("-w", "2", program)
+        self.assertEqual(run.wait(), 0)
+        self.assertEqual(processes_of(run.job()), [])
+
+    def test_a_script_that_cannot_be_executed_is_said(self):
+        path = self.write_program("broken")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("#!/nowhere/interpreter\n")
+        status, _, err = self.prun("--run-dir", "broken_run", path)
+        self.assertNotEqual(status, 0)
+        self.assertIn("/nowhere/interpreter" if "setpriv" in err else "broken", err)
+
+    def test_a_reader_that_has_gone_does_not_stop_the_job(self):
+        program = self.write_program("much", "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); echo line $i of many; done",
+                                     "echo done > finished")
+        process = subprocess.Popen([sys.executable, PRUN, program], cwd=self.folder, stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=clean_environment())
+        process.stdout.readline()
+        process.stdout.close()
+        self.assertEqual(process.wait(30), 0)
+        self.assertTrue(os.path.exists(os.path.join(self.folder, "finished")))
+
+    def test_a_reader_that_does_not_read_does_not_hide_a_failure(self):
+        program = self.write_program("flood", "[ $PARACEL_RANK = 0 ] || { sleep 1; exit 4; }", "yes flood")
+        process = subprocess.Popen([sys.executable, PRUN, "-w", "2", program], cwd=self.folder, stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=clean_environment())
+        self.addCleanup(process.stdout.close)
+        self.assertEqual(process.wait(15), 4)
+
+    def test_folders_of_launchers_that_were_killed_are_swept_away(self):
+        stale, fresh, locked = (os.path.join("/tmp", "prc-" + os.urandom(4).hex()) for _ in range(3))
+        for path in (stale, fresh, locked):
+            os.mkdir(path, 0o700)
+            with open(os.path.join(path, "s"), "wb"):
+                pass
+        for path in (stale, locked):
+            os.utime(path, (1, 1))
+        held = os.open(locked, os.O_RDONLY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            self.assertEqual(self.prun(self.write_program("nothing", "exit 0"))[0], 0)
+            self.assertEqual([os.path.exists(path) for path in (stale, fresh, locked)], [False, True, True])
+        finally:
+            os.close(held)
+            for path in (fresh, locked):
+                prun.remove_folder(path)
+
+
+class Jobs(JobTest):
+    def test_a_job_trains_and_leaves_only_its_logs(self):
+        folders = socket_folders()
+        run = self.start("-w", "4", "-p", "2", "-c", "cfg.json", "-m", "local", LR)
+        self.assertEqual(run.wait(), 0, run.err())
+        self.assertIn("objective", run.out())
+        self.assertRegex(run.err(), r"prun: round 30/30  objective 0\.\d+")
+        self.assertIn("prun: done in ", run.err())
+        self.assertEqual(processes_of(run.job()), [])
+        self.assertLessEqual(socket_folders(), folders)
+        logs = os.listdir(re.search(r"logs in (\S+)", run.err()).group(1))
+        self.assertEqual(sorted(logs), ["scheduler.log", "server_0.log", "server_1.log"] + [f"worker_{r}.log" for r in range(4)])
+
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_a_job_under_mpirun(self):
+        run = self.start("-w", "2", "-p", "2", "-c", "cfg.json", "-m", "mpi", LR)
+        self.assertEqual(run.wait(), 0, run.err())
+        self.assertIn("objective", run.out())
+        self.assertNotIn("<stdout>", run.out())
+        self.assertRegex(run.err(), r"prun: round 30/30  objective 0\.\d+")
+
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_workers_under_mpirun_with_servers_of_the_launcher(self):
+        run = self.start("-w", "2", "-p", "2", "-c", "cfg.json", "-m", "mpi", "--m_server", "local", LR)
+        self.assertEqual(run.wait(), 0, run.err())
+
+    def test_ten_jobs_at_once_on_one_host(self):
+        runs = []
+        for i in range(10):
+            folder = os.path.join(self.folder, f"job{i}")
+            os.mkdir(folder)
+            self.write_config("ten.json", training_input=os.path.join(self.folder, "training.dat"))
+            os.rename(os.path.join(self.folder, "ten.json"), os.path.join(folder, "ten.json"))
+            run = Run(["-w", "2", "-p", "1", "-c", "ten.json", LR], folder)
+            self.addCleanup(run.destroy)
+            runs.append(run)
+        objectives = set()
+        for run in runs:
+            self.assertEqual(run.wait(), 0, run.err())
+            objectives.add(re.search(r"objective (\S+)", run.out()).group(1))
+        self.assertEqual(len({run.job() for run in runs}), 10)
+        self.assertEqual(len({o[:9] for o in objectives}), 1, objectives)  # and none disturbed another
+
+    def test_bad_data_ends_the_job_with_status_4_and_its_place(self):
+        with open(os.path.join(self.folder, "training.dat"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        lines[6] = lines[6].replace(",", ",oops,", 1)
+        with open(os.path.join(self.folder, "spoiled.dat"), "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+        self.write_config("spoiled.json", training_input="spoiled.dat")
+        status, _, err = self.prun("-w", "2", "-c", "spoiled.json", LR)
+        self.assertEqual(status, 4, err)
+        self.assertRegex(err, r"spoiled\.dat:7:\d+")
+
+    def test_a_plug_in_that_cannot_be_loaded_ends_the_job_with_status_5(self):
+        with open(os.path.join(self.folder, "no_plugin.so"), "wb") as file:
+            file.write(b"not an ELF file")
+        self.write_config("plugin.json", update_file="./no_plugin.so", update_func="f", method="downpour")
+        status, _, err = self.prun("-w", "2", "-c", "plugin.json", LR)
+        self.assertEqual(status, 5, err)
+        self.assertIn("no_plugin.so", err)
+
+
+class Parts(unittest.TestCase):
+    """Functions of prun.py by themselves."""
+
+    def test_lines_of_mpirun_are_taken_apart(self):
+        split = prun.Tagged.split
+        self.assertEqual(split(b"[1,3]<stdout>:hello: [2,1]<x>\n"), (3, b"stdout", b"hello: [2,1]<x>\n"))
+        self.assertEqual(split(b"[1,12]<stderr>:\n"), (12, b"stderr", b"\n"))
+        for own in (b"mpirun noticed\n", b"[host:12] <x>:y\n", b"[1,x]<stdout>:y\n", b"[1,2]<other>:y\n", b"\n"):
+            self.assertEqual(split(own), (None, b"", own))
+
+    def test_durations_are_short(self):
+        for seconds, text in ((0.014, "0.014 s"), (3.14159, "3.1 s"), (42.4, "42 s"), (61, "1 min 01 s"),
+                              (3600 * 5 + 60 * 7, "5 h 07 min")):
+            self.assertEqual(prun.duration(seconds), text)
+
+    def test_hosts_are_read_from_a_hostfile(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("# all\n a slots=2\n\nuser@b # last\nlocalhost slots=4\n127.0.0.1\n")
+            file.flush()
+            self.assertEqual(prun.hosts_in(file.name), ["a", "b", "localhost", "127.0.0.1"])
+            options = prun.parse_command_line(["-m", "mpi", "--hostfile", file.name, "prog"])
+            self.assertEqual(prun.remote_hosts(options), ["a", "b"])
+
+    def test_options_after_the_program_are_the_programs(self):
+        options = prun.parse_command_line(["-w", "3", "prog", "-w", "4", "--ppn", "--dry-run"])
+        self.assertEqual((options.wnum, options.program, options.arguments), (3, "prog", ["-w", "4", "--ppn", "--dry-run"]))
+
+
+if __name__ == "__main__":
+    main()
