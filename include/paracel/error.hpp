@@ -76,7 +76,7 @@ class type_error : public error {
 /// A request without an answer.
 class network_error : public error {
  public:
-  network_error(const std::string& what, bool may_have_been_applied, int status = exit_status::timeout)
+  network_error(const std::string& what, bool may_have_been_applied, int status = exit_status::failure)
       : error(what, status), may_have_been_applied_(may_have_been_applied) {}
   /// True: the request left this process and it is unknown whether the server executed it.
   [[nodiscard]] bool may_have_been_applied() const noexcept { return may_have_been_applied_; }

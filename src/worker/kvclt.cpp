@@ -80,7 +80,7 @@ kvclt::sequence kvclt::send(std::uint32_t channel, net::request_header& h, std::
   if (total > options_.max_message_bytes)
     throw network_error("a request of " + std::to_string(total) + " bytes is over the limit of " +
                             std::to_string(options_.max_message_bytes),
-                        false, exit_status::failure);
+                        false);
   make_room(total);
 
   const auto s = next_;
@@ -261,7 +261,7 @@ void kvclt::give_up(sequence s, std::chrono::milliseconds silence) const {
   throw network_error(std::string("no answer to ") + net::name_of(p.what) + " from " + channels_[p.channel].address +
                           " for " + std::to_string(silence.count()) +
                           " ms; it is unknown whether the server executed it",
-                      true);
+                      true, exit_status::timeout);
 }
 
 bool kvclt::answered(sequence s) const noexcept { return s < low_ || (s < next_ && !slot(s).open); }

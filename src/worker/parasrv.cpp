@@ -20,7 +20,7 @@ namespace {
     case net::status::type_mismatch: throw type_error(line);
     case net::status::plugin_failed:
     case net::status::unknown_function: throw plugin_error(line);
-    case net::status::deadline_exceeded: throw network_error(line, true);
+    case net::status::deadline_exceeded: throw network_error(line, true, exit_status::timeout);
     case net::status::job_ended: throw job_error(line, exit_status::failure);
     default: throw error(what + ": " + net::name_of(result) + (text.empty() ? "" : ": " + text));
   }

@@ -501,14 +501,14 @@ TEST_P(ServerNodeTest, ALongFunctionIsNamedAndTheOtherThreadsGoOn) {
 
 TEST_P(ServerNodeTest, ManyShortCallsOfAFunctionAreNotALongOne) {
   auto o = options(0, 1);
-  o.function_timeout = milliseconds(60);
+  o.function_timeout = milliseconds(150);
   o.heartbeat_interval = milliseconds(5);
   auto& node = start(std::move(o));
   client c(*transport_);
   const auto f = function(c, node.addresses().shards[0], "sleep_update");
   ASSERT_EQ(c.ask(node.addresses().shards[0], verb::push, "a", view(0.0)).header.result, status::ok);
   std::vector<std::uint64_t> sent;
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 150; ++i) {
     sent.push_back(c.send(node.addresses().shards[0], {.what = verb::update, .function = f}, "a", view(2.0)));
   }
   EXPECT_TRUE(c.receive(sent.back()).has_value());

@@ -1,0 +1,217 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""mpi mode over two hosts: two network namespaces joined by a cable, each with its own host name, address and sshd. Servers
+run on one of them, workers on both. Needs root, ip, unshare, sshd, ssh and mpirun; otherwise skipped with the reason."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from process_support import (BIN, END_LIMIT, LR, JobTest, clean_environment, main, processes_of,  # noqa: E402
+                             read_bytes, wait_until)
+
+TOOLS = {name: shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+         for name in ("ip", "unshare", "nsenter", "sshd", "ssh", "ssh-keygen", "mpirun")}
+# 10.<random>.<random>.0/24: two such tests at once do not meet.
+NET = "10.{}.{}".format(*(128 + b % 120 for b in os.urandom(2)))
+
+
+def why_not():
+    if os.geteuid() != 0:
+        return "needs root"
+    missing = [name for name, path in TOOLS.items() if path is None]
+    if missing:
+        return "not installed: " + ", ".join(missing)
+    name = f"prc{os.getpid()}"
+    if subprocess.run([TOOLS["ip"], "netns", "add", name], capture_output=True).returncode != 0:
+        return "network namespaces cannot be made here"
+    subprocess.run([TOOLS["ip"], "netns", "delete", name], capture_output=True)
+    return ""
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
+
+
+class Host:
+    """A network namespace and a host name, held by a process that sleeps; an sshd inside."""
+
+    def __init__(self, number):
+        self.name = f"prc{os.getpid()}{'ab'[number]}"
+        self.address = f"{NET}.{number + 1}"
+        self.processes = []
+
+    def open(self, folder):
+        run(TOOLS["ip"], "netns", "add", self.name)
+        # The host name is set inside a namespace of its own, whose first process stays to hold it.
+        self.holder = subprocess.Popen(
+            [TOOLS["ip"], "netns", "exec", self.name, TOOLS["unshare"], "--uts", "sh", "-c",
+             f"hostname {self.name}; echo ready; exec sleep 1000000"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        self.processes.append(self.holder)
+        self.holder.stdout.readline()
+        self.enter = [TOOLS["nsenter"], "--target", str(self.holder.pid), "--uts", "--net"]
+        run(*self.enter, TOOLS["ip"], "link", "set", "lo", "up")
+        self.key = os.path.join(folder, "key")
+        config = os.path.join(folder, self.name + ".sshd")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(f"ListenAddress {self.address}\nHostKey {folder}/host_key\nAuthorizedKeysFile {self.key}.pub\n"
+                       "StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n")
+        self.config = config
+
+    def start_sshd(self):
+        os.makedirs("/run/sshd", exist_ok=True)
+        self.sshd = subprocess.Popen([*self.enter, TOOLS["sshd"], "-D", "-e", "-f", self.config], stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.processes.append(self.sshd)
+
+    def close(self):
+        for pid in self.pids():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        for process in self.processes:
+            process.kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
+        subprocess.run([TOOLS["ip"], "netns", "delete", self.name], capture_output=True)
+
+    def pids(self):
+        done = subprocess.run([TOOLS["ip"], "netns", "pids", self.name], capture_output=True, text=True)
+        return [int(word) for word in done.stdout.split()]
+
+
+REASON = why_not()
+
+
+@unittest.skipIf(REASON, REASON)
+class TwoHosts(JobTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.hosts = [Host(0), Host(1)]
+        cls.addClassCleanup(cls.close_hosts)
+        for name in ("key", "host_key"):
+            run(TOOLS["ssh-keygen"], "-q", "-t", "ed25519", "-N", "", "-f", os.path.join(cls.folder, name))
+        for host in cls.hosts:
+            host.open(cls.folder)
+        a, b = cls.hosts
+        run(TOOLS["ip"], "link", "add", "eth0", "netns", a.name, "type", "veth", "peer", "name", "eth0", "netns", b.name)
+        for host in cls.hosts:
+            run(*host.enter, TOOLS["ip"], "address", "add", host.address + "/24", "dev", "eth0")
+            run(*host.enter, TOOLS["ip"], "link", "set", "eth0", "up")
+        for host in cls.hosts:
+            host.start_sshd()
+        # mpirun finds hosts by address; nothing of this machine's ssh configuration takes part.
+        cls.ssh = (f"{TOOLS['ssh']} -F none -i {cls.folder}/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null "
+                   "-o LogLevel=ERROR -o BatchMode=yes")
+        for target in cls.hosts:
+            ok = wait_until(lambda host=target: subprocess.run(
+                [*a.enter, *cls.ssh.split(), host.address, "true"], capture_output=True,
+                stdin=subprocess.DEVNULL).returncode == 0, 10, 0.1)
+            if not ok:
+                raise unittest.SkipTest("sshd does not answer in the network namespaces")
+        for name, lines in (("workers", [f"{a.address} slots=2", f"{b.address} slots=2"]),
+                            ("servers", [f"{b.address} slots=2"])):
+            with open(os.path.join(cls.folder, name), "w", encoding="utf-8") as file:
+                file.write("\n".join(lines) + "\n")
+
+    @classmethod
+    def close_hosts(cls):
+        for host in cls.hosts:
+            host.close()
+
+    def assert_hosts_empty(self, limit):
+        """Nothing of a job runs on the hosts, mpirun's helpers and their ssh connections included."""
+        def left():
+            commands = [read_bytes(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode() for host in self.hosts
+                        for pid in host.pids()]
+            return [c for c in commands if c and not c.startswith("sleep ") and "sshd" not in c]
+        self.assertTrue(wait_until(lambda: not left(), limit), left())
+
+    def start_job(self, config):
+        # mpirun's own name for the launching host has to be one that the other can reach.
+        environment = clean_environment(
+            OMPI_MCA_plm_rsh_agent=self.ssh, OMPI_MCA_oob_tcp_if_include=NET + ".0/24",
+            OMPI_MCA_btl_tcp_if_include=NET + ".0/24", OMPI_MCA_btl="self,tcp", OMPI_MCA_orte_keep_fqdn_hostnames="1")
+        return self.start("-w", "4", "-p", "2", "-c", config, "-m", "mpi", "--hostfile", "workers", "--hostfile_server",
+                          "servers", "--insecure", "--timeout", "60", LR, prefix=self.hosts[0].enter,
+                          environment=environment)
+
+    def host_of(self, process):
+        pids = [host.pids() for host in self.hosts]
+        return next((i for i, p in enumerate(pids) if process.pid in p), None)
+
+    def test_servers_on_one_host_and_workers_on_both_train(self):
+        job = self.start_job("cfg.json")
+        self.assertEqual(job.wait(), 0, job.err())
+        two = re.search(r"objective (\S+)", job.out()).group(1)
+        one = self.start("-w", "4", "-p", "2", "-c", "cfg.json", "-m", "local", LR)
+        self.assertEqual(one.wait(), 0, one.err())
+        local = re.search(r"objective (\S+)", one.out()).group(1)
+        self.assertAlmostEqual(float(two), float(local), delta=1e-9)  # the same theta, wherever it was computed
+        self.assert_hosts_empty(1.0)
+
+    def test_processes_are_where_the_hostfiles_say(self):
+        job = self.start_job("long.json")
+        self.assertTrue(wait_until(lambda: "round" in job.err(), 30), job.err())
+        found = processes_of(job.job())
+        where = {"lr": [], "start_server": [], "start_scheduler": []}
+        for process in found:
+            name = os.path.basename(process.command[0])
+            if name in where and process.command[0].startswith(BIN):
+                where[name].append(self.host_of(process))
+        self.assertEqual({k: sorted(v) for k, v in where.items()},
+                         {"lr": [0, 0, 1, 1], "start_server": [1, 1], "start_scheduler": [0]})
+
+    def end_by(self, choose, status, cause):
+        job = self.start_job("long.json")
+        self.assertTrue(wait_until(lambda: "round" in job.err(), 30), job.err())
+        victim = choose([p for p in processes_of(job.job())], job)
+        os.kill(victim, signal.SIGKILL)
+        begin = time.monotonic()
+        ended = job.wait(END_LIMIT)
+        if status is not None:
+            self.assertEqual(ended, status, f"after {time.monotonic() - begin:.1f} s: {job.err()}")
+            self.assertRegex(job.err(), cause)
+        self.assert_nothing_left(job.job(), max(0.5, END_LIMIT - (time.monotonic() - begin)))
+        self.assert_hosts_empty(1.0)
+
+    def pick(self, name, host):
+        return lambda processes, _: next(p.pid for p in processes if p.command[0] == os.path.join(BIN, name)
+                                         and self.host_of(p) == host)
+
+    def test_a_worker_on_the_other_host_is_killed(self):
+        self.end_by(self.pick("lr", 1), 10, r"worker \d \(pid \d+ on prc\d+b\) was killed by SIGKILL")
+
+    def test_a_server_on_the_other_host_is_killed(self):
+        self.end_by(self.pick("start_server", 1), 11, r"server s\d \(pid \d+ on prc\d+b\) was killed by SIGKILL")
+
+    def test_prun_is_killed(self):
+        self.end_by(lambda _, job: job.pid, None, "")
+
+    def test_the_cable_is_pulled(self):
+        """The other host falls silent, which is not the death of any process that this one can see."""
+        job = self.start_job("long.json")
+        self.assertTrue(wait_until(lambda: "round" in job.err(), 30), job.err())
+        run(*self.hosts[1].enter, TOOLS["ip"], "link", "set", "eth0", "down")
+        try:
+            # 3 s of silence, and the end of what can still be reached.
+            ended = job.wait(3 + END_LIMIT)
+            self.assertIn(ended, (10, 11), job.err())
+            self.assertIn("lost: no heartbeat for", job.err())
+            self.assert_nothing_left(job.job(), END_LIMIT)
+        finally:
+            run(*self.hosts[1].enter, TOOLS["ip"], "link", "set", "eth0", "up")
+
+
+if __name__ == "__main__":
+    main()
