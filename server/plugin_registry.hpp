@@ -81,6 +81,10 @@ enum class apply_path : std::uint8_t {
 // Each of these returns a failure as text in `error`, and in `outcome` (if asked for) whether it is a matter of types
 // or of the function. None throws what a plug-in threw.
 
+/// Whether `apply_in_place` is sure to succeed: the function is declared noexcept, its types and sizes fit, and the delta
+/// needs no conversion. Its answer may then leave before it runs.
+[[nodiscard]] bool cannot_fail(const loaded_update& u, const value_view& current, const value_view& delta) noexcept;
+
 /// Runs the in-place form on `value`, which must be aligned to its element and stays of its size. A delta that is not
 /// aligned or of a narrower type is first brought into a buffer of the thread.
 ///

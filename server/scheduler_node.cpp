@@ -10,6 +10,8 @@
 
 #include <paracel/error.hpp>
 
+#include "server/port_sink.hpp"
+
 namespace paracel::srv {
 namespace {
 
@@ -19,15 +21,6 @@ constexpr std::chrono::milliseconds idle{50};
 // Requests handled between two looks at the clock. A scheduler that was itself stopped finds the heartbeats of that
 // time in its queue; it must take them before it judges who is lost.
 constexpr int most_in_a_row = 10'000;
-
-class port_sink final : public reply_sink {
- public:
-  explicit port_sink(net::port& p) noexcept : port_(p) {}
-  void send(const net::peer& to, const net::outgoing& message) override { port_.reply(to, message); }
-
- private:
-  net::port& port_;
-};
 
 }  // namespace
 

@@ -15,6 +15,8 @@
 
 #include <paracel/error.hpp>
 
+#include "server/port_sink.hpp"
+
 namespace paracel::srv {
 
 using net::status;
@@ -28,15 +30,6 @@ constexpr milliseconds idle{100};
 // A proxied request without a deadline of its own: long enough for a slow user function, short enough to be given back.
 constexpr milliseconds proxy_deadline{30'000};
 constexpr std::size_t most_proxied = 4096;
-
-class port_sink final : public reply_sink {
- public:
-  explicit port_sink(net::port& p) noexcept : port_(p) {}
-  void send(const net::peer& to, const net::outgoing& message) override { port_.reply(to, message); }
-
- private:
-  net::port& port_;
-};
 
 /// Whatever is parked has to be answered while the port is there, also when the thread ends by an exception.
 template <class F>

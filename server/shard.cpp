@@ -204,6 +204,7 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
     if (c.function == nullptr) return refuse(done, out);
   }
   const value_view value{h.tag, tail ? tail.bytes() : request.payload()};
+  if (tail && h.what == verb::update && update_after_answer(c, key, hash, value, done)) return;
   perform(c, key, hash, value, std::move(tail), out);
   if (out.result != status::ok) return refuse(done, out);
 
@@ -222,6 +223,27 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
   reply.tag = out.value->tag();
   if (out.value->is_large()) return done.answer(reply, {}, out.value->share());
   done.answer(reply, bytes);
+}
+
+/// An update of a large value whose success is certain is answered before it runs. Whoever asks next is served by this
+/// thread, so nobody can see the value as it was before; and the sender's next request travels meanwhile. Bringing 80 kB
+/// of delta from the other processor's cache takes 10 us of the 75 us that the round trip would last.
+bool shard::update_after_answer(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta,
+                                completion& done) {
+  if ((c.header->flags & net::flag_staged) != 0) return false;
+  auto& t = table_of(hash);
+  auto* e = t.find(hash, key);
+  if (e == nullptr || !e->is_large() || !cannot_fail(*c.function, e->view(), delta)) return false;
+  const busy_mark mark(*this, c.function->name);
+  const auto bytes = t.open(*e);
+  net::reply_header reply;
+  reply.value_version = t.last_version() + 1;
+  shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
+  done.answer(reply);
+  std::string error;
+  (void)apply_in_place(*c.function, e->tag(), bytes, delta, error);
+  t.changed(*e);
+  return true;
 }
 
 void shard::handle_multi(const net::request_view& request, completion& done) {

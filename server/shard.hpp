@@ -128,6 +128,8 @@ class shard {
 
   void dispatch(const net::request_view& request, blob tail, completion& done);
   void handle_single(const net::request_view& request, blob tail, completion& done);
+  bool update_after_answer(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta,
+                           completion& done);
   void handle_multi(const net::request_view& request, completion& done);
   void handle_register(const net::request_view& request, completion& done);
   void handle_clear(completion& done);

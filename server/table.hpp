@@ -87,7 +87,8 @@ class table {
 
   /// The entry of `key`, whose hash is `hash`, or nullptr. Valid until the next store, erase or clear.
   [[nodiscard]] entry* find(std::uint64_t hash, std::string_view key) const noexcept;
-  /// Sets the value and gives it a new version. `value` must not lie in this table. Above `net::tail_threshold_bytes` it becomes a blob.
+  /// Sets the value and gives it a new version. `value` must not lie in this table. Above `net::tail_threshold_bytes` it
+  /// becomes a blob.
   /// Throws: std::bad_alloc; the table is unchanged.
   entry& store(std::uint64_t hash, std::string_view key, const value_view& value);
   /// The same with bytes that are taken over when they are large, and copied once if they are not aligned to 8.

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Installs what is missing, builds, and runs every test. Stops at the first step that fails. `--long` adds the tests that
-# need root (two hosts as network namespaces) or many minutes.
+# Installs what is missing, builds, and runs every test. Stops at the first step that fails. `--long` installs what the test
+# over two hosts (network namespaces; needs root) needs too, and kills each kind of process 20 times instead of 3.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -46,7 +46,7 @@ say "building (Release) in build/"
 build build all -DCMAKE_BUILD_TYPE=Release
 
 say "every test: units, cluster of threads, processes, algorithms, installed tree, README"
-((long)) && export PARACEL_LONG_TESTS=1
+((long)) && export PARACEL_KILL_RUNS=20
 ctest --test-dir build --output-on-failure --no-tests=error -j "$jobs" 2>&1 | tee "$logs/ctest.log"
 
 say "building with AddressSanitizer and UndefinedBehaviorSanitizer in build-asan/"
@@ -57,7 +57,8 @@ gtests build-asan asan
 say "building with ThreadSanitizer in build-tsan/"
 build build-tsan "unit_tests cluster_tests" -DCMAKE_BUILD_TYPE=Sanitize -DPARACEL_SANITIZE=thread
 say "units and cluster under ThreadSanitizer"
-TSAN_OPTIONS="suppressions=$PWD/test/support/tsan.supp" gtests build-tsan tsan
+# Debian's libzmq is not instrumented: what it orders looks like a race. The cluster runs on the in-process transport.
+GTEST_FILTER='-*Zmq*:*zmq_*' gtests build-tsan tsan
 
 say "building the fuzzers (clang) in build-fuzz/"
 build build-fuzz fuzz_targets -DCMAKE_BUILD_TYPE=Sanitize -DPARACEL_FUZZ=ON -DCMAKE_C_COMPILER=clang \

@@ -91,7 +91,9 @@ TEST(Kvclt, AMultiRequestIsCutIntoChunksAndComesBackWhole) {
 TEST(Kvclt, AServerThatNeverAnswersIsGivenUpAndNothingIsClaimedAboutTheRequest) {
   net::inproc_transport nobody;
   membership m;
-  m.servers.push_back({.shards = {"inproc://nobody_shard"}, .clock = "inproc://nobody_clock", .control = "inproc://nobody_control"});
+  m.servers.push_back({.shards = {"inproc://nobody_shard"},
+                       .clock = "inproc://nobody_clock",
+                       .control = "inproc://nobody_control"});
   kvclt_options o;
   o.timeout = std::chrono::milliseconds{300};
   kvclt client(nobody, m, 0, o);

@@ -406,7 +406,8 @@ TEST_P(ServerNodeTest, RandomCutAndFlippedFramesDisturbNobody) {
       frame = good[random() % good.size()];
       if (i % 3 == 1) frame.resize(random() % frame.size());
       // Not in the verb (it could become stop or clear) and not in the key, which would be a right request for another.
-      else frame[random() % 2 == 0 ? 6 + random() % 90 : 99 + random() % (frame.size() - 99)] ^= static_cast<std::byte>(1U << (random() % 8));
+      else frame[random() % 2 == 0 ? 6 + random() % 90 : 99 + random() % (frame.size() - 99)] ^=
+          static_cast<std::byte>(1U << (random() % 8));
     }
     blob tail;
     if (random() % 10 == 0) tail = blob::allocate(random() % 100);

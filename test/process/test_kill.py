@@ -12,8 +12,8 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import (END_LIMIT, LR, MPI, PRUN, JobTest, clean_environment, main, processes_of, socket_folders,  # noqa: E402
-                             wait_until)
+from process_support import (END_LIMIT, LR, MPI, PRUN, JobTest, clean_environment, main, processes_of,  # noqa: E402
+                             socket_folders, wait_until)
 
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "3"))
 # Random moments: from the process's first to a second later, in which the job starts and trains.

@@ -319,6 +319,29 @@ TEST_F(ShardTest, ALargeValueIsStoredAndLeavesWithoutACopy) {
   EXPECT_EQ(a.tail.data(), where);
 }
 
+TEST_F(ShardTest, ALargeUpdateThatIsAnsweredFirstIsSeenByTheNextRequest) {
+  const std::size_t n = 20'000;
+  const auto message = [](double x, std::size_t count) {
+    auto m = blob::allocate(count * sizeof(double));
+    std::fill_n(reinterpret_cast<double*>(m.mutable_data()), count, x);
+    return m;
+  };
+  ASSERT_EQ(call_tail(verb::push, "w", value_tag::f64_array, message(1, n)).header.result, status::ok);
+  const auto held = call(verb::pull, "w");
+  for (int i = 1; i <= 3; ++i) {
+    const auto a = call_tail(verb::update, "w", value_tag::f64_array, message(10, n));
+    ASSERT_EQ(a.header.result, status::ok);
+    const auto now = call(verb::pull, "w");
+    EXPECT_EQ(now.header.value_version, a.header.value_version);
+    EXPECT_EQ(now.doubles(), std::vector<double>(n, 1 + 10.0 * i));
+  }
+  EXPECT_EQ(held.doubles(), std::vector<double>(n, 1));
+  // What can fail is tried before it is answered.
+  EXPECT_NE(call_tail(verb::update, "w", value_tag::f64_array, message(10, n + 1)).header.result, status::ok);
+  EXPECT_NE(call_tail(verb::update, "w", value_tag::i64_array, message(10, n)).header.result, status::ok);
+  EXPECT_EQ(call(verb::pull, "w").doubles(), std::vector<double>(n, 31));
+}
+
 TEST_F(ShardTest, AReplyKeepsItsBytesWhenTheValueIsChangedInPlace) {
   const std::vector<double> zeros(20'000, 0.0), ones(20'000, 1.0);
   ASSERT_EQ(call(verb::push, "w", view(zeros)).header.result, status::ok);

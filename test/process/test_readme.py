@@ -1,0 +1,149 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""README.md is right: its files are written and its commands run as they stand there, its tables say what the programs do,
+its links lead somewhere."""
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
+
+# The two commands that install packages and take minutes; the second one runs this test.
+NOT_HERE = ("./tool/demo.sh", "./tool/test.sh")
+# This build is made by who runs the test.
+DONE = "cmake -S . -B build -G Ninja && cmake --build build"
+
+BLOCK = re.compile(r"(?:<!-- (?P<mark>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)```\n", re.DOTALL)
+
+
+def readme():
+    with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
+        return file.read()
+
+
+def rows_of(text, heading):
+    """The cells of the table whose first row begins so."""
+    table = text[text.index(heading):].split("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+class Readme(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="paracel_readme_")
+        for name in ("prun.py", "tool", "alg", "test"):
+            os.symlink(os.path.join(SOURCE, name), os.path.join(cls.folder, name))
+        os.symlink(BUILD, os.path.join(cls.folder, "build"))
+        rng = random.Random(5)
+        with open(os.path.join(cls.folder, "points.csv"), "w", encoding="utf-8") as file:
+            for _ in range(200):
+                x = rng.uniform(-1, 1)
+                file.write(f"{x!r},{2 - 3 * x + rng.gauss(0, 0.01)!r}\n")
+        with open(os.path.join(cls.folder, "hosts"), "w", encoding="utf-8") as file:
+            file.write("localhost slots=8\n")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def run_line(self, line):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
+        environment["HOME"] = self.folder
+        environment["CMAKE_GENERATOR"] = "Ninja"
+        done = subprocess.run(["bash", "-euc", line], cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout}")
+        return done.stdout
+
+    def read(self, name):
+        with open(os.path.join(self.folder, name), encoding="utf-8") as file:
+            return file.read()
+
+    def test_commands_run_as_they_stand_there(self):
+        ran = 0
+        thetas = []
+        lines_fitted = []
+        for block in BLOCK.finditer(readme()):
+            mark, language, text = block["mark"] or "", block["language"], block["text"]
+            if mark.startswith("file: "):
+                path = os.path.join(self.folder, mark[len("file: "):])
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+            elif mark == "run":
+                for line in text.splitlines():
+                    if line == DONE:
+                        continue
+                    self.run_line(line)
+                    ran += 1
+                    if "bin/lr" in line:
+                        thetas.append([float(v) for v in self.read("result/lr_theta_0").strip().split("|")])
+                    if "line_fit" in line and not line.startswith("cmake"):
+                        lines_fitted.append([float(v) for v in self.read("line/theta_0").strip().split(",")])
+            elif language == "sh":
+                for line in text.splitlines():
+                    self.assertTrue(line.startswith(NOT_HERE), f"{line}: say <!-- run --> before its block")
+            else:
+                self.assertEqual(language, "", f"a block of {language} that nothing tests")
+        self.assertEqual(ran, 8)
+        self.assertEqual(len(thetas), 3)
+        for theta in thetas[1:]:
+            for a, b in zip(theta, thetas[0], strict=True):
+                self.assertAlmostEqual(a, b, delta=1e-9)
+        self.assertEqual(len(lines_fitted), 2)
+        for theta in lines_fitted:
+            self.assertAlmostEqual(theta[0], 2, delta=0.01)
+            self.assertAlmostEqual(theta[1], -3, delta=0.01)
+
+    def test_the_two_commands_exist(self):
+        for name in NOT_HERE:
+            self.assertIn(name, readme())
+            self.assertTrue(os.access(os.path.join(SOURCE, name), os.X_OK))
+
+    def test_the_table_of_keys_is_that_of_the_program(self):
+        schema = json.loads(subprocess.run([os.path.join(BUILD, "bin", "lr"), "--schema"], stdin=subprocess.DEVNULL,
+                                           capture_output=True, text=True, check=True).stdout)
+        said = {}
+        for names, _, default in rows_of(readme(), "| key |"):
+            names = re.findall(r"`(\w+)`", names)
+            defaults = default.split(", ") if ", " in default else [default] * len(names)
+            said.update(zip(names, defaults, strict=True))
+        self.assertEqual(set(said), {key["name"] for key in schema["keys"]})
+        for key in schema["keys"]:
+            self.assertEqual(said[key["name"]] == "required", key["required"], key["name"])
+            if key.get("default") is not None:
+                self.assertEqual(json.dumps(key["default"]).strip('"').removesuffix(".0"), said[key["name"]], key["name"])
+        methods = next(key["choices"] for key in schema["keys"] if key["name"] == "method")
+        self.assertEqual([row[0].strip("`") for row in rows_of(readme(), "| `method` |")], methods)
+
+    def test_the_table_of_statuses_is_that_of_the_sources(self):
+        said = {row[0]: row[1] for row in rows_of(readme(), "| status |")}
+        with open(os.path.join(SOURCE, "include", "paracel", "error.hpp"), encoding="utf-8") as file:
+            for name, number in re.findall(r"inline constexpr int (\w+) = (\d+);", file.read()):
+                self.assertTrue(said.pop(number).replace("-", "").startswith(name.replace("_", " ")), name)
+        self.assertEqual(list(said), ["130, 143"])
+        listed = re.search(r"exit status: (.*)", self.run_line("./prun.py --help"))[1]
+        for number in re.findall(r"\b\d+(?= [a-z])", listed.split(";")[0]):
+            self.assertRegex(readme(), rf"\| .*\b{number}\b.* \|", number)
+
+    def test_the_options_it_names_exist(self):
+        known = self.run_line("./prun.py --help")
+        for option in set(re.findall(r"`(--[a-z][a-z_-]*)`", readme())):
+            if option not in ("--schema", "--help"):
+                self.assertIn(option, known)
+
+    def test_links_lead_somewhere(self):
+        for target in re.findall(r"\]\(([^)]+)\)", readme()):
+            if not target.startswith("https://"):
+                self.assertTrue(os.path.exists(os.path.join(SOURCE, target)), target)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
