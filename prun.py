@@ -1077,8 +1077,8 @@ class Job:
         if self.alive("worker") or self.orphans(signal.SIGTERM):
             return
         for child in self.alive("scheduler"):
-            if self.cause is not None and self.all_local():
-                self.send([child], signal.SIGKILL)  # nobody is left to be told
+            if not self.done and self.all_local():
+                self.send([child], signal.SIGKILL)  # it would wait for those who do not know yet, and nobody is left
             elif child.pid not in self.asked:
                 if self.remote and self.cause is not None and self.told:
                     return  # it ends by itself when every process on other hosts knows, or at kill_at

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -73,6 +74,7 @@ class Comm {
   /// Everyone gets root's value. T: any type that has an encoding. Cost: O(bytes) a worker.
   template <class T>
   void bcast(T& data, std::size_t root = 0) {
+    check_root(root);
     byte_vector bytes;
     if (get_rank() == root) bytes = pack(data);
     backend_->bcast(bytes, root);
@@ -115,6 +117,7 @@ class Comm {
   /// Blocks: every worker must call it. Cost: every contribution travels to every rank.
   template <class T, class F>
   T treereduce(T& data, F&& func, std::size_t root = 0) {
+    check_root(root);
     auto all = allgather(data);
     if (get_rank() != root) return T{};
     T result = std::move(all.front());
@@ -138,6 +141,11 @@ class Comm {
   [[nodiscard]] const std::shared_ptr<session>& job() const { return session_; }
 
  private:
+  void check_root(std::size_t root) const {
+    if (root >= get_size())
+      throw error("a collective has root " + std::to_string(root) + ", want less than the number of workers, " +
+                  std::to_string(get_size()));
+  }
   template <class T>
   static byte_vector pack(const T& data) {
     const encoded<T> e(data);

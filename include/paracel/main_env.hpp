@@ -30,7 +30,7 @@ class main_env {
   /// The job of this process. `server_info` (of the flag --server_info) may name the rendezvous when the environment does
   /// not. Joins on the first call.
   /// Blocks: until every server and worker has joined, at most the scheduler's join timeout.
-  /// Throws: network_error when the scheduler does not answer.
+  /// Throws: job_error when the job ends before, or the scheduler does not answer.
   static std::shared_ptr<session> job(const std::string& server_info = "");
 
   /// The backend of `Comm`: under mpirun that communicator (null: all workers), elsewhere all workers.

@@ -43,7 +43,7 @@ struct progress_report {
 class paralg {
  public:
   /// Joins the job. `server_info` is what prun.py passes as --server_info; empty: what main_env found.
-  /// `output`: folder of results, created by rank 0. `limit_s`: staleness s. `ssp_switch`: false is ASP.
+  /// `output`: folder of results, made if it is not there. `limit_s`: staleness s. `ssp_switch`: false is ASP.
   /// Blocks: until every server and worker has joined.
   paralg(const str_type& server_info, Comm comm, const str_type& output = "", int rounds = 1, int limit_s = 0,
          bool ssp_switch = false);
@@ -78,7 +78,8 @@ class paralg {
     return value;
   }
 
-  /// Sets the value, whatever was there. Immediate also under BSP. Cost: one round trip.
+  /// Sets the value, whatever was there. Cost: one round trip. Under BSP it waits for the clock as a read does, replaces
+  /// what all have finished, and is there at once. Blocks: until the server has it.
   template <class V>
   bool paracel_write(const str_type& key, const V& value, bool /*replica_flag*/ = false) {
     const encoded<V> e(value);
@@ -91,7 +92,7 @@ class paralg {
 
   /// Applies the registered update function (the default adds) in the server. A missing key takes the delta as its value.
   /// Returns at once; the future's get() is true when the server has acknowledged, and throws what went wrong. An error of
-  /// an update whose future was dropped is thrown by the next iter_commit or paracel_sync.
+  /// an update whose future was not asked is thrown by the next iter_commit or paracel_sync (the first, of several).
   template <class V>
   async_functor_type paracel_update(const str_type& key, const V& delta) {
     const encoded<V> e(delta);
@@ -237,7 +238,8 @@ class paralg {
   /// Iterations that this worker was ahead of the slowest it knew of at its last read.
   [[nodiscard]] std::uint32_t last_staleness() const;
 
-  /// A barrier of all workers.
+  /// A barrier of all workers: what each has updated before is in the servers when it returns.
+  /// Throws: what an unwatched update went wrong with.
   void paracel_sync();
 
   [[nodiscard]] std::size_t get_worker_id() const { return comm_.get_rank(); }

@@ -16,6 +16,8 @@ using steady = std::chrono::steady_clock;
 // How long the destructor may wait for a thread whose beat is unanswered.
 constexpr std::chrono::milliseconds look_up_interval{50};
 
+}  // namespace
+
 order order_of(const reply_view& reply) {
   order o;
   o.what = reply.header.order;
@@ -31,8 +33,6 @@ order order_of(const reply_view& reply) {
   }
   return o;
 }
-
-}  // namespace
 
 heartbeat::heartbeat(transport& over, heartbeat_options options, std::function<std::string()> describe,
                      std::function<void(const order&)> obey)
@@ -65,13 +65,9 @@ void heartbeat::run(port& to_scheduler) {
   incoming in;
   while (!stop_.load(std::memory_order_relaxed)) {
     const auto now = steady::now();
-    if (now - last_answer > options_.limit) {
-      obey_({instruction::abort, exit_status::scheduler_lost,
-             "the scheduler is lost: silent for " + std::to_string(options_.limit.count() / 1000.0).substr(0, 3) +
-                 " s"});
-      return;
-    }
     if (now >= next_beat) {
+      // Asked nothing, the scheduler says nothing: the time that this process itself slept is not its silence.
+      if (answered) last_answer = std::max(last_answer, now - options_.interval);
       next_beat = now + options_.interval;
       answered = false;
       const auto body = describe_();
@@ -89,7 +85,12 @@ void heartbeat::run(port& to_scheduler) {
       wake_.wait_until(lock, next_beat, [&] { return stop_.load(std::memory_order_relaxed); });
       continue;
     }
-    if (!to_scheduler.receive(in, look_up_interval)) continue;
+    if (!to_scheduler.receive(in, look_up_interval)) {
+      if (steady::now() - last_answer <= options_.limit) continue;
+      obey_({instruction::abort, exit_status::scheduler_lost,
+             "the scheduler is lost: silent for " + std::to_string(options_.limit.count()) + " ms"});
+      return;
+    }
     reply_view reply;
     if (decode(in.frame, in.tail.size(), reply) != nullptr) continue;
     last_answer = steady::now();

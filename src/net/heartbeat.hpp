@@ -22,6 +22,9 @@ struct order {
   std::string cause;
 };
 
+/// The order in a reply of the scheduler; a failure is an abort, with the cause in the body as JSON or as text.
+order order_of(const reply_view& reply);
+
 struct heartbeat_options {
   std::string scheduler;  ///< address
   std::uint64_t job = 0;

@@ -62,11 +62,24 @@ void kvclt::drive(const Reached& reached, sequence s) {
     }
     if (ended_) ended_->check();
     if (options_.timeout.count() == 0) continue;
-    if (answered(s) || slot(s).what == net::verb::clock_wait) continue;
+    const auto late = answered(s) ? low_ : s;  // there is more to come than `s`
+    if (answered(late) || slot(late).what == net::verb::clock_wait) continue;
     const auto now = std::chrono::steady_clock::now();
     if (last_sign == std::chrono::steady_clock::time_point{}) last_sign = now - look_up_interval;
     const auto silence = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_sign);
-    if (silence >= options_.timeout) give_up(s, silence);
+    if (silence >= options_.timeout) give_up(late, silence);
+  }
+}
+
+template <class Send>
+void kvclt::send_and_finish(const Send& send_all, const std::size_t& unanswered) {
+  const auto first = next_;
+  try {
+    send_all();
+    drive([&] { return unanswered == 0; }, first);
+  } catch (...) {
+    forget(first, next_ - 1);
+    throw;
   }
 }
 
@@ -117,7 +130,7 @@ kvclt::sequence kvclt::send(std::uint32_t channel, net::request_header& h, std::
 
 void kvclt::make_room(std::size_t bytes) {
   // A handler that runs while we wait may send too, so look at the window only afterwards.
-  if (in_flight_ > 0 && outstanding_bytes_ + bytes > options_.max_outstanding_bytes)
+  if (!in_handler_ && in_flight_ > 0 && outstanding_bytes_ + bytes > options_.max_outstanding_bytes)
     drive([&] { return in_flight_ == 0 || outstanding_bytes_ + bytes <= options_.max_outstanding_bytes; }, low_);
   if (next_ - low_ < window_.size()) return;
   std::vector<pending> wider(window_.size() * 2);
@@ -158,64 +171,54 @@ void kvclt::multi(const call& c, std::span<const std::string> keys, std::span<co
   for (std::size_t i = 0; i < keys.size(); ++i) order[fill[channel_of[i]]++] = static_cast<std::uint32_t>(i);
 
   std::size_t unanswered = 0;
-  const sequence first = next_;
-  sequence last = 0;
   std::vector<std::byte> body;
-  for (std::uint32_t channel = 0; channel < channels_.size(); ++channel) {
-    auto from = begin[channel];
-    while (from < begin[channel + 1]) {
-      body.clear();
-      auto to = from;
-      while (to < begin[channel + 1] && (to == from || body.size() < options_.multi_chunk_bytes)) {
-        const auto i = order[to++];
-        net::append_item(body, keys[i], values.empty() ? value_view{} : values[i]);
-      }
-      auto h = header_of(c);
-      h.count = to - from;
-      ++unanswered;
-      last = send(channel, h, {}, body, {}, [&, mine = std::span(order).subspan(from, to - from)](const kv_result& r) {
-        --unanswered;
-        if (!r.ok()) {
-          for (const auto i : mine) each(i, {r.header.result, 0, {value_tag::packed, r.body}});
-          return;
+  const auto send_all = [&] {
+    for (std::uint32_t channel = 0; channel < channels_.size(); ++channel) {
+      auto from = begin[channel];
+      while (from < begin[channel + 1]) {
+        body.clear();
+        auto to = from;
+        while (to < begin[channel + 1] && (to == from || body.size() < options_.multi_chunk_bytes)) {
+          const auto i = order[to++];
+          net::append_item(body, keys[i], values.empty() ? value_view{} : values[i]);
         }
-        net::reply_items items(r.tail ? r.tail.bytes() : r.body, r.header.count);
-        net::reply_item item;
-        std::size_t n = 0;
-        while (n < mine.size() && items.next(item)) each(mine[n++], item);
-        if (n != mine.size() || !items.ok()) throw protocol_error("a multi reply does not fit its request");
-      });
-      from = to;
+        auto h = header_of(c);
+        h.count = to - from;
+        ++unanswered;
+        send(channel, h, {}, body, {}, [&, mine = std::span(order).subspan(from, to - from)](const kv_result& r) {
+          --unanswered;
+          if (!r.ok()) {
+            for (const auto i : mine) each(i, {r.header.result, 0, {value_tag::packed, r.body}});
+            return;
+          }
+          net::reply_items items(r.tail ? r.tail.bytes() : r.body, r.header.count);
+          net::reply_item item;
+          std::size_t n = 0;
+          while (n < mine.size() && items.next(item)) each(mine[n++], item);
+          if (n != mine.size() || !items.ok()) throw protocol_error("a multi reply does not fit its request");
+        });
+        from = to;
+      }
     }
-  }
-  finish(first, last, unanswered);
+  };
+  send_and_finish(send_all, unanswered);
 }
 
 void kvclt::broadcast(const call& c, std::string_view key, std::span<const std::byte> payload, const handler& each) {
   std::size_t unanswered = 0;
-  const sequence first = next_;
-  sequence last = 0;
-  for (std::size_t server = 0; server < members_.servers.size(); ++server) {
-    for (std::uint32_t shard = 0; shard < members_.servers[server].shards.size(); ++shard) {
-      auto h = header_of(c);
-      ++unanswered;
-      last = send(first_channel_[server] + shard, h, key, payload, {}, [&](const kv_result& r) {
-        --unanswered;
-        each(r);
-      });
+  const auto send_all = [&] {
+    for (std::size_t server = 0; server < members_.servers.size(); ++server) {
+      for (std::uint32_t shard = 0; shard < members_.servers[server].shards.size(); ++shard) {
+        auto h = header_of(c);
+        ++unanswered;
+        send(first_channel_[server] + shard, h, key, payload, {}, [&](const kv_result& r) {
+          --unanswered;
+          each(r);
+        });
+      }
     }
-  }
-  finish(first, last, unanswered);
-}
-
-void kvclt::finish(sequence first, sequence last, const std::size_t& unanswered) {
-  if (last == 0) return;
-  try {
-    drive([&] { return unanswered == 0; }, last);
-  } catch (...) {
-    forget(first, last);
-    throw;
-  }
+  };
+  send_and_finish(send_all, unanswered);
 }
 
 void kvclt::forget(sequence first, sequence last) noexcept {
@@ -252,7 +255,13 @@ bool kvclt::receive(std::chrono::milliseconds timeout) {
   --in_flight_;
   outstanding_bytes_ -= p.bytes;
   while (low_ < next_ && !slot(low_).open) ++low_;
-  if (done) done({reply.header, reply.body, std::move(incoming_.tail)});
+  if (!done) return true;
+  struct mark {
+    bool& flag;
+    bool before = std::exchange(flag, true);
+    ~mark() { flag = before; }
+  } const handling{in_handler_};
+  done({reply.header, reply.body, std::move(incoming_.tail)});
   return true;
 }
 

@@ -46,7 +46,8 @@ struct kvclt_options {
 ///
 /// Order: requests for one key are executed in the order they were made.
 /// Thread-safety: owned by the thread that made it; a program with several threads makes several.
-/// Handlers run inside `wait`, `wait_all`, `poll`, or a request that had to wait for room; they may make requests.
+/// Handlers run inside `wait`, `wait_all`, `poll`, or a request that had to wait for room. They may make requests, which
+/// then do not wait for room (the views of the answer in hand would not outlive it), but they may not wait.
 class kvclt {
  public:
   using handler = std::function<void(const kv_result&)>;
@@ -126,7 +127,10 @@ class kvclt {
   /// Drives until `reached()`; `s` is the request that is waited for, to be named if it is never answered.
   template <class Reached>
   void drive(const Reached& reached, sequence s);
-  void finish(sequence first, sequence last, const std::size_t& unanswered);
+  /// Sends what `send_all` sends and drives until `unanswered` is 0. The handlers may refer to the caller's stack: none of
+  /// them is left behind.
+  template <class Send>
+  void send_and_finish(const Send& send_all, const std::size_t& unanswered);
   void forget(sequence first, sequence last) noexcept;
   [[noreturn]] void give_up(sequence s, std::chrono::milliseconds silence) const;
 
@@ -141,6 +145,7 @@ class kvclt {
   sequence low_ = 1;  // every sequence below it is answered
   std::size_t in_flight_ = 0;
   std::size_t outstanding_bytes_ = 0;
+  bool in_handler_ = false;
   std::vector<pending> window_;               // ring over sequences; its size is a power of two
   std::vector<std::uint32_t> first_channel_;  // of each server: its shards, then clock, then control
   std::vector<channel_state> channels_;

@@ -151,12 +151,13 @@ main_env::main_env(int& argc, char**& argv) : impl_(std::make_unique<impl>()) {
 }
 
 main_env::~main_env() {
-  const bool failing = std::uncaught_exceptions() > 0;
+  bool failing = std::uncaught_exceptions() > 0;
   impl::current() = nullptr;
   if (!failing && impl_->job) {
     try {
       impl_->job->leave();
     } catch (const error&) {  // the job has ended already; the launcher knows why
+      failing = true;
     }
   }
   impl_->job.reset();

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/file_names.hpp"
 #include "worker/parasrv.hpp"
 #include "worker/session.hpp"
 
@@ -29,10 +30,12 @@ paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, i
   servers_ = std::make_unique<parasrv>(session_, static_cast<std::uint32_t>(limit_s),
                                        ssp_switch ? consistency_model::ssp : consistency_model::asp);
   if (rounds > 0) set_total_iters(rounds);
-  if (!output_.empty() && get_worker_id() == 0) {
+  if (!output_.empty()) {  // on every rank: another host may have no part in rank 0's file system
     std::error_code failure;
     std::filesystem::create_directories(output_, failure);
     if (failure) throw config_error("output folder " + output_ + " cannot be made: " + failure.message());
+    if (const auto why = why_not_writable(output_); !why.empty())
+      throw config_error("output folder " + output_ + " cannot be written: " + why);
   }
 }
 
@@ -81,7 +84,10 @@ bool paralg::paracel_register_bupdate(const str_type& file_name, const str_type&
 }
 
 void paralg::iter_commit() { servers_->commit(); }
-void paralg::set_total_iters(int n) { servers_->set_total_iters(static_cast<std::uint32_t>(n)); }
+void paralg::set_total_iters(int n) {
+  if (n < 0) throw config_error("total_iters is " + std::to_string(n) + ", want 0 or more");
+  servers_->set_total_iters(static_cast<std::uint32_t>(n));
+}
 void paralg::set_consistency(consistency_model model) { servers_->set_model(model); }
 consistency_model paralg::get_consistency() const { return servers_->model(); }
 std::uint32_t paralg::last_staleness() const { return servers_->last_staleness(); }
@@ -105,6 +111,9 @@ void paralg::report_progress(const progress_report& report) {
 
 void paralg::dump(const str_type& text, const str_type& filename, bool append, bool merge) {
   const auto folder = std::filesystem::path(output_.empty() ? "." : output_);
+  const auto name = std::filesystem::path(filename + "0").lexically_normal();
+  if (name.is_absolute() || *name.begin() == "..")
+    throw data_error(filename + ": results are written below the output folder");
   const auto write_to = [](const std::filesystem::path& path, const str_type& what, bool after) {
     std::ofstream out(path, after ? std::ios::binary | std::ios::app : std::ios::binary | std::ios::trunc);
     out << what;

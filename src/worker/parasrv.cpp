@@ -9,6 +9,8 @@
 
 #include <paracel/error.hpp>
 
+#include "core/ssp_clock.hpp"
+
 namespace paracel {
 
 namespace {
@@ -40,11 +42,11 @@ void add(std::span<std::byte> value, std::span<const std::byte> delta) {
 }  // namespace
 
 parasrv::parasrv(std::shared_ptr<session> job, std::uint32_t staleness, consistency_model model)
-    : job_(std::move(job)), client_(job_->open_client()), staleness_(staleness), model_(model) {}
+    : job_(std::move(job)), client_(job_->open_client()), staleness_(staleness), model_(model), begin_(job_->finished()) {}
 
 std::uint32_t parasrv::needed() const noexcept {
   const auto s = model_ == consistency_model::bsp ? 0 : staleness_;
-  return finished_ > s ? finished_ - s : 0;
+  return needed_minimum(finished(), s);
 }
 
 void parasrv::wait_for_minimum() {
@@ -61,7 +63,7 @@ kvclt::call parasrv::read_call(net::verb what) const noexcept {
   kvclt::call c{.what = what};
   if (model_ == consistency_model::bsp) {
     c.flags = net::flag_bsp_read;
-    c.clock = finished_;
+    c.clock = finished();
   }
   return c;
 }
@@ -69,7 +71,7 @@ kvclt::call parasrv::read_call(net::verb what) const noexcept {
 kvclt::call parasrv::update_call(net::verb what, std::uint64_t function, bool clocked) const noexcept {
   kvclt::call c{.what = what, .function = function};
   if (clocked && model_ == consistency_model::bsp) c.flags = net::flag_staged;
-  if (clocked) c.clock = finished_;
+  if (clocked) c.clock = finished();
   return c;
 }
 
@@ -77,13 +79,13 @@ bool parasrv::read(const std::string& key, const put_value& put) {
   if (clocked()) {
     if (cached()) {
       if (const auto* e = cache_.find_fresh(key, needed()); e != nullptr) {
-        last_staleness_ = finished_ - std::min(finished_, e->minimum);
+        last_staleness_ = finished() - std::min(finished(), e->minimum);
         put(e->view());
         return true;
       }
     }
     wait_for_minimum();
-    last_staleness_ = finished_ - std::min(finished_, known_slowest_);
+    last_staleness_ = finished() - std::min(finished(), known_slowest_);
   }
   const auto minimum = known_slowest_;  // as known when the read is sent
   failure f;
@@ -100,13 +102,26 @@ bool parasrv::read(const std::string& key, const put_value& put) {
   return true;
 }
 
+void parasrv::fold_before_write(std::span<const std::string> keys) {
+  if (model_ != consistency_model::bsp) return;
+  wait_for_minimum();
+  for (const auto& key : keys) client_->request(read_call(net::verb::contains), key, {}, nullptr);
+}
+
 void parasrv::write(const std::string& key, const value_view& value) {
+  fold_before_write({&key, 1});
   failure f;
   client_->wait(client_->request({.what = net::verb::push}, key, value, [&](const kv_result& r) {
     if (!r.ok()) f = {r.header.result, std::string(r.text())};
   }));
   if (f.result != net::status::ok) fail(f.result, f.text, "writing \"" + key + "\"");
-  if (clocked()) cache_.put(key, value, 0, known_slowest_);
+  remember_write(key, value);
+}
+
+void parasrv::remember_write(const std::string& key, const value_view& value) {
+  // Under BSP only an answer to a read is known to be the state of this clock.
+  if (model_ == consistency_model::ssp) cache_.put(key, value, 0, known_slowest_);
+  else cache_.drop(key);
 }
 
 bool parasrv::is_additive(std::uint64_t function) const {
@@ -133,24 +148,34 @@ void parasrv::apply_to_cache(const std::string& key, const value_view& delta, st
 }
 
 async_functor_type parasrv::update(const std::string& key, const value_view& delta, std::uint64_t function) {
-  auto state = std::make_shared<watched_update>();
+  auto sent = std::make_shared<sent_update>();
+  sent->key = key;
   const auto s = client_->request(update_call(net::verb::update, function, true), key, delta,
-                                  [this, state](const kv_result& r) {
+                                  [this, sent](const kv_result& r) {
                                     if (r.ok()) return;
-                                    state->outcome = {r.header.result, std::string(r.text())};
-                                    if (!unwatched_) unwatched_ = state;
+                                    sent->outcome = {r.header.result, std::string(r.text())};
+                                    cache_.drop(sent->key);  // the delta was added to it
+                                    failed_.push_back(sent);
                                   });
   apply_to_cache(key, delta, function);
-  return std::async(std::launch::deferred, [this, s, state, key] {
-    client_->wait(s);
-    if (unwatched_ == state) unwatched_.reset();
-    if (state->outcome.result != net::status::ok) fail(state->outcome.result, state->outcome.text, "updating \"" + key + "\"");
+  return std::async(std::launch::deferred, [self = std::weak_ptr(self_), s, sent] {
+    const auto there = self.lock();
+    if (!there) throw error("the future of an update of \"" + sent->key + "\" was asked after its paralg had gone");
+    (*there)->client_->wait(s);
+    std::erase((*there)->failed_, sent);
+    if (sent->outcome.result != net::status::ok) refuse(*sent);
     return true;
   });
 }
 
+void parasrv::refuse(const sent_update& u) {
+  fail(u.outcome.result, u.outcome.text, "updating \"" + u.key + "\"");
+}
+
 void parasrv::bupdate(const std::string& key, const value_view& delta, std::uint64_t function, const put_value& put) {
-  const bool refresh = clocked() && cache_.contains(key);
+  // The new value under BSP lacks what is staged; a read would not get it.
+  const bool refresh = model_ == consistency_model::ssp && cache_.contains(key);
+  if (!refresh) cache_.drop(key);
   const auto what = put || refresh ? net::verb::bupdate : net::verb::update;
   const auto minimum = known_slowest_;
   failure f;
@@ -190,11 +215,17 @@ bool parasrv::remove(const std::string& key) {
 void parasrv::read_multi(const std::vector<std::string>& keys, const put_item& put, bool all) {
   if (clocked()) {
     if (cached() && std::ranges::all_of(keys, [&](const auto& k) { return cache_.find_fresh(k, needed()) != nullptr; })) {
-      for (std::size_t i = 0; i < keys.size(); ++i) put(i, cache_.find_fresh(keys[i], needed())->view());
+      auto minimum = finished();
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        const auto* e = cache_.find_fresh(keys[i], needed());
+        minimum = std::min(minimum, e->minimum);
+        put(i, e->view());
+      }
+      last_staleness_ = finished() - minimum;
       return;
     }
     wait_for_minimum();
-    last_staleness_ = finished_ - std::min(finished_, known_slowest_);
+    last_staleness_ = finished() - std::min(finished(), known_slowest_);
   }
   const auto minimum = known_slowest_;
   failure f;
@@ -213,6 +244,7 @@ void parasrv::read_multi(const std::vector<std::string>& keys, const put_item& p
 }
 
 void parasrv::write_multi(const std::vector<std::string>& keys, const std::vector<value_view>& values) {
+  fold_before_write(keys);
   failure f;
   std::string failed;
   client_->multi({.what = net::verb::push_multi}, keys, values, [&](std::size_t i, const net::reply_item& item) {
@@ -221,13 +253,14 @@ void parasrv::write_multi(const std::vector<std::string>& keys, const std::vecto
     failed = keys[i];
   });
   if (f.result != net::status::ok) fail(f.result, f.text, "writing \"" + failed + "\"");
-  if (clocked())
-    for (std::size_t i = 0; i < keys.size(); ++i) cache_.put(keys[i], values[i], 0, known_slowest_);
+  for (std::size_t i = 0; i < keys.size(); ++i) remember_write(keys[i], values[i]);
 }
 
 void parasrv::update_multi(const std::vector<std::string>& keys, const std::vector<value_view>& deltas,
                            std::uint64_t function, bool clocked_update, const put_item* put) {
   const auto what = put != nullptr ? net::verb::bupdate_multi : net::verb::update_multi;
+  if (!clocked_update)
+    for (const auto& key : keys) cache_.drop(key);
   failure f;
   std::string failed;
   client_->multi(update_call(what, function, clocked_update), keys, deltas,
@@ -240,8 +273,8 @@ void parasrv::update_multi(const std::vector<std::string>& keys, const std::vect
                    }
                  });
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (clocked_update) apply_to_cache(keys[i], deltas[i], function);
-    else cache_.drop(keys[i]);
+    if (f.result != net::status::ok) cache_.drop(keys[i]);
+    else if (clocked_update) apply_to_cache(keys[i], deltas[i], function);
   }
   if (f.result != net::status::ok) fail(f.result, f.text, "updating \"" + failed + "\"");
 }
@@ -293,21 +326,22 @@ std::uint64_t parasrv::find_function(const std::string& file, const std::string&
 }
 
 void parasrv::settle() {
-  if (!unwatched_) return;
-  const auto state = std::exchange(unwatched_, nullptr);
-  fail(state->outcome.result, state->outcome.text, "an update");
+  client_->wait_all();
+  if (failed_.empty()) return;
+  const auto failed = std::exchange(failed_, {});
+  refuse(*failed.front());
 }
 
 void parasrv::commit() {
-  client_->wait_all();
   settle();
+  const auto next = finished() + 1;
   failure f;
-  client_->wait(client_->clock_request(net::verb::clock_tick, finished_ + 1, [&](const kv_result& r) {
+  client_->wait(client_->clock_request(net::verb::clock_tick, next, [&](const kv_result& r) {
     if (r.ok()) known_slowest_ = std::max(known_slowest_, r.header.clock);
     else f = {r.header.result, std::string(r.text())};
   }));
-  if (f.result != net::status::ok) fail(f.result, f.text, "committing iteration " + std::to_string(finished_ + 1));
-  ++finished_;
+  if (f.result != net::status::ok) fail(f.result, f.text, "committing iteration " + std::to_string(next));
+  job_->set_finished(next);
 }
 
 }  // namespace paracel

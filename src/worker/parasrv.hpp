@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -60,7 +61,8 @@ class parasrv {
   std::uint64_t bupdate_function = 0;
 
   void commit();
-  /// Throws the first failure of an update that nobody watched.
+  /// Waits for what is in flight. Throws the first failure of an update whose future nobody has asked; the others that
+  /// failed before are forgotten with it.
   void settle();
   [[nodiscard]] std::uint32_t last_staleness() const noexcept { return last_staleness_; }
 
@@ -69,16 +71,24 @@ class parasrv {
     net::status result = net::status::ok;
     std::string text;
   };
-  struct watched_update {
+  struct sent_update {
+    std::string key;
     failure outcome;
   };
 
   [[nodiscard]] bool clocked() const noexcept { return model_ != consistency_model::asp; }
-  [[nodiscard]] bool cached() const noexcept { return clocked() && finished_ < total_iters_; }
+  [[nodiscard]] bool cached() const noexcept { return clocked() && finished() - begin_ < total_iters_; }
+  /// Iterations of this worker.
+  [[nodiscard]] std::uint32_t finished() const noexcept { return job_->finished(); }
   [[nodiscard]] std::uint32_t needed() const noexcept;
   void wait_for_minimum();
   kvclt::call read_call(net::verb what) const noexcept;
   kvclt::call update_call(net::verb what, std::uint64_t function, bool clocked) const noexcept;
+  [[noreturn]] static void refuse(const sent_update& u);
+  /// Under BSP what all have finished is folded into the values, so that a write replaces it. It is not waited for: the
+  /// write follows on the same channel.
+  void fold_before_write(std::span<const std::string> keys);
+  void remember_write(const std::string& key, const value_view& value);
   void apply_to_cache(const std::string& key, const value_view& delta, std::uint64_t function);
   [[nodiscard]] bool is_additive(std::uint64_t function) const;
 
@@ -87,12 +97,13 @@ class parasrv {
   std::uint32_t staleness_;
   consistency_model model_;
   std::uint32_t total_iters_ = UINT32_MAX;
-  std::uint32_t finished_ = 0;        // iterations of this worker
+  std::uint32_t begin_;               // what this worker had finished, in another parasrv of the job, when this one began
   std::uint32_t known_slowest_ = 0;   // of all workers
   std::uint32_t last_staleness_ = 0;
   read_cache cache_;
   std::vector<std::pair<std::string, function_ref>> functions_;  // "file\0symbol"; a handful
-  std::shared_ptr<watched_update> unwatched_;  // first failed update whose future nobody asked
+  std::vector<std::shared_ptr<sent_update>> failed_;  // whose futures nobody has asked
+  std::shared_ptr<parasrv*> self_ = std::make_shared<parasrv*>(this);  // futures look whether it is still there
 };
 
 }  // namespace paracel

@@ -98,19 +98,12 @@ const net::reply_view& session::ask(net::request_header& h, std::span<const std:
       throw protocol_error(std::string("the scheduler sent a malformed reply: ") + reason);
     if (answer_.header.sequence != sequence_) continue;  // the answer to something that was only told
     if (answer_.header.result == net::status::ok) return answer_;
-    std::string text(net::text_of(answer_.body));
-    if (answer_.header.result == net::status::job_ended) {
-      // The body is the cause as JSON; the heartbeat brings the same a little later.
-      const auto body_json = nlohmann::json::parse(text, nullptr, false);
-      int status = exit_status::failure;
-      if (body_json.is_object()) {
-        status = body_json.value("status", status);
-        text = body_json.value("cause", text);
-      }
-      ended_->raise(status, text);
+    if (answer_.header.result == net::status::job_ended) {  // the heartbeat brings the same a little later
+      end(net::order_of(answer_));
       ended_->check();
     }
-    throw error("the scheduler refused " + std::string(net::name_of(h.what)) + ": " + text);
+    throw error("the scheduler refused " + std::string(net::name_of(h.what)) + ": " +
+                std::string(net::text_of(answer_.body)));
   }
 }
 
@@ -125,6 +118,10 @@ void session::tell(net::verb what, const std::string& json) {
 
 void session::leave() {
   if (!has_scheduler()) return;
+  if (size() > 1) {
+    const auto client = open_client();
+    client->wait(client->clock_request(net::verb::clock_tick, net::no_clock, nullptr));
+  }
   auto body = identity_of(options_);
   body["status"] = 0;
   net::request_header h;
@@ -132,9 +129,11 @@ void session::leave() {
   ask(h, net::bytes_of(body.dump()));
 }
 
+void session::end(const net::order& o) { ended_->raise(o.status, "the job has ended: " + o.cause); }
+
 void session::obey(const net::order& o) {
   if (o.what != net::instruction::abort) return;
-  ended_->raise(o.status, "the job has ended: " + o.cause);
+  end(o);
   if (options_.grace.count() == 0) return;
   // The algorithm may be deep in a computation, or in an MPI call that will never return.
   const auto end = std::chrono::steady_clock::now() + options_.grace;

@@ -38,7 +38,7 @@ class session {
  public:
   /// Joins the job.
   /// Blocks: until every server and worker has joined.
-  /// Throws: job_error when the scheduler refuses or ends the job, network_error when it is silent.
+  /// Throws: error with the scheduler's text when it refuses, job_error when it ends the job or is silent.
   static std::shared_ptr<session> join(session_options options);
   /// A job of one worker without a scheduler. `keep` (the embedded server) lives as long as the session.
   static std::shared_ptr<session> alone(std::shared_ptr<net::transport> over, membership servers,
@@ -65,7 +65,12 @@ class session {
   /// Tells the scheduler something and does not wait for the answer.
   void tell(net::verb what, const std::string& json);
 
-  /// Says that this worker is done; the job is complete when all have said so.
+  /// Iterations that this worker has committed, of all its algorithms: a worker has one clock in a job.
+  [[nodiscard]] std::uint32_t finished() const noexcept { return finished_; }
+  void set_finished(std::uint32_t n) noexcept { finished_ = n; }
+
+  /// Says that this worker is done, to the clock (nobody waits for it any more) and to the scheduler; the job is complete
+  /// when all have said so.
   void leave();
 
   /// In the embedded mode the server is told to accept plug-ins of a folder; elsewhere prun.py has done so.
@@ -76,6 +81,7 @@ class session {
  private:
   explicit session(session_options options);
   void send(net::request_header& h, std::span<const std::byte> body, blob tail);
+  void end(const net::order& o);
   void obey(const net::order& o);
 
   session_options options_;
@@ -86,7 +92,7 @@ class session {
   std::unique_ptr<net::port> to_scheduler_;
   int channel_ = -1;
   std::uint64_t sequence_ = 0;
-  std::vector<std::byte> front_;
+  std::uint32_t finished_ = 0;
   net::incoming incoming_;
   net::reply_view answer_;
   std::atomic<bool> closing_{false};

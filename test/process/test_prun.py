@@ -14,7 +14,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import (BIN, LR, MPI, PRUN, JobTest, Run, clean_environment, main, processes_of,  # noqa: E402
-                             socket_folders, wait_until)
+                             wait_until)
 
 specification = importlib.util.spec_from_file_location("prun", PRUN)
 prun = importlib.util.module_from_spec(specification)
@@ -188,10 +188,8 @@ class DryRun(JobTest):
         return [shlex.split(line) for line in out.splitlines()]
 
     def test_it_prints_every_command_and_starts_nothing(self):
-        folders = socket_folders()
         lines = self.lines("-w", "3", "-p", "2", "--threads", "4", "-c", "cfg.json", LR, "--flag", "a b")
         self.assertEqual(len(lines), 6)
-        self.assertEqual(socket_folders(), folders)
         scheduler, server, worker = lines[0], lines[2], lines[4]
         self.assertEqual(scheduler[0], os.path.join(BIN, "start_scheduler"))
         for pair in (("--workers", "3"), ("--servers", "2")):
@@ -247,6 +245,12 @@ class Programs(JobTest):
             with open(os.path.join(self.folder, "talk_run", f"worker_{rank}.log"), encoding="utf-8") as file:
                 self.assertEqual(sorted(file.read().splitlines()), [f"err of {rank}", f"out of {rank}"])
         self.assertIn(f"logs in {self.folder}/talk_run", err)
+
+    def test_a_job_that_ends_before_its_servers_have_started_ends_at_once(self):
+        begin = time.monotonic()
+        status, _, err = self.prun("-w", "2", "-p", "2", self.write_program("nothing", "exit 0"))
+        self.assertEqual(status, 0, err)
+        self.assertLess(time.monotonic() - begin, 1.5)
 
     def test_a_line_is_heard_while_the_job_runs(self):
         program = self.write_program("slow", "echo first", "sleep 30")
@@ -340,14 +344,14 @@ class Programs(JobTest):
 
 class Jobs(JobTest):
     def test_a_job_trains_and_leaves_only_its_logs(self):
-        folders = socket_folders()
-        run = self.start("-w", "4", "-p", "2", "-c", "cfg.json", "-m", "local", LR)
+        run = self.start("-v", "-w", "4", "-p", "2", "-c", "cfg.json", "-m", "local", LR)
         self.assertEqual(run.wait(), 0, run.err())
         self.assertIn("objective", run.out())
         self.assertRegex(run.err(), r"prun: round 30/30  objective 0\.\d+")
         self.assertIn("prun: done in ", run.err())
         self.assertEqual(processes_of(run.job()), [])
-        self.assertLessEqual(socket_folders(), folders)
+        sockets = re.search(r"--bind ipc://(/tmp/prc-\w{8})/s ", run.err()).group(1)
+        self.assertFalse(os.path.exists(sockets))
         logs = os.listdir(re.search(r"logs in (\S+)", run.err()).group(1))
         self.assertEqual(sorted(logs), ["scheduler.log", "server_0.log", "server_1.log"] + [f"worker_{r}.log" for r in range(4)])
 

@@ -158,7 +158,7 @@ class TwoHosts(JobTest):
         self.assertEqual(one.wait(), 0, one.err())
         local = re.search(r"objective (\S+)", one.out()).group(1)
         self.assertAlmostEqual(float(two), float(local), delta=1e-9)  # the same theta, wherever it was computed
-        self.assert_hosts_empty(1.0)
+        self.assert_hosts_empty(END_LIMIT)  # mpirun's daemon there takes a moment longer than what it started
 
     def test_processes_are_where_the_hostfiles_say(self):
         job = self.start_job("long.json")
@@ -183,7 +183,7 @@ class TwoHosts(JobTest):
             self.assertEqual(ended, status, f"after {time.monotonic() - begin:.1f} s: {job.err()}")
             self.assertRegex(job.err(), cause)
         self.assert_nothing_left(job.job(), max(0.5, END_LIMIT - (time.monotonic() - begin)))
-        self.assert_hosts_empty(1.0)
+        self.assert_hosts_empty(END_LIMIT)  # mpirun's daemon there takes a moment longer than what it started
 
     def pick(self, name, host):
         return lambda processes, _: next(p.pid for p in processes if p.command[0] == os.path.join(BIN, name)

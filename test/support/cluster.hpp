@@ -123,6 +123,7 @@ class cluster {
   }
   [[nodiscard]] const membership& members() const { return members_; }
   [[nodiscard]] net::transport& transport() { return *transport_; }
+  [[nodiscard]] std::string scheduler_address() const { return scheduler_->address(); }
   [[nodiscard]] srv::server_node& node(std::size_t i) { return *nodes_[i]; }
 
   /// Requests that the shards of all servers have handled, pings of the nodes themselves excepted.
