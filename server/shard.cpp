@@ -89,11 +89,7 @@ class shard::busy_mark {
 };
 
 shard::shard(const shard_settings& settings, plugin_registry& plugins, const std::atomic<const ownership*>& owned)
-    : settings_(settings), plugins_(plugins), owned_(owned) {
-  const auto count = (partition_count + settings_.threads - 1) / settings_.threads;
-  tables_.reserve(count);
-  for (std::uint32_t i = 0; i < count; ++i) tables_.emplace_back(memory_);
-}
+    : settings_(settings), plugins_(plugins), keys_(settings, owned) {}
 
 busy_function shard::busy() const noexcept {
   busy_function b;
@@ -118,8 +114,8 @@ void shard::handle(const net::request_view& request, blob tail, completion done)
 }
 
 void shard::publish() noexcept {
-  shard_counters::set(counters_.keys, keys_);
-  shard_counters::set(counters_.memory_bytes, memory_.used());
+  shard_counters::set(counters_.keys, keys_.size());
+  shard_counters::set(counters_.memory_bytes, keys_.memory_bytes());
   shard_counters::set(counters_.staged, staged_count_);
 }
 
@@ -148,16 +144,6 @@ void shard::dispatch(const net::request_view& request, blob tail, completion& do
     default:
       return refuse(done, status::bad_request, std::string(name_of(h.what)) + " is not a verb of a shard thread");
   }
-}
-
-bool shard::owns(std::uint16_t partition, outcome& out) const {
-  if (partition % settings_.threads == settings_.index) {
-    const auto* owned = owned_.load(std::memory_order_acquire);
-    if (owned == nullptr || owned->mine[partition]) return true;
-  }
-  out.fail(status::wrong_owner, "partition " + std::to_string(partition) + " is not at s" + std::to_string(settings_.slot) +
-                                    " thread " + std::to_string(settings_.index));
-  return false;
 }
 
 const loaded_update* shard::function_of(const net::request_header& header, outcome& out) {
@@ -194,7 +180,7 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
     return refuse(done, status::bad_request, quoted(key) + " belongs to partition " + std::to_string(partition) +
                                                  ", not " + std::to_string(h.partition));
   }
-  if (!owns(partition, out)) return refuse(done, out);
+  if (!keys_.owns(partition)) return refuse(done, status::wrong_owner, keys_.not_mine(partition));
   if (tail && !request.payload().empty()) {
     return refuse(done, status::bad_request, "a value in the body and another in a second frame");
   }
@@ -231,13 +217,13 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
 bool shard::update_after_answer(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta,
                                 completion& done) {
   if ((c.header->flags & net::flag_staged) != 0) return false;
-  auto& t = table_of(hash);
+  auto& t = keys_.table_of(hash);
   auto* e = t.find(hash, key);
   if (e == nullptr || !e->is_large() || !cannot_fail(*c.function, e->view(), delta)) return false;
   const busy_mark mark(*this, c.function->name);
   const auto bytes = t.open(*e);
   net::reply_header reply;
-  reply.value_version = t.last_version() + 1;
+  reply.value_version = keys_.family().last_version + 1;
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
   done.answer(reply);
   std::string error;
@@ -275,14 +261,17 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
     std::size_t n = 0;
     while (n < batch && walk.next(item[n])) {
       hash[n] = hash_key(item[n].key);
-      // A stranger's partition has a table of ours under its index; a hint to it does no harm.
-      table_of(hash[n]).prefetch_slot(hash[n]);
+      keys_.table_of(hash[n]).prefetch_slot(hash[n]);
       ++n;
     }
-    for (std::size_t i = 0; i < n; ++i) table_of(hash[i]).prefetch_entry(hash[i]);
+    for (std::size_t i = 0; i < n; ++i) keys_.table_of(hash[i]).prefetch_entry(hash[i]);
     for (std::size_t i = 0; i < n; ++i) {
       outcome out;
-      if (owns(partition_of(hash[i]), out)) perform(c, item[i].key, hash[i], item[i].value, {}, out);
+      if (const auto partition = partition_of(hash[i]); keys_.owns(partition)) {
+        perform(c, item[i].key, hash[i], item[i].value, {}, out);
+      } else {
+        out.fail(status::wrong_owner, keys_.not_mine(partition));
+      }
       --left;
       value_view back;
       if (out.result == status::ok && out.value != nullptr) {
@@ -326,7 +315,7 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
   switch (c.what) {
     case verb::pull:
     case verb::contains: {
-      const auto* e = table_of(hash).find(hash, key);
+      const auto* e = keys_.find(hash, key);
       if (e == nullptr) return out.fail(status::not_found, "the key is not there");
       out.version = e->version();
       if (c.what == verb::pull) out.value = e;
@@ -349,8 +338,7 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
         staged_count_ -= at->second.waiting.size();
         staged_.erase(at);
       }
-      if (!table_of(hash).erase(hash, key)) return out.fail(status::not_found, "the key is not there");
-      --keys_;
+      if (!keys_.erase(hash, key)) out.fail(status::not_found, "the key is not there");
       return;
     }
     default: return out.fail(status::bad_request, "not a verb of a key");
@@ -358,10 +346,8 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
 }
 
 void shard::push(std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail, outcome& out) {
-  auto& t = table_of(hash);
-  const auto before = t.size();
-  const auto& e = tail ? t.store(hash, key, value.tag, to_keep(std::move(tail))) : t.store(hash, key, value);
-  keys_ += t.size() - before;
+  const auto& e =
+      tail ? keys_.store(hash, key, value.tag, to_keep(std::move(tail))) : keys_.store(hash, key, value);
   out.version = e.version();
 }
 
@@ -374,7 +360,7 @@ bool shard::fits(const loaded_update& f, std::string_view key, outcome& out) con
 
 void shard::update(const loaded_update& f, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
                    outcome& out) {
-  auto& t = table_of(hash);
+  auto& t = keys_.table_of(hash);
   auto* e = t.find(hash, key);
   const busy_mark mark(*this, f.name);
   auto ended = abi::ok;
@@ -458,9 +444,8 @@ void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_vie
 
 void shard::handle_clear(completion& done) {
   net::reply_header reply;
-  reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(keys_, 0xffffffffU));
-  for (auto& t : tables_) t.clear();
-  keys_ = 0;
+  reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(keys_.size(), 0xffffffffU));
+  keys_.clear();
   staged_.clear();
   staged_count_ = 0;
   folded_clock_ = 0;

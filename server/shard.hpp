@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <array>
-#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -21,32 +20,16 @@
 #include "core/blob.hpp"
 #include "core/hash.hpp"
 #include "net/protocol.hpp"
-#include "server/arena.hpp"
 #include "server/completion.hpp"
+#include "server/key_store.hpp"
 #include "server/plugin_registry.hpp"
-#include "server/table.hpp"
 
 namespace paracel::srv {
-
-/// The partitions that the ring gives to this server at one epoch.
-struct ownership {
-  std::uint32_t epoch = 0;
-  std::bitset<partition_count> mine;
-};
-
-struct shard_settings {
-  std::uint32_t slot = 0;
-  std::uint32_t index = 0;
-  std::uint32_t threads = 1;
-  std::uint64_t job = 0;                                   ///< requests of another job are refused; 0: any is taken
-  std::size_t max_value_bytes = std::size_t{256} << 20;
-  std::size_t max_message_bytes = std::size_t{1} << 30;    ///< largest reply frame
-};
 
 /// What a shard has done and holds. Thread-safety: written by the shard thread, read by any.
 struct alignas(64) shard_counters {
   using counter = std::atomic<std::uint64_t>;
-  static constexpr std::size_t verbs = 36;  ///< every verb of a shard is below
+  static constexpr std::size_t verbs = net::shard_verbs;
 
   std::array<counter, verbs> requests{};  ///< by verb; [0]: verbs that a shard does not have
   counter bytes_in{0};
@@ -135,7 +118,6 @@ class shard {
   void handle_clear(completion& done);
 
   const loaded_update* function_of(const net::request_header& header, outcome& out);
-  bool owns(std::uint16_t partition, outcome& out) const;
   void perform(const context& c, std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
                outcome& out);
   void push(std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail, outcome& out);
@@ -147,19 +129,15 @@ class shard {
   void fold_before(std::uint32_t clock, std::string_view key, std::uint64_t hash, outcome& out);
   void fold_before(std::uint32_t clock, staged_key& staged, std::string_view key, std::uint64_t hash);
 
-  table& table_of(std::uint64_t hash) noexcept { return tables_[partition_of(hash) / settings_.threads]; }
   void refuse(completion& done, net::status why, std::string_view text);
   void refuse(completion& done, const outcome& out) { refuse(done, out.result, out.text); }
   void publish() noexcept;
 
   class busy_mark;
 
-  shard_settings settings_;
+  const shard_settings settings_;
   plugin_registry& plugins_;
-  const std::atomic<const ownership*>& owned_;
-  arena memory_;               // before the tables: they give back to it
-  std::vector<table> tables_;  // by partition / threads
-  std::uint64_t keys_ = 0;
+  key_store keys_;
 
   const loaded_update* default_update_ = nullptr;
   const loaded_update* last_update_ = nullptr;  // of the request before: most workers use one function

@@ -27,17 +27,17 @@ blob aligned(blob value) {
 }  // namespace
 
 table::table(table&& other) noexcept
-    : memory_(other.memory_), slots_(std::move(other.slots_)), mask_(std::exchange(other.mask_, 0)),
-      size_(std::exchange(other.size_, 0)), last_version_(other.last_version_) {}
+    : memory_(other.memory_), family_(other.family_), slots_(std::move(other.slots_)),
+      mask_(std::exchange(other.mask_, 0)), size_(std::exchange(other.size_, 0)) {}
 
 table& table::operator=(table&& other) noexcept {
   if (this != &other) {
     clear();
     memory_ = other.memory_;
+    family_ = other.family_;
     slots_ = std::move(other.slots_);
     mask_ = std::exchange(other.mask_, 0);
     size_ = std::exchange(other.size_, 0);
-    last_version_ = other.last_version_;
   }
   return *this;
 }
@@ -110,6 +110,7 @@ entry* table::make(std::string_view key, value_tag tag, std::size_t value_bytes,
 }
 
 void table::release(entry* e) noexcept {
+  ++family_->moves;
   if (e->large_) {
     note(e->control()->size, false);
     blob::drop(e->control());
@@ -136,6 +137,7 @@ entry& table::store(std::uint64_t hash, std::string_view key, const value_view& 
     auto* e = entry_of(s);
     if (!e->large_ && arena::rounded(e->value_bytes_) == arena::rounded(value.bytes.size())) {
       copy(e->place(), value.bytes.data(), value.bytes.size());
+      if (e->tag_ != value.tag || e->value_bytes_ != value.bytes.size()) ++family_->moves;
       e->value_bytes_ = static_cast<std::uint32_t>(value.bytes.size());
       e->tag_ = value.tag;
       changed(*e);
@@ -162,6 +164,7 @@ std::span<std::byte> table::open(entry& e) {
   if (!e.large_) return {e.place(), e.value_bytes_};
   auto* control = e.control();
   if (control->refs.load(std::memory_order_acquire) != 1) {
+    ++family_->moves;
     auto own = blob::allocate(control->size);
     std::memcpy(own.mutable_data(), control->data, control->size);
     blob::drop(control);

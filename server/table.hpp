@@ -71,16 +71,22 @@ class entry {
 };
 static_assert(sizeof(entry) == 16);
 
+/// What the tables of a shard have in common.
+struct table_family {
+  std::uint64_t last_version = 0;  ///< versions are given once in a shard, so that they rise within every partition
+  std::uint64_t moves = 0;         ///< rises whenever an entry goes, or its value gets another place, size or type
+};
+
 /// The table of one partition: open addressing with linear probing.
 ///
 /// Thread-safety: owned by the shard thread.
-/// Lifetime: the arena outlives it.
+/// Lifetime: arena and family outlive it.
 /// Cost: an access is one hash (the caller's), one line of slots and one of the entry. Nothing is allocated for an empty
 /// table; a rehash touches one partition of 16,384.
 class table {
  public:
   table() = default;
-  explicit table(arena& memory) noexcept : memory_(&memory) {}
+  table(arena& memory, table_family& family) noexcept : memory_(&memory), family_(&family) {}
   table(table&& other) noexcept;
   table& operator=(table&& other) noexcept;
   ~table() { clear(); }
@@ -100,12 +106,9 @@ class table {
   /// The bytes of `e` for a change in place. Copies a large value first while a reply still holds it.
   std::span<std::byte> open(entry& e);
   /// Marks the end of a change in place: a new version.
-  void changed(entry& e) noexcept { e.version_ = ++last_version_; }
+  void changed(entry& e) noexcept { e.version_ = ++family_->last_version; }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// Greatest version given in this partition; versions are never given twice, so a key that was removed and came back
-  /// has a greater one than before.
-  [[nodiscard]] std::uint64_t last_version() const noexcept { return last_version_; }
 
   /// Hints for a batch of keys: first the slots of each, then the entries, then use them. Hides the two cache misses of
   /// an access behind each other.
@@ -144,10 +147,10 @@ class table {
   void grow();
 
   arena* memory_ = nullptr;
+  table_family* family_ = nullptr;
   std::unique_ptr<slot[]> slots_;
   std::uint32_t mask_ = 0;
   std::uint32_t size_ = 0;
-  std::uint64_t last_version_ = 0;
 };
 
 }  // namespace paracel::srv

@@ -247,6 +247,8 @@ class paralg {
   [[nodiscard]] std::size_t get_server_size() const;
   [[nodiscard]] Comm get_comm() const { return comm_; }
   [[nodiscard]] const str_type& get_output() const { return output_; }
+  /// For what the framework builds on it (array.hpp, table.hpp); its header is not installed.
+  [[nodiscard]] parasrv& servers() { return *servers_; }
 
   /// Rank 0's progress, shown by prun.py; other ranks' calls do nothing. At most ten a second are sent, and the last.
   void report_progress(const progress_report& report);

@@ -16,7 +16,9 @@ static_assert(std::endian::native == std::endian::little, "values are used where
 // The two magics differ so that a reply sent to a server, or a request sent to a worker, is told at the first word.
 constexpr std::uint32_t request_magic = 0x51435250;  // "PRCQ"
 constexpr std::uint32_t reply_magic = 0x52435250;    // "PRCR"
-constexpr std::uint16_t known_flags = flag_staged | flag_bsp_read;
+constexpr std::uint16_t known_flags = flag_staged | flag_bsp_read | flag_range | flag_keys_only | flag_named;
+constexpr std::uint16_t known_reply_flags = reply_uniform | reply_more;
+constexpr const char* unknown = "unknown";
 constexpr std::size_t request_item_bytes = 12;
 constexpr std::size_t reply_item_bytes = 16;
 
@@ -49,20 +51,9 @@ class reader {
   const std::byte* at_;
 };
 
-constexpr bool is_known(verb v) noexcept {
-  switch (v) {
-    case verb::none: return false;
-    case verb::pull: case verb::push: case verb::update: case verb::bupdate: case verb::contains: case verb::remove:
-    case verb::pull_multi: case verb::push_multi: case verb::update_multi: case verb::bupdate_multi:
-    case verb::contains_multi: case verb::remove_multi: case verb::clear: case verb::register_update:
-    case verb::register_bupdate: case verb::clock_tick: case verb::clock_wait: case verb::proxy: case verb::ping:
-    case verb::stats: case verb::stop: case verb::join: case verb::heartbeat: case verb::progress: case verb::leave:
-    case verb::abort: case verb::collective: return true;
-  }
-  return false;
-}
+bool is_known(verb v) noexcept { return v != verb::none && name_of(v) != unknown; }
 
-constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::remove_multi; }
+constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_at_multi; }
 
 void append(std::vector<std::byte>& body, const void* bytes, std::size_t size) {
   const auto* at = static_cast<const std::byte*>(bytes);
@@ -107,9 +98,34 @@ const char* name_of(verb v) noexcept {
     case verb::progress: return "progress";
     case verb::leave: return "leave";
     case verb::abort: return "abort";
+    case verb::update_default: return "update_default";
+    case verb::cas: return "cas";
+    case verb::pull_at: return "pull_at";
+    case verb::update_at: return "update_at";
+    case verb::update_default_multi: return "update_default_multi";
+    case verb::pull_at_multi: return "pull_at_multi";
+    case verb::update_at_multi: return "update_at_multi";
+    case verb::register_filter: return "register_filter";
+    case verb::scan: return "scan";
+    case verb::top_k: return "top_k";
+    case verb::reduce: return "reduce";
+    case verb::remove_if: return "remove_if";
+    case verb::set_prepare: return "set_prepare";
+    case verb::set_pull: return "set_pull";
+    case verb::set_push: return "set_push";
+    case verb::set_update: return "set_update";
+    case verb::set_bupdate: return "set_bupdate";
+    case verb::table_open: return "table_open";
+    case verb::rows_pull: return "rows_pull";
+    case verb::rows_push: return "rows_push";
+    case verb::rows_update: return "rows_update";
+    case verb::rows_remove: return "rows_remove";
+    case verb::rows_scan: return "rows_scan";
+    case verb::subscribe: return "subscribe";
+    case verb::clock_moved: return "clock_moved";
     case verb::collective: return "collective";
   }
-  return "unknown";
+  return unknown;
 }
 
 const char* name_of(status s) noexcept {
@@ -127,8 +143,11 @@ const char* name_of(status s) noexcept {
     case status::job_ended: return "job_ended";
     case status::wrong_job: return "wrong_job";
     case status::internal: return "internal";
+    case status::conflict: return "conflict";
+    case status::unknown_set: return "unknown_set";
+    case status::out_of_memory: return "out_of_memory";
   }
-  return "unknown";
+  return unknown;
 }
 
 void encode(const request_header& h, std::span<std::byte, request_header_bytes> out) noexcept {
@@ -208,10 +227,10 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, rep
   if (version != protocol_version) return "reply of another protocol version";
   // verb none: the answer to a request whose verb could not be read
   if (h.what != verb::none && !is_known(h.what)) return "unknown verb";
-  if (h.result > status::internal) return "unknown status";
+  if (h.result > status::out_of_memory) return "unknown status";
   if (!paracel::is_known(h.tag)) return "unknown type tag in the reply";
   if (h.order > instruction::shutdown) return "unknown instruction";
-  if (h.flags != 0) return "unknown reply flag";
+  if ((h.flags & ~known_reply_flags) != 0) return "unknown reply flag";
   if (h.body_bytes != body.size()) return "body length of the reply differs from its frame";
   if (h.tail_bytes != tail_bytes) return "tail length of the reply differs from its frame";
   if (is_multi(h.what) && h.count > body.size() / reply_item_bytes) {
@@ -269,7 +288,7 @@ bool reply_items::next(reply_item& out) noexcept {
   reader(rest_.data()).get(value_bytes).get(tag).get(zero).get(out.result).get(out.version);
   const auto after = rest_.subspan(reply_item_bytes);
   if (value_bytes > after.size()) return false;
-  if (!paracel::is_known(tag) || zero != 0 || out.result > status::internal) return false;
+  if (!paracel::is_known(tag) || zero != 0 || out.result > status::out_of_memory) return false;
   out.value = {tag, after.first(value_bytes)};
   rest_ = after.subspan(value_bytes);
   --left_;

@@ -33,18 +33,29 @@ inline constexpr std::size_t max_key_bytes = 65535;
 enum class verb : std::uint8_t {
   none = 0,
   // single key, to the shard that owns it
-  pull = 1, push = 2, update = 3, bupdate = 4, contains = 5, remove = 6,
-  // many keys of one shard
+  pull = 1, push = 2, update = 3, bupdate = 4, contains = 5, remove = 6, update_default = 7, cas = 8,
+  pull_at = 9, update_at = 10,
+  // many keys of one shard: the number of the single form + 15
   pull_multi = 16, push_multi = 17, update_multi = 18, bupdate_multi = 19, contains_multi = 20, remove_multi = 21,
+  update_default_multi = 22, pull_at_multi = 24, update_at_multi = 25,
   // whole shard
-  clear = 32, register_update = 33, register_bupdate = 34,
+  clear = 32, register_update = 33, register_bupdate = 34, register_filter = 35,
+  scan = 36, top_k = 37, reduce = 38, remove_if = 39,
+  // prepared key sets
+  set_prepare = 40, set_pull = 41, set_push = 42, set_update = 43, set_bupdate = 44,
   // clock thread
   clock_tick = 48, clock_wait = 49,
   // control thread
   proxy = 64, ping = 65, stats = 66, stop = 67,
   // scheduler
   join = 80, heartbeat = 81, progress = 82, leave = 83, abort = 84, collective = 85,
+  // rows of a typed table, of one shard
+  table_open = 96, rows_pull = 97, rows_push = 98, rows_update = 99, rows_remove = 100, rows_scan = 101,
+  // changed keys, sent when the clock moves
+  subscribe = 104, clock_moved = 105,
 };
+/// One more than the greatest verb of a shard.
+inline constexpr std::size_t shard_verbs = 106;
 const char* name_of(verb v) noexcept;
 
 enum class status : std::uint16_t {
@@ -61,6 +72,9 @@ enum class status : std::uint16_t {
   job_ended = 10,         ///< the job is aborting; the body says why
   wrong_job = 11,
   internal = 12,
+  conflict = 13,          ///< cas: the value has another version than expected
+  unknown_set = 14,       ///< no key set with this digest is here: prepare it again
+  out_of_memory = 15,     ///< beyond --max-memory of the server; nothing has changed
 };
 const char* name_of(status s) noexcept;
 
@@ -70,6 +84,12 @@ enum class instruction : std::uint8_t { go_on = 0, abort = 1, shutdown = 2 };
 /// Request flags.
 inline constexpr std::uint16_t flag_staged = 1;   ///< BSP: fold this update when the clock moves, in rank order
 inline constexpr std::uint16_t flag_bsp_read = 2; ///< BSP: header.clock iterations of every worker are complete; fold them first
+inline constexpr std::uint16_t flag_range = 4;    ///< at verbs: a range of elements and not a list of them
+inline constexpr std::uint16_t flag_keys_only = 8;  ///< scan: without the values
+inline constexpr std::uint16_t flag_named = 16;   ///< rows: named by texts and not by 64-bit ids
+/// Reply flags.
+inline constexpr std::uint16_t reply_uniform = 1;  ///< set_pull: the values without their items, all of the reply's tag
+inline constexpr std::uint16_t reply_more = 2;     ///< there is more: ask again from the cursor that the body begins with
 
 struct request_header {
   verb what = verb::none;

@@ -65,6 +65,7 @@ class parasrv {
   /// failed before are forgotten with it.
   void settle();
   [[nodiscard]] std::uint32_t last_staleness() const noexcept { return last_staleness_; }
+  [[nodiscard]] kvclt& client() noexcept { return *client_; }
 
  private:
   struct failure {

@@ -32,7 +32,8 @@ TEST(Table, AgreesWithAStandardMapOverManyRandomOperations) {
   arena memory;
   std::map<std::string, std::vector<std::byte>> model;
   {
-    table t(memory);
+    table_family family;
+    table t(memory, family);
     std::mt19937 random(7);
     for (int step = 0; step < 200'000; ++step) {
       const auto key = "k" + std::to_string(random() % 500);
@@ -69,7 +70,8 @@ TEST(Table, AgreesWithAStandardMapOverManyRandomOperations) {
 
 TEST(Table, KeysWhoseHashesAgreeInEveryBitThatASlotKeepsStayApart) {
   arena memory;
-  table t(memory);
+  table_family family;
+  table t(memory, family);
   const auto one = bytes(8, 1);
   const auto two = bytes(8, 2);
   t.store(0x1234, "a", {value_tag::f64, one});
@@ -84,7 +86,8 @@ TEST(Table, KeysWhoseHashesAgreeInEveryBitThatASlotKeepsStayApart) {
 
 TEST(Table, GrowsBeyondTheBitsOfTheHashThatASlotKeeps) {
   arena memory;
-  table t(memory);
+  table_family family;
+  table t(memory, family);
   constexpr int n = 120'000;  // more than 65,536 slots
   for (int i = 0; i < n; ++i) put(t, std::to_string(i), bytes(4, i));
   for (int i = 0; i < n; i += 3) EXPECT_TRUE(t.erase(hash_key(std::to_string(i)), std::to_string(i)));
@@ -98,7 +101,8 @@ TEST(Table, GrowsBeyondTheBitsOfTheHashThatASlotKeeps) {
 
 TEST(Table, ValuesBeginAtAMultipleOfEightForEveryLengthOfKey) {
   arena memory;
-  table t(memory);
+  table_family family;
+  table t(memory, family);
   for (std::size_t n = 0; n < 40; ++n) {
     const auto& e = put(t, std::string(n, 'x'), bytes(24, 1));
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(e.value().data()) % 8, 0U) << n;
@@ -107,7 +111,8 @@ TEST(Table, ValuesBeginAtAMultipleOfEightForEveryLengthOfKey) {
 
 TEST(Table, VersionsRiseAndAreNeverGivenTwice) {
   arena memory;
-  table t(memory);
+  table_family family;
+  table t(memory, family);
   const auto first = put(t, "a", bytes(8, 1)).version();
   const auto second = put(t, "a", bytes(8, 2)).version();
   EXPECT_LT(first, second);
@@ -118,12 +123,13 @@ TEST(Table, VersionsRiseAndAreNeverGivenTwice) {
   EXPECT_LT(second, third);
   t.erase(hash_key("a"), "a");
   EXPECT_LT(third, put(t, "a", bytes(8, 3)).version());
-  EXPECT_EQ(t.last_version(), 4U);
+  EXPECT_EQ(family.last_version, 4U);
 }
 
 TEST(Table, ALargeValueIsTheVeryMessageThatBroughtIt) {
   arena memory;
-  table t(memory);
+  table_family family;
+  table t(memory, family);
   auto message = blob_of(large, 5);
   const auto* where = message.data();
   const auto& e = t.store(hash_key("a"), "a", value_tag::packed, std::move(message));
@@ -134,7 +140,8 @@ TEST(Table, ALargeValueIsTheVeryMessageThatBroughtIt) {
 
 TEST(Table, AChangeInPlaceCopiesWhileAReplyHoldsTheValue) {
   arena memory;
-  table t(memory);
+  table_family family;
+  table t(memory, family);
   auto& e = t.store(hash_key("a"), "a", value_tag::packed, blob_of(large, 5));
   auto reply = e.share();
   const auto* before = reply.data();
@@ -150,7 +157,8 @@ TEST(Table, AChangeInPlaceCopiesWhileAReplyHoldsTheValue) {
 
 TEST(Table, AMessageThatIsNotAlignedIsCopiedOnce) {
   arena memory;
-  table t(memory);
+  table_family family;
+  table t(memory, family);
   struct off_by_one : blob::control {};
   auto whole = blob_of(large + 1, 5);
   auto* c = new off_by_one;
@@ -166,7 +174,8 @@ TEST(Table, AMessageThatIsNotAlignedIsCopiedOnce) {
 TEST(Table, AValueMayChangeItsSizeInBothDirectionsAcrossTheThreshold) {
   arena memory;
   {
-    table t(memory);
+    table_family family;
+    table t(memory, family);
     for (const std::size_t n : {std::size_t{8}, large, std::size_t{8}, std::size_t{3000}, large * 2, std::size_t{0}}) {
       const auto& e = put(t, "a", bytes(n, 3));
       EXPECT_EQ(e.value().size(), n);
@@ -181,8 +190,9 @@ TEST(Table, AValueMayChangeItsSizeInBothDirectionsAcrossTheThreshold) {
 TEST(Table, AKeyOf20CharactersWithOneDoubleTakesLessThan80Bytes) {
   // A 64th of a server with 1 M keys: as many keys a partition, fewer partitions.
   arena memory;
+  table_family family;
   std::vector<table> tables;
-  for (int p = 0; p < 256; ++p) tables.emplace_back(memory);
+  for (int p = 0; p < 256; ++p) tables.emplace_back(memory, family);
   const int n = 1'000'000 / 64;
   char key[32];
   for (int i = 0; i < n; ++i) {

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <paracel/value.hpp>
+
+#include "core/blob.hpp"
+#include "core/hash.hpp"
+#include "server/arena.hpp"
+#include "server/table.hpp"
+
+namespace paracel::srv {
+
+/// The partitions that the ring gives to this server at one epoch.
+struct ownership {
+  std::uint32_t epoch = 0;
+  std::bitset<partition_count> mine;
+};
+
+struct shard_settings {
+  std::uint32_t slot = 0;
+  std::uint32_t index = 0;
+  std::uint32_t threads = 1;
+  std::uint64_t job = 0;                                   ///< requests of another job are refused; 0: any is taken
+  std::size_t max_value_bytes = std::size_t{256} << 20;
+  std::size_t max_message_bytes = std::size_t{1} << 30;    ///< largest reply frame
+};
+
+/// The keys of one shard: the tables of the partitions p with p % threads == index, and whose they are.
+///
+/// Thread-safety: owned by the shard thread.
+/// Lifetime: ownership outlives it.
+class key_store {
+ public:
+  key_store(const shard_settings& settings, const std::atomic<const ownership*>& owned)
+      : settings_(settings), owned_(owned) {
+    const auto count = (partition_count + settings_.threads - 1) / settings_.threads;
+    tables_.reserve(count);
+    for (std::uint32_t i = 0; i < count; ++i) tables_.emplace_back(memory_, family_);
+  }
+
+  [[nodiscard]] const shard_settings& settings() const noexcept { return settings_; }
+
+  /// Whether a key of this partition belongs here.
+  [[nodiscard]] bool owns(std::uint16_t partition) const noexcept {
+    if (partition % settings_.threads != settings_.index) return false;
+    const auto* owned = owned_.load(std::memory_order_acquire);
+    return owned == nullptr || owned->mine[partition];
+  }
+  /// What to say of a partition that does not.
+  [[nodiscard]] std::string not_mine(std::uint16_t partition) const {
+    return "partition " + std::to_string(partition) + " is not at s" + std::to_string(settings_.slot) + " thread " +
+           std::to_string(settings_.index);
+  }
+
+  /// The table of a hash. A stranger's partition has a table of ours under its index, which does not hold its keys.
+  [[nodiscard]] table& table_of(std::uint64_t hash) noexcept { return tables_[partition_of(hash) / settings_.threads]; }
+  /// Tables in the order of their partitions: number i is that of partition `i * threads + index`.
+  [[nodiscard]] std::vector<table>& tables() noexcept { return tables_; }
+
+  [[nodiscard]] entry* find(std::uint64_t hash, std::string_view key) noexcept { return table_of(hash).find(hash, key); }
+  entry& store(std::uint64_t hash, std::string_view key, const value_view& value) {
+    return counted(table_of(hash), [&](table& t) -> entry& { return t.store(hash, key, value); });
+  }
+  entry& store(std::uint64_t hash, std::string_view key, value_tag tag, blob value) {
+    return counted(table_of(hash), [&](table& t) -> entry& { return t.store(hash, key, tag, std::move(value)); });
+  }
+  bool erase(std::uint64_t hash, std::string_view key) noexcept {
+    if (!table_of(hash).erase(hash, key)) return false;
+    --size_;
+    return true;
+  }
+  void clear() noexcept {
+    for (auto& t : tables_) t.clear();
+    size_ = 0;
+  }
+
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_.used(); }
+  [[nodiscard]] const table_family& family() const noexcept { return family_; }
+
+ private:
+  template <class F>
+  entry& counted(table& t, const F& change) {
+    const auto before = t.size();
+    auto& e = change(t);
+    size_ += t.size() - before;
+    return e;
+  }
+
+  shard_settings settings_;
+  const std::atomic<const ownership*>& owned_;
+  table_family family_;
+  arena memory_;               // before the tables: they give back to it
+  std::vector<table> tables_;  // by partition / threads
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace paracel::srv
