@@ -23,13 +23,20 @@ constexpr std::size_t batch = 32;
 constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
 constexpr std::size_t reply_item_bytes = 16;
 
-constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::remove_multi; }
-constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::remove; }
+constexpr bool is_multi(verb v) noexcept {
+  return (v >= verb::pull_multi && v <= verb::remove_multi) || v == verb::pull_at_multi || v == verb::update_at_multi;
+}
+constexpr bool is_single(verb v) noexcept {
+  return (v >= verb::pull && v <= verb::remove) || v == verb::pull_at || v == verb::update_at;
+}
+constexpr bool is_read(verb v) noexcept { return v == verb::pull || v == verb::pull_at; }
+constexpr bool is_update(verb v) noexcept { return v == verb::update || v == verb::bupdate || v == verb::update_at; }
 constexpr verb single_of(verb v) noexcept {
   return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::pull_multi) +
                            static_cast<unsigned>(verb::pull));
 }
-static_assert(single_of(verb::pull_multi) == verb::pull && single_of(verb::remove_multi) == verb::remove);
+static_assert(single_of(verb::pull_multi) == verb::pull && single_of(verb::remove_multi) == verb::remove &&
+              single_of(verb::pull_at_multi) == verb::pull_at && single_of(verb::update_at_multi) == verb::update_at);
 
 /// A key as it may stand in an error text: what cannot be printed is escaped, what is long is cut.
 std::string quoted(std::string_view key) {
@@ -185,7 +192,7 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
     return refuse(done, status::bad_request, "a value in the body and another in a second frame");
   }
   context c{&h, h.what};
-  if (h.what == verb::update || h.what == verb::bupdate) {
+  if (is_update(h.what)) {
     c.function = function_of(h, out);
     if (c.function == nullptr) return refuse(done, out);
   }
@@ -196,19 +203,21 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
 
   net::reply_header reply;
   reply.value_version = out.version;
-  if (out.value == nullptr) {
+  if (!out.has_value()) {
     shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
     return done.answer(reply);
   }
-  const auto bytes = out.value->value();
-  if (h.credit != 0 && bytes.size() > h.credit && h.what == verb::pull) {
+  const auto [tag, bytes] = out.view();
+  if (h.credit != 0 && bytes.size() > h.credit && is_read(h.what)) {
     return refuse(done, status::too_large, quoted(key) + " has " + std::to_string(bytes.size()) +
                                                " bytes, more than the credit of " + std::to_string(h.credit));
   }
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes.size());
-  reply.tag = out.value->tag();
-  if (out.value->is_large()) return done.answer(reply, {}, out.value->share());
-  done.answer(reply, bytes);
+  reply.tag = tag;
+  if (out.value != nullptr && out.value->is_large()) return done.answer(reply, {}, out.value->share());
+  if (bytes.size() > net::tail_threshold_bytes) done.answer(reply, {}, to_keep({tag, bytes}, {}));
+  else done.answer(reply, bytes);
+  if (computed_.capacity() > kept_buffer_bytes) computed_ = {};
 }
 
 /// An update of a large value whose success is certain is answered before it runs. Whoever asks next is served by this
@@ -240,14 +249,14 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
   }
   if (!check.ok()) return refuse(done, status::bad_request, "the items of the request do not fit its body");
   context c{&h, single_of(h.what)};
-  if (c.what == verb::update || c.what == verb::bupdate) {
+  if (is_update(c.what)) {
     outcome out;
     c.function = function_of(h, out);
     if (c.function == nullptr) return refuse(done, out);
   }
   // Only a read may be cut short by the credit: an update has happened, and its result is due.
   auto room = settings_.max_message_bytes - net::reply_header_bytes;
-  if (c.what == verb::pull && h.credit != 0) room = std::min<std::size_t>(room, h.credit);
+  if (is_read(c.what) && h.credit != 0) room = std::min<std::size_t>(room, h.credit);
   if (std::size_t{h.count} * reply_item_bytes > room) {
     return refuse(done, status::too_large, std::to_string(h.count) + " items are too many for one reply");
   }
@@ -274,8 +283,8 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
       }
       --left;
       value_view back;
-      if (out.result == status::ok && out.value != nullptr) {
-        back = out.value->view();
+      if (out.result == status::ok && out.has_value()) {
+        back = out.view();
         if (items_.size() + reply_item_bytes * (left + 1) + back.bytes.size() > room) {
           out.result = status::too_large;
           back = {};
@@ -299,8 +308,8 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
 
 void shard::perform(const context& c, std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
                     outcome& out) {
-  if (c.what == verb::push || c.what == verb::update || c.what == verb::bupdate) {
-    if (value.tag == value_tag::none || !is_well_formed(value)) {
+  if (c.what == verb::push || is_update(c.what)) {
+    if (c.what != verb::update_at && (value.tag == value_tag::none || !is_well_formed(value))) {
       return out.fail(status::bad_request, quoted(key) + ": " + std::to_string(value.bytes.size()) +
                                                " bytes are not a value of type " + name_of(value.tag));
     }
@@ -333,6 +342,8 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
       out.value = nullptr;  // the sender did not ask for it
       return;
     case verb::bupdate: return update(*c.function, key, hash, value, std::move(tail), out);
+    case verb::pull_at: return pull_at(c, key, hash, value, out);
+    case verb::update_at: return update_at(c, key, hash, value, std::move(tail), out);
     case verb::remove: {
       if (const auto at = staged_.find(key, hash); at != staged_.end()) {
         staged_count_ -= at->second.waiting.size();
@@ -349,6 +360,45 @@ void shard::push(std::string_view key, std::uint64_t hash, const value_view& val
   const auto& e =
       tail ? keys_.store(hash, key, value.tag, to_keep(std::move(tail))) : keys_.store(hash, key, value);
   out.version = e.version();
+}
+
+void shard::pull_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements,
+                    outcome& out) {
+  element_choice choice;
+  if (const char* reason = parse_pull_at(elements, (c.header->flags & net::flag_range) != 0, choice)) {
+    return out.fail(status::bad_request, quoted(key) + ": " + reason);
+  }
+  const auto* e = keys_.find(hash, key);
+  if (e == nullptr) return out.fail(status::not_found, "the key is not there");
+  if (const auto s = pull_elements(e->view(), choice, out.elements, computed_, out.text); s != status::ok) {
+    return out.fail(s, quoted(key) + ": " + out.text);
+  }
+  out.version = e->version();
+}
+
+void shard::update_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements, blob&& tail,
+                      outcome& out) {
+  const bool is_range = (c.header->flags & net::flag_range) != 0;
+  element_change change;
+  if (const char* reason = parse_update_at(elements, is_range, change)) {
+    return out.fail(status::bad_request, quoted(key) + ": " + reason);
+  }
+  if ((c.header->flags & net::flag_staged) != 0 && c.header->clock != net::no_clock) {
+    return stage(c, key, hash, elements, std::move(tail), out);
+  }
+  update_at(*c.function, key, hash, change, out);
+}
+
+void shard::update_at(const loaded_update& f, std::string_view key, std::uint64_t hash, const element_change& change,
+                      outcome& out) {
+  auto& t = keys_.table_of(hash);
+  auto* e = t.find(hash, key);
+  if (e == nullptr) return out.fail(status::not_found, "the key is not there");
+  const busy_mark mark(*this, f.name);
+  if (const auto s = update_elements(f, t, *e, change, out.text); s != status::ok) {
+    return out.fail(s, quoted(key) + ": " + out.text);
+  }
+  out.version = e->version();
 }
 
 bool shard::fits(const loaded_update& f, std::string_view key, outcome& out) const {
@@ -401,7 +451,8 @@ void shard::stage(const context& c, std::string_view key, std::uint64_t hash, co
   if (at == staged_.end()) at = staged_.insert({std::string(key), {}}).first;
   auto& staged = at.value();
   staged.waiting.push_back(
-      {c.header->clock, c.header->rank, arrivals_++, c.function, delta.tag, to_keep(delta, std::move(tail))});
+      {c.header->clock, c.header->rank, arrivals_++, c.function, c.what, c.header->flags, delta.tag,
+       to_keep(delta, std::move(tail))});
   ++staged_count_;
   // A key that is written and never read would gather its updates for ever.
   fold_before(folded_clock_, staged, key, hash);
@@ -427,9 +478,16 @@ void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_vie
   for (auto u = due; u != waiting.end(); ++u) {
     outcome folded;
     const value_view delta{u->tag, u->delta.bytes()};
-    blob large;
-    if (u->delta.size() > net::tail_threshold_bytes) large = std::move(u->delta);
-    update(*u->function, key, hash, delta, std::move(large), folded);
+    if (u->what == verb::update_at) {
+      element_change change;  // it was looked at when it was staged
+      if (parse_update_at(delta, (u->flags & net::flag_range) != 0, change) == nullptr) {
+        update_at(*u->function, key, hash, change, folded);
+      }
+    } else {
+      blob large;
+      if (u->delta.size() > net::tail_threshold_bytes) large = std::move(u->delta);
+      update(*u->function, key, hash, delta, std::move(large), folded);
+    }
     if (folded.result != status::ok && staged.broken == status::ok) {
       staged.broken = folded.result;
       staged.why = "a staged update of rank " + std::to_string(u->rank) + " in iteration " + std::to_string(u->clock) +

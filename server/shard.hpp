@@ -21,6 +21,7 @@
 #include "core/hash.hpp"
 #include "net/protocol.hpp"
 #include "server/completion.hpp"
+#include "server/element_access.hpp"
 #include "server/key_store.hpp"
 #include "server/plugin_registry.hpp"
 
@@ -73,12 +74,15 @@ class shard {
   struct outcome {
     net::status result = net::status::ok;
     const entry* value = nullptr;  ///< to be returned
+    value_view elements;           ///< to be returned in its place
     std::uint64_t version = 0;
     std::string text;              ///< why not
     void fail(net::status why, std::string says) {
       result = why;
       text = std::move(says);
     }
+    [[nodiscard]] bool has_value() const noexcept { return value != nullptr || elements.tag != value_tag::none; }
+    [[nodiscard]] value_view view() const noexcept { return value != nullptr ? value->view() : elements; }
   };
   /// What all keys of a request have in common.
   struct context {
@@ -91,6 +95,8 @@ class shard {
     std::uint32_t rank;
     std::uint64_t arrival;
     const loaded_update* function;
+    net::verb what;  ///< update, or update_at
+    std::uint16_t flags;
     value_tag tag;
     blob delta;
   };
@@ -123,6 +129,11 @@ class shard {
   void push(std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail, outcome& out);
   void update(const loaded_update& f, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
               outcome& out);
+  void pull_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements, outcome& out);
+  void update_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements, blob&& tail,
+                 outcome& out);
+  void update_at(const loaded_update& f, std::string_view key, std::uint64_t hash, const element_change& change,
+                 outcome& out);
   bool fits(const loaded_update& f, std::string_view key, outcome& out) const;
   void stage(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
              outcome& out);
