@@ -300,6 +300,87 @@ void parasrv::clear() {
   if (f.result != net::status::ok) fail(f.result, f.text, "clearing");
 }
 
+// ---- values in several keys -------------------------------------------------------------------------------------
+
+void parasrv::read_parts(const std::string& name, std::span<const part> parts, const put_item& put) {
+  if (clocked()) {
+    wait_for_minimum();
+    last_staleness_ = finished() - std::min(finished(), known_slowest_);
+  }
+  // Handlers share what they need: one that is called after an exception finds that nobody waits any more.
+  struct reading {
+    const put_item* put;
+    failure outcome;
+  };
+  const auto state = std::make_shared<reading>(reading{&put, {}});
+  struct at_end {
+    reading& state;
+    ~at_end() { state.put = nullptr; }
+  } const over{*state};
+  std::vector<kvclt::sequence> sent;
+  sent.reserve(parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    auto c = read_call(parts[i].what);
+    c.flags |= parts[i].flags;
+    sent.push_back(client_->request(c, parts[i].key, parts[i].value, [state, i](const kv_result& r) {
+      if (state->put == nullptr) return;
+      if (r.ok()) (*state->put)(i, r.value());
+      else if (state->outcome.result == net::status::ok) state->outcome = {r.header.result, std::string(r.text())};
+    }, parts[i].large));
+  }
+  for (const auto s : sent) client_->wait(s);
+  if (state->outcome.result != net::status::ok)
+    fail(state->outcome.result, state->outcome.text, "reading \"" + name + "\"");
+}
+
+void parasrv::read_parts(const std::string& name, const std::vector<std::string>& keys,
+                         const std::vector<value_view>& elements, const put_item& put) {
+  if (clocked()) {
+    wait_for_minimum();
+    last_staleness_ = finished() - std::min(finished(), known_slowest_);
+  }
+  failure f;
+  client_->multi(read_call(net::verb::pull_at_multi), keys, elements, [&](std::size_t i, const net::reply_item& item) {
+    if (item.result == net::status::ok) put(i, item.value);
+    else if (f.result == net::status::ok) f = {item.result, std::string(net::text_of(item.value.bytes))};
+  });
+  if (f.result != net::status::ok) fail(f.result, f.text, "reading \"" + name + "\"");
+}
+
+async_functor_type parasrv::update_parts(const std::string& name, std::span<part> parts, std::uint64_t function,
+                                         bool clocked_update) {
+  auto all = std::make_shared<sent_update>();
+  all->key = name;
+  std::vector<kvclt::sequence> sent;
+  sent.reserve(parts.size());
+  for (auto& p : parts) {
+    auto c = update_call(p.what, function, clocked_update);
+    c.flags |= p.flags;
+    cache_.drop(p.key);
+    sent.push_back(client_->request(c, p.key, p.value, [this, all](const kv_result& r) {
+      if (r.ok() || all->outcome.result != net::status::ok) return;
+      all->outcome = {r.header.result, std::string(r.text())};
+      failed_.push_back(all);
+    }, std::move(p.large)));
+  }
+  return std::async(std::launch::deferred, [self = std::weak_ptr(self_), sent = std::move(sent), all] {
+    const auto there = self.lock();
+    if (!there) throw error("the future of an update of \"" + all->key + "\" was asked after its paralg had gone");
+    for (const auto s : sent) (*there)->client_->wait(s);
+    std::erase((*there)->failed_, all);
+    if (all->outcome.result != net::status::ok) refuse(*all);
+    return true;
+  });
+}
+
+void parasrv::write_parts(const std::string& name, std::span<part> parts, std::uint64_t assign) {
+  if (model_ == consistency_model::bsp) {
+    wait_for_minimum();
+    for (const auto& p : parts) client_->request(read_call(net::verb::contains), p.key, {}, nullptr);
+  }
+  update_parts(name, parts, assign, false).get();
+}
+
 std::uint64_t parasrv::find_function(const std::string& file, const std::string& symbol) {
   const std::filesystem::path path(file);
   auto name = path.filename().string();

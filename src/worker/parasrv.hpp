@@ -55,6 +55,25 @@ class parasrv {
   bool remove_multi(const std::vector<std::string>& keys);
   void clear();
 
+  /// One request of a call on a value that lies in several keys (paracel/array.hpp).
+  /// Lifetime: key and value until the call has returned.
+  struct part {
+    std::string_view key;
+    net::verb what = net::verb::none;
+    value_view value;  ///< what goes along
+    blob large;        ///< in its place: travels without a copy
+    std::uint16_t flags = 0;
+  };
+  /// All parts at once, as a read of one key. Throws: key_error when a part is not there; the others then may have come.
+  void read_parts(const std::string& name, std::span<const part> parts, const put_item& put);
+  /// The same for parts of one kind (pull_at) of which a shard may hold many: one request a shard.
+  void read_parts(const std::string& name, const std::vector<std::string>& keys, const std::vector<value_view>& elements,
+                  const put_item& put);
+  /// All parts at once, as `update` of one key; one future for all. `clocked`: of this iteration, so that BSP stages them.
+  async_functor_type update_parts(const std::string& name, std::span<part> parts, std::uint64_t function, bool clocked);
+  /// As `write` of one key. Parts may be pushes, or updates that assign.
+  void write_parts(const std::string& name, std::span<part> parts, std::uint64_t assign);
+
   /// Finds (at the first use registers) a function at every shard. Throws: plugin_error with the first server's reason.
   std::uint64_t find_function(const std::string& file, const std::string& symbol);
   std::uint64_t update_function = 0;
