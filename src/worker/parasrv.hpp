@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "core/read_cache.hpp"
 #include "worker/kvclt.hpp"
 #include "worker/session.hpp"
+#include "worker/update_combiner.hpp"
 
 namespace paracel {
 
@@ -33,12 +35,19 @@ class parasrv {
 
   parasrv(std::shared_ptr<session> job, std::uint32_t staleness, consistency_model model);
 
-  void set_model(consistency_model model) { model_ = model; }
+  ~parasrv();
+
+  void set_model(consistency_model model);
   [[nodiscard]] consistency_model model() const noexcept { return model_; }
   void set_total_iters(std::uint32_t n) { total_iters_ = n; }
 
   /// False when the key is not there. Blocks: as the rule of paralg.hpp says.
   bool read(const std::string& key, const put_value& put);
+  /// The same without a copy: the entry of the cache, or null. Under ASP, too, the value lies in the cache, but each
+  /// call asks the server. Lifetime: until the next call of this object.
+  const read_cache::entry* read_kept(const std::string& key);
+  /// What the cache has of a key, however old, or null.
+  [[nodiscard]] const read_cache::entry* find_cached(const std::string& key) const { return cache_.find_fresh(key, 0); }
   void write(const std::string& key, const value_view& value);
   async_functor_type update(const std::string& key, const value_view& delta, std::uint64_t function);
   /// `put` may be empty; the new value then does not travel, unless the cache wants it.
@@ -80,7 +89,10 @@ class parasrv {
   std::uint64_t bupdate_function = 0;
 
   void commit();
-  /// Waits for what is in flight. Throws the first failure of an update whose future nobody has asked; the others that
+  /// On: additive updates are added up here until the commit, or until a request that must not overtake them. Unless it
+  /// was said, it is on under SSP and off under ASP; under BSP it is always off.
+  void set_combining(bool on);
+  /// Sends what was added up, and waits for what is in flight. Throws the first failure of an update whose future nobody has asked; the others that
   /// failed before are forgotten with it.
   void settle();
   [[nodiscard]] std::uint32_t last_staleness() const noexcept { return last_staleness_; }
@@ -95,6 +107,22 @@ class parasrv {
     std::string key;
     failure outcome;
   };
+
+  /// What the combined updates of a key share.
+  struct combined_update {
+    std::shared_ptr<sent_update> sent = std::make_shared<sent_update>();
+    kvclt::sequence sequence = 0;  // 0: not sent as a request of its own
+    bool waits = true;
+  };
+  using combiner = update_combiner<combined_update>;
+
+  [[nodiscard]] bool combines(const value_view& delta, std::uint64_t function) const;
+  async_functor_type combine(const std::string& key, const value_view& delta, std::uint64_t function);
+  void send_combined(combiner::entry e);
+  /// Before a request leaves: of one key, or of many.
+  void send_combined_before(const std::string_view* key);
+  /// All of them in requests of many keys. Blocks: until they are answered; failures are in `failed_`.
+  void send_all_combined();
 
   [[nodiscard]] bool clocked() const noexcept { return model_ != consistency_model::asp; }
   [[nodiscard]] bool cached() const noexcept { return clocked() && finished() - begin_ < total_iters_; }
@@ -123,6 +151,8 @@ class parasrv {
   read_cache cache_;
   std::vector<std::pair<std::string, function_ref>> functions_;  // "file\0symbol"; a handful
   std::vector<std::shared_ptr<sent_update>> failed_;  // whose futures nobody has asked
+  combiner combiner_;
+  std::optional<bool> combining_;  // as it was said
   std::shared_ptr<parasrv*> self_ = std::make_shared<parasrv*>(this);  // futures look whether it is still there
 };
 
