@@ -139,7 +139,7 @@ class server_node::control {
       return done.fail(status::bad_request, std::string("in the proxied request: ") + reason);
     }
     auto h = inner.header;
-    if (h.what < verb::pull || h.what > verb::remove) {
+    if (h.what < verb::pull || h.what > verb::update_at) {
       return done.fail(status::bad_request, std::string(net::name_of(h.what)) + " cannot be proxied: one key only");
     }
     if (proxied_.size() >= most_proxied) return done.fail(status::internal, "too many proxied requests wait here");

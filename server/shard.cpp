@@ -9,6 +9,8 @@
 
 #include <paracel/error.hpp>
 
+#include "server/key_payloads.hpp"
+
 namespace paracel::srv {
 
 using net::status;
@@ -23,13 +25,21 @@ constexpr std::size_t batch = 32;
 constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
 constexpr std::size_t reply_item_bytes = 16;
 
-constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::remove_multi; }
-constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::remove; }
+constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_default_multi; }
+constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::cas; }
 constexpr verb single_of(verb v) noexcept {
   return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::pull_multi) +
                            static_cast<unsigned>(verb::pull));
 }
-static_assert(single_of(verb::pull_multi) == verb::pull && single_of(verb::remove_multi) == verb::remove);
+static_assert(single_of(verb::pull_multi) == verb::pull &&
+              single_of(verb::update_default_multi) == verb::update_default);
+/// Whether a request begins with what is there, so that under BSP it is the one of its clock.
+constexpr bool reads(verb v) noexcept {
+  return v == verb::pull || v == verb::contains || v == verb::remove || v == verb::cas;
+}
+constexpr bool takes_function(verb v) noexcept {
+  return v == verb::update || v == verb::bupdate || v == verb::update_default;
+}
 
 /// A key as it may stand in an error text: what cannot be printed is escaped, what is long is cut.
 std::string quoted(std::string_view key) {
@@ -120,7 +130,7 @@ void shard::publish() noexcept {
 }
 
 void shard::refuse(completion& done, status why, std::string_view text) {
-  if (why != status::not_found) shard_counters::add(counters_.failures, 1);
+  if (why != status::not_found && why != status::conflict) shard_counters::add(counters_.failures, 1);
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + text.size());
   done.fail(why, text);
 }
@@ -181,21 +191,30 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
                                                  ", not " + std::to_string(h.partition));
   }
   if (!keys_.owns(partition)) return refuse(done, status::wrong_owner, keys_.not_mine(partition));
-  if (tail && !request.payload().empty()) {
+  context c{&h, h.what};
+  auto payload = request.payload();
+  if (h.what == verb::cas && !take_expected(payload, c.expected)) {
+    return refuse(done, status::bad_request, "cas without the version that it expects");
+  }
+  if (tail && (!payload.empty() || h.what == verb::update_default)) {
     return refuse(done, status::bad_request, "a value in the body and another in a second frame");
   }
-  context c{&h, h.what};
-  if (h.what == verb::update || h.what == verb::bupdate) {
+  if (takes_function(h.what)) {
     c.function = function_of(h, out);
     if (c.function == nullptr) return refuse(done, out);
   }
-  const value_view value{h.tag, tail ? tail.bytes() : request.payload()};
+  const value_view value{h.tag, tail ? tail.bytes() : payload};
   if (tail && h.what == verb::update && update_after_answer(c, key, hash, value, done)) return;
   perform(c, key, hash, value, std::move(tail), out);
-  if (out.result != status::ok) return refuse(done, out);
 
   net::reply_header reply;
   reply.value_version = out.version;
+  if (out.result == status::conflict) {
+    reply.result = out.result;
+    shard_counters::add(counters_.bytes_out, net::reply_header_bytes + out.text.size());
+    return done.answer(reply, net::bytes_of(out.text));
+  }
+  if (out.result != status::ok) return refuse(done, out);
   if (out.value == nullptr) {
     shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
     return done.answer(reply);
@@ -240,7 +259,7 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
   }
   if (!check.ok()) return refuse(done, status::bad_request, "the items of the request do not fit its body");
   context c{&h, single_of(h.what)};
-  if (c.what == verb::update || c.what == verb::bupdate) {
+  if (takes_function(c.what)) {
     outcome out;
     c.function = function_of(h, out);
     if (c.function == nullptr) return refuse(done, out);
@@ -297,18 +316,27 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
   if (items_.capacity() > kept_buffer_bytes) items_ = {};
 }
 
+bool shard::acceptable(std::string_view key, const value_view& value, outcome& out) const {
+  if (value.tag == value_tag::none || !is_well_formed(value)) {
+    out.fail(status::bad_request, quoted(key) + ": " + std::to_string(value.bytes.size()) +
+                                      " bytes are not a value of type " + name_of(value.tag));
+    return false;
+  }
+  if (value.bytes.size() > settings_.max_value_bytes) {
+    out.fail(status::too_large, quoted(key) + ": a value of " + std::to_string(value.bytes.size()) +
+                                    " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
+    return false;
+  }
+  return true;
+}
+
 void shard::perform(const context& c, std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
                     outcome& out) {
-  if (c.what == verb::push || c.what == verb::update || c.what == verb::bupdate) {
-    if (value.tag == value_tag::none || !is_well_formed(value)) {
-      return out.fail(status::bad_request, quoted(key) + ": " + std::to_string(value.bytes.size()) +
-                                               " bytes are not a value of type " + name_of(value.tag));
-    }
-    if (value.bytes.size() > settings_.max_value_bytes) {
-      return out.fail(status::too_large, quoted(key) + ": a value of " + std::to_string(value.bytes.size()) +
-                                             " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
-    }
-  } else if ((c.header->flags & net::flag_bsp_read) != 0 && c.header->clock != net::no_clock) {
+  const bool staged = (c.header->flags & net::flag_staged) != 0 && c.header->clock != net::no_clock;
+  if (c.what == verb::push || c.what == verb::update || c.what == verb::bupdate || c.what == verb::cas) {
+    if (!acceptable(key, value, out)) return;
+  }
+  if ((c.header->flags & net::flag_bsp_read) != 0 && c.header->clock != net::no_clock && reads(c.what)) {
     fold_before(c.header->clock, key, hash, out);
     if (out.result != status::ok) return;
   }
@@ -321,14 +349,33 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
       if (c.what == verb::pull) out.value = e;
       return;
     }
+    case verb::cas: {
+      const auto* e = keys_.find(hash, key);
+      out.version = e != nullptr ? e->version() : 0;
+      if (out.version != c.expected) {
+        return out.fail(status::conflict, quoted(key) + (e == nullptr ? std::string(" is not there")
+                                                                      : " has version " + std::to_string(out.version)) +
+                                              ", expected " + std::to_string(c.expected));
+      }
+      [[fallthrough]];
+    }
     case verb::push:
       push(key, hash, value, std::move(tail), out);
       if (const auto at = staged_.find(key, hash); at != staged_.end()) at.value().broken = status::ok;
       return;
-    case verb::update:
-      if ((c.header->flags & net::flag_staged) != 0 && c.header->clock != net::no_clock) {
-        return stage(c, key, hash, value, std::move(tail), out);
+    case verb::update_default: {
+      default_and_delta both;
+      if (!parse(value.bytes, both)) {
+        return out.fail(status::bad_request, quoted(key) + ": want two items, an initial value and a delta");
       }
+      if (!acceptable(key, both.initial, out) || !acceptable(key, both.delta, out)) return;
+      if (staged) return stage(c, key, hash, value, {}, out);
+      update_default(*c.function, key, hash, both, out);
+      out.value = nullptr;
+      return;
+    }
+    case verb::update:
+      if (staged) return stage(c, key, hash, value, std::move(tail), out);
       update(*c.function, key, hash, value, std::move(tail), out);
       out.value = nullptr;  // the sender did not ask for it
       return;
@@ -393,6 +440,12 @@ void shard::update(const loaded_update& f, std::string_view key, std::uint64_t h
   out.version = e->version();
 }
 
+void shard::update_default(const loaded_update& f, std::string_view key, std::uint64_t hash,
+                           const default_and_delta& both, outcome& out) {
+  if (keys_.find(hash, key) == nullptr) push(key, hash, both.initial, {}, out);
+  else update(f, key, hash, both.delta, {}, out);
+}
+
 // ---- BSP: updates that wait for the clock ----------------------------------------------------------------------
 
 void shard::stage(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
@@ -401,7 +454,7 @@ void shard::stage(const context& c, std::string_view key, std::uint64_t hash, co
   if (at == staged_.end()) at = staged_.insert({std::string(key), {}}).first;
   auto& staged = at.value();
   staged.waiting.push_back(
-      {c.header->clock, c.header->rank, arrivals_++, c.function, delta.tag, to_keep(delta, std::move(tail))});
+      {c.header->clock, c.header->rank, arrivals_++, c.what, c.function, delta.tag, to_keep(delta, std::move(tail))});
   ++staged_count_;
   // A key that is written and never read would gather its updates for ever.
   fold_before(folded_clock_, staged, key, hash);
@@ -426,10 +479,14 @@ void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_vie
   });
   for (auto u = due; u != waiting.end(); ++u) {
     outcome folded;
-    const value_view delta{u->tag, u->delta.bytes()};
-    blob large;
-    if (u->delta.size() > net::tail_threshold_bytes) large = std::move(u->delta);
-    update(*u->function, key, hash, delta, std::move(large), folded);
+    if (default_and_delta both; u->what == verb::update_default && parse(u->delta.bytes(), both)) {
+      update_default(*u->function, key, hash, both, folded);
+    } else {
+      const value_view delta{u->tag, u->delta.bytes()};
+      blob large;
+      if (u->delta.size() > net::tail_threshold_bytes) large = std::move(u->delta);
+      update(*u->function, key, hash, delta, std::move(large), folded);
+    }
     if (folded.result != status::ok && staged.broken == status::ok) {
       staged.broken = folded.result;
       staged.why = "a staged update of rank " + std::to_string(u->rank) + " in iteration " + std::to_string(u->clock) +

@@ -26,6 +26,8 @@
 
 namespace paracel::srv {
 
+struct default_and_delta;
+
 /// What a shard has done and holds. Thread-safety: written by the shard thread, read by any.
 struct alignas(64) shard_counters {
   using counter = std::atomic<std::uint64_t>;
@@ -85,14 +87,16 @@ class shard {
     const net::request_header* header;
     net::verb what;                         ///< of one key
     const loaded_update* function = nullptr;
+    std::uint64_t expected = 0;             ///< of cas: the version, or 0
   };
   struct staged_update {
     std::uint32_t clock;
     std::uint32_t rank;
     std::uint64_t arrival;
+    net::verb what;                         ///< update or update_default
     const loaded_update* function;
     value_tag tag;
-    blob delta;
+    blob delta;                             ///< of update_default: its payload
   };
   /// The updates of one key that wait for the clock.
   struct staged_key {
@@ -120,9 +124,12 @@ class shard {
   const loaded_update* function_of(const net::request_header& header, outcome& out);
   void perform(const context& c, std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
                outcome& out);
+  bool acceptable(std::string_view key, const value_view& value, outcome& out) const;
   void push(std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail, outcome& out);
   void update(const loaded_update& f, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
               outcome& out);
+  void update_default(const loaded_update& f, std::string_view key, std::uint64_t hash, const default_and_delta& both,
+                      outcome& out);
   bool fits(const loaded_update& f, std::string_view key, outcome& out) const;
   void stage(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
              outcome& out);
