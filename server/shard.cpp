@@ -25,20 +25,20 @@ constexpr std::size_t batch = 32;
 constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
 constexpr std::size_t reply_item_bytes = 16;
 
-constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_default_multi; }
-constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::cas; }
+constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_at_multi; }
+constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::update_at; }
 constexpr verb single_of(verb v) noexcept {
   return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::pull_multi) +
                            static_cast<unsigned>(verb::pull));
 }
-static_assert(single_of(verb::pull_multi) == verb::pull &&
-              single_of(verb::update_default_multi) == verb::update_default);
+static_assert(single_of(verb::pull_multi) == verb::pull && single_of(verb::update_at_multi) == verb::update_at);
 /// Whether a request begins with what is there, so that under BSP it is the one of its clock.
 constexpr bool reads(verb v) noexcept {
-  return v == verb::pull || v == verb::contains || v == verb::remove || v == verb::cas;
+  return v == verb::pull || v == verb::contains || v == verb::remove || v == verb::cas || v == verb::pull_at;
 }
+constexpr bool is_cut_by_credit(verb v) noexcept { return v == verb::pull || v == verb::pull_at; }
 constexpr bool takes_function(verb v) noexcept {
-  return v == verb::update || v == verb::bupdate || v == verb::update_default;
+  return v == verb::update || v == verb::bupdate || v == verb::update_default || v == verb::update_at;
 }
 
 /// A key as it may stand in an error text: what cannot be printed is escaped, what is long is cut.
@@ -215,19 +215,21 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
     return done.answer(reply, net::bytes_of(out.text));
   }
   if (out.result != status::ok) return refuse(done, out);
-  if (out.value == nullptr) {
+  if (!out.has_value()) {
     shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
     return done.answer(reply);
   }
-  const auto bytes = out.value->value();
-  if (h.credit != 0 && bytes.size() > h.credit && h.what == verb::pull) {
+  const auto [tag, bytes] = out.view();
+  if (h.credit != 0 && bytes.size() > h.credit && is_cut_by_credit(h.what)) {
     return refuse(done, status::too_large, quoted(key) + " has " + std::to_string(bytes.size()) +
                                                " bytes, more than the credit of " + std::to_string(h.credit));
   }
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes.size());
-  reply.tag = out.value->tag();
-  if (out.value->is_large()) return done.answer(reply, {}, out.value->share());
-  done.answer(reply, bytes);
+  reply.tag = tag;
+  if (out.value != nullptr && out.value->is_large()) return done.answer(reply, {}, out.value->share());
+  if (bytes.size() > net::tail_threshold_bytes) done.answer(reply, {}, to_keep({tag, bytes}, {}));
+  else done.answer(reply, bytes);
+  if (computed_.capacity() > kept_buffer_bytes) computed_ = {};
 }
 
 /// An update of a large value whose success is certain is answered before it runs. Whoever asks next is served by this
@@ -266,7 +268,7 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
   }
   // Only a read may be cut short by the credit: an update has happened, and its result is due.
   auto room = settings_.max_message_bytes - net::reply_header_bytes;
-  if (c.what == verb::pull && h.credit != 0) room = std::min<std::size_t>(room, h.credit);
+  if (is_cut_by_credit(c.what) && h.credit != 0) room = std::min<std::size_t>(room, h.credit);
   if (std::size_t{h.count} * reply_item_bytes > room) {
     return refuse(done, status::too_large, std::to_string(h.count) + " items are too many for one reply");
   }
@@ -293,8 +295,8 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
       }
       --left;
       value_view back;
-      if (out.result == status::ok && out.value != nullptr) {
-        back = out.value->view();
+      if (out.result == status::ok && out.has_value()) {
+        back = out.view();
         if (items_.size() + reply_item_bytes * (left + 1) + back.bytes.size() > room) {
           out.result = status::too_large;
           back = {};
@@ -335,6 +337,10 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
   const bool staged = (c.header->flags & net::flag_staged) != 0 && c.header->clock != net::no_clock;
   if (c.what == verb::push || c.what == verb::update || c.what == verb::bupdate || c.what == verb::cas) {
     if (!acceptable(key, value, out)) return;
+  }
+  if (c.what == verb::update_at && value.bytes.size() > settings_.max_value_bytes) {
+    return out.fail(status::too_large, quoted(key) + ": elements of " + std::to_string(value.bytes.size()) +
+                                           " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
   }
   if ((c.header->flags & net::flag_bsp_read) != 0 && c.header->clock != net::no_clock && reads(c.what)) {
     fold_before(c.header->clock, key, hash, out);
@@ -380,6 +386,8 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
       out.value = nullptr;  // the sender did not ask for it
       return;
     case verb::bupdate: return update(*c.function, key, hash, value, std::move(tail), out);
+    case verb::pull_at: return pull_at(c, key, hash, value, out);
+    case verb::update_at: return update_at(c, key, hash, value, std::move(tail), out);
     case verb::remove: {
       if (const auto at = staged_.find(key, hash); at != staged_.end()) {
         staged_count_ -= at->second.waiting.size();
@@ -396,6 +404,45 @@ void shard::push(std::string_view key, std::uint64_t hash, const value_view& val
   const auto& e =
       tail ? keys_.store(hash, key, value.tag, to_keep(std::move(tail))) : keys_.store(hash, key, value);
   out.version = e.version();
+}
+
+void shard::pull_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements,
+                    outcome& out) {
+  element_choice choice;
+  if (const char* reason = parse_pull_at(elements, (c.header->flags & net::flag_range) != 0, choice)) {
+    return out.fail(status::bad_request, quoted(key) + ": " + reason);
+  }
+  const auto* e = keys_.find(hash, key);
+  if (e == nullptr) return out.fail(status::not_found, "the key is not there");
+  if (const auto s = pull_elements(e->view(), choice, out.elements, computed_, out.text); s != status::ok) {
+    return out.fail(s, quoted(key) + ": " + out.text);
+  }
+  out.version = e->version();
+}
+
+void shard::update_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements, blob&& tail,
+                      outcome& out) {
+  const bool is_range = (c.header->flags & net::flag_range) != 0;
+  element_change change;
+  if (const char* reason = parse_update_at(elements, is_range, change)) {
+    return out.fail(status::bad_request, quoted(key) + ": " + reason);
+  }
+  if ((c.header->flags & net::flag_staged) != 0 && c.header->clock != net::no_clock) {
+    return stage(c, key, hash, elements, std::move(tail), out);
+  }
+  update_at(*c.function, key, hash, change, out);
+}
+
+void shard::update_at(const loaded_update& f, std::string_view key, std::uint64_t hash, const element_change& change,
+                      outcome& out) {
+  auto& t = keys_.table_of(hash);
+  auto* e = t.find(hash, key);
+  if (e == nullptr) return out.fail(status::not_found, "the key is not there");
+  const busy_mark mark(*this, f.name);
+  if (const auto s = update_elements(f, t, *e, change, out.text); s != status::ok) {
+    return out.fail(s, quoted(key) + ": " + out.text);
+  }
+  out.version = e->version();
 }
 
 bool shard::fits(const loaded_update& f, std::string_view key, outcome& out) const {
@@ -454,7 +501,8 @@ void shard::stage(const context& c, std::string_view key, std::uint64_t hash, co
   if (at == staged_.end()) at = staged_.insert({std::string(key), {}}).first;
   auto& staged = at.value();
   staged.waiting.push_back(
-      {c.header->clock, c.header->rank, arrivals_++, c.what, c.function, delta.tag, to_keep(delta, std::move(tail))});
+      {c.header->clock, c.header->rank, arrivals_++, c.what, c.header->flags, c.function, delta.tag,
+       to_keep(delta, std::move(tail))});
   ++staged_count_;
   // A key that is written and never read would gather its updates for ever.
   fold_before(folded_clock_, staged, key, hash);
@@ -479,10 +527,15 @@ void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_vie
   });
   for (auto u = due; u != waiting.end(); ++u) {
     outcome folded;
-    if (default_and_delta both; u->what == verb::update_default && parse(u->delta.bytes(), both)) {
+    const value_view delta{u->tag, u->delta.bytes()};
+    if (default_and_delta both; u->what == verb::update_default && parse(delta.bytes, both)) {
       update_default(*u->function, key, hash, both, folded);
+    } else if (u->what == verb::update_at) {
+      element_change change;  // it was looked at when it was staged
+      if (parse_update_at(delta, (u->flags & net::flag_range) != 0, change) == nullptr) {
+        update_at(*u->function, key, hash, change, folded);
+      }
     } else {
-      const value_view delta{u->tag, u->delta.bytes()};
       blob large;
       if (u->delta.size() > net::tail_threshold_bytes) large = std::move(u->delta);
       update(*u->function, key, hash, delta, std::move(large), folded);
