@@ -10,6 +10,7 @@
 #include <paracel/error.hpp>
 
 #include "server/key_payloads.hpp"
+#include "server/optimizer_state.hpp"
 
 namespace paracel::srv {
 
@@ -461,6 +462,12 @@ void shard::update(const loaded_update& f, std::string_view key, std::uint64_t h
   const auto failed = [&] {
     out.fail(ended == abi::type_mismatch ? status::type_mismatch : status::plugin_failed, quoted(key) + ": " + out.text);
   };
+  if (f.optimizer != nullptr) {
+    out.value = step_key(keys_, f, hash, key, delta, out.text, ended);
+    if (out.value == nullptr) return failed();
+    out.version = out.value->version();
+    return;
+  }
   if (e == nullptr) {
     if (becomes_the_value(f, delta.tag)) {
       push(key, hash, delta, std::move(tail), out);
