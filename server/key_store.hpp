@@ -114,7 +114,9 @@ class key_store {
     return state_table_of(hash).store(hash, key, value_tag::packed, std::move(zeros));
   }
   [[nodiscard]] bool keeps_states() const noexcept { return !states_.empty(); }
-  [[nodiscard]] std::span<std::byte> open_state(std::uint64_t hash, entry& state) { return state_table_of(hash).open(state); }
+  [[nodiscard]] std::span<std::byte> open_state(std::uint64_t hash, entry& state) {
+    return state_table_of(hash).open(state);
+  }
   void drop_state(std::uint64_t hash, std::string_view key) noexcept {
     if (!states_.empty()) state_table_of(hash).erase(hash, key);
   }
@@ -123,7 +125,9 @@ class key_store {
   [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_.used() + state_memory_.used(); }
   [[nodiscard]] const table_family& family() const noexcept { return family_; }
   /// New versions for `n` changes in place (`table::set_version`). Returns: the first.
-  std::uint64_t take_versions(std::size_t n) noexcept { return std::exchange(family_.last_version, family_.last_version + n) + 1; }
+  std::uint64_t take_versions(std::size_t n) noexcept {
+    return std::exchange(family_.last_version, family_.last_version + n) + 1;
+  }
 
  private:
   [[nodiscard]] table& state_table_of(std::uint64_t hash) noexcept {
