@@ -84,7 +84,10 @@ class parasrv {
   void write_parts(const std::string& name, std::span<part> parts, std::uint64_t assign);
 
   /// Finds (at the first use registers) a function at every shard. Throws: plugin_error with the first server's reason.
-  std::uint64_t find_function(const std::string& file, const std::string& symbol);
+  std::uint64_t find_function(const std::string& file, const std::string& function, const hyper_parameters& hyper = {});
+  /// A symbol with the hyper-parameters of its optimizer, as it travels: symbol, and `\0name=value,name=value` if there
+  /// are any. Throws: plugin_error for a number that is not finite.
+  static std::string symbol_with(const std::string& symbol, const hyper_parameters& hyper);
   std::uint64_t update_function = 0;
   std::uint64_t bupdate_function = 0;
 
@@ -92,8 +95,8 @@ class parasrv {
   /// On: additive updates are added up here until the commit, or until a request that must not overtake them. Unless it
   /// was said, it is on under SSP and off under ASP; under BSP it is always off.
   void set_combining(bool on);
-  /// Sends what was added up, and waits for what is in flight. Throws the first failure of an update whose future nobody has asked; the others that
-  /// failed before are forgotten with it.
+  /// Sends what was added up, and waits for what is in flight. Throws the first failure of an update whose future nobody
+  /// has asked; the others that failed before are forgotten with it.
   void settle();
   [[nodiscard]] std::uint32_t last_staleness() const noexcept { return last_staleness_; }
   [[nodiscard]] kvclt& client() noexcept { return *client_; }
