@@ -64,6 +64,8 @@ void server::handle(unsigned shard, const net::request_view& request, blob tail,
   shards_[shard]->handle(request, std::move(tail), std::move(done));
 }
 
+void server::closing(unsigned shard) { shards_[shard]->closing(); }
+
 void server::handle_clock(const net::request_view& request, completion done, clock_service::time_point now) {
   if (options_.job != 0 && request.header.job != options_.job) {
     return done.fail(net::status::wrong_job, "this server works for another job");

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,12 @@ class request_handler {
   /// Called on the shard's thread alone. Answers `done` exactly once, now or later on the same thread; the request is
   /// valid during the call only.
   virtual void handle(unsigned shard, const net::request_view& request, blob tail, completion done) = 0;
+  /// `requests` come next, in this order: memory that they need may be fetched while the first is handled. Called before
+  /// every batch, also of one. Nothing is answered here.
+  virtual void expect(unsigned shard, std::span<const net::request_view> requests) {
+    static_cast<void>(shard);
+    static_cast<void>(requests);
+  }
   /// The thread of this shard ends, and with it the way to its clients: what is parked must be answered now.
   virtual void closing(unsigned shard) { static_cast<void>(shard); }
 };
@@ -58,6 +65,9 @@ class server final : public request_handler {
 
   /// Answers at once. Never throws.
   void handle(unsigned shard, const net::request_view& request, blob tail, completion done) override;
+  void expect(unsigned shard, std::span<const net::request_view> requests) override { shards_[shard]->expect(requests); }
+  /// What is parked in a shard is answered `job_ended`.
+  void closing(unsigned shard) override;
   /// Ticks and waits; another job, or a clock that is another server's, is refused.
   void handle_clock(const net::request_view& request, completion done, clock_service::time_point now);
   /// What the clock thread has to do when nothing comes. Returns: when to come again.

@@ -76,8 +76,8 @@ class server_node {
 
   [[nodiscard]] std::string address_for(const std::string& thread_name) const;
   std::string start(const std::string& name, void (server_node::*loop)(net::port&, unsigned), unsigned index);
-  template <class Handle, class Tend>
-  void run(net::port& mine, reply_sink& sink, const Handle& handle, const Tend& tend);
+  template <class Expect, class Handle, class Tend>
+  void run(net::port& mine, reply_sink& sink, const Expect& expect, const Handle& handle, const Tend& tend);
   void run_shard(net::port& mine, unsigned index);
   void run_clock(net::port& mine, unsigned);
   void run_control(net::port& mine, unsigned);

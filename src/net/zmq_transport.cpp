@@ -5,6 +5,7 @@
 #include <zmq.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstring>
@@ -39,6 +40,11 @@ constexpr int tcp_heartbeat_timeout_ms = 30000;
 constexpr int request_high_water_mark = 4096;
 // So many messages from one socket, then the others have their turn.
 constexpr int burst = 64;
+// The most that one call gives.
+constexpr std::size_t largest_batch = 32;
+// Asking a router that turns out to be empty costs a system call. After that was in vain, so many calls at most take what
+// they have before one looks again whether requests come faster than they are answered.
+constexpr unsigned longest_doubt = 15;
 // What ZeroMQ and poll can count, in milliseconds.
 constexpr milliseconds longest_wait(INT_MAX);
 
@@ -152,16 +158,16 @@ class zmq_transport::zmq_port final : public port {
   zmq_port(std::shared_ptr<context> c, transport_limits limits) : context_(std::move(c)), limits_(limits) {
     zmq_msg_init(&id_);
     zmq_msg_init(&delimiter_);
-    zmq_msg_init(&frame_);
     zmq_msg_init(&extra_);
+    for (zmq_msg_t& f : frames_) zmq_msg_init(&f);
   }
 
   ~zmq_port() override {
     for (end& e : ends_) close(e);
     zmq_msg_close(&id_);
     zmq_msg_close(&delimiter_);
-    zmq_msg_close(&frame_);
     zmq_msg_close(&extra_);
+    for (zmq_msg_t& f : frames_) zmq_msg_close(&f);
   }
 
   std::string bind(const std::string& address) override {
@@ -224,12 +230,26 @@ class zmq_transport::zmq_port final : public port {
     if (!send_message(e, &to, message, mark) && !gone(zmq_errno())) fail("cannot send a reply");
   }
 
-  bool receive(incoming& out, milliseconds timeout) override {
-    out.tail = blob{};
-    timeout = std::min(timeout, longest_wait);
-    end* only = only_source();
-    if (only != nullptr) return receive_from_one(*only, out, timeout);
-    return receive_from_several(out, timeout);
+  bool receive(incoming& out, milliseconds timeout) override { return receive_first(out, timeout) != nullptr; }
+
+  std::size_t receive_batch(std::span<incoming> out, milliseconds timeout) override {
+    if (out.empty()) return 0;
+    end* from = receive_first(out.front(), timeout);
+    if (from == nullptr) return 0;
+    const std::size_t most = std::min(out.size(), largest_batch);
+    std::size_t n = 1;
+    if (n == most) return n;
+    if (from->channel < 0 && doubt_left_ != 0) {
+      --doubt_left_;
+      return n;
+    }
+    while (n < most && is_source(*from) && take_next(*from, out[n])) ++n;
+    in_a_row_ += static_cast<int>(n) - 1;
+    if (from->channel < 0) {
+      doubt_ = n > 1 ? 0 : std::min(2 * doubt_ + 1, longest_doubt);
+      doubt_left_ = doubt_;
+    }
+    return n;
   }
 
  private:
@@ -321,6 +341,28 @@ class zmq_transport::zmq_port final : public port {
   }
   static bool is_source(const end& e) { return e.socket != nullptr && (e.channel < 0 || e.outstanding != 0); }
 
+  /// The next message and whence it came; the frames of the batch before are given back.
+  end* receive_first(incoming& out, milliseconds timeout) {
+    // Frame 0 is about to be received into, which gives it back.
+    for (std::size_t i = 1; i < held_; ++i) {
+      zmq_msg_close(&frames_[i]);
+      zmq_msg_init(&frames_[i]);
+    }
+    held_ = 0;
+    timeout = std::min(timeout, longest_wait);
+    if (end* only = only_source(); only != nullptr) return receive_from_one(*only, out, timeout) ? only : nullptr;
+    return receive_from_several(out, timeout);
+  }
+
+  /// A message that is here already, malformed ones left out.
+  bool take_next(end& e, incoming& out) {
+    outcome o;
+    do {
+      o = take(e, out, milliseconds(0));
+    } while (o == outcome::dropped || o == outcome::interrupted);
+    return o == outcome::message;
+  }
+
   bool receive_from_one(end& e, incoming& out, milliseconds timeout) {
     auto deadline = steady_clock::time_point::max();
     for (;;) {
@@ -333,32 +375,26 @@ class zmq_transport::zmq_port final : public port {
     }
   }
 
-  bool receive_from_several(incoming& out, milliseconds timeout) {
+  end* receive_from_several(incoming& out, milliseconds timeout) {
     auto deadline = steady_clock::time_point::max();
     for (;;) {
       const std::size_t n = ends_.size();
       for (std::size_t i = 0; i < n; ++i) {
         end& e = ends_[next_ % n];
-        if (is_source(e) && e.may_have_input) {
-          outcome o;
-          do {
-            o = take(e, out, milliseconds(0));
-          } while (o == outcome::dropped || o == outcome::interrupted);
-          if (o == outcome::message) {
-            if (++in_a_row_ >= burst) next_after(n);
-            return true;
-          }
+        if (is_source(e) && e.may_have_input && take_next(e, out)) {
+          if (++in_a_row_ >= burst) next_after(n);
+          return &e;
         }
         next_after(n);
       }
-      if (timeout.count() <= 0) return false;
+      if (timeout.count() <= 0) return nullptr;
       if (deadline == steady_clock::time_point::max()) {
         deadline = steady_clock::now() + timeout;
       } else {
         timeout = left(deadline);
-        if (timeout.count() <= 0) return false;
+        if (timeout.count() <= 0) return nullptr;
       }
-      if (!wait(timeout)) return false;
+      if (!wait(timeout)) return nullptr;
     }
   }
   void next_after(std::size_t n) {
@@ -388,8 +424,10 @@ class zmq_transport::zmq_port final : public port {
     return std::max(rest, milliseconds(0));
   }
 
-  /// One message from one socket.
+  /// One message from one socket, into the next frame that is free.
   outcome take(end& e, incoming& out, milliseconds timeout) {
+    out.tail = blob{};
+    zmq_msg_t& frame = frames_[held_];
     int flags = ZMQ_DONTWAIT;
     if (timeout.count() > 0) {
       flags = 0;
@@ -415,14 +453,15 @@ class zmq_transport::zmq_port final : public port {
       if (zmq_msg_size(&id_) > peer::capacity) return drop(e, delimiter_);
     }
     if (zmq_msg_size(&delimiter_) != 0) return drop(e, delimiter_);
-    if (!next_part(e, delimiter_, frame_)) return outcome::dropped;
-    if (zmq_msg_more(&frame_) != 0) {
-      if (!next_part(e, frame_, extra_)) return outcome::dropped;
+    if (!next_part(e, delimiter_, frame)) return outcome::dropped;
+    if (zmq_msg_more(&frame) != 0) {
+      if (!next_part(e, frame, extra_)) return outcome::dropped;
       if (zmq_msg_more(&extra_) != 0) return drop(e, extra_);
       if (zmq_msg_size(&extra_) != 0) out.tail = adopt(extra_);
     }
     out.channel = e.channel;
-    out.frame = {static_cast<const std::byte*>(zmq_msg_data(&frame_)), zmq_msg_size(&frame_)};
+    out.frame = {static_cast<const std::byte*>(zmq_msg_data(&frame)), zmq_msg_size(&frame)};
+    ++held_;
     if (request) {
       out.from.size = static_cast<std::uint8_t>(zmq_msg_size(&id_));
       std::memcpy(out.from.id.data(), zmq_msg_data(&id_), out.from.size);
@@ -465,8 +504,12 @@ class zmq_transport::zmq_port final : public port {
   int in_a_row_ = 0;
   std::vector<pollfd> polled_;
   std::vector<std::size_t> polled_ends_;
-  unread_replies unread_;              // of the router's peers
-  zmq_msg_t id_, delimiter_, frame_, extra_;
+  unsigned doubt_ = 0;       // how many calls in a row may take one request without looking for a second
+  unsigned doubt_left_ = 0;  // of these
+  unread_replies unread_;    // of the router's peers
+  zmq_msg_t id_, delimiter_, extra_;
+  std::array<zmq_msg_t, largest_batch> frames_;  // of the messages that the caller has in hand
+  std::size_t held_ = 0;                         // how many of them
 };
 
 zmq_transport::zmq_transport(transport_limits limits) : context_(std::make_shared<context>()), limits_(limits) {}
