@@ -57,6 +57,8 @@ class key_store {
     const auto* owned = owned_.load(std::memory_order_acquire);
     return owned == nullptr || owned->mine[partition];
   }
+  /// The partitions of the server; null while the ring is not known.
+  [[nodiscard]] const ownership* owned() const noexcept { return owned_.load(std::memory_order_acquire); }
   /// What to say of a partition that does not.
   [[nodiscard]] std::string not_mine(std::uint16_t partition) const {
     return "partition " + std::to_string(partition) + " is not at s" + std::to_string(settings_.slot) + " thread " +
