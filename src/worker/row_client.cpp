@@ -134,8 +134,8 @@ void row_client::plan(const names& rows, std::size_t bytes_a_row, duplicates wha
   }
 }
 
-/// The names of a part's rows and their values: in `large` if that is much, otherwise in a buffer that is good until the
-/// next call.
+/// The names of a part's rows and their values: in `large` if that is much, and then the span is empty; otherwise in a
+/// buffer that is good until the next call.
 std::span<const std::byte> row_client::encode(const names& rows, const part& p, const std::byte* values, blob& large) {
   const auto row = [&](std::uint32_t k) { return row_of_[order_[p.first + k]]; };
   std::size_t front = p.count * sizeof(std::uint64_t);
@@ -172,7 +172,7 @@ std::span<const std::byte> row_client::encode(const names& rows, const part& p, 
     std::memcpy(value, values + first * row_bytes_, row_bytes_);
     for (auto i = next_of_[first]; i != none; i = next_of_[i]) add(element_, value, values + i * row_bytes_, row_bytes_);
   }
-  return {to, total};
+  return large ? std::span<const std::byte>() : std::span<const std::byte>(to, total);
 }
 
 void row_client::send_parts(kvclt::call c, const names& rows, const std::byte* values, const kvclt::handler& done,
@@ -182,8 +182,7 @@ void row_client::send_parts(kvclt::call c, const names& rows, const std::byte* v
   for (const auto& one : parts_) {
     blob large;
     const auto bytes = encode(rows, one, values, large);
-    const auto s = servers_.client().shard_request(c, one.channel, one.count, element_,
-                                                   large ? std::span<const std::byte>() : bytes, done, std::move(large));
+    const auto s = servers_.client().shard_request(c, one.channel, one.count, element_, bytes, done, std::move(large));
     if (sent != nullptr) sent->push_back(s);
   }
 }
@@ -233,7 +232,7 @@ std::shared_ptr<row_client::pending_pull> row_client::send_pull(const names& row
       blob large;
       const auto bytes = encode(rows, one, nullptr, large);
       p->sent.push_back(servers_.client().shard_request(
-          c, one.channel, one.count, element_, large ? std::span<const std::byte>() : bytes,
+          c, one.channel, one.count, element_, bytes,
           [p, one](const kv_result& r) {
             const auto values = r.tail ? r.tail.bytes() : r.body;
             if (p->out == nullptr) return;
