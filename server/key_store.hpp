@@ -57,7 +57,7 @@ class key_store {
     const auto* owned = owned_.load(std::memory_order_acquire);
     return owned == nullptr || owned->mine[partition];
   }
-  /// The partitions of the server; null while the ring is not known.
+  /// What `owns` goes by; null: the ring is not known. Another address is another epoch.
   [[nodiscard]] const ownership* owned() const noexcept { return owned_.load(std::memory_order_acquire); }
   /// What to say of a partition that does not.
   [[nodiscard]] std::string not_mine(std::uint16_t partition) const {
@@ -69,6 +69,14 @@ class key_store {
   [[nodiscard]] table& table_of(std::uint64_t hash) noexcept { return tables_[partition_of(hash) / settings_.threads]; }
   /// Tables in the order of their partitions: number i is that of partition `i * threads + index`.
   [[nodiscard]] std::vector<table>& tables() noexcept { return tables_; }
+
+  /// Has the memory that the keys of these hashes need fetched, each level for all of them before the next: the tables,
+  /// their slots, the entries. Whoever uses them right afterwards waits for one key's misses and not for each key's.
+  void prefetch(std::span<const std::uint64_t> hashes) noexcept {
+    for (const auto h : hashes) __builtin_prefetch(&table_of(h));
+    for (const auto h : hashes) table_of(h).prefetch_slot(h);
+    for (const auto h : hashes) table_of(h).prefetch_entry(h);
+  }
 
   [[nodiscard]] entry* find(std::uint64_t hash, std::string_view key) noexcept { return table_of(hash).find(hash, key); }
   entry& store(std::uint64_t hash, std::string_view key, const value_view& value) {
@@ -105,7 +113,10 @@ class key_store {
     std::memset(zeros.mutable_data(), 0, bytes);
     return state_table_of(hash).store(hash, key, value_tag::packed, std::move(zeros));
   }
-  [[nodiscard]] std::span<std::byte> open_state(std::uint64_t hash, entry& state) { return state_table_of(hash).open(state); }
+  [[nodiscard]] bool keeps_states() const noexcept { return !states_.empty(); }
+  [[nodiscard]] std::span<std::byte> open_state(std::uint64_t hash, entry& state) {
+    return state_table_of(hash).open(state);
+  }
   void drop_state(std::uint64_t hash, std::string_view key) noexcept {
     if (!states_.empty()) state_table_of(hash).erase(hash, key);
   }
@@ -113,6 +124,10 @@ class key_store {
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
   [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_.used() + state_memory_.used(); }
   [[nodiscard]] const table_family& family() const noexcept { return family_; }
+  /// New versions for `n` changes in place (`table::set_version`). Returns: the first.
+  std::uint64_t take_versions(std::size_t n) noexcept {
+    return std::exchange(family_.last_version, family_.last_version + n) + 1;
+  }
 
  private:
   [[nodiscard]] table& state_table_of(std::uint64_t hash) noexcept {

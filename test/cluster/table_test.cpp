@@ -57,8 +57,8 @@ TEST(Table, ARowIsMadeOnFirstTouchTheSameWhoeverTouchesIt) {
       for (std::size_t i = 0; i < mine.size(); ++i) {
         floats want(5);
         init.fill(mine[i], std::span(want));
-        ASSERT_EQ(floats(out.begin() + static_cast<std::ptrdiff_t>(i * 5), out.begin() + static_cast<std::ptrdiff_t>(i * 5 + 5)), want)
-            << "row " << mine[i] << " of worker " << a.get_worker_id();
+        const auto got = std::span(out).subspan(i * 5, 5);
+        ASSERT_EQ(floats(got.begin(), got.end()), want) << "row " << mine[i] << " of worker " << a.get_worker_id();
       }
       a.paracel_sync();
       EXPECT_EQ(t.size(), 750U);
@@ -383,7 +383,7 @@ TEST(Table, AnotherDefinitionUnderTheSameNameIsRefusedWithTheDifference) {
   });
 }
 
-// The 32-bit ids of "t51397" and its like: found by search, so that the clash is real.
+// Two names whose ids are the same are found by search, so that the clash is real.
 TEST(Table, TwoNamesWithOneIdAreToldApart) {
   std::map<std::uint32_t, std::string> seen;
   std::string one, other;
