@@ -146,7 +146,7 @@ std::string server::stats_json() const {
     }
     json one = {{"requests", std::move(requests)}, {"bytes_in", value(c.bytes_in)},   {"bytes_out", value(c.bytes_out)},
                 {"failures", value(c.failures)},   {"keys", value(c.keys)},           {"memory_bytes", value(c.memory_bytes)},
-                {"staged", value(c.staged)}};
+                {"staged", value(c.staged)},       {"rows", value(c.rows)}};
     if (const auto b = s->busy(); b.name != nullptr) one["busy"] = *b.name;
     keys += value(c.keys);
     memory += value(c.memory_bytes);

@@ -29,6 +29,7 @@ constexpr std::size_t reply_item_bytes = 16;
 
 constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_at_multi; }
 constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::update_at; }
+constexpr bool is_rows(verb v) noexcept { return v >= verb::table_open && v <= verb::rows_scan; }
 constexpr verb single_of(verb v) noexcept {
   return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::pull_multi) +
                            static_cast<unsigned>(verb::pull));
@@ -105,7 +106,7 @@ class shard::busy_mark {
 };
 
 shard::shard(const shard_settings& settings, plugin_registry& plugins, const std::atomic<const ownership*>& owned)
-    : settings_(settings), plugins_(plugins), keys_(settings, owned) {}
+    : settings_(settings), plugins_(plugins), keys_(settings, owned), rows_(keys_, plugins) {}
 
 busy_function shard::busy() const noexcept {
   busy_function b;
@@ -177,8 +178,9 @@ std::uint64_t shard::hash_of(std::string_view key) noexcept {
 
 void shard::publish() noexcept {
   shard_counters::set(counters_.keys, keys_.size());
-  shard_counters::set(counters_.memory_bytes, keys_.memory_bytes());
-  shard_counters::set(counters_.staged, staged_count_);
+  shard_counters::set(counters_.memory_bytes, keys_.memory_bytes() + rows_.memory_bytes());
+  shard_counters::set(counters_.staged, staged_count_ + rows_.staged());
+  shard_counters::set(counters_.rows, rows_.rows());
 }
 
 void shard::refuse(completion& done, status why, std::string_view text) {
@@ -192,6 +194,7 @@ void shard::dispatch(const net::request_view& request, blob tail, completion& do
   if (settings_.job != 0 && h.job != settings_.job) {
     return refuse(done, status::wrong_job, "this server works for another job");
   }
+  if (is_rows(h.what)) return handle_rows(request, std::move(tail), done);
   if (h.table != 0) return refuse(done, status::bad_request, "there is only table 0");
   if (is_single(h.what)) return handle_single(request, std::move(tail), done);
   if (tail) return refuse(done, status::bad_request, "a second frame belongs to a request of one key only");
@@ -728,12 +731,20 @@ void shard::handle_clear(completion& done) {
   net::reply_header reply;
   reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(keys_.size(), 0xffffffffU));
   keys_.clear();
+  rows_.clear();
   staged_.clear();
   staged_count_ = 0;
   broken_count_ = 0;
   folded_clock_ = 0;
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
   done.answer(reply);
+}
+
+void shard::handle_rows(const net::request_view& request, blob tail, completion& done) {
+  const busy_mark mark(*this, rows_.doing(request.header));
+  const auto served = rows_.handle(request, std::move(tail), done, folded_clock_);
+  shard_counters::add(counters_.bytes_out, served.bytes_out);
+  if (served.failed) shard_counters::add(counters_.failures, 1);
 }
 
 void shard::handle_register(const net::request_view& request, completion& done) {

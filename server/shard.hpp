@@ -26,6 +26,7 @@
 #include "server/key_sets.hpp"
 #include "server/key_store.hpp"
 #include "server/plugin_registry.hpp"
+#include "server/rows_service.hpp"
 #include "server/waiting_room.hpp"
 
 namespace paracel::srv {
@@ -43,7 +44,8 @@ struct alignas(64) shard_counters {
   counter failures{0};      ///< replies and items with another status than ok and not_found
   counter keys{0};
   counter memory_bytes{0};  ///< entries, tables and large values; not the staged updates
-  counter staged{0};        ///< updates that wait for the clock
+  counter staged{0};        ///< updates, and batches of rows, that wait for the clock
+  counter rows{0};          ///< of typed tables
 
   /// By the shard thread alone: an increment without a locked instruction.
   static void add(counter& c, std::uint64_t n) noexcept {
@@ -144,6 +146,7 @@ class shard {
   void guarded_dispatch(const net::request_view& request, blob&& tail, completion& done) noexcept;
   void handle_register(const net::request_view& request, completion& done);
   void handle_clear(completion& done);
+  void handle_rows(const net::request_view& request, blob tail, completion& done);
 
   const loaded_update* function_of(const net::request_header& header, outcome& out);
   void perform(const context& c, std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
@@ -175,6 +178,7 @@ class shard {
   const shard_settings settings_;
   plugin_registry& plugins_;
   key_store keys_;
+  rows_service rows_;
   key_sets sets_;
   waiting_room waiting_room_;
 

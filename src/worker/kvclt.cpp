@@ -172,6 +172,14 @@ kvclt::sequence kvclt::request(const call& c, std::string_view key, const value_
   return send(channel, h, key, payload, std::move(large), std::move(done));
 }
 
+kvclt::sequence kvclt::shard_request(const call& c, std::uint32_t channel, std::uint32_t count, value_tag tag,
+                                     std::span<const std::byte> payload, handler done, blob large) {
+  auto h = header_of(c);
+  h.count = count;
+  h.tag = tag;
+  return send(channel, h, {}, payload, std::move(large), std::move(done));
+}
+
 void kvclt::multi(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
                   const item_handler& each) {
   // Counting sort of the keys by channel: `order` lists them shard by shard.

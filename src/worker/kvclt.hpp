@@ -83,6 +83,17 @@ class kvclt {
   /// The same request to every shard of every server; returns after the last answer.
   void broadcast(const call& c, std::string_view key, std::span<const std::byte> payload, const handler& each);
 
+  /// A request that is not of one key to the shard thread behind `channel`. `payload` is copied; `large`, if there is one,
+  /// travels in a frame of its own, without a copy (its bytes must not change until the answer).
+  sequence shard_request(const call& c, std::uint32_t channel, std::uint32_t count, value_tag tag,
+                         std::span<const std::byte> payload, handler done, blob large = {});
+  /// The channel of the shard thread that owns a partition.
+  [[nodiscard]] std::uint32_t channel_of(std::uint16_t partition) const noexcept {
+    const auto at = router_.locate_partition(partition);
+    return first_channel_[at.server] + at.shard;
+  }
+  [[nodiscard]] const kvclt_options& options() const noexcept { return options_; }
+
   /// To the clock thread of the server that owns the clock. `clock`: finished iterations (tick), needed minimum (wait).
   sequence clock_request(net::verb what, std::uint32_t clock, handler done);
 

@@ -541,6 +541,29 @@ std::uint64_t parasrv::find_function(const std::string& file, const std::string&
   return found.id;
 }
 
+kvclt::call parasrv::begin_read(net::verb what) {
+  if (clocked()) {
+    wait_for_minimum();
+    last_staleness_ = finished() - std::min(finished(), known_slowest_);
+  }
+  return read_call(what);
+}
+
+kvclt::call parasrv::begin_write(net::verb what) {
+  if (model_ != consistency_model::bsp) return {.what = what};
+  wait_for_minimum();
+  return read_call(what);
+}
+
+void parasrv::failed_later(const std::string& what, net::status why, std::string text) {
+  auto u = std::make_shared<sent_update>();
+  u->key = what;
+  u->outcome = {why, std::move(text)};
+  failed_.push_back(std::move(u));
+}
+
+void parasrv::raise(net::status why, const std::string& text, const std::string& what) { fail(why, text, what); }
+
 void parasrv::settle() {
   send_all_combined();
   client_->wait_all();

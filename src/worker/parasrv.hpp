@@ -101,6 +101,23 @@ class parasrv {
   [[nodiscard]] std::uint32_t last_staleness() const noexcept { return last_staleness_; }
   [[nodiscard]] kvclt& client() noexcept { return *client_; }
 
+  // For what stands on the same rule of reads and updates: tables, arrays.
+
+  /// What a read carries now. Blocks: until the rule of paralg.hpp allows it.
+  kvclt::call begin_read(net::verb what);
+  /// What a write carries now: under BSP what all have finished is folded before it. Blocks: under BSP, as begin_read.
+  kvclt::call begin_write(net::verb what);
+  /// `clocked`: an update of this iteration, which BSP stages.
+  [[nodiscard]] kvclt::call begin_update(net::verb what, std::uint64_t function, bool clocked) const noexcept {
+    return update_call(what, function, clocked);
+  }
+  /// The next commit or settle throws this, unless another failure came before. `what`: whose update it was.
+  void failed_later(const std::string& what, net::status why, std::string text);
+  /// Throws what `why` stands for. `what` was being done.
+  [[noreturn]] static void raise(net::status why, const std::string& text, const std::string& what);
+  /// Empty once this parasrv has gone.
+  [[nodiscard]] std::weak_ptr<parasrv*> self() const noexcept { return self_; }
+
  private:
   struct failure {
     net::status result = net::status::ok;

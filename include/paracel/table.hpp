@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Typed tables: rows of `width` numbers, by 64-bit id or by name, made on first touch by a seeded initialiser and spread
+// over all servers; for embeddings, factors and everything else that is millions of short vectors.
+//
+//   paracel::table<float> emb(*this, "emb", 16, paracel::row_init::uniform(-0.1, 0.1, 1),
+//                             {"libparacel_default.so", "paracel_adagrad", {{"lr", 0.1}}});
+//   emb.pull(ids, rows);         // ids.size() * 16 floats, in the order of the ids
+//   emb.update(ids, gradients);  // the optimizer, with its state, runs in the servers
+//
+// What a pull may miss is the rule of paralg.hpp, as for keys; there is no cache of rows in the worker.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <paracel/error.hpp>
+#include <paracel/row_init.hpp>
+#include <paracel/types.hpp>
+#include <paracel/value.hpp>
+
+namespace paracel {
+
+class paralg;
+class row_client;
+
+/// The function that `table::update` runs in the servers: nothing (rows are added to), an optimizer with its
+/// hyper-parameters, or an update function that works in place. The plug-in's folder must be allowed, as for
+/// paracel_register_update.
+struct row_optimizer {
+  str_type file_name{};
+  str_type func_name{};
+  hyper_parameters hyper{};
+};
+
+namespace table_detail {
+
+/// Rows of a call: ids or names.
+struct row_names {
+  const std::uint64_t* ids = nullptr;
+  const str_type* names = nullptr;
+  std::size_t count = 0;
+};
+
+/// What needs no type; the code is in the library.
+class handle {
+ public:
+  handle(paralg& job, const str_type& name, value_tag element, std::size_t width, const row_init& init,
+         const row_optimizer& optimizer);
+  handle(handle&&) noexcept;
+  handle& operator=(handle&&) noexcept;
+  ~handle();
+
+  [[nodiscard]] std::size_t width() const noexcept { return width_; }
+  void check(std::size_t rows, std::size_t numbers) const;
+  void pull(const row_names& rows, std::byte* out);
+  async_functor_type pull_async(const row_names& rows, std::byte* out);
+  void push(const row_names& rows, const std::byte* values);
+  void update(const row_names& rows, const std::byte* deltas, bool wait);
+  std::uint64_t remove(const row_names& rows);
+  std::uint64_t size();
+  void scan(bool named, const std::function<void(std::uint64_t, std::string_view, const std::byte*)>& each);
+
+ private:
+  std::unique_ptr<row_client> client_;
+  std::size_t width_;
+};
+
+}  // namespace table_detail
+
+/// A handle on a table of the job. Every worker that opens the same name gets the same table, and must say the same of it.
+///
+/// Duplicates in a batch: a pull gives each its row; of a push the last counts; of an update they are summed before they
+/// are sent, so that an optimizer makes one step with the sum of the gradients.
+/// Rows by id and rows by name live side by side in a table; "7" is not 7. Names are exact: two that have the same hash are
+/// two rows.
+/// Thread-safety: none; use it on the thread that made its paralg.
+/// Lifetime: the paralg outlives it.
+/// Throws: every call: error for a span of the wrong size, otherwise as the calls of paralg.
+/// Cost: of a call on n rows: one request a shard, all at once, cut at 8 MB; 8 + width * sizeof(T) bytes a row. Nothing is
+/// allocated for a row.
+template <raw_number T>
+class table {
+ public:
+  /// Opens the table, or makes it. Throws: error when there is one of this name that is otherwise; plugin_error.
+  /// Cost: one round trip to every shard.
+  table(paralg& job, const str_type& name, std::size_t width, const row_init& init = row_init::zeros(),
+        const row_optimizer& optimizer = {})
+      : handle_(job, name, tag_of<T>(), width, init, optimizer) {}
+
+  /// Numbers of a row.
+  [[nodiscard]] std::size_t width() const noexcept { return handle_.width(); }
+
+  /// Row i of `out` becomes that of ids[i]; rows that are not there are made.
+  /// Shape: out holds ids.size() * width numbers. Blocks: until the rule of paralg.hpp allows the read.
+  void pull(std::span<const std::uint64_t> ids, std::span<T> out) { pull_rows(rows_of(ids), out); }
+  void pull(std::span<const str_type> names, std::span<T> out) { pull_rows(rows_of(names), out); }
+
+  /// The same without waiting for the rows: `get()` or `wait()` of the future does, and throws what went wrong.
+  /// Lifetime: `out` until then. Blocks: for the clock only.
+  [[nodiscard]] async_functor_type pull_async(std::span<const std::uint64_t> ids, std::span<T> out) {
+    return pull_rows_async(rows_of(ids), out);
+  }
+  [[nodiscard]] async_functor_type pull_async(std::span<const str_type> names, std::span<T> out) {
+    return pull_rows_async(rows_of(names), out);
+  }
+
+  /// Sets rows, whatever they were; their optimizer state begins again. Blocks: until the servers have them; under BSP it
+  /// waits for the clock as a pull does.
+  void push(std::span<const std::uint64_t> ids, std::span<const T> values) { push_rows(rows_of(ids), values); }
+  void push(std::span<const str_type> names, std::span<const T> values) { push_rows(rows_of(names), values); }
+
+  /// Adds, or steps the optimizer. Returns when it is sent; under BSP it takes effect when the clock moves. What goes wrong
+  /// is thrown by the next iter_commit or paracel_sync; every row is then updated or as before.
+  void update(std::span<const std::uint64_t> ids, std::span<const T> deltas) { update_rows(rows_of(ids), deltas, false); }
+  void update(std::span<const str_type> names, std::span<const T> deltas) { update_rows(rows_of(names), deltas, false); }
+
+  /// The same, and waits for the servers. Immediate also under BSP.
+  void bupdate(std::span<const std::uint64_t> ids, std::span<const T> deltas) { update_rows(rows_of(ids), deltas, true); }
+  void bupdate(std::span<const str_type> names, std::span<const T> deltas) { update_rows(rows_of(names), deltas, true); }
+
+  /// Removes rows with their state; touched again, they begin as the initialiser says. Returns how many there were.
+  std::uint64_t remove(std::span<const std::uint64_t> ids) { return handle_.remove(rows_of(ids)); }
+  std::uint64_t remove(std::span<const str_type> names) { return handle_.remove(rows_of(names)); }
+
+  /// Rows in all servers. Cost: one round trip to every shard.
+  [[nodiscard]] std::uint64_t size() { return handle_.size(); }
+
+  /// Calls `f(std::uint64_t id, std::span<const T> row)` for every row by id, in no particular order. A row that is there
+  /// all the time is met once; the span is valid during the call, which may not use the paralg.
+  /// Cost: chunks of 1 MB, one in flight. Blocks: as pull.
+  template <class F>
+  void for_each(F f) {
+    handle_.scan(false, [&](std::uint64_t id, std::string_view, const std::byte* row) { f(id, row_at(row)); });
+  }
+  /// The same with rows by name: `f(std::string_view name, std::span<const T> row)`.
+  template <class F>
+  void for_each_named(F f) {
+    handle_.scan(true, [&](std::uint64_t, std::string_view name, const std::byte* row) { f(name, row_at(row)); });
+  }
+
+ private:
+  using rows = table_detail::row_names;
+  static rows rows_of(std::span<const std::uint64_t> ids) noexcept { return {ids.data(), nullptr, ids.size()}; }
+  static rows rows_of(std::span<const str_type> names) noexcept { return {nullptr, names.data(), names.size()}; }
+  std::span<const T> row_at(const std::byte* row) const noexcept { return {reinterpret_cast<const T*>(row), width()}; }
+  void pull_rows(const rows& r, std::span<T> out) {
+    handle_.check(r.count, out.size());
+    handle_.pull(r, std::as_writable_bytes(out).data());
+  }
+  async_functor_type pull_rows_async(const rows& r, std::span<T> out) {
+    handle_.check(r.count, out.size());
+    return handle_.pull_async(r, std::as_writable_bytes(out).data());
+  }
+  void push_rows(const rows& r, std::span<const T> values) {
+    handle_.check(r.count, values.size());
+    handle_.push(r, std::as_bytes(values).data());
+  }
+  void update_rows(const rows& r, std::span<const T> deltas, bool wait) {
+    handle_.check(r.count, deltas.size());
+    handle_.update(r, std::as_bytes(deltas).data(), wait);
+  }
+
+  table_detail::handle handle_;
+};
+
+}  // namespace paracel

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// How rows of typed tables travel. This header is the encoding alone, shared by both sides.
+//
+//   header.table   id of the table: table_id of its name           header.count   number of rows
+//   header.flags   flag_named: rows are named by texts             header.tag     element type (table_open: none)
+//
+// table_open, to every shard; the key is the table's name. Payload, and reply:
+//
+//   u8 element tag | u8 kind of row_init | u16 0 | u32 width | f64 a | f64 b | u64 seed     32 bytes
+//   plug-in \0 symbol [\0 name=value,name=value]                                           empty: rows are added to
+//   reply: u64 rows with an id | u64 rows with a name
+//
+// rows_pull, rows_push, rows_update, rows_remove, to the shard of the rows; in a second frame above 64 KiB:
+//
+//   names    count * u64 id;  or, flag_named: count * u32 length | the texts | zeros up to a multiple of 8
+//   values   count * width elements     rows_push, rows_update, and the reply of rows_pull, which is that alone
+//
+// rows_scan, to every shard: u64 cursor, 0 at first. Reply: u64 next cursor | names | values (not with flag_keys_only),
+// and reply_more while there is more. Rows do not move while they live: a row that is there all the time is met once.
+//
+// The shard of a row: partition = top 14 bits of XXH3-64 of the 8 bytes of its id, or of its name. Everything is
+// little-endian.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <paracel/row_init.hpp>
+#include <paracel/value.hpp>
+
+#include "core/hash.hpp"
+#include "net/protocol.hpp"
+
+namespace paracel::net {
+
+inline std::uint64_t hash_row(std::uint64_t id) noexcept { return XXH3_64bits(&id, sizeof id); }
+inline std::uint64_t hash_row(std::string_view name) noexcept { return hash_key(name); }
+
+/// 0 is the table of keys.
+inline std::uint32_t table_id(std::string_view name) noexcept {
+  const auto id = static_cast<std::uint32_t>(hash_key(name));
+  return id == 0 ? 1 : id;
+}
+
+/// What a table is. Two that have the same name must agree.
+struct table_definition {
+  value_tag element = value_tag::none;
+  std::uint32_t width = 0;
+  row_init init;
+  std::string_view plugin;  ///< empty: add
+  std::string_view symbol;  ///< with hyper-parameters, as register_update takes it
+};
+
+inline constexpr std::size_t table_front_bytes = 32;
+/// Elements of a row. 2^20 doubles are 8 MB, which with the state of Adam is 24.
+inline constexpr std::uint32_t most_width = 1U << 20;
+
+inline std::vector<std::byte> encode(const table_definition& d) {
+  const bool has_function = !d.plugin.empty() || !d.symbol.empty();
+  std::vector<std::byte> out(table_front_bytes + (has_function ? d.plugin.size() + 1 + d.symbol.size() : 0));
+  const auto put = [&](std::size_t at, const void* from, std::size_t bytes) {
+    if (bytes != 0) std::memcpy(out.data() + at, from, bytes);
+  };
+  const auto kind = d.init.what();
+  const double a = d.init.a();
+  const double b = d.init.b();
+  const auto seed = d.init.seed();
+  put(0, &d.element, sizeof d.element);
+  put(1, &kind, sizeof kind);
+  put(4, &d.width, sizeof d.width);
+  put(8, &a, sizeof a);
+  put(16, &b, sizeof b);
+  put(24, &seed, sizeof seed);
+  put(table_front_bytes, d.plugin.data(), d.plugin.size());
+  put(table_front_bytes + d.plugin.size() + 1, d.symbol.data(), d.symbol.size());  // the byte between them is zero
+  return out;
+}
+
+/// Returns what is wrong; null when nothing is. The texts point into `payload`.
+inline const char* decode(std::span<const std::byte> payload, table_definition& out) noexcept {
+  if (payload.size() < table_front_bytes) return "the definition of a table is shorter than its front";
+  const auto get = [&](std::size_t at, auto& v) { std::memcpy(&v, payload.data() + at, sizeof v); };
+  std::uint8_t kind = 0;
+  std::uint16_t zero = 0;
+  double a = 0;
+  double b = 0;
+  std::uint64_t seed = 0;
+  get(0, out.element);
+  get(1, kind);
+  get(2, zero);
+  get(4, out.width);
+  get(8, a);
+  get(16, b);
+  get(24, seed);
+  if (!paracel::is_known(out.element) || !is_numeric(out.element) || is_array(out.element))
+    return "the elements of a table are int32, int64, float or double";
+  if (zero != 0) return "reserved bytes of the definition are not zero";
+  if (out.width == 0 || out.width > most_width) return "a row has 1 to 1048576 elements";
+  constexpr auto greatest = std::numeric_limits<double>::max();
+  if (!(a >= -greatest && a <= greatest && b >= -greatest && b <= greatest))
+    return "the parameters of an initialiser are finite";
+  const bool whole = out.element == value_tag::i32 || out.element == value_tag::i64;
+  switch (static_cast<row_init::kind>(kind)) {
+    case row_init::kind::zeros: out.init = row_init::zeros(); break;
+    case row_init::kind::constant:
+      if (whole && (a < -0x1.0p31 || a >= 0x1.0p31)) return "a constant is out of the range of int32";
+      out.init = row_init::constant(a);
+      break;
+    case row_init::kind::uniform: out.init = row_init::uniform(a, b, seed); break;
+    case row_init::kind::normal: out.init = row_init::normal(a, b, seed); break;
+    default: return "unknown initialiser of rows";
+  }
+  if (whole && kind > static_cast<std::uint8_t>(row_init::kind::constant))
+    return "rows of whole numbers begin as zeros or as a constant";
+  const auto text = text_of(payload.subspan(table_front_bytes));
+  const auto cut = text.find('\0');
+  if (!text.empty() && cut == std::string_view::npos) return "the optimizer of a table is a plug-in and a symbol";
+  out.plugin = text.empty() ? text : text.substr(0, cut);
+  out.symbol = text.empty() ? text : text.substr(cut + 1);
+  return nullptr;
+}
+
+/// Rows as they lie in a payload; the views point into it.
+struct rows_view {
+  std::uint32_t count = 0;
+  const std::byte* ids = nullptr;      ///< without flag_named
+  const std::byte* lengths = nullptr;  ///< with it
+  std::string_view texts;
+  std::span<const std::byte> values;   ///< empty when none were asked for
+
+  [[nodiscard]] std::uint64_t id(std::size_t i) const noexcept {
+    std::uint64_t v = 0;
+    std::memcpy(&v, ids + i * sizeof v, sizeof v);
+    return v;
+  }
+  [[nodiscard]] std::uint32_t length(std::size_t i) const noexcept {
+    std::uint32_t v = 0;
+    std::memcpy(&v, lengths + i * sizeof v, sizeof v);
+    return v;
+  }
+};
+
+/// `count` rows of `row_bytes` each (0: names alone). Returns what is wrong; null when nothing is.
+/// Cost: O(1) for ids, O(count) for names; nothing is allocated.
+inline const char* decode(std::span<const std::byte> payload, std::uint32_t count, bool named, std::size_t row_bytes,
+                          rows_view& out) noexcept {
+  out = {};
+  const std::size_t front = named ? sizeof(std::uint32_t) : sizeof(std::uint64_t);
+  if (count > payload.size() / (front + row_bytes)) return "more rows announced than the payload can hold";
+  out.count = count;
+  std::size_t at = count * front;
+  if (named) {
+    out.lengths = payload.data();
+    std::size_t texts = 0;
+    const auto room = payload.size() - at;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const auto length = out.length(i);
+      if (length > max_key_bytes || length > room - texts) return "the name of a row is longer than the payload or 65535";
+      texts += length;
+    }
+    out.texts = text_of(payload.subspan(at, texts));
+    at += texts;
+    for (; at % 8 != 0; ++at) {
+      if (at >= payload.size() || payload[at] != std::byte{0}) return "names of rows are filled with zeros";
+    }
+  } else {
+    out.ids = payload.data();
+  }
+  if (payload.size() - at != count * row_bytes) return "the values of the rows do not fit the payload";
+  out.values = payload.subspan(at);
+  return nullptr;
+}
+
+/// Bytes of the names of rows whose texts have `text_bytes` together.
+constexpr std::size_t names_bytes(std::size_t count, std::size_t text_bytes) noexcept {
+  return (count * sizeof(std::uint32_t) + text_bytes + 7) / 8 * 8;
+}
+
+}  // namespace paracel::net

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/row_client.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <future>
+#include <utility>
+
+#include <paracel/error.hpp>
+
+namespace paracel {
+
+namespace {
+
+constexpr std::uint32_t none = 0xffffffffU;
+
+template <class T>
+void add(std::byte* sum, const std::byte* delta, std::size_t bytes) noexcept {
+  for (std::size_t at = 0; at < bytes; at += sizeof(T)) {
+    T a, b;
+    std::memcpy(&a, sum + at, sizeof a);
+    std::memcpy(&b, delta + at, sizeof b);
+    a = static_cast<T>(a + b);
+    std::memcpy(sum + at, &a, sizeof a);
+  }
+}
+
+void add(value_tag element, std::byte* sum, const std::byte* delta, std::size_t bytes) noexcept {
+  switch (element) {
+    case value_tag::i32: return add<std::uint32_t>(sum, delta, bytes);  // unsigned: wraps as the server does
+    case value_tag::i64: return add<std::uint64_t>(sum, delta, bytes);
+    case value_tag::f32: return add<float>(sum, delta, bytes);
+    default: return add<double>(sum, delta, bytes);
+  }
+}
+
+}  // namespace
+
+row_client::row_client(parasrv& servers, std::string name, const net::table_definition& definition)
+    : servers_(servers),
+      name_(std::move(name)),
+      definition_(net::encode(definition)),
+      id_(net::table_id(name_)),
+      element_(definition.element),
+      row_bytes_(definition.width * element_bytes(definition.element)),
+      channel_of_(partition_count) {
+  auto& client = servers_.client();
+  for (std::uint32_t p = 0; p < partition_count; ++p) {
+    channel_of_[p] = client.channel_of(static_cast<std::uint16_t>(p));
+    most_channels_ = std::max(most_channels_, channel_of_[p] + 1);
+  }
+  std::vector<bool> used(most_channels_);
+  for (const auto c : channel_of_) used[c] = true;
+  for (std::uint32_t c = 0; c < most_channels_; ++c)
+    if (used[c]) channels_.push_back(c);
+  (void)open();
+}
+
+/// Idempotent; also the way to ask for the number of rows.
+std::uint64_t row_client::open() {
+  std::uint64_t rows = 0;
+  auto result = net::status::ok;
+  std::string text;
+  servers_.client().broadcast({.what = net::verb::table_open}, name_, definition_, [&](const kv_result& r) {
+    std::array<std::uint64_t, 2> sizes{};
+    if (r.ok() && r.body.size() == sizeof sizes) {
+      std::memcpy(sizes.data(), r.body.data(), sizeof sizes);
+      rows += sizes[0] + sizes[1];
+    } else if (result == net::status::ok) {
+      result = r.ok() ? net::status::internal : r.header.result;
+      text = r.ok() ? "a server's answer to table_open has a wrong size" : std::string(r.text());
+    }
+  });
+  if (result != net::status::ok) parasrv::raise(result, text, "opening " + place());
+  return rows;
+}
+
+std::uint64_t row_client::size() { return open(); }
+
+/// Sorts the rows by shard and cuts them into requests; duplicates become one, if they shall.
+void row_client::plan(const names& rows, std::size_t bytes_a_row, duplicates what) {
+  const auto n = rows.count;
+  if (n >= none) throw error(place() + ": " + std::to_string(n) + " rows are too many for one call");
+  end_.assign(most_channels_ + std::size_t{1}, 0);
+  row_of_.resize(n);
+  home_.resize(n);
+  std::uint32_t unique = 0;
+  const auto take = [&](std::size_t i, std::uint64_t hash) {
+    row_of_[unique] = static_cast<std::uint32_t>(i);
+    home_[unique] = channel_of_[partition_of(hash)];
+    ++end_[home_[unique] + 1];
+    return unique++;
+  };
+  const auto hash_of = [&](std::size_t i) {
+    return rows.ids != nullptr ? net::hash_row(rows.ids[i]) : net::hash_row(std::string_view(rows.names[i]));
+  };
+  if (what == duplicates::keep) {
+    for (std::size_t i = 0; i < n; ++i) take(i, hash_of(i));
+  } else {
+    const auto same = [&](std::size_t i, std::size_t k) {
+      return rows.ids != nullptr ? rows.ids[i] == rows.ids[k] : rows.names[i] == rows.names[k];
+    };
+    const auto slots = std::bit_ceil(std::max<std::size_t>(2 * n, 2));
+    seen_.assign(slots, 0);
+    next_of_.assign(n, none);
+    last_of_.resize(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto hash = hash_of(i);
+      auto at = hash & (slots - 1);
+      while (seen_[at] != 0 && !same(row_of_[seen_[at] - 1], i)) at = (at + 1) & (slots - 1);
+      if (seen_[at] == 0) {
+        seen_[at] = take(i, hash) + 1;
+      } else if (what == duplicates::last) {
+        row_of_[seen_[at] - 1] = static_cast<std::uint32_t>(i);
+      } else {
+        next_of_[last_of_[seen_[at] - 1]] = static_cast<std::uint32_t>(i);
+      }
+      last_of_[seen_[at] - 1] = static_cast<std::uint32_t>(i);
+    }
+  }
+  for (std::size_t c = 1; c < end_.size(); ++c) end_[c] += end_[c - 1];
+  order_.resize(unique);
+  for (std::uint32_t u = 0; u < unique; ++u) order_[end_[home_[u]]++] = u;  // first it is the beginning of the channel
+
+  const auto chunk = std::max<std::size_t>(servers_.client().options().multi_chunk_bytes / bytes_a_row, 1);
+  parts_.clear();
+  for (const auto c : channels_) {
+    for (auto from = c == 0 ? 0 : end_[c - 1]; from < end_[c];) {
+      const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(chunk, end_[c] - from));
+      parts_.push_back({c, from, count});
+      from += count;
+    }
+  }
+}
+
+/// The names of a part's rows and their values: in `large` if that is much, and then the span is empty; otherwise in a
+/// buffer that is good until the next call.
+std::span<const std::byte> row_client::encode(const names& rows, const part& p, const std::byte* values, blob& large) {
+  const auto row = [&](std::uint32_t k) { return row_of_[order_[p.first + k]]; };
+  std::size_t front = p.count * sizeof(std::uint64_t);
+  if (rows.ids == nullptr) {
+    std::size_t texts = 0;
+    for (std::uint32_t k = 0; k < p.count; ++k) texts += rows.names[row(k)].size();
+    front = net::names_bytes(p.count, texts);
+  }
+  const auto total = front + (values == nullptr ? 0 : p.count * row_bytes_);
+  std::byte* to = nullptr;
+  if (total > net::tail_threshold_bytes) {
+    large = blob::allocate(total);
+    to = large.mutable_data();
+  } else {
+    payload_.resize(total);
+    to = payload_.data();
+  }
+  if (rows.ids != nullptr) {
+    for (std::uint32_t k = 0; k < p.count; ++k) std::memcpy(to + k * sizeof(std::uint64_t), &rows.ids[row(k)], 8);
+  } else {
+    auto* text = to + p.count * sizeof(std::uint32_t);
+    for (std::uint32_t k = 0; k < p.count; ++k) {
+      const auto& name = rows.names[row(k)];
+      const auto length = static_cast<std::uint32_t>(name.size());
+      std::memcpy(to + k * sizeof length, &length, sizeof length);
+      if (!name.empty()) std::memcpy(text, name.data(), name.size());
+      text += name.size();
+    }
+    std::fill(text, to + front, std::byte{0});
+  }
+  for (std::uint32_t k = 0; values != nullptr && k < p.count; ++k) {
+    auto* value = to + front + k * row_bytes_;
+    const auto first = row(k);
+    std::memcpy(value, values + first * row_bytes_, row_bytes_);
+    for (auto i = next_of_[first]; i != none; i = next_of_[i]) add(element_, value, values + i * row_bytes_, row_bytes_);
+  }
+  return large ? std::span<const std::byte>() : std::span<const std::byte>(to, total);
+}
+
+void row_client::send_parts(kvclt::call c, const names& rows, const std::byte* values, const kvclt::handler& done,
+                            std::vector<kvclt::sequence>* sent) {
+  c.table = id_;
+  if (rows.ids == nullptr) c.flags |= net::flag_named;
+  for (const auto& one : parts_) {
+    blob large;
+    const auto bytes = encode(rows, one, values, large);
+    const auto s = servers_.client().shard_request(c, one.channel, one.count, element_, bytes, done, std::move(large));
+    if (sent != nullptr) sent->push_back(s);
+  }
+}
+
+void row_client::finish_parts(const kvclt::call& c, const names& rows, const std::byte* values, const char* doing,
+                              const std::function<void(const kv_result&)>& each) {
+  // Shared with the handlers: one that is left behind by an exception finds it.
+  struct outcome {
+    net::status result = net::status::ok;
+    std::string text;
+    const std::function<void(const kv_result&)>* each = nullptr;
+  };
+  const auto o = std::make_shared<outcome>();
+  o->each = &each;
+  const auto handler = [o](const kv_result& r) {
+    if (r.ok()) {
+      if (o->each != nullptr && *o->each) (*o->each)(r);
+    } else if (o->result == net::status::ok) {
+      o->result = r.header.result;
+      o->text = r.text();
+    }
+  };
+  std::vector<kvclt::sequence> sent;
+  try {
+    send_parts(c, rows, values, handler, &sent);
+    for (const auto s : sent) servers_.client().wait(s);
+  } catch (...) {
+    o->each = nullptr;
+    throw;
+  }
+  if (o->result != net::status::ok) parasrv::raise(o->result, o->text, doing + place());
+}
+
+// ---- reading ------------------------------------------------------------------------------------------------------
+
+std::shared_ptr<row_client::pending_pull> row_client::send_pull(const names& rows, std::byte* out) {
+  auto c = servers_.begin_read(net::verb::rows_pull);
+  c.table = id_;
+  if (rows.ids == nullptr) c.flags |= net::flag_named;
+  plan(rows, std::max(row_bytes_, sizeof(std::uint64_t)), duplicates::keep);
+  auto p = std::make_shared<pending_pull>();
+  p->out = out;
+  p->row_bytes = row_bytes_;
+  p->order = order_;  // duplicates were kept: unique row i is row i
+  try {
+    for (const auto& one : parts_) {
+      blob large;
+      const auto bytes = encode(rows, one, nullptr, large);
+      p->sent.push_back(servers_.client().shard_request(
+          c, one.channel, one.count, element_, bytes,
+          [p, one](const kv_result& r) {
+            const auto values = r.tail ? r.tail.bytes() : r.body;
+            if (p->out == nullptr) return;
+            if (!r.ok() || values.size() != one.count * p->row_bytes) {
+              if (p->result != net::status::ok) return;
+              p->result = r.ok() ? net::status::internal : r.header.result;
+              p->text = r.ok() ? "a server sent another number of rows than it was asked for" : std::string(r.text());
+              return;
+            }
+            for (std::uint32_t k = 0; k < one.count; ++k)
+              std::memcpy(p->out + p->order[one.first + k] * p->row_bytes, values.data() + k * p->row_bytes, p->row_bytes);
+          },
+          std::move(large)));
+    }
+  } catch (...) {
+    p->out = nullptr;
+    throw;
+  }
+  return p;
+}
+
+void row_client::pull(const names& rows, std::byte* out) {
+  const auto p = send_pull(rows, out);
+  try {
+    for (const auto s : p->sent) servers_.client().wait(s);
+  } catch (...) {
+    p->out = nullptr;
+    throw;
+  }
+  if (p->result != net::status::ok) parasrv::raise(p->result, p->text, "pulling rows of " + place());
+}
+
+async_functor_type row_client::pull_async(const names& rows, std::byte* out) {
+  auto p = send_pull(rows, out);
+  return std::async(std::launch::deferred, [self = servers_.self(), p = std::move(p), what = "pulling rows of " + place()] {
+    const auto there = self.lock();
+    if (!there) throw error(what + ": the future was asked after its paralg had gone");
+    for (const auto s : p->sent) (*there)->client().wait(s);
+    if (p->result != net::status::ok) parasrv::raise(p->result, p->text, what);
+    return true;
+  });
+}
+
+void row_client::scan(bool named, const each_row& each) {
+  auto c = servers_.begin_read(net::verb::rows_scan);
+  c.table = id_;
+  if (named) c.flags |= net::flag_named;
+  auto& client = servers_.client();
+  std::vector<std::byte> answer;
+  for (const auto channel : channels_) {
+    std::uint64_t cursor = 0;
+    for (bool more = true; more;) {
+      auto result = net::status::ok;
+      std::string text;
+      std::uint32_t count = 0;
+      more = false;
+      client.wait(client.shard_request(c, channel, 0, value_tag::none, std::as_bytes(std::span(&cursor, 1)),
+                                       [&](const kv_result& r) {
+                                         result = r.header.result;
+                                         if (!r.ok()) {
+                                           text = r.text();
+                                           return;
+                                         }
+                                         const auto bytes = r.tail ? r.tail.bytes() : r.body;
+                                         answer.assign(bytes.begin(), bytes.end());
+                                         count = r.header.count;
+                                         more = (r.header.flags & net::reply_more) != 0;
+                                       }));
+      if (result != net::status::ok) parasrv::raise(result, text, "walking through " + place());
+      net::rows_view r;
+      if (answer.size() < sizeof cursor ||
+          net::decode(std::span(answer).subspan(sizeof cursor), count, named, row_bytes_, r) != nullptr)
+        throw protocol_error(place() + ": the answer to a scan is malformed");
+      std::memcpy(&cursor, answer.data(), sizeof cursor);
+      std::size_t at = 0;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        const auto name = named ? r.texts.substr(at, r.length(i)) : std::string_view();
+        at += name.size();
+        each(named ? 0 : r.id(i), name, r.values.data() + i * row_bytes_);
+      }
+    }
+  }
+}
+
+// ---- writing ------------------------------------------------------------------------------------------------------
+
+void row_client::push(const names& rows, const std::byte* values) {
+  const auto c = servers_.begin_write(net::verb::rows_push);
+  plan(rows, row_bytes_ + sizeof(std::uint64_t), duplicates::last);
+  finish_parts(c, rows, values, "pushing rows of ", nullptr);
+}
+
+void row_client::update(const names& rows, const std::byte* deltas, bool wait) {
+  const auto c = servers_.begin_update(net::verb::rows_update, 0, !wait);
+  plan(rows, row_bytes_ + sizeof(std::uint64_t), duplicates::sum);
+  if (wait) return finish_parts(c, rows, deltas, "updating rows of ", nullptr);
+  send_parts(c, rows, deltas,
+             [servers = &servers_, what = "a row of " + place()](const kv_result& r) {
+               if (!r.ok()) servers->failed_later(what, r.header.result, std::string(r.text()));
+             },
+             nullptr);
+}
+
+std::uint64_t row_client::remove(const names& rows) {
+  std::uint64_t n = 0;
+  plan(rows, sizeof(std::uint64_t), duplicates::keep);
+  finish_parts({.what = net::verb::rows_remove}, rows, nullptr, "removing rows of ",
+               [&](const kv_result& r) { n += r.header.count; });
+  return n;
+}
+
+}  // namespace paracel

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Any bytes as the definition of a table and as the rows of a request or a scan. Besides not crashing: what is accepted
+// stays in its payload and is all of it, and a definition encodes to the same bytes again.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "net/rows.hpp"
+
+namespace {
+
+using namespace paracel;
+using namespace paracel::net;
+
+void require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "property broken: %s\n", what);
+  std::abort();
+}
+
+void as_definition(std::span<const std::byte> payload) {
+  table_definition d;
+  if (decode(payload, d) != nullptr) return;
+  require(d.width >= 1 && d.width <= most_width, "a row has elements");
+  table_definition again;
+  const auto bytes = encode(d);
+  require(decode(bytes, again) == nullptr, "what was accepted is accepted again");
+  require(again.element == d.element && again.width == d.width && again.init == d.init && again.plugin == d.plugin &&
+              again.symbol == d.symbol,
+          "a definition encodes to itself");
+  std::vector<double> row(std::min<std::size_t>(d.width, 64));
+  d.init.fill(7, std::span(row));
+}
+
+void as_rows(std::span<const std::byte> payload, std::uint32_t count, bool named, std::size_t row_bytes) {
+  rows_view r;
+  if (decode(payload, count, named, row_bytes, r) != nullptr) return;
+  require(r.count == count, "as many rows as announced");
+  require(r.values.size() == count * row_bytes, "each row has its values");
+  require(row_bytes == 0 || count == 0 || r.values.data() + r.values.size() == payload.data() + payload.size(),
+          "the values end the payload");
+  std::uint64_t sum = 0;
+  std::size_t texts = 0;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (named) texts += r.length(i);
+    else sum += r.id(i);
+  }
+  require(texts == r.texts.size(), "each name has its text");
+  const auto front = named ? names_bytes(count, texts) : count * sizeof(std::uint64_t);
+  require(front + count * row_bytes == payload.size(), "names and values are the whole payload");
+  for (const char c : r.texts) sum += static_cast<unsigned char>(c);
+  static volatile std::uint64_t seen;
+  seen = sum;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::span input(reinterpret_cast<const std::byte*>(data), size);
+  const std::vector<std::byte> whole(input.begin(), input.end());  // exactly as long, so that a read beyond it is seen
+  as_definition(whole);
+  if (size < 4) return 0;
+  const auto count = std::to_integer<std::uint32_t>(input[0]);
+  const auto row_bytes = std::to_integer<std::size_t>(input[1]) * 4;
+  const std::vector<std::byte> payload(input.begin() + 4, input.end());
+  for (const bool named : {false, true}) {
+    as_rows(payload, count, named, row_bytes);
+    as_rows(payload, count, named, 0);
+    std::uint32_t wild = 0;
+    std::memcpy(&wild, data, sizeof wild);
+    as_rows(payload, wild, named, row_bytes);
+  }
+  return 0;
+}

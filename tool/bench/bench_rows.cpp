@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Rows of a typed table in a second: pulls, additions and AdaGrad steps of random rows out of many, in the server object
+// alone (one thread, no socket) or through ipc from one worker to one server process with one shard thread. One line of
+// JSON.
+#include <gflags/gflags.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <paracel/comm.hpp>
+#include <paracel/paralg.hpp>
+#include <paracel/table.hpp>
+
+#include "bench_support.hpp"
+#include "net/rows.hpp"
+#include "net/zmq_transport.hpp"
+#include "server/server.hpp"
+#include "server/server_node.hpp"
+#include "worker/comm_self.hpp"
+#include "worker/session.hpp"
+
+DEFINE_string(op, "pull", "pull, add or adagrad");
+DEFINE_string(where, "server", "server: the object alone; ipc: a worker and a server process");
+DEFINE_uint64(rows, 1'000'000, "rows of the table");
+DEFINE_uint64(rows_per_call, 10'000, "rows of a call, drawn at random");
+DEFINE_uint64(width, 16, "floats of a row");
+DEFINE_uint64(window, 1, "ipc: calls in flight (pulls by future, updates unwatched)");
+DEFINE_double(seconds, 1, "measured time");
+DEFINE_double(warm_up, 0.3, "time before it");
+
+namespace {
+
+using namespace paracel;
+using namespace paracel::bench;
+using net::verb;
+
+constexpr std::size_t different_calls = 64;  // so that no call finds the rows of the one before in a cache
+constexpr std::size_t load_rows = 50'000;
+
+std::vector<std::vector<std::uint64_t>> draw_calls() {
+  std::mt19937_64 random(1);
+  std::vector<std::vector<std::uint64_t>> calls(different_calls, std::vector<std::uint64_t>(FLAGS_rows_per_call));
+  for (auto& call : calls)
+    for (auto& id : call) id = random() % FLAGS_rows;
+  return calls;
+}
+
+class no_sink final : public srv::reply_sink {
+ public:
+  void send(const net::peer&, const net::outgoing& message) override {
+    net::reply_view r;
+    if (net::decode(message.head, message.tail.size(), r) == nullptr && r.header.result == net::status::ok) return;
+    net::reply_header h;
+    std::memcpy(&h.result, message.head.data() + 6, sizeof h.result);  // the body stands apart here, so decode refuses
+    if (h.result != net::status::ok)
+      throw std::runtime_error(std::string("the server refused: ") + std::string(net::text_of(message.body)));
+  }
+};
+
+/// The table in a server object of this thread.
+class bare_server {
+ public:
+  bare_server() : server_(options()) {
+    net::table_definition d;
+    d.element = value_tag::f32;
+    d.width = static_cast<std::uint32_t>(FLAGS_width);
+    d.init = row_init::uniform(-0.1, 0.1, 1);
+    if (FLAGS_op == "adagrad") {
+      d.plugin = "libparacel_default.so";
+      d.symbol = "paracel_adagrad";
+    }
+    std::vector<std::byte> body(net::bytes_of("t").begin(), net::bytes_of("t").end());
+    const auto definition = net::encode(d);
+    body.insert(body.end(), definition.begin(), definition.end());
+    handle(verb::table_open, 1, 0, body, {});
+    for (std::uint64_t first = 0; first < FLAGS_rows; first += load_rows) {
+      std::vector<std::uint64_t> ids(std::min<std::uint64_t>(load_rows, FLAGS_rows - first));
+      for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = first + i;
+      handle(verb::rows_pull, 0, ids.size(), std::as_bytes(std::span(ids)), {});
+    }
+  }
+  void handle(verb what, std::size_t key_bytes, std::size_t rows, std::span<const std::byte> body, blob tail) {
+    net::request_view r;
+    r.header.what = what;
+    r.header.table = what == verb::table_open ? 0 : net::table_id("t");
+    r.header.tag = what == verb::table_open ? value_tag::none : value_tag::f32;
+    r.header.count = static_cast<std::uint32_t>(rows);
+    r.header.key_bytes = static_cast<std::uint32_t>(key_bytes);
+    r.header.body_bytes = static_cast<std::uint32_t>(body.size());
+    r.header.tail_bytes = tail.size();
+    r.body = body;
+    server_.handle(0, r, std::move(tail), server_.completion_for(sink_, {}, r.header));
+  }
+  [[nodiscard]] double memory() const {
+    return nlohmann::json::parse(server_.stats_json()).at("memory_bytes").get<double>();
+  }
+
+ private:
+  static srv::server_options options() {
+    srv::server_options o;
+    o.incarnation = 1;
+    return o;
+  }
+  srv::server server_;
+  no_sink sink_;
+};
+
+void alone() {
+  bare_server s;
+  const bool pulls = FLAGS_op == "pull";
+  std::vector<blob> requests;
+  for (const auto& ids : draw_calls()) {
+    const auto ids_bytes = ids.size() * sizeof(std::uint64_t);
+    auto b = blob::allocate(ids_bytes + (pulls ? 0 : ids.size() * FLAGS_width * sizeof(float)));
+    std::memcpy(b.mutable_data(), ids.data(), ids_bytes);
+    std::fill_n(reinterpret_cast<float*>(b.mutable_data() + ids_bytes), (b.size() - ids_bytes) / sizeof(float), 0.001F);
+    requests.push_back(std::move(b));
+  }
+  tally t;
+  stopwatch watch(t, FLAGS_warm_up, FLAGS_seconds);
+  for (std::size_t i = 0;; ++i) {
+    const auto sent = clock::now();
+    s.handle(pulls ? verb::rows_pull : verb::rows_update, 0, FLAGS_rows_per_call, {}, requests[i % requests.size()]);
+    if (!watch.answered(sent, clock::now())) break;
+  }
+  const auto rows = static_cast<double>(FLAGS_rows_per_call);
+  char extra[256];
+  std::snprintf(extra, sizeof extra,
+                ", \"op\": \"%s\", \"where\": \"server\", \"rows_per_second\": %.0f, \"memory_bytes_per_row\": %.1f",
+                FLAGS_op.c_str(), static_cast<double>(t.calls) * rows / t.seconds,
+                s.memory() / static_cast<double>(FLAGS_rows));
+  print(t, rows * static_cast<double>(FLAGS_width) * sizeof(float), extra);
+}
+
+void through_ipc() {
+  std::string folder = "/tmp/prc-bench-XXXXXX";
+  if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("cannot make a folder in /tmp");
+  const child server([&](int in, int out) {
+    keep_large_blocks();
+    net::zmq_transport transport;
+    srv::node_options o;
+    o.bind = "ipc://" + folder;
+    srv::server_node node(transport, std::move(o));
+    membership m;
+    m.servers.push_back(node.addresses());
+    node.set_membership(m);
+    auto text = m.to_json();
+    text.resize(4096, ' ');
+    write_all(out, text.data(), text.size());
+    char end = 0;
+    read_all(in, &end, 1);
+  });
+  std::string text(4096, ' ');
+  read_all(server.in(), text.data(), text.size());
+  keep_large_blocks();
+  const auto job =
+      session::alone(std::make_shared<net::zmq_transport>(), membership::from_json(text), nullptr, nullptr);
+  tally t;
+  {
+    paralg a("", Comm(std::make_shared<comm_self>(), job));
+    row_optimizer optimizer;
+    if (FLAGS_op == "adagrad") optimizer = {"libparacel_default.so", "paracel_adagrad", {}};
+    table<float> rows(a, "t", FLAGS_width, row_init::uniform(-0.1, 0.1, 1), optimizer);
+    const auto calls = draw_calls();
+    std::vector<std::vector<float>> values(FLAGS_window, std::vector<float>(load_rows * FLAGS_width, 0.001F));
+    for (std::uint64_t first = 0; first < FLAGS_rows; first += load_rows) {
+      std::vector<std::uint64_t> ids(std::min<std::uint64_t>(load_rows, FLAGS_rows - first));
+      for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = first + i;
+      rows.pull(ids, std::span(values[0]).first(ids.size() * FLAGS_width));
+    }
+    const auto numbers = [&](std::size_t k) { return std::span(values[k]).first(FLAGS_rows_per_call * FLAGS_width); };
+    std::vector<async_functor_type> flying(FLAGS_window);
+    stopwatch watch(t, FLAGS_warm_up, FLAGS_seconds);
+    for (std::size_t i = 0;; ++i) {
+      const auto sent = clock::now();
+      const auto& ids = calls[i % calls.size()];
+      const auto k = i % FLAGS_window;
+      if (FLAGS_op == "pull" && FLAGS_window > 1) {
+        if (flying[k].valid()) flying[k].get();
+        flying[k] = rows.pull_async(ids, numbers(k));
+      } else if (FLAGS_op == "pull") {
+        rows.pull(ids, numbers(0));
+      } else if (FLAGS_window == 1) {
+        rows.bupdate(ids, numbers(0));
+      } else {
+        rows.update(ids, numbers(0));
+        if (k + 1 == FLAGS_window) a.paracel_sync();
+      }
+      if (!watch.answered(sent, clock::now())) break;
+    }
+    for (auto& f : flying)
+      if (f.valid()) f.get();
+    a.paracel_sync();
+  }
+  ::system(("rm -rf " + folder).c_str());
+  const auto n = static_cast<double>(FLAGS_rows_per_call);
+  char extra[256];
+  std::snprintf(extra, sizeof extra, ", \"op\": \"%s\", \"where\": \"ipc\", \"window\": %llu, \"rows_per_second\": %.0f",
+                FLAGS_op.c_str(), static_cast<unsigned long long>(FLAGS_window), static_cast<double>(t.calls) * n / t.seconds);
+  print(t, n * static_cast<double>(FLAGS_width) * sizeof(float), extra);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  gflags::SetUsageMessage("rows of a typed table in a second; prints one line of JSON");
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  try {
+    if (FLAGS_op != "pull" && FLAGS_op != "add" && FLAGS_op != "adagrad")
+      throw std::runtime_error("--op is pull, add or adagrad");
+    if (FLAGS_window == 0 || FLAGS_rows == 0 || FLAGS_rows_per_call == 0 || FLAGS_rows_per_call > load_rows)
+      throw std::runtime_error("window and rows begin at 1, rows_per_call ends at " + std::to_string(load_rows));
+    keep_large_blocks();
+    if (FLAGS_where == "ipc") through_ipc();
+    else alone();
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "bench_rows: error: %s\n", e.what());
+    return 1;
+  }
+  return 0;
+}
