@@ -308,8 +308,9 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   if (FLAGS_rendezvous.empty()) throw usage_error("--rendezvous is missing; prun.py starts this program");
 
   net::raise_descriptor_limit();
-  // Memory of a large value is used again for the next one instead of going back to the system page by page. Measured, 250
-  // pushes of 4 MB to one key: 2,316 page faults instead of 4,274. 32 MiB is the largest threshold that glibc takes.
+  // Memory of a large value is used again for the next one instead of going back to the system page by page. Measured,
+  // 250 pushes of 4 MB to one key: 2,316 page faults instead of 4,274. 32 MiB is the largest threshold that glibc
+  // takes.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
 
@@ -343,7 +344,8 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
 }  // namespace
 
 int main(int argc, char** argv) {
-  // First of all, so that no moment is left in which the launcher can die unnoticed; taken back when nobody asked for it.
+  // First of all, so that no moment is left in which the launcher can die unnoticed; taken back when nobody asked for
+  // it.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   GFLAGS_NAMESPACE::gflags_exitfunc = [](int status) { std::_Exit(status == 0 ? 0 : exit_status::usage); };
   gflags::SetUsageMessage("one server of a job; prun.py starts it");

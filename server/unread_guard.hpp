@@ -18,9 +18,9 @@
 
 namespace paracel::srv {
 
-/// Beyond `limit` bytes of unread replies on one connection, further requests on it are refused with `too_large`, so that a
-/// client that is only slow learns why; beyond twice the limit they are dropped without a word, since refusals need memory
-/// too. Once the client has read, it is served again.
+/// Beyond `limit` bytes of unread replies on one connection, further requests on it are refused with `too_large`, so
+/// that a client that is only slow learns why; beyond twice the limit they are dropped without a word, since refusals
+/// need memory too. Once the client has read, it is served again.
 ///
 /// Thread-safety: any thread. Cost: none as long as nobody is over the limit.
 class unread_guard {
@@ -36,8 +36,8 @@ class unread_guard {
   [[nodiscard]] std::size_t limit() const noexcept { return limit_; }
   [[nodiscard]] bool is_over(std::uint64_t unread_bytes) const noexcept { return unread_bytes > limit_; }
 
-  /// Judges a request of a connection that is over the limit. True: it is to be answered with `too_large` and `text`; false:
-  /// not at all.
+  /// Judges a request of a connection that is over the limit. True: it is to be answered with `too_large` and `text`;
+  /// false: not at all.
   bool answers(const net::request_header& h, std::uint64_t unread_bytes) {
     name(h, unread_bytes);
     const bool answer = unread_bytes / 2 <= limit_;

@@ -17,6 +17,7 @@
 #include <paracel/comm.hpp>
 #include <paracel/error.hpp>
 
+#include "core/text_number.hpp"
 #include "net/descriptor_limit.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
@@ -46,6 +47,13 @@ std::optional<std::uint32_t> number_in(const char* name) {
   if (const auto r = std::from_chars(text, end, n); r.ec != std::errc{} || r.ptr != end)
     throw usage_error(std::string("environment variable ") + name + "=" + text + ": want a whole number");
   return n;
+}
+
+std::size_t byte_count(const char* text) {
+  std::uint64_t count = 0;
+  if (!read_byte_count(text, count))
+    throw usage_error(std::string("environment variable PARACEL_MAX_MESSAGE_BYTES=") + text + ": want a number of bytes");
+  return count;
 }
 
 /// Dies with the launcher: asks the kernel for it, then looks whether the launcher has died before the question.
@@ -104,7 +112,8 @@ struct main_env::impl {
     }
     const auto where = net::rendezvous::parse(info);
     session_options o;
-    o.over = std::make_shared<net::zmq_transport>();
+    if (const char* limit = variable("PARACEL_MAX_MESSAGE_BYTES")) o.max_message_bytes = byte_count(limit);
+    o.over = std::make_shared<net::zmq_transport>(net::transport_limits{.max_message_bytes = o.max_message_bytes});
     o.job = where.job;
     o.scheduler = where.scheduler;
     o.rank = rank;

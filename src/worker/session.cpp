@@ -70,6 +70,7 @@ std::unique_ptr<kvclt> session::open_client() {
   // The scheduler watches over the servers, and an embedded one lives as long as this process: a slow update function is
   // no reason to give up.
   o.timeout = std::chrono::milliseconds{0};
+  o.max_message_bytes = options_.max_message_bytes;
   return std::make_unique<kvclt>(*options_.over, members_, rank(), o, ended_);
 }
 

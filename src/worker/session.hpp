@@ -25,6 +25,7 @@ struct session_options {
   std::string scheduler;  ///< address
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
+  std::size_t max_message_bytes = std::size_t{1} << 30;  ///< as the servers have it
   std::chrono::milliseconds heartbeat_interval{500};
   std::chrono::milliseconds heartbeat_limit{3000};
   /// After the job was aborted the process ends itself with the job's status if the algorithm has not returned by then;

@@ -49,6 +49,8 @@ class Usage(JobTest):
                 ("--hostfile means something with -m mpi only", "--hostfile", "cfg.json", LR),
                 ("--hostfile nowhere: cannot be read", "-m", "mpi", "--hostfile", "nowhere", LR),
                 ("--host and --bind-interface", "--host", "1.2.3.4", "--bind-interface", "lo", LR),
+                ("--max-value-bytes: '1.5G' is not a number of bytes", "--max-value-bytes", "1.5G", LR),
+                ("--max-message-bytes: '' is not a number of bytes", "--max-message-bytes=", LR),
                 ("--plugin-dir nowhere: no such folder", "-c", "cfg.json", "--plugin-dir", "nowhere", LR)):
             with self.subTest(arguments=arguments):
                 self.refused(2, text, *arguments)
@@ -400,6 +402,20 @@ class Jobs(JobTest):
         status, _, err = self.prun("-w", "2", "-c", "spoiled.json", LR)
         self.assertEqual(status, 4, err)
         self.assertRegex(err, r"spoiled\.dat:7:\d+")
+
+    def test_a_value_beyond_the_servers_limit_ends_the_job_with_the_servers_words(self):
+        status, _, err = self.prun("-w", "2", "-p", "1", "-c", "cfg.json", "--max-value-bytes", "64", LR)
+        self.assertEqual(status, 1, err)
+        self.assertRegex(err, r'key "theta": a value of 88 bytes; this server takes 64')
+
+    def test_a_message_beyond_the_limit_is_refused_before_it_is_sent(self):
+        # 131,072 coordinates of theta are 1 MiB, and the message is its header more.
+        with open(os.path.join(self.folder, "wide.dat"), "w", encoding="utf-8") as file:
+            file.write("1 1:1 131072:2\n-1 2:1 3:1\n")
+        self.write_config("wide.json", training_input="wide.dat")
+        status, _, err = self.prun("-w", "1", "-p", "1", "-c", "wide.json", "--max-message-bytes", "1M", LR)
+        self.assertEqual(status, 1, err)
+        self.assertRegex(err, r"of 10\d\d\d\d\d bytes is over the limit of 1048576")
 
     def test_a_plug_in_that_cannot_be_loaded_ends_the_job_with_status_5(self):
         with open(os.path.join(self.folder, "no_plugin.so"), "wb") as file:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A job for a benchmark: a real start_scheduler, real start_server processes, and what a forked worker needs to join it.
+// A job for a benchmark: a real start_scheduler, real start_server processes, and what a forked worker needs to join
+// it.
 #pragma once
 
 #include <sys/prctl.h>

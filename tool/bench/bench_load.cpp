@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Many keys through a real server: how fast they are loaded with multi requests, what a key takes of the server's resident
-// memory, and whether keys that come and go leave anything behind.
+// Many keys through a real server: how fast they are loaded with multi requests, what a key takes of the server's
+// resident memory, and whether keys that come and go leave anything behind.
 #include <gflags/gflags.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The constants from which doc/scale.md computes what a job of a thousand workers takes: what the one clock thread and the
-// one scheduler can do, and what a connection costs at both ends.
+// The constants from which doc/scale.md computes what a job of a thousand workers takes: what the one clock thread and
+// the one scheduler can do, and what a connection costs at both ends.
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -102,8 +102,8 @@ rate in_flight(const job& j, net::transport& over, const std::string& address, c
   return {count / seconds, (used() - before) / count * 1e6};
 }
 
-/// A tick and a wait of each of many workers in turn, without a socket: what the clock itself does. Units: ns a worker and
-/// iteration.
+/// A tick and a wait of each of many workers in turn, without a socket: what the clock itself does. Units: ns a worker
+/// and iteration.
 double clock_ns() {
   class nowhere final : public srv::reply_sink {
    public:
@@ -232,10 +232,10 @@ void run() {
         h.clock = static_cast<std::uint32_t>(i);
       },
       [=] { return processor_seconds(server_process, "server k"); });
-  const std::string body = nlohmann::json{{"role", "worker"}, {"rank", 0}, {"size", 1}, {"host", "bench"}, {"pid", ::getpid()}}.dump();
+  const nlohmann::json who{{"role", "worker"}, {"rank", 0}, {"size", 1}, {"host", "bench"}, {"pid", ::getpid()}};
   const pid_t scheduler = j.scheduler_process();
   const rate beats = in_flight(
-      j, over, j.rendezvous().scheduler, body,
+      j, over, j.rendezvous().scheduler, who.dump(),
       [](net::request_header& h, std::uint64_t) { h.what = net::verb::heartbeat; },
       [=] { return processor_seconds(scheduler, ""); });
   const connection_cost c = of_a_connection(j, over, server.shards.front());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What bounded staleness is worth when workers are late by chance. Each iteration of a worker reads a vector, takes 10 ms,
-// and one in ten takes 40 ms more; then it sends an update of the vector and commits. The lateness of iteration i of worker w
-// is the same for every staleness. With --objective the vector is the theta of a logistic regression, an iteration is a step
-// along the gradient of the worker's rows, and the time is measured until the objective is reached.
+// What bounded staleness is worth when workers are late by chance. Each iteration of a worker reads a vector, takes 10
+// ms, and one in ten takes 40 ms more; then it sends an update of the vector and commits. The lateness of iteration i
+// of worker w is the same for every staleness. With --objective the vector is the theta of a logistic regression, an
+// iteration is a step along the gradient of the worker's rows, and the time is measured until the objective is reached.
 //
-// What can be had: an iteration takes 14 ms on average, and with s = 0 the mean of the greatest of 8, 10 + 40 (1 - 0.9^8) =
-// 32.8 ms. So no staleness gains more than 2.34.
+// What can be had: an iteration takes 14 ms on average, and with s = 0 the mean of the greatest of 8, 10 + 40 (1 -
+// 0.9^8) = 32.8 ms. So no staleness gains more than 2.34.
 #include <gflags/gflags.h>
 
 #include <algorithm>

@@ -12,6 +12,12 @@ GONE_OPTIONS = {
     "--mem_limit_server": "Mesos is not supported; limit memory with ulimit -v or a cgroup",
     "--replicas": "replication is not there yet",
 }
+# Limits of the servers, as start_server names them.
+SERVER_LIMITS = {
+    "--max-value-bytes": "largest value that a server takes (default 256M)",
+    "--max-message-bytes": "largest message of servers and workers (default 1G)",
+    "--max-unread-bytes": "replies that a worker may leave unread at one thread of a server (default 1G)",
+}
 
 
 def parse_command_line(arguments):
@@ -30,6 +36,11 @@ def parse_command_line(arguments):
         if not 0 < value < 1e9:
             raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
         return value
+
+    def byte_count(text):
+        if not (text[:-1] if text[-1:] in ("K", "M", "G", "T") else text).isdigit():
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes such as 1000000, 64K, 256M or 4G")
+        return text
 
     # The width is given because argparse otherwise imports shutil to ask the terminal.
     parser = argparse.ArgumentParser(
@@ -56,6 +67,8 @@ def parse_command_line(arguments):
         help="time in which all processes must have started (default 60)")
     add("--function-timeout", type=seconds, default=30.0, metavar="SECONDS",
         help="name a user function in a server that runs longer (default 30)")
+    for name, meaning in SERVER_LIMITS.items():
+        add(name, type=byte_count, default=None, metavar="BYTES", help=meaning)
     add("--plugin-dir", action="append", default=[], metavar="DIR",
         help="one more folder that the servers may load plug-ins from; the folder of update_file always is")
     add("--host", default="", metavar="ADDRESS", help="this host's address for other hosts (default: towards --hostfile)")

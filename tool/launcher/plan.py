@@ -4,7 +4,7 @@ import os
 import time
 
 from .config import plugin_folders
-from .options import own_address, remote_hosts
+from .options import SERVER_LIMITS, own_address, remote_hosts
 from .status import FAILURE, USAGE, Failure
 
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -83,6 +83,10 @@ class Plan:
         command = [os.path.join(self.framework, "start_server"), "--rendezvous", address, "--job", self.id,
                    "--threads", str(o.threads), "--bind", bind, "--plugin-dirs", ":".join(self.plugin_dirs),
                    "--function-timeout", f"{o.function_timeout:g}", "--heartbeat-limit", f"{o.heartbeat_limit:g}"]
+        for name in SERVER_LIMITS:
+            limit = getattr(o, name[2:].replace("-", "_"))
+            if limit:
+                command += [name, limit]
         if o.insecure:
             command.append("--insecure")
         if o.m_server == "mpi":
@@ -100,6 +104,8 @@ class Plan:
             command += ["--cfg_file", o.cfg_file]
         environment = {"PARACEL_RENDEZVOUS": info, "PARACEL_RUN_DIR": self.run_dir, "PARACEL_MODE": o.method,
                        "PARACEL_HEARTBEAT_LIMIT_MS": str(round(o.heartbeat_limit * 1000))}
+        if o.max_message_bytes:
+            environment["PARACEL_MAX_MESSAGE_BYTES"] = o.max_message_bytes
         if o.method == "mpi":
             return [Child("worker", None, self.mpirun("worker", environment) + command,
                           os.path.join(self.run_dir, "mpirun_workers.log"),
