@@ -41,6 +41,7 @@ class arena {
   static constexpr std::size_t chunk_bytes = 16 * 1024;
   /// Byte 15 of a block that is free; an owner never writes it there.
   static constexpr std::uint8_t free_mark = 0xff;
+  static constexpr std::size_t prefetch_bytes = 1536;
 
   arena() = default;
   /// Counts in `total` too, which several arenas may share.
@@ -84,12 +85,21 @@ class arena {
   /// is found. Nothing may be allocated or freed meanwhile.
   template <class F>
   void for_each(const F& f) {
+    // The next block is guessed to be as far away as the last one was, so that the processor looks at several at once;
+    // waiting for each length takes twice the time. The empty asm keeps the compiler from seeing that the guess is right.
+    std::size_t step_guess = 0;
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
       const auto* at = chunks_[i];
       const auto* end = i + 1 == chunks_.size() ? next_ : at + chunk_bytes;
       while (static_cast<std::size_t>(end - at) >= smallest) {
+        __builtin_prefetch(at + prefetch_bytes);
         const auto* free_one = reinterpret_cast<const free_block*>(at);
-        at += free_one->mark == free_mark ? free_one->bytes : f(static_cast<const void*>(at));
+        const std::size_t bytes = free_one->mark == free_mark ? free_one->bytes : f(static_cast<const void*>(at));
+        if (bytes != step_guess) [[unlikely]] {
+          step_guess = bytes;
+          asm("" : "+r"(step_guess));
+        }
+        at += step_guess;
       }
     }
     for (auto* l = listed_; l != nullptr; l = l->next) f(static_cast<const void*>(l + 1));

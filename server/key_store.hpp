@@ -113,6 +113,8 @@ class key_store {
   [[nodiscard]] bool has_room(std::size_t bytes) const noexcept {
     return memory_bytes_ + bytes <= settings_.max_memory_bytes;
   }
+  /// Counts memory that is held for keys elsewhere.
+  void note(std::ptrdiff_t bytes) noexcept { memory_bytes_ += static_cast<std::size_t>(bytes); }
   [[nodiscard]] const table_family& family() const noexcept { return family_; }
 
  private:

@@ -46,6 +46,7 @@ struct server_options {
   std::vector<std::string> plugin_folders{};
   std::size_t max_value_bytes = std::size_t{256} << 20;
   std::size_t max_message_bytes = std::size_t{1} << 30;
+  std::size_t max_memory_bytes = 0;  ///< of all shards, equal shares; 0: no limit
 };
 
 /// Thread-safety: `handle(i, ...)` by the thread of shard i, `clock()` by the clock thread, the rest by any thread.

@@ -23,6 +23,7 @@
 #include "server/completion.hpp"
 #include "server/key_store.hpp"
 #include "server/plugin_registry.hpp"
+#include "server/scan.hpp"
 
 namespace paracel::srv {
 
@@ -36,7 +37,7 @@ struct alignas(64) shard_counters {
   counter bytes_out{0};
   counter failures{0};      ///< replies and items with another status than ok and not_found
   counter keys{0};
-  counter memory_bytes{0};  ///< entries, tables and large values; not the staged updates
+  counter memory_bytes{0};  ///< entries, tables, large values, staged updates
   counter staged{0};        ///< updates that wait for the clock
 
   /// By the shard thread alone: an increment without a locked instruction.
@@ -56,7 +57,7 @@ struct busy_function {
 ///
 /// Thread-safety: owned by the shard thread, except `counters` and `busy`: any thread.
 /// Lifetime: registry and ownership outlive it. Replies are sent before `handle` returns.
-class shard {
+class shard final : private scan_host {
  public:
   /// `owned` may be null inside, and point elsewhere later: then the ring is not known, and every partition of the right
   /// remainder is taken.
@@ -116,6 +117,7 @@ class shard {
   void handle_multi(const net::request_view& request, completion& done);
   void handle_register(const net::request_view& request, completion& done);
   void handle_clear(completion& done);
+  void handle_walk(const net::request_view& request, completion& done);
 
   const loaded_update* function_of(const net::request_header& header, outcome& out);
   void perform(const context& c, std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
@@ -128,6 +130,11 @@ class shard {
              outcome& out);
   void fold_before(std::uint32_t clock, std::string_view key, std::uint64_t hash, outcome& out);
   void fold_before(std::uint32_t clock, staged_key& staged, std::string_view key, std::uint64_t hash);
+  bool fold_all_before(std::uint32_t clock, time_point until) override;
+  net::status broken(std::string_view prefix, std::string& why) const override;
+  void forget_staged(std::string_view key) override;
+  void runs(const std::string* function) noexcept override;
+  void mend(staged_key& staged) noexcept;
 
   void refuse(completion& done, net::status why, std::string_view text);
   void refuse(completion& done, const outcome& out) { refuse(done, out.result, out.text); }
@@ -138,6 +145,7 @@ class shard {
   const shard_settings settings_;
   plugin_registry& plugins_;
   key_store keys_;
+  scan_service scans_;
 
   const loaded_update* default_update_ = nullptr;
   const loaded_update* last_update_ = nullptr;  // of the request before: most workers use one function
@@ -145,7 +153,9 @@ class shard {
   tsl::robin_map<std::string, staged_key, key_hasher, key_equal> staged_;
   std::uint64_t staged_count_ = 0;
   std::uint64_t arrivals_ = 0;
+  std::uint64_t broken_keys_ = 0;
   std::uint32_t folded_clock_ = 0;  // the greatest clock of a BSP read: everything before it is complete
+  std::uint32_t all_folded_clock_ = 0;  // and of those, what has been folded at every key
 
   std::vector<std::byte> computed_;  // results of general updates; capacity is used again
   std::vector<std::byte> items_;     // the body of a multi reply; likewise

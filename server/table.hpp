@@ -40,6 +40,8 @@ class entry {
                   : std::span<const std::byte>{place(), value_bytes_};
   }
   [[nodiscard]] value_view view() const noexcept { return {tag_, value()}; }
+  /// The bytes of a value that is one number, by its tag: it is never a large one.
+  [[nodiscard]] const std::byte* scalar() const noexcept { return place(); }
   /// Another reference to a large value; it keeps these bytes whatever happens to the entry.
   [[nodiscard]] blob share() const noexcept {
     control()->refs.fetch_add(1, std::memory_order_relaxed);
