@@ -124,9 +124,12 @@ void scan_service::walk(call& c, Visitor& visitor) {
     if (worked && steady_clock::now() >= c.until) break;
     if (const auto group = i / keys_.group_tables();
         i % keys_.group_tables() == 0 && position == 0 && group != refused_group) {
-      worked = worked || keys_.groups()[group].blocks() != 0;
-      if (step_over_group(c, group, visitor)) i += keys_.group_tables();
-      else refused_group = group;
+      if (step_over_group(c, group, visitor)) {
+        worked = worked || keys_.groups()[group].blocks() != 0;
+        i += keys_.group_tables();
+      } else {
+        refused_group = group;
+      }
       continue;
     }
     const auto& t = tables[i];
@@ -143,7 +146,6 @@ void scan_service::walk(call& c, Visitor& visitor) {
           std::clamp<std::size_t>(net::scan_positions * entries / t.size(), 1, net::scan_positions));
     }
     width = std::min(width, net::scan_positions - position);
-    worked = true;
     visitor.begin(width == 1);
     t.for_each(position, width, [&](const entry& e) { visitor.visit(e); });
     if (!visitor.end()) {
@@ -151,6 +153,7 @@ void scan_service::walk(call& c, Visitor& visitor) {
       continue;
     }
     if (c.failed != status::ok) break;
+    worked = true;
     position += width;
     if (position < net::scan_positions) continue;
     ++i;

@@ -301,16 +301,24 @@ void parasrv::clear() {
 }
 
 std::uint64_t parasrv::find_function(const std::string& file, const std::string& symbol) {
+  return find_function(file, symbol, net::verb::register_update);
+}
+
+std::uint64_t parasrv::find_filter(const std::string& file, const std::string& symbol) {
+  return find_function(file, symbol, net::verb::register_filter);
+}
+
+std::uint64_t parasrv::find_function(const std::string& file, const std::string& symbol, net::verb what) {
   const std::filesystem::path path(file);
   auto name = path.filename().string();
-  const auto known_as = name + '\0' + symbol;
+  const auto known_as = name + '\0' + symbol + '\0' + net::name_of(what);
   for (const auto& [name_and_symbol, f] : functions_)
     if (name_and_symbol == known_as) return f.id;
   if (path.has_parent_path()) job_->allow_plugin_folder(path.parent_path().string());
 
   failure f;
   function_ref found;
-  client_->broadcast({.what = net::verb::register_update}, name, net::bytes_of(symbol), [&](const kv_result& r) {
+  client_->broadcast({.what = what}, name, net::bytes_of(symbol), [&](const kv_result& r) {
     if (!r.ok()) {
       if (f.result == net::status::ok) f = {r.header.result, std::string(r.text())};
     } else if (r.body.size() >= 9) {
@@ -324,6 +332,16 @@ std::uint64_t parasrv::find_function(const std::string& file, const std::string&
   functions_.emplace_back(known_as, found);
   return found.id;
 }
+
+kvclt::call parasrv::begin_read(net::verb what) {
+  if (clocked()) {
+    wait_for_minimum();
+    last_staleness_ = finished() - std::min(finished(), known_slowest_);
+  }
+  return read_call(what);
+}
+
+void parasrv::refuse(net::status result, const std::string& text, const std::string& what) { fail(result, text, what); }
 
 void parasrv::settle() {
   client_->wait_all();
