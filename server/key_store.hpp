@@ -6,9 +6,11 @@
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <exception>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -73,6 +75,8 @@ class key_store {
     const auto* owned = owned_.load(std::memory_order_acquire);
     return owned == nullptr || owned->mine[partition];
   }
+  /// What `owns` goes by; null: the ring is not known. Another address is another epoch.
+  [[nodiscard]] const ownership* owned() const noexcept { return owned_.load(std::memory_order_acquire); }
   /// What to say of a partition that does not.
   [[nodiscard]] std::string not_mine(std::uint16_t partition) const {
     return "partition " + std::to_string(partition) + " is not at s" + std::to_string(settings_.slot) + " thread " +
@@ -87,24 +91,67 @@ class key_store {
   [[nodiscard]] std::size_t group_tables() const noexcept { return group_tables_; }
   [[nodiscard]] std::deque<arena>& groups() noexcept { return groups_; }
 
+  /// Has the memory that the keys of these hashes need fetched, each level for all of them before the next: the tables,
+  /// their slots, the entries. Whoever uses them right afterwards waits for one key's misses and not for each key's.
+  void prefetch(std::span<const std::uint64_t> hashes) noexcept {
+    for (const auto h : hashes) __builtin_prefetch(&table_of(h));
+    for (const auto h : hashes) table_of(h).prefetch_slot(h);
+    for (const auto h : hashes) table_of(h).prefetch_entry(h);
+  }
+
   [[nodiscard]] entry* find(std::uint64_t hash, std::string_view key) noexcept { return table_of(hash).find(hash, key); }
+  /// Throws: memory_limit_reached, when a value of this size would be too much. In place of one as large or larger it
+  /// never is.
+  void check_room(std::uint64_t hash, std::string_view key, std::size_t value_bytes) {
+    if (has_room(sizeof(entry) + key.size() + value_bytes)) [[likely]] return;
+    const auto* e = find(hash, key);
+    if (e == nullptr || e->value().size() < value_bytes) throw memory_limit_reached();
+  }
+
   /// As table::store. Throws: memory_limit_reached too.
   entry& store(std::uint64_t hash, std::string_view key, const value_view& value) {
     check_room(hash, key, value.bytes.size());
+    drop_state(hash, key);
     return counted(table_of(hash), [&](table& t) -> entry& { return t.store(hash, key, value); });
   }
   entry& store(std::uint64_t hash, std::string_view key, value_tag tag, blob value) {
     check_room(hash, key, value.size());
+    drop_state(hash, key);
     return counted(table_of(hash), [&](table& t) -> entry& { return t.store(hash, key, tag, std::move(value)); });
   }
   bool erase(std::uint64_t hash, std::string_view key) noexcept {
+    drop_state(hash, key);
     if (!table_of(hash).erase(hash, key)) return false;
     --size_;
     return true;
   }
   void clear() noexcept {
     for (auto& t : tables_) t.clear();
+    for (auto& t : states_) t.clear();
     size_ = 0;
+  }
+
+  /// What an optimizer keeps beside the value of a key, in a second family of tables: null when there is nothing.
+  [[nodiscard]] entry* find_state(std::uint64_t hash, std::string_view key) noexcept {
+    return states_.empty() ? nullptr : state_table_of(hash).find(hash, key);
+  }
+  /// Sets it to `bytes` zeros. A store or erase of the key drops it.
+  entry& make_state(std::uint64_t hash, std::string_view key, std::size_t bytes) {
+    if (states_.empty()) {
+      states_.reserve(tables_.size());
+      for (std::size_t i = 0; i < tables_.size(); ++i) states_.emplace_back(state_memory_, state_family_);
+    }
+    if (!has_room(bytes)) throw memory_limit_reached();
+    auto zeros = blob::allocate(bytes);
+    std::memset(zeros.mutable_data(), 0, bytes);
+    return state_table_of(hash).store(hash, key, value_tag::packed, std::move(zeros));
+  }
+  [[nodiscard]] bool keeps_states() const noexcept { return !states_.empty(); }
+  [[nodiscard]] std::span<std::byte> open_state(std::uint64_t hash, entry& state) {
+    return state_table_of(hash).open(state);
+  }
+  void drop_state(std::uint64_t hash, std::string_view key) noexcept {
+    if (!states_.empty()) state_table_of(hash).erase(hash, key);
   }
 
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
@@ -116,18 +163,18 @@ class key_store {
   /// Counts memory that is held for keys elsewhere.
   void note(std::ptrdiff_t bytes) noexcept { memory_bytes_ += static_cast<std::size_t>(bytes); }
   [[nodiscard]] const table_family& family() const noexcept { return family_; }
+  /// New versions for `n` changes in place (`table::set_version`). Returns: the first.
+  std::uint64_t take_versions(std::size_t n) noexcept {
+    return std::exchange(family_.last_version, family_.last_version + n) + 1;
+  }
 
  private:
   // 256 groups of a million keys are 190 KB each, 50 us of a walk; half a chunk that each leaves unused is 2 bytes a key.
   static constexpr std::uint32_t most_groups = 256;
 
-  /// A value in place of one as large or larger is always taken.
-  void check_room(std::uint64_t hash, std::string_view key, std::size_t value_bytes) {
-    if (has_room(sizeof(entry) + key.size() + value_bytes)) [[likely]] return;
-    const auto* e = find(hash, key);
-    if (e == nullptr || e->value().size() < value_bytes) throw memory_limit_reached();
+  [[nodiscard]] table& state_table_of(std::uint64_t hash) noexcept {
+    return states_[partition_of(hash) / settings_.threads];
   }
-
   template <class F>
   entry& counted(table& t, const F& change) {
     const auto before = t.size();
@@ -143,6 +190,9 @@ class key_store {
   std::deque<arena> groups_;   // before the tables: they give back to them
   std::size_t group_tables_ = 1;
   std::vector<table> tables_;  // by partition / threads
+  table_family state_family_;
+  arena state_memory_{memory_bytes_};  // of its own: what walks the other meets keys only
+  std::vector<table> states_;  // as tables_; none before the first optimizer
   std::uint64_t size_ = 0;
 };
 

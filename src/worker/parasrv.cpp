@@ -2,6 +2,9 @@
 #include "worker/parasrv.hpp"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <future>
@@ -300,8 +303,23 @@ void parasrv::clear() {
   if (f.result != net::status::ok) fail(f.result, f.text, "clearing");
 }
 
-std::uint64_t parasrv::find_function(const std::string& file, const std::string& symbol) {
-  return find_function(file, symbol, net::verb::register_update);
+std::string parasrv::symbol_with(const std::string& symbol, const hyper_parameters& hyper) {
+  std::string text = symbol;
+  for (const auto& [name, value] : hyper) {
+    if (!std::isfinite(value))
+      throw plugin_error(symbol + ": hyper-parameter '" + name + "' is " + std::to_string(value) +
+                         ", want a finite number");
+    std::array<char, 32> digits;
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+    text += text.size() == symbol.size() ? '\0' : ',';
+    text += name + '=';
+    text.append(digits.data(), end);
+  }
+  return text;
+}
+
+std::uint64_t parasrv::find_function(const std::string& file, const std::string& function, const hyper_parameters& hyper) {
+  return find_function(file, symbol_with(function, hyper), net::verb::register_update);
 }
 
 std::uint64_t parasrv::find_filter(const std::string& file, const std::string& symbol) {
@@ -328,7 +346,7 @@ std::uint64_t parasrv::find_function(const std::string& file, const std::string&
       f = {net::status::internal, "a server's answer to register is too short"};
     }
   });
-  if (f.result != net::status::ok) fail(f.result, f.text, "registering " + name + ":" + symbol);
+  if (f.result != net::status::ok) fail(f.result, f.text, "registering " + name + ":" + symbol.c_str());  // without hyper-parameters
   functions_.emplace_back(known_as, found);
   return found.id;
 }
