@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <vector>
 
@@ -17,19 +19,33 @@
 
 namespace paracel::srv {
 
-/// Memory for the small entries of one shard: free lists by size in steps of 8 bytes, cut from chunks of 64 KiB.
+/// Memory for the small entries of a group of partitions: free lists by size in steps of 8 bytes, cut from chunks of
+/// 16 KiB. It can be walked in the order of addresses, which reads a million entries as fast as the memory delivers them,
+/// where following the pointers of tables waits for it at each one.
+///
+///     chunk   | block | block | free | block | free | free |        not yet cut |
+///     block   15 bytes of the owner's | u8 mark | ...               mark: anything but `free_mark`
+///     free    next free block of this size | u32 bytes | - | `free_mark` | ...
+///     beyond 1 KiB: a malloc of its own, on a list:   next | previous | block
 ///
 /// malloc would spend 16 bytes more on an entry of 48 (measured with a key of 20 characters and one double).
 /// Thread-safety: owned by the shard thread.
-/// Cost: O(1); memory that is given back is used again for the same size, and returns to the system with the arena.
+/// Cost: O(1); memory that is given back is used again for the same size. When the last block comes back all chunks but
+/// one are released, so that what comes and goes leaves nothing behind, whatever size it had.
 /// Under AddressSanitizer every block is its own malloc, so that an overrun of one is seen.
 class arena {
  public:
   static constexpr std::size_t step = 8;
-  static constexpr std::size_t largest = 1024;  ///< beyond it malloc's share is below 2 %
-  static constexpr std::size_t chunk_bytes = 64 * 1024;
+  static constexpr std::size_t smallest = 16;
+  static constexpr std::size_t largest = 1024;  ///< beyond it malloc's share is below 3 %
+  static constexpr std::size_t chunk_bytes = 16 * 1024;
+  /// Byte 15 of a block that is free; an owner never writes it there.
+  static constexpr std::uint8_t free_mark = 0xff;
+  static constexpr std::size_t prefetch_bytes = 1536;
 
   arena() = default;
+  /// Counts in `total` too, which several arenas may share.
+  explicit arena(std::size_t& total) noexcept : total_(&total) {}
   arena(const arena&) = delete;
   arena& operator=(const arena&) = delete;
   ~arena() {
@@ -38,66 +54,132 @@ class arena {
 
   static constexpr std::size_t rounded(std::size_t bytes) noexcept { return (bytes + step - 1) / step * step; }
 
-  /// `bytes` is a multiple of 8 and not zero; so is the address. Throws: std::bad_alloc.
+  /// `bytes` is a multiple of 8 and at least 16; the address is a multiple of 8. The owner writes its first 16 bytes
+  /// before anything else is asked of the arena. Throws: std::bad_alloc.
   void* allocate(std::size_t bytes) {
-    void* block = take(bytes);
-    used_ += bytes;
+    void* block = bytes > listed_above ? take_listed(bytes) : take(bytes);
+    ++blocks_;
+    note(static_cast<std::ptrdiff_t>(bytes));
     return block;
   }
   void free(void* block, std::size_t bytes) noexcept {
-    used_ -= bytes;
-    if (passes_through || bytes > largest) {
-      std::free(block);
-      return;
-    }
-    auto* link = static_cast<free_block*>(block);
-    link->next = free_[bytes / step];
-    free_[bytes / step] = link;
+    note(-static_cast<std::ptrdiff_t>(bytes));
+    --blocks_;
+    if (bytes > listed_above) release_listed(block);
+    else make_free(block, bytes);
+    if (blocks_ == 0) release_chunks();
   }
   /// Bytes handed out and not given back, and those that the tables say they hold elsewhere.
   [[nodiscard]] std::size_t used() const noexcept { return used_; }
+  /// Blocks handed out and not given back.
+  [[nodiscard]] std::size_t blocks() const noexcept { return blocks_; }
+  /// Bytes that a walk reads at most, the listed blocks apart.
+  [[nodiscard]] std::size_t extent() const noexcept { return chunks_.size() * chunk_bytes; }
   /// Counts memory that is held on behalf of an entry: large values, slots.
-  void note(std::ptrdiff_t bytes) noexcept { used_ += static_cast<std::size_t>(bytes); }
+  void note(std::ptrdiff_t bytes) noexcept {
+    used_ += static_cast<std::size_t>(bytes);
+    *total_ += static_cast<std::size_t>(bytes);
+  }
+
+  /// Calls `f(block)` for every block that is handed out; it returns the bytes that were asked for, so that the next one
+  /// is found. Nothing may be allocated or freed meanwhile.
+  template <class F>
+  void for_each(const F& f) {
+    // The next block is guessed to be as far away as the last one was, so that the processor looks at several at once;
+    // waiting for each length takes twice the time. The empty asm keeps the compiler from seeing that the guess is right.
+    std::size_t step_guess = 0;
+    for (std::size_t i = 0; i < chunks_.size(); ++i) {
+      const auto* at = chunks_[i];
+      const auto* end = i + 1 == chunks_.size() ? next_ : at + chunk_bytes;
+      while (static_cast<std::size_t>(end - at) >= smallest) {
+        __builtin_prefetch(at + prefetch_bytes);
+        const auto* free_one = reinterpret_cast<const free_block*>(at);
+        const std::size_t bytes = free_one->mark == free_mark ? free_one->bytes : f(static_cast<const void*>(at));
+        if (bytes != step_guess) [[unlikely]] {
+          step_guess = bytes;
+          asm("" : "+r"(step_guess));
+        }
+        at += step_guess;
+      }
+    }
+    for (auto* l = listed_; l != nullptr; l = l->next) f(static_cast<const void*>(l + 1));
+  }
 
  private:
 #ifdef PARACEL_ARENA_PASSES_THROUGH
-  static constexpr bool passes_through = true;
+  static constexpr std::size_t listed_above = 0;
 #else
-  static constexpr bool passes_through = false;
+  static constexpr std::size_t listed_above = largest;
 #endif
   struct free_block {
     free_block* next;
+    std::uint32_t bytes;
+    std::uint8_t unused[3];
+    std::uint8_t mark;
+  };
+  static_assert(sizeof(free_block) == smallest && offsetof(free_block, mark) == 15);
+  struct listed_block {
+    listed_block* next;
+    listed_block* previous;
   };
 
+  void make_free(void* block, std::size_t bytes) noexcept {
+    free_[bytes / step] = new (block) free_block{free_[bytes / step], static_cast<std::uint32_t>(bytes), {}, free_mark};
+  }
   void* take(std::size_t bytes) {
-    if (passes_through || bytes > largest) {
-      void* block = std::malloc(bytes);
-      if (block == nullptr) throw std::bad_alloc();
-      return block;
-    }
     if (auto* block = free_[bytes / step]) {
       free_[bytes / step] = block->next;
       return block;
     }
-    if (bytes > left_) {
-      chunks_.reserve(chunks_.size() + 1);
-      auto* chunk = static_cast<std::byte*>(std::malloc(chunk_bytes));
-      if (chunk == nullptr) throw std::bad_alloc();
-      chunks_.push_back(chunk);
-      next_ = chunk;  // what was left of the old chunk, at most 1 KiB, is given up
-      left_ = chunk_bytes;
-    }
+    if (bytes > left_) add_chunk();
     auto* block = next_;
     next_ += bytes;
     left_ -= bytes;
     return block;
+  }
+  void add_chunk() {
+    chunks_.reserve(chunks_.size() + 1);
+    auto* chunk = static_cast<std::byte*>(std::malloc(chunk_bytes));
+    if (chunk == nullptr) throw std::bad_alloc();
+    if (left_ >= smallest) make_free(next_, left_);  // at most 1 KiB; 8 bytes are too small for anything
+    chunks_.push_back(chunk);
+    next_ = chunk;
+    left_ = chunk_bytes;
+  }
+  void release_chunks() noexcept {
+    if (chunks_.empty()) return;
+    while (chunks_.size() > 1) {
+      std::free(chunks_.back());
+      chunks_.pop_back();
+    }
+    free_ = {};
+    next_ = chunks_.front();
+    left_ = chunk_bytes;
+  }
+  void* take_listed(std::size_t bytes) {
+    auto* l = static_cast<listed_block*>(std::malloc(sizeof(listed_block) + bytes));
+    if (l == nullptr) throw std::bad_alloc();
+    *l = {listed_, nullptr};
+    if (listed_ != nullptr) listed_->previous = l;
+    listed_ = l;
+    return l + 1;
+  }
+  void release_listed(void* block) noexcept {
+    auto* l = static_cast<listed_block*>(block) - 1;
+    (l->previous != nullptr ? l->previous->next : listed_) = l->next;
+    if (l->next != nullptr) l->next->previous = l->previous;
+    std::free(l);
   }
 
   std::array<free_block*, largest / step + 1> free_{};
   std::vector<std::byte*> chunks_;
   std::byte* next_ = nullptr;
   std::size_t left_ = 0;
+  listed_block* listed_ = nullptr;
+  std::size_t blocks_ = 0;
   std::size_t used_ = 0;
+  std::size_t not_shared_ = 0;
+  std::size_t* total_ = &not_shared_;
 };
 
 }  // namespace paracel::srv

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <exception>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,9 +38,19 @@ struct shard_settings {
   std::uint64_t job = 0;                                   ///< requests of another job are refused; 0: any is taken
   std::size_t max_value_bytes = std::size_t{256} << 20;
   std::size_t max_message_bytes = std::size_t{1} << 30;    ///< largest reply frame
+  std::size_t max_memory_bytes = std::numeric_limits<std::size_t>::max();  ///< of this shard
 };
 
-/// The keys of one shard: the tables of the partitions p with p % threads == index, and whose they are.
+/// A write would have grown the shard beyond its share of --max-memory. Nothing has changed.
+class memory_limit_reached : public std::exception {
+ public:
+  [[nodiscard]] const char* what() const noexcept override {
+    return "the server holds as much as its --max-memory allows; removing keys makes room";
+  }
+};
+
+/// The keys of one shard: the tables of the partitions p with p % threads == index, and whose they are. Consecutive tables
+/// are a group, whose entries lie in an arena of their own, so that a walk can read a group in the order of addresses.
 ///
 /// Thread-safety: owned by the shard thread.
 /// Lifetime: ownership outlives it.
@@ -46,7 +60,11 @@ class key_store {
       : settings_(settings), owned_(owned) {
     const auto count = (partition_count + settings_.threads - 1) / settings_.threads;
     tables_.reserve(count);
-    for (std::uint32_t i = 0; i < count; ++i) tables_.emplace_back(memory_, family_);
+    group_tables_ = (count + most_groups - 1) / most_groups;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      if (i % group_tables_ == 0) groups_.emplace_back(memory_bytes_);
+      tables_.emplace_back(groups_.back(), family_);
+    }
   }
 
   [[nodiscard]] const shard_settings& settings() const noexcept { return settings_; }
@@ -69,6 +87,9 @@ class key_store {
   [[nodiscard]] table& table_of(std::uint64_t hash) noexcept { return tables_[partition_of(hash) / settings_.threads]; }
   /// Tables in the order of their partitions: number i is that of partition `i * threads + index`.
   [[nodiscard]] std::vector<table>& tables() noexcept { return tables_; }
+  /// Tables of a group; the last one may have fewer. Group g begins with table `g * group_tables()`.
+  [[nodiscard]] std::size_t group_tables() const noexcept { return group_tables_; }
+  [[nodiscard]] std::deque<arena>& groups() noexcept { return groups_; }
 
   /// Has the memory that the keys of these hashes need fetched, each level for all of them before the next: the tables,
   /// their slots, the entries. Whoever uses them right afterwards waits for one key's misses and not for each key's.
@@ -79,11 +100,22 @@ class key_store {
   }
 
   [[nodiscard]] entry* find(std::uint64_t hash, std::string_view key) noexcept { return table_of(hash).find(hash, key); }
+  /// Throws: memory_limit_reached, when a value of this size would be too much. In place of one as large or larger it
+  /// never is.
+  void check_room(std::uint64_t hash, std::string_view key, std::size_t value_bytes) {
+    if (has_room(sizeof(entry) + key.size() + value_bytes)) [[likely]] return;
+    const auto* e = find(hash, key);
+    if (e == nullptr || e->value().size() < value_bytes) throw memory_limit_reached();
+  }
+
+  /// As table::store. Throws: memory_limit_reached too.
   entry& store(std::uint64_t hash, std::string_view key, const value_view& value) {
+    check_room(hash, key, value.bytes.size());
     drop_state(hash, key);
     return counted(table_of(hash), [&](table& t) -> entry& { return t.store(hash, key, value); });
   }
   entry& store(std::uint64_t hash, std::string_view key, value_tag tag, blob value) {
+    check_room(hash, key, value.size());
     drop_state(hash, key);
     return counted(table_of(hash), [&](table& t) -> entry& { return t.store(hash, key, tag, std::move(value)); });
   }
@@ -109,6 +141,7 @@ class key_store {
       states_.reserve(tables_.size());
       for (std::size_t i = 0; i < tables_.size(); ++i) states_.emplace_back(state_memory_, state_family_);
     }
+    if (!has_room(bytes)) throw memory_limit_reached();
     auto zeros = blob::allocate(bytes);
     std::memset(zeros.mutable_data(), 0, bytes);
     return state_table_of(hash).store(hash, key, value_tag::packed, std::move(zeros));
@@ -122,7 +155,13 @@ class key_store {
   }
 
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_.used() + state_memory_.used(); }
+  [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_; }
+  /// False when `bytes` more would be too many.
+  [[nodiscard]] bool has_room(std::size_t bytes) const noexcept {
+    return memory_bytes_ + bytes <= settings_.max_memory_bytes;
+  }
+  /// Counts memory that is held for keys elsewhere.
+  void note(std::ptrdiff_t bytes) noexcept { memory_bytes_ += static_cast<std::size_t>(bytes); }
   [[nodiscard]] const table_family& family() const noexcept { return family_; }
   /// New versions for `n` changes in place (`table::set_version`). Returns: the first.
   std::uint64_t take_versions(std::size_t n) noexcept {
@@ -130,6 +169,9 @@ class key_store {
   }
 
  private:
+  // 256 groups of a million keys are 190 KB each, 50 us of a walk; half a chunk that each leaves unused is 2 bytes a key.
+  static constexpr std::uint32_t most_groups = 256;
+
   [[nodiscard]] table& state_table_of(std::uint64_t hash) noexcept {
     return states_[partition_of(hash) / settings_.threads];
   }
@@ -144,10 +186,12 @@ class key_store {
   shard_settings settings_;
   const std::atomic<const ownership*>& owned_;
   table_family family_;
-  arena memory_;               // before the tables: they give back to it
+  std::size_t memory_bytes_ = 0;
+  std::deque<arena> groups_;   // before the tables: they give back to them
+  std::size_t group_tables_ = 1;
   std::vector<table> tables_;  // by partition / threads
   table_family state_family_;
-  arena state_memory_;         // of its own: what walks the other meets keys only
+  arena state_memory_{memory_bytes_};  // of its own: what walks the other meets keys only
   std::vector<table> states_;  // as tables_; none before the first optimizer
   std::uint64_t size_ = 0;
 };

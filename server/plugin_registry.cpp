@@ -252,14 +252,27 @@ std::optional<symbol_entry> find_symbol(void* handle, std::string_view name) {
   return found;
 }
 
-std::string exported_updates(void* handle) {
+/// What a plug-in exports, and how errors speak of it.
+struct function_kind {
+  std::uint32_t magic;
+  const char* article;
+  const char* noun;
+  const char* type;
+  const char* maker;
+};
+constexpr function_kind update_kind{abi::update_magic, "an ", "update function", "paracel::update_result",
+                                    "paracel::update_proxy"};
+constexpr function_kind filter_kind{abi::filter_magic, "a ", "filter", "paracel::filter_result", "paracel::filter_proxy"};
+
+std::string exported(void* handle, const function_kind& kind) {
   std::vector<std::string> names;
   for_each_symbol(handle, [&](const symbol_entry& s) {
-    if (s.magic() == abi::update_magic || s.magic() == abi::optimizer_magic) names.emplace_back(s.name);
+    const bool is_one = s.magic() == kind.magic || (kind.magic == abi::update_magic && s.magic() == abi::optimizer_magic);
+    if (is_one) names.emplace_back(s.name);
   });
   if (names.empty())
-    return "it exports no update function; write extern \"C\" { extern paracel::update_result f; } "
-           "paracel::update_result f = paracel::update_proxy(...);";
+    return std::string("it exports no ") + kind.noun + "; write extern \"C\" { extern " + kind.type + " f; } " +
+           kind.type + " f = " + kind.maker + "(...);";
   return "it exports " + join(std::move(names));
 }
 
@@ -284,25 +297,42 @@ std::string problem_of_optimizer(const symbol_entry& s) {
   return {};
 }
 
-/// Why `s` is no update function for this server; empty when it is one.
-std::string problem_of(const symbol_entry& s, const std::string& name) {
+/// Why `s` is not one of this kind for this server; empty when it is.
+template <class Result>
+std::string problem_of(const symbol_entry& s, const std::string& name, const function_kind& kind) {
   if (s.type == STT_FUNC || s.type == STT_GNU_IFUNC)
-    return "is a function; export paracel::update_result NAME = paracel::update_proxy(" + name + ") and name that";
-  if (s.magic() == abi::filter_magic) return "is a filter, and an update function was asked for";
-  if (s.magic() != abi::update_magic || s.size < offsetof(update_result, flags))
-    return "is no paracel::update_result that paracel::update_proxy made";
+    return std::string("is a function; export ") + kind.type + " NAME = " + kind.maker + "(" + name + ") and name that";
+  for (const auto& other : {update_kind, filter_kind})
+    if (other.magic != kind.magic && s.magic() == other.magic)
+      return std::string("is ") + other.article + other.noun + ", and " + kind.article + kind.noun + " was asked for";
+  if (s.magic() != kind.magic || s.size < offsetof(Result, flags))
+    return std::string("is no ") + kind.type + " that " + kind.maker + " made";
+  const auto* r = reinterpret_cast<const Result*>(s.address);
+  if (r->abi_version != abi::version || r->struct_bytes != sizeof(Result) || s.size < sizeof(Result))
+    return other_abi(r->abi_version, r->struct_bytes, sizeof(Result));
+  return {};
+}
+
+std::string problem_of_update(const symbol_entry& s, const std::string& name) {
+  if (auto problem = problem_of<update_result>(s, name, update_kind); !problem.empty()) return problem;
   const auto* u = reinterpret_cast<const update_result*>(s.address);
-  if (u->abi_version != abi::version || u->struct_bytes != sizeof(update_result) || s.size < sizeof(update_result))
-    return other_abi(u->abi_version, u->struct_bytes, sizeof(update_result));
   if (u->apply == nullptr && u->in_place == nullptr) return "has neither a general nor an in-place function";
   if (!is_known(static_cast<value_tag>(u->value_tag)) || !is_known(static_cast<value_tag>(u->delta_tag)))
     return "names a type that this version does not know";
   return {};
 }
 
-std::uint64_t id_of(std::uint64_t content, const std::string& symbol) {
+std::string problem_of_filter(const symbol_entry& s, const std::string& name) {
+  if (auto problem = problem_of<filter_result>(s, name, filter_kind); !problem.empty()) return problem;
+  const auto* f = reinterpret_cast<const filter_result*>(s.address);
+  if (f->test == nullptr) return "has no function to call";
+  if (!is_known(static_cast<value_tag>(f->value_tag))) return "names a type that this version does not know";
+  return {};
+}
+
+std::uint64_t id_of(std::uint64_t content, std::string_view kind, const std::string& symbol) {
   std::string identity(reinterpret_cast<const char*>(&content), sizeof(content));
-  identity += "update";
+  identity += kind;
   identity += '\0';
   identity += symbol;
   return hash_key(identity);
@@ -364,30 +394,31 @@ struct plugin_registry::library {
   void* handle = nullptr;
 };
 
-plugin_registry::plugin_registry(std::vector<std::string> allowed_folders) : folders_(std::move(allowed_folders)) {
-  tables_.push_back(std::make_unique<const table>());
-  current_.store(tables_.back().get(), std::memory_order_release);
+namespace {
+
+template <class Library>
+void refuse(const Library& from, const std::string& symbol, const std::string& problem) {
+  if (!problem.empty()) throw plugin_error("plug-in " + from.path + ": '" + symbol + "' " + problem);
 }
+
+template <class Library>
+symbol_entry symbol_of(const Library& from, const std::string& symbol, const function_kind& kind) {
+  if (symbol.empty())
+    throw plugin_error("plug-in " + from.path + ": no function was named; " + exported(from.handle, kind));
+  const auto found = find_symbol(from.handle, symbol);
+  if (!found) throw plugin_error("plug-in " + from.path + " has no '" + symbol + "'; " + exported(from.handle, kind));
+  return *found;
+}
+
+}  // namespace
+
+plugin_registry::plugin_registry(std::vector<std::string> allowed_folders) : folders_(std::move(allowed_folders)) {}
 
 plugin_registry::~plugin_registry() = default;
 
 void plugin_registry::allow_folder(std::string folder) {
   const std::lock_guard lock(mutex_);
   if (std::ranges::find(folders_, folder) == folders_.end()) folders_.push_back(std::move(folder));
-}
-
-const loaded_update* plugin_registry::find(std::uint64_t id) const noexcept {
-  const auto* t = current_.load(std::memory_order_acquire);
-  const auto found = t->find(id);
-  return found == t->end() ? nullptr : found->second;
-}
-
-void plugin_registry::publish(const loaded_update& update) {
-  auto next = std::make_unique<table>(*tables_.back());
-  const auto [place, is_new] = next->emplace(update.id, &update);
-  if (!is_new) return;  // the same content under another name
-  tables_.push_back(std::move(next));
-  current_.store(tables_.back().get(), std::memory_order_release);
 }
 
 plugin_registry::library& plugin_registry::find_library(std::string_view plugin) {
@@ -449,32 +480,45 @@ const loaded_update& plugin_registry::load_update(std::string_view plugin, std::
     name.resize(zero);
   }
 
-  const auto refuse = [&](const std::string& why) { throw plugin_error("plug-in " + from.path + why); };
-  if (name.empty()) refuse(": no function was named; " + exported_updates(from.handle));
-  const auto found = find_symbol(from.handle, name);
-  if (!found) refuse(" has no '" + name + "'; " + exported_updates(from.handle));
+  const auto found = symbol_of(from, name, update_kind);
   auto loaded = std::make_unique<loaded_update>();
-  loaded->id = id_of(from.content, name);
+  loaded->id = id_of(from.content, "update", name);
   loaded->name = from.name + ":" + name;
-  if (found->magic() == abi::optimizer_magic) {
-    if (const auto problem = problem_of_optimizer(*found); !problem.empty()) refuse(": '" + name + "' " + problem);
-    loaded->optimizer = reinterpret_cast<const optimizer_result*>(found->address);
+  if (found.magic() == abi::optimizer_magic) {
+    refuse(from, name, problem_of_optimizer(found));
+    loaded->optimizer = reinterpret_cast<const optimizer_result*>(found.address);
     loaded->function = &optimizer_stand_in;
     std::copy_n(loaded->optimizer->hyper_defaults, loaded->optimizer->hyper_count, loaded->hyper.begin());
-    if (const auto problem = read_hyper(*loaded->optimizer, hyper, loaded->hyper); !problem.empty())
-      refuse(": '" + name + "' " + problem);
+    refuse(from, name, read_hyper(*loaded->optimizer, hyper, loaded->hyper));
     loaded->family = loaded->id;
     const auto numbers = std::as_bytes(std::span(loaded->hyper));
-    loaded->id = id_of(loaded->family, std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size()));
+    loaded->id = id_of(loaded->family, "update",
+                       std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size()));
   } else {
-    if (const auto problem = problem_of(*found, name); !problem.empty()) refuse(": '" + name + "' " + problem);
-    if (!hyper.empty()) refuse(": '" + name + "' is an update function, which has no hyper-parameters");
-    loaded->function = reinterpret_cast<const update_result*>(found->address);
+    refuse(from, name, problem_of_update(found, name));
+    if (!hyper.empty()) refuse(from, name, "is an update function, which has no hyper-parameters");
+    loaded->function = reinterpret_cast<const update_result*>(found.address);
     loaded->additive = (loaded->function->flags & abi::additive) != 0;
   }
   const auto& kept = *(updates_[{&from, asked_as}] = std::move(loaded));
-  publish(kept);
+  update_index_.add(kept);
   return kept;
+}
+
+const loaded_filter& plugin_registry::load_filter(std::string_view plugin, std::string_view symbol) {
+  const std::lock_guard lock(mutex_);
+  auto& from = find_library(plugin);
+  const std::string name(symbol);
+  if (const auto known = filters_.find({&from, name}); known != filters_.end()) return *known->second;
+
+  const auto found = symbol_of(from, name, filter_kind);
+  refuse(from, name, problem_of_filter(found, name));
+  const auto* function = reinterpret_cast<const filter_result*>(found.address);
+  auto& slot = filters_[{&from, name}];
+  slot = std::make_unique<loaded_filter>(
+      loaded_filter{id_of(from.content, "filter", name), from.name + ":" + name, function});
+  filter_index_.add(*slot);
+  return *slot;
 }
 
 // ---- calling
@@ -783,6 +827,22 @@ value_tag apply_to_missing(const loaded_update& u, const value_view& delta, std:
          "the key is not there, and a delta that is " + describe(delta) +
              " cannot become its value: write the key first, or give the function an initialised_by");
   return value_tag::none;
+}
+
+std::optional<bool> test(const loaded_filter& f, std::string_view key, const value_view& value, std::string& error,
+                         abi::outcome* outcome) {
+  std::array<char, error_text_bytes> buffer;
+  buffer[0] = '\0';
+  abi::error_text text{buffer.data(), buffer.size()};
+  const auto given = border(value);
+  std::uint8_t keep = 0;
+  const bool takes_value = (f.function->flags & abi::takes_value) != 0;
+  const auto result = f.function->test(f.function, key.data(), key.size(), takes_value ? &given : nullptr, &keep, &text);
+  if (outcome != nullptr) *outcome = static_cast<abi::outcome>(result);
+  if (result == abi::ok) return keep != 0;
+  if (outcome != nullptr && result != abi::type_mismatch) *outcome = abi::failed;
+  error = f.name + ": " + (buffer[0] == '\0' ? "failed without a reason" : buffer.data());
+  return std::nullopt;
 }
 
 }  // namespace paracel::srv

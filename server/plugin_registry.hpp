@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,39 @@ struct loaded_update {
   [[nodiscard]] bool counts_steps() const noexcept {
     return optimizer != nullptr && (optimizer->flags & abi::counts_steps) != 0;
   }
+};
+struct loaded_filter {
+  std::uint64_t id = 0;
+  std::string name;
+  const filter_result* function = nullptr;
+};
+
+/// The functions of one kind: found by id without a lock, added by whoever loads them.
+template <class Function>
+class function_index {
+ public:
+  function_index() {
+    tables_.push_back(std::make_unique<const table>());
+    current_.store(tables_.back().get(), std::memory_order_release);
+  }
+  /// Null: it is not there. Thread-safety: any thread.
+  [[nodiscard]] const Function* find(std::uint64_t id) const noexcept {
+    const auto* t = current_.load(std::memory_order_acquire);
+    const auto found = t->find(id);
+    return found == t->end() ? nullptr : found->second;
+  }
+  /// Does nothing if the id is there. Thread-safety: one thread at a time. Lifetime: `f` outlives the index.
+  void add(const Function& f) {
+    auto next = std::make_unique<table>(*tables_.back());
+    if (!next->emplace(f.id, &f).second) return;  // the same content under another name
+    tables_.push_back(std::move(next));
+    current_.store(tables_.back().get(), std::memory_order_release);
+  }
+
+ private:
+  using table = std::unordered_map<std::uint64_t, const Function*>;
+  std::vector<std::unique_ptr<const table>> tables_;  // every one there was: a reader may still be in an old one
+  std::atomic<const table*> current_{nullptr};
 };
 
 /// The plug-ins of one server.
@@ -64,23 +98,28 @@ class plugin_registry {
   /// Blocks: while the dynamic loader works, static initialisers of the plug-in included.
   const loaded_update& load_update(std::string_view plugin, std::string_view symbol);
 
+  /// The filter `symbol` of `plugin`; as load_update, but there is no default.
+  const loaded_filter& load_filter(std::string_view plugin, std::string_view symbol);
+
   /// Null: not loaded here. Cost: one hash lookup, no lock.
-  [[nodiscard]] const loaded_update* find(std::uint64_t id) const noexcept;
+  [[nodiscard]] const loaded_update* find(std::uint64_t id) const noexcept { return update_index_.find(id); }
+  [[nodiscard]] const loaded_filter* find_filter(std::uint64_t id) const noexcept { return filter_index_.find(id); }
 
  private:
   struct library;
-  using table = std::unordered_map<std::uint64_t, const loaded_update*>;
+  template <class Function>
+  using by_symbol = std::map<std::pair<const library*, std::string>, std::unique_ptr<Function>>;
 
   library& find_library(std::string_view plugin);
-  void publish(const loaded_update& update);
 
   std::vector<std::string> folders_;
   std::mutex mutex_;
   std::map<std::string, std::unique_ptr<library>, std::less<>> libraries_;                    // by path
   std::map<std::string, library*, std::less<>> spellings_;                                    // as asked for
-  std::map<std::pair<const library*, std::string>, std::unique_ptr<loaded_update>> updates_;  // by symbol
-  std::vector<std::unique_ptr<const table>> tables_;  // every one published: a reader may still be in an old one
-  std::atomic<const table*> current_{nullptr};
+  by_symbol<loaded_update> updates_;
+  by_symbol<loaded_filter> filters_;
+  function_index<loaded_update> update_index_;
+  function_index<loaded_filter> filter_index_;
 };
 
 /// How an update of `current` by `delta` is best run.
@@ -125,5 +164,10 @@ enum class apply_path : std::uint8_t {
 /// the function's initialiser makes of it, updated. As `apply` otherwise.
 [[nodiscard]] value_tag apply_to_missing(const loaded_update& u, const value_view& delta, std::vector<std::byte>& out,
                                          std::string& error, abi::outcome* outcome = nullptr);
+
+/// Whether the filter takes this key. `value` is looked at only if the filter asks for it.
+/// Returns nothing when it failed: `error` says why. Never throws what a plug-in threw.
+[[nodiscard]] std::optional<bool> test(const loaded_filter& f, std::string_view key, const value_view& value,
+                                       std::string& error, abi::outcome* outcome = nullptr);
 
 }  // namespace paracel::srv

@@ -55,6 +55,7 @@ server::server(server_options options)
   s.job = options_.job;
   s.max_value_bytes = options_.max_value_bytes;
   s.max_message_bytes = options_.max_message_bytes;
+  if (options_.max_memory_bytes != 0) s.max_memory_bytes = options_.max_memory_bytes / options_.threads;
   for (s.index = 0; s.index < options_.threads; ++s.index) {
     shards_.push_back(std::make_unique<shard>(s, plugins_, owned_));
   }

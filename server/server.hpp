@@ -54,6 +54,7 @@ struct server_options {
   std::vector<std::string> plugin_folders{};
   std::size_t max_value_bytes = std::size_t{256} << 20;
   std::size_t max_message_bytes = std::size_t{1} << 30;
+  std::size_t max_memory_bytes = 0;  ///< of all shards, equal shares; 0: no limit
   std::size_t max_unread_bytes = std::size_t{1} << 30;  ///< of replies on one connection, see unread_guard
 };
 

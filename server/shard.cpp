@@ -26,6 +26,8 @@ constexpr std::size_t batch = 32;
 // What a buffer may keep between requests; one large multi reply should not stay for the rest of the job.
 constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
 constexpr std::size_t reply_item_bytes = 16;
+// What an update that waits for the clock takes besides its delta, about.
+constexpr std::size_t staged_bytes(std::size_t delta) noexcept { return delta + 96; }
 
 constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_at_multi; }
 constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::update_at; }
@@ -93,20 +95,25 @@ blob to_keep(const value_view& value, blob&& tail) {
 
 class shard::busy_mark {
  public:
-  busy_mark(shard& s, const std::string& name) noexcept : name_(s.busy_name_) {
-    s.busy_serial_.store(s.busy_serial_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    name_.store(&name, std::memory_order_release);
-  }
+  busy_mark(shard& s, const std::string& name) noexcept : shard_(s) { s.runs(&name); }
   busy_mark(const busy_mark&) = delete;
   busy_mark& operator=(const busy_mark&) = delete;
-  ~busy_mark() { name_.store(nullptr, std::memory_order_release); }
+  ~busy_mark() { shard_.runs(nullptr); }
 
  private:
-  std::atomic<const std::string*>& name_;
+  shard& shard_;
 };
 
 shard::shard(const shard_settings& settings, plugin_registry& plugins, const std::atomic<const ownership*>& owned)
-    : settings_(settings), plugins_(plugins), keys_(settings, owned), rows_(keys_, plugins) {}
+    : settings_(settings), plugins_(plugins), keys_(settings, owned), rows_(keys_, plugins),
+      scans_(keys_, plugins, *this) {}
+
+void shard::runs(const std::string* function) noexcept {
+  if (function != nullptr) {
+    busy_serial_.store(busy_serial_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  busy_name_.store(function, std::memory_order_release);
+}
 
 busy_function shard::busy() const noexcept {
   busy_function b;
@@ -128,8 +135,10 @@ void shard::guarded_dispatch(const net::request_view& request, blob&& tail, comp
   try {
     dispatch(request, std::move(tail), done);
   } catch (const std::exception& e) {
+    const bool full = dynamic_cast<const memory_limit_reached*>(&e) != nullptr ||
+                      dynamic_cast<const std::bad_alloc*>(&e) != nullptr;
     try {
-      refuse(done, status::internal, e.what());
+      refuse(done, full ? status::out_of_memory : status::internal, e.what());
     } catch (...) {  // the completion still answers when it goes
     }
   }
@@ -207,7 +216,12 @@ void shard::dispatch(const net::request_view& request, blob tail, completion& do
     case verb::set_bupdate: return handle_set(request, done);
     case verb::clear: return handle_clear(done);
     case verb::register_update:
-    case verb::register_bupdate: return handle_register(request, done);
+    case verb::register_bupdate:
+    case verb::register_filter: return handle_register(request, done);
+    case verb::scan:
+    case verb::top_k:
+    case verb::reduce:
+    case verb::remove_if: return handle_walk(request, done);
     case verb::ping:
       shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
       return done.ok();
@@ -530,6 +544,8 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
     }
     case verb::push:
       push(key, hash, value, std::move(tail), out);
+      out.value = nullptr;  // the sender has it
+      if (out.result != status::ok) return;
       if (const auto at = staged_.find(key, hash); at != staged_.end()) mend(at.value());
       return;
     case verb::update_default: {
@@ -552,11 +568,7 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
     case verb::pull_at: return pull_at(c, key, hash, value, out);
     case verb::update_at: return update_at(c, key, hash, value, std::move(tail), out);
     case verb::remove: {
-      if (const auto at = staged_.find(key, hash); at != staged_.end()) {
-        staged_count_ -= at->second.waiting.size();
-        mend(at.value());
-        staged_.erase(at);
-      }
+      forget_staged(key);
       if (!keys_.erase(hash, key)) out.fail(status::not_found, "the key is not there");
       return;
     }
@@ -564,10 +576,13 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
   }
 }
 
-void shard::push(std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail, outcome& out) {
+void shard::push(std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail, outcome& out) try {
   const auto& e =
       tail ? keys_.store(hash, key, value.tag, to_keep(std::move(tail))) : keys_.store(hash, key, value);
+  out.value = &e;
   out.version = e.version();
+} catch (const memory_limit_reached& e) {
+  out.fail(status::out_of_memory, e.what());
 }
 
 void shard::pull_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements,
@@ -617,7 +632,7 @@ bool shard::fits(const loaded_update& f, std::string_view key, outcome& out) con
 }
 
 void shard::update(const loaded_update& f, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
-                   outcome& out) {
+                   outcome& out) try {
   auto& t = keys_.table_of(hash);
   auto* e = t.find(hash, key);
   const busy_mark mark(*this, f.name);
@@ -640,7 +655,6 @@ void shard::update(const loaded_update& f, std::string_view key, std::uint64_t h
       if (!fits(f, key, out)) return;
       push(key, hash, {type, computed_}, {}, out);
     }
-    out.value = t.find(hash, key);
     return;
   }
   if (path_of(f, e->view(), delta) == apply_path::in_place) {
@@ -650,11 +664,14 @@ void shard::update(const loaded_update& f, std::string_view key, std::uint64_t h
     const auto type = apply(f, e->view(), delta, computed_, out.text, &ended);
     if (type == value_tag::none) return failed();
     if (!fits(f, key, out)) return;
+    keys_.check_room(hash, key, computed_.size());
     e = &t.store(hash, key, {type, computed_});
     if (computed_.capacity() > kept_buffer_bytes) computed_ = {};
   }
   out.value = e;
   out.version = e->version();
+} catch (const memory_limit_reached& e) {
+  out.fail(status::out_of_memory, e.what());
 }
 
 void shard::update_default(const loaded_update& f, std::string_view key, std::uint64_t hash,
@@ -667,9 +684,13 @@ void shard::update_default(const loaded_update& f, std::string_view key, std::ui
 
 void shard::stage(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
                   outcome& out) {
+  if (!keys_.has_room(staged_bytes(delta.bytes.size()))) {
+    return out.fail(status::out_of_memory, memory_limit_reached().what());
+  }
   auto at = staged_.find(key, hash);
   if (at == staged_.end()) at = staged_.insert({std::string(key), {}}).first;
   auto& staged = at.value();
+  keys_.note(static_cast<std::ptrdiff_t>(staged_bytes(delta.bytes.size())));
   staged.waiting.push_back(
       {c.header->clock, c.header->rank, arrivals_++, c.what, c.header->flags, c.function, delta.tag,
        to_keep(delta, std::move(tail))});
@@ -702,6 +723,7 @@ void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_vie
   for (auto u = due; u != waiting.end(); ++u) {
     outcome folded;
     const value_view delta{u->tag, u->delta.bytes()};
+    keys_.note(-static_cast<std::ptrdiff_t>(staged_bytes(u->delta.size())));
     if (default_and_delta both; u->what == verb::update_default && parse(delta.bytes, both)) {
       update_default(*u->function, key, hash, both, folded);
     } else if (u->what == verb::update_at) {
@@ -725,6 +747,42 @@ void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_vie
   waiting.erase(due, waiting.end());
 }
 
+bool shard::fold_all_before(std::uint32_t clock, time_point until) {
+  folded_clock_ = std::max(folded_clock_, clock);
+  if (clock <= all_folded_clock_) return true;
+  for (auto at = staged_.begin(); at != staged_.end();) {
+    auto& staged = at.value();
+    const auto before = staged.waiting.size();
+    fold_before(clock, staged, at->first, hash_key(at->first));
+    const bool folded = staged.waiting.size() != before;
+    if (staged.waiting.empty() && staged.broken == status::ok) at = staged_.erase(at);
+    else ++at;
+    // Only what was done counts against the time, so that every call comes further.
+    if (folded && std::chrono::steady_clock::now() >= until) return false;
+  }
+  all_folded_clock_ = clock;
+  return true;
+}
+
+status shard::broken(std::string_view prefix, std::string& why) const {
+  if (broken_count_ == 0) return status::ok;
+  for (const auto& [key, staged] : staged_) {
+    if (staged.broken == status::ok || !key.starts_with(prefix)) continue;
+    why = staged.why;
+    return staged.broken;
+  }
+  return status::ok;
+}
+
+void shard::forget_staged(std::string_view key) {
+  const auto at = staged_.find(key);
+  if (at == staged_.end()) return;
+  mend(at.value());
+  for (const auto& u : at->second.waiting) keys_.note(-static_cast<std::ptrdiff_t>(staged_bytes(u.delta.size())));
+  staged_count_ -= at->second.waiting.size();
+  staged_.erase(at);
+}
+
 // ---- the whole shard --------------------------------------------------------------------------------------------
 
 void shard::handle_clear(completion& done) {
@@ -732,10 +790,14 @@ void shard::handle_clear(completion& done) {
   reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(keys_.size(), 0xffffffffU));
   keys_.clear();
   rows_.clear();
+  for (const auto& [key, staged] : staged_) {
+    for (const auto& u : staged.waiting) keys_.note(-static_cast<std::ptrdiff_t>(staged_bytes(u.delta.size())));
+  }
   staged_.clear();
   staged_count_ = 0;
   broken_count_ = 0;
   folded_clock_ = 0;
+  all_folded_clock_ = 0;
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
   done.answer(reply);
 }
@@ -745,6 +807,13 @@ void shard::handle_rows(const net::request_view& request, blob tail, completion&
   const auto served = rows_.handle(request, std::move(tail), done, folded_clock_);
   shard_counters::add(counters_.bytes_out, served.bytes_out);
   if (served.failed) shard_counters::add(counters_.failures, 1);
+}
+
+void shard::handle_walk(const net::request_view& request, completion& done) {
+  const auto answer = scans_.handle(request);
+  if (answer.result != status::ok) return refuse(done, answer.result, answer.text);
+  shard_counters::add(counters_.bytes_out, net::reply_header_bytes + answer.body.size());
+  done.answer(answer.header, answer.body);
 }
 
 void shard::handle_register(const net::request_view& request, completion& done) {
@@ -757,11 +826,19 @@ void shard::handle_register(const net::request_view& request, completion& done) 
   }
   const busy_mark mark(*this, loading);
   try {
-    const auto& f = plugins_.load_update(plugin, symbol);
-    std::array<std::byte, sizeof f.id + 1> body;
-    std::memcpy(body.data(), &f.id, sizeof f.id);
-    // Deltas may be added up before they come, but not where a missing key looks at the first one.
-    body[sizeof f.id] = static_cast<std::byte>(f.additive && f.function->initialise == nullptr ? 1 : 0);
+    std::uint64_t id = 0;
+    bool additive = false;
+    if (request.header.what == verb::register_filter) {
+      id = plugins_.load_filter(plugin, symbol).id;
+    } else {
+      const auto& f = plugins_.load_update(plugin, symbol);
+      id = f.id;
+      // Deltas may be added up before they come, but not where a missing key looks at the first one.
+      additive = f.additive && f.function->initialise == nullptr;
+    }
+    std::array<std::byte, sizeof id + 1> body;
+    std::memcpy(body.data(), &id, sizeof id);
+    body[sizeof id] = static_cast<std::byte>(additive ? 1 : 0);
     shard_counters::add(counters_.bytes_out, net::reply_header_bytes + body.size());
     done.answer({}, body);
   } catch (const plugin_error& e) {

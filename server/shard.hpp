@@ -27,6 +27,7 @@
 #include "server/key_store.hpp"
 #include "server/plugin_registry.hpp"
 #include "server/rows_service.hpp"
+#include "server/scan.hpp"
 #include "server/waiting_room.hpp"
 
 namespace paracel::srv {
@@ -43,7 +44,7 @@ struct alignas(64) shard_counters {
   counter bytes_out{0};
   counter failures{0};      ///< replies and items with another status than ok and not_found
   counter keys{0};
-  counter memory_bytes{0};  ///< entries, tables and large values; not the staged updates
+  counter memory_bytes{0};  ///< entries, tables, large values, rows, staged updates
   counter staged{0};        ///< updates, and batches of rows, that wait for the clock
   counter rows{0};          ///< of typed tables
 
@@ -64,7 +65,7 @@ struct busy_function {
 ///
 /// Thread-safety: owned by the shard thread, except `counters` and `busy`: any thread.
 /// Lifetime: registry and ownership outlive it. Replies are sent before `handle` returns.
-class shard {
+class shard final : private scan_host {
  public:
   /// `owned` may be null inside, and point elsewhere later: then the ring is not known, and every partition of the right
   /// remainder is taken.
@@ -147,6 +148,7 @@ class shard {
   void handle_register(const net::request_view& request, completion& done);
   void handle_clear(completion& done);
   void handle_rows(const net::request_view& request, blob tail, completion& done);
+  void handle_walk(const net::request_view& request, completion& done);
 
   const loaded_update* function_of(const net::request_header& header, outcome& out);
   void perform(const context& c, std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
@@ -168,6 +170,10 @@ class shard {
   void fold_before(std::uint32_t clock, std::string_view key, std::uint64_t hash, outcome& out);
   void mend(staged_key& staged) noexcept;
   void fold_before(std::uint32_t clock, staged_key& staged, std::string_view key, std::uint64_t hash);
+  bool fold_all_before(std::uint32_t clock, time_point until) override;
+  net::status broken(std::string_view prefix, std::string& why) const override;
+  void forget_staged(std::string_view key) override;
+  void runs(const std::string* function) noexcept override;
 
   void refuse(completion& done, net::status why, std::string_view text);
   void refuse(completion& done, const outcome& out) { refuse(done, out.result, out.text); }
@@ -179,6 +185,7 @@ class shard {
   plugin_registry& plugins_;
   key_store keys_;
   rows_service rows_;
+  scan_service scans_;
   key_sets sets_;
   waiting_room waiting_room_;
 
@@ -190,6 +197,7 @@ class shard {
   std::uint64_t broken_count_ = 0;  // keys whose staged update could not be folded
   std::uint64_t arrivals_ = 0;
   std::uint32_t folded_clock_ = 0;  // the greatest clock of a BSP read: everything before it is complete
+  std::uint32_t all_folded_clock_ = 0;  // and of those, what has been folded at every key
 
   struct expected_keys {
     static constexpr std::size_t most = 32;

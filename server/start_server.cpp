@@ -53,6 +53,7 @@ DEFINE_int64(parent, 0, "process without which this one shall not live");
 // Numbers of bytes may end in K, M, G or T.
 DEFINE_string(max_value_bytes, "256M", "largest value that is taken");
 DEFINE_string(max_message_bytes, "1G", "largest frame that is taken or sent");
+DEFINE_string(max_memory, "0", "bytes that keys and values may take in all; 0: no limit");
 DEFINE_string(max_unread_bytes, "1G", "replies that a client may leave unread at one thread before it is refused");
 DEFINE_bool(insecure, false, "bind beyond loopback although nothing is encrypted and nobody is asked who they are");
 
@@ -247,6 +248,7 @@ srv::node_options options_from_flags() {
   o.server.plugin_folders = split(FLAGS_plugin_dirs, ':');
   o.server.max_value_bytes = bytes_of(FLAGS_max_value_bytes, "--max-value-bytes");
   o.server.max_message_bytes = bytes_of(FLAGS_max_message_bytes, "--max-message-bytes");
+  o.server.max_memory_bytes = bytes_of(FLAGS_max_memory, "--max-memory");
   o.server.max_unread_bytes = bytes_of(FLAGS_max_unread_bytes, "--max-unread-bytes");
   o.function_timeout = milliseconds_of(FLAGS_function_timeout, "--function-timeout");
   o.bind = bind_address(FLAGS_bind, FLAGS_rendezvous);

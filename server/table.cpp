@@ -188,6 +188,7 @@ bool table::erase(std::uint64_t hash, std::string_view key) noexcept {
     gap = i;
   }
   slots_[gap] = 0;
+  if (size_ == 0 && mask_ >= first_slots) clear();  // it was larger once
   return true;
 }
 

@@ -40,10 +40,16 @@ class entry {
                   : std::span<const std::byte>{place(), value_bytes_};
   }
   [[nodiscard]] value_view view() const noexcept { return {tag_, value()}; }
+  /// The bytes of a value that is one number, by its tag: it is never a large one.
+  [[nodiscard]] const std::byte* scalar() const noexcept { return place(); }
   /// Another reference to a large value; it keeps these bytes whatever happens to the entry.
   [[nodiscard]] blob share() const noexcept {
     control()->refs.fetch_add(1, std::memory_order_relaxed);
     return blob::adopt(control());
+  }
+  /// Of the arena, for its walk; without a large value's own.
+  [[nodiscard]] std::size_t block_bytes() const noexcept {
+    return sizeof(entry) + key_room() + (large_ ? sizeof(blob::control*) : arena::rounded(value_bytes_));
   }
 
  private:
@@ -59,17 +65,14 @@ class entry {
     std::memcpy(&c, place(), sizeof c);
     return c;
   }
-  [[nodiscard]] std::size_t block_bytes() const noexcept {
-    return sizeof(entry) + key_room() + (large_ ? sizeof(blob::control*) : arena::rounded(value_bytes_));
-  }
 
   std::uint64_t version_ = 0;
   std::uint32_t value_bytes_ = 0;
   std::uint16_t key_bytes_ = 0;
   value_tag tag_ = value_tag::none;
-  bool large_ = false;
+  bool large_ = false;  // where the arena marks a block that is free
 };
-static_assert(sizeof(entry) == 16);
+static_assert(sizeof(entry) == arena::smallest);
 
 /// What the tables of a shard have in common.
 struct table_family {
@@ -119,14 +122,28 @@ class table {
   }
   void prefetch_entry(std::uint64_t hash) const noexcept;
 
-  /// Calls f(const entry&) for each, in no particular order.
+  /// Calls f(const entry&) for each whose low 16 bits of the hash are in [first, first + width), in no particular order.
+  /// These bits stay with an entry whatever happens to the table, so that ranges name places in it.
+  /// Cost: O(slots * width / 65536), and O(slots) in a table of more than 65,536 of them.
   template <class F>
-  void for_each(const F& f) const {
+  void for_each(std::uint32_t first, std::uint32_t width, const F& f) const {
     if (slots_ == nullptr) return;
+    // Narrower than the table: the homes of the range are neighbours, and what was displaced follows up to a gap.
+    const bool narrow = mask_ <= 0xffffU && width <= mask_;
+    const std::size_t homes = narrow ? width : mask_ + 1UL;
+    const std::size_t begin = narrow ? first : 0;
     for (std::size_t i = 0; i <= mask_; ++i) {
-      if (slots_[i] != 0) f(*static_cast<const entry*>(entry_of(slots_[i])));
+      const auto s = slots_[(begin + i) & mask_];
+      if (s == 0) {
+        if (i >= homes) return;
+        continue;
+      }
+      if (const auto low = static_cast<std::uint32_t>(s >> address_bits); low - first < width) {
+        f(*static_cast<const entry*>(entry_of(s)));
+      }
     }
   }
+
  private:
   using slot = std::uint64_t;  // 0: empty
   static constexpr unsigned address_bits = 48;

@@ -62,6 +62,7 @@ net::request_header kvclt::header_of(const call& c) const noexcept {
   h.clock = c.clock;
   h.function = c.function;
   h.table = c.table;
+  h.credit = c.credit;
   return h;
 }
 
@@ -227,6 +228,12 @@ void kvclt::multi(const call& c, std::span<const std::string> keys, std::span<co
     }
   };
   send_and_finish(send_all, unanswered);
+}
+
+kvclt::sequence kvclt::shard_request(const call& c, std::uint32_t server, std::uint32_t shard, std::string_view key,
+                                     std::span<const std::byte> payload, handler done) {
+  auto h = header_of(c);
+  return send(first_channel_[server] + shard, h, key, payload, {}, std::move(done));
 }
 
 void kvclt::broadcast(const call& c, std::string_view key, std::span<const std::byte> payload, const handler& each) {

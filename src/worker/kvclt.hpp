@@ -61,6 +61,7 @@ class kvclt {
     std::uint32_t clock = net::no_clock;
     std::uint16_t flags = 0;
     std::uint32_t table = 0;
+    std::uint32_t credit = 0;  ///< bytes that an answer may have; 0: as many as the server likes
   };
 
   kvclt(net::transport& transport, membership servers, std::uint32_t rank, kvclt_options options = {},
@@ -79,6 +80,10 @@ class kvclt {
   /// text as a packed value for each of its keys. Returns after the last answer.
   void multi(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
              const item_handler& each);
+
+  /// To one shard of one server (by its index in the membership); returns at once. `key` says no place.
+  sequence shard_request(const call& c, std::uint32_t server, std::uint32_t shard, std::string_view key,
+                         std::span<const std::byte> payload, handler done);
 
   /// The same request to every shard of every server; returns after the last answer.
   void broadcast(const call& c, std::string_view key, std::span<const std::byte> payload, const handler& each);

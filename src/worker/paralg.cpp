@@ -2,6 +2,7 @@
 #include <paracel/paralg.hpp>
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -9,6 +10,7 @@
 
 #include "core/file_names.hpp"
 #include "worker/parasrv.hpp"
+#include "worker/scan_client.hpp"
 #include "worker/session.hpp"
 
 namespace paracel {
@@ -20,6 +22,11 @@ constexpr std::int64_t report_interval_ms = 100;
 std::int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+std::uint64_t registered(const std::optional<std::uint64_t>& filter, const char* by) {
+  if (!filter) throw plugin_error(std::string("no filter was named and none is registered: call ") + by + " first");
+  return *filter;
 }
 
 }  // namespace
@@ -102,6 +109,51 @@ bool paralg::paracel_register_bupdate(const str_type& file_name, const str_type&
 }
 
 void paralg::set_combining(bool on) { servers_->set_combining(on); }
+std::uint64_t paralg::find_filter(const str_type& file_name, const str_type& func_name) {
+  return servers_->find_filter(file_name, func_name);
+}
+std::uint64_t paralg::read_filter() const { return registered(servers_->read_filter, "paracel_register_read_special"); }
+bool paralg::paracel_register_read_special(const str_type& file_name, const str_type& func_name) {
+  servers_->read_filter = find_filter(file_name, func_name);
+  return true;
+}
+bool paralg::paracel_register_remove_special(const str_type& file_name, const str_type& func_name) {
+  servers_->remove_filter = find_filter(file_name, func_name);
+  return true;
+}
+
+void paralg::scan(std::string_view prefix, std::uint64_t filter, bool keys_only, const item_sink& put,
+                  const std::function<void()>& chunk_end) {
+  scan_client(*servers_).scan({prefix, filter}, keys_only, put, chunk_end);
+}
+void paralg::top_k(int k, std::uint64_t filter, const item_sink& put) {
+  if (k < 0) throw config_error("the k of a top-k is " + std::to_string(k) + ", want 0 or more");
+  scan_client(*servers_).top_k({{}, filter}, static_cast<std::uint32_t>(k), put);
+}
+std::size_t paralg::paracel_remove_special(const str_type& file_name, const str_type& func_name) {
+  return scan_client(*servers_).remove_if({{}, find_filter(file_name, func_name)});
+}
+std::size_t paralg::paracel_remove_special() {
+  return scan_client(*servers_).remove_if({{}, registered(servers_->remove_filter, "paracel_register_remove_special")});
+}
+list_type<str_type> paralg::paracel_keys(const str_type& prefix) {
+  list_type<str_type> keys;
+  scan(prefix, 0, true, [&](std::string_view key, const value_view&) { keys.emplace_back(key); });
+  return keys;
+}
+number_summary paralg::paracel_summary(const str_type& prefix) {
+  const auto s = scan_client(*servers_).reduce({prefix});
+  return {s.keys, s.numbers, s.total(), s.minimum, s.maximum};
+}
+number_histogram paralg::paracel_histogram(double lo, double hi, std::size_t bins, const str_type& prefix) {
+  if (bins == 0 || bins > net::most_histogram_bins)
+    throw config_error("a histogram of " + std::to_string(bins) + " bins, want 1 to 65536");
+  if (!(std::isfinite(hi - lo) && lo < hi))
+    throw config_error("a histogram from " + std::to_string(lo) + " to " + std::to_string(hi) + ", want lo < hi");
+  auto s = scan_client(*servers_).reduce({prefix}, lo, hi, static_cast<std::uint32_t>(bins));
+  return {std::move(s.bins), s.below, s.above};
+}
+
 void paralg::iter_commit() { servers_->commit(); }
 void paralg::set_total_iters(int n) {
   if (n < 0) throw config_error("total_iters is " + std::to_string(n) + ", want 0 or more");

@@ -516,17 +516,24 @@ std::string parasrv::symbol_with(const std::string& symbol, const hyper_paramete
 }
 
 std::uint64_t parasrv::find_function(const std::string& file, const std::string& function, const hyper_parameters& hyper) {
+  return find_function(file, symbol_with(function, hyper), net::verb::register_update);
+}
+
+std::uint64_t parasrv::find_filter(const std::string& file, const std::string& symbol) {
+  return find_function(file, symbol, net::verb::register_filter);
+}
+
+std::uint64_t parasrv::find_function(const std::string& file, const std::string& symbol, net::verb what) {
   const std::filesystem::path path(file);
-  const auto symbol = symbol_with(function, hyper);
   auto name = path.filename().string();
-  const auto known_as = name + '\0' + symbol;
+  const auto known_as = name + '\0' + symbol + '\0' + net::name_of(what);
   for (const auto& [name_and_symbol, f] : functions_)
     if (name_and_symbol == known_as) return f.id;
   if (path.has_parent_path()) job_->allow_plugin_folder(path.parent_path().string());
 
   failure f;
   function_ref found;
-  client_->broadcast({.what = net::verb::register_update}, name, net::bytes_of(symbol), [&](const kv_result& r) {
+  client_->broadcast({.what = what}, name, net::bytes_of(symbol), [&](const kv_result& r) {
     if (!r.ok()) {
       if (f.result == net::status::ok) f = {r.header.result, std::string(r.text())};
     } else if (r.body.size() >= 9) {
@@ -536,7 +543,7 @@ std::uint64_t parasrv::find_function(const std::string& file, const std::string&
       f = {net::status::internal, "a server's answer to register is too short"};
     }
   });
-  if (f.result != net::status::ok) fail(f.result, f.text, "registering " + name + ":" + function);
+  if (f.result != net::status::ok) fail(f.result, f.text, "registering " + name + ":" + symbol.c_str());  // without hyper-parameters
   functions_.emplace_back(known_as, found);
   return found.id;
 }

@@ -91,6 +91,17 @@ class parasrv {
   std::uint64_t update_function = 0;
   std::uint64_t bupdate_function = 0;
 
+  /// The same for a filter.
+  std::uint64_t find_filter(const std::string& file, const std::string& symbol);
+  /// Filters of the calls that name none; nothing: not registered yet.
+  std::optional<std::uint64_t> read_filter;
+  std::optional<std::uint64_t> remove_filter;
+
+  /// What a read that goes to the servers carries, whatever it reads. Blocks: as the rule of paralg.hpp says.
+  kvclt::call begin_read(net::verb what);
+  /// Keys have gone that nobody can name.
+  void forget_cached() { cache_.clear(); }
+
   void commit();
   /// On: additive updates are added up here until the commit, or until a request that must not overtake them. Unless it
   /// was said, it is on under SSP and off under ASP; under BSP it is always off.
@@ -158,6 +169,7 @@ class parasrv {
   void fold_before_write(std::span<const std::string> keys);
   void remember_write(const std::string& key, const value_view& value);
   void apply_to_cache(const std::string& key, const value_view& delta, std::uint64_t function);
+  std::uint64_t find_function(const std::string& file, const std::string& symbol, net::verb what);
   [[nodiscard]] bool is_additive(std::uint64_t function) const;
 
   std::shared_ptr<session> job_;
@@ -169,7 +181,7 @@ class parasrv {
   std::uint32_t known_slowest_ = 0;   // of all workers
   std::uint32_t last_staleness_ = 0;
   read_cache cache_;
-  std::vector<std::pair<std::string, function_ref>> functions_;  // "file\0symbol"; a handful
+  std::vector<std::pair<std::string, function_ref>> functions_;  // "file\0symbol\0verb"; a handful
   std::vector<std::shared_ptr<sent_update>> failed_;  // whose futures nobody has asked
   combiner combiner_;
   std::optional<bool> combining_;  // as it was said

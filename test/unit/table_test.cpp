@@ -59,7 +59,7 @@ TEST(Table, AgreesWithAStandardMapOverManyRandomOperations) {
       ASSERT_EQ(t.size(), model.size());
     }
     std::size_t seen = 0;
-    t.for_each([&](const entry& e) {
+    t.for_each(0, 0x10000, [&](const entry& e) {
       ++seen;
       EXPECT_TRUE(std::ranges::equal(e.value(), model.at(std::string(e.key()))));
     });

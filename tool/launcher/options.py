@@ -14,6 +14,7 @@ GONE_OPTIONS = {
 }
 # Limits of the servers, as start_server names them.
 SERVER_LIMITS = {
+    "--max-memory": "what the keys and values of a server may take in all (default: no limit)",
     "--max-value-bytes": "largest value that a server takes (default 256M)",
     "--max-message-bytes": "largest message of servers and workers (default 1G)",
     "--max-unread-bytes": "replies that a worker may leave unread at one thread of a server (default 1G)",
@@ -38,7 +39,8 @@ def parse_command_line(arguments):
         return value
 
     def byte_count(text):
-        if not (text[:-1] if text[-1:] in ("K", "M", "G", "T") else text).isdigit():
+        digits = text[:-1] if text[-1:] in ("K", "M", "G", "T") else text
+        if not digits.isascii() or not digits.isdigit() or int(digits) == 0:
             raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes such as 1000000, 64K, 256M or 4G")
         return text
 

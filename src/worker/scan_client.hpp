@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The calls that look at many keys without naming them, over all shards of all servers at once. Each shard is asked for a
+// chunk, and for the next one while that is looked at, so that the worker never holds more than two chunks a shard.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <paracel/value.hpp>
+
+#include "net/protocol.hpp"
+#include "net/scan.hpp"
+#include "worker/parasrv.hpp"
+
+namespace paracel {
+
+/// Which keys a walk is about.
+struct key_selection {
+  std::string_view prefix;
+  std::uint64_t filter = 0;  ///< id of a registered filter; 0: none
+};
+
+/// Thread-safety: owned by the thread that runs the algorithm.
+/// Lifetime: the parasrv outlives it.
+class scan_client {
+ public:
+  using put_item = std::function<void(std::string_view key, const value_view& value)>;
+
+  explicit scan_client(parasrv& servers) noexcept : servers_(servers) {}
+
+  /// Calls `put` for each key, in no particular order; it may use the servers, and what it throws ends the walk. The views
+  /// are valid during the call. `chunk_end`, if given, is called between chunks.
+  void scan(const key_selection& keys, bool keys_only, const put_item& put,
+            const std::function<void()>& chunk_end = nullptr);
+  /// The k keys with the largest single number, the largest first; equal ones by key.
+  void top_k(const key_selection& keys, std::uint32_t k, const put_item& put);
+  /// `bins` 0: no histogram.
+  net::summary reduce(const key_selection& keys, double low = 0, double high = 0, std::uint32_t bins = 0);
+  /// Returns how many keys have gone.
+  std::uint64_t remove_if(const key_selection& keys);
+
+ private:
+  /// Asks every shard from cursor to cursor. `ask` writes the payload for a cursor; `look` sees each answer.
+  void walk(net::verb what, std::uint16_t flags, const key_selection& keys,
+            const std::function<void(std::vector<std::byte>&, net::scan_cursor)>& ask,
+            const std::function<void(const net::reply_header&, std::span<const std::byte> body)>& look);
+
+  parasrv& servers_;
+};
+
+}  // namespace paracel
