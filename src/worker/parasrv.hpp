@@ -97,8 +97,6 @@ class parasrv {
   std::optional<std::uint64_t> read_filter;
   std::optional<std::uint64_t> remove_filter;
 
-  /// What a read that goes to the servers carries, whatever it reads. Blocks: as the rule of paralg.hpp says.
-  kvclt::call begin_read(net::verb what);
   /// Keys have gone that nobody can name.
   void forget_cached() { cache_.clear(); }
 
