@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "server/completion.hpp"
 #include "server/plugin_registry.hpp"
 #include "server/shard.hpp"
+#include "server/unread_guard.hpp"
 
 namespace paracel::srv {
 
@@ -32,6 +34,12 @@ class request_handler {
   /// Called on the shard's thread alone. Answers `done` exactly once, now or later on the same thread; the request is
   /// valid during the call only.
   virtual void handle(unsigned shard, const net::request_view& request, blob tail, completion done) = 0;
+  /// `requests` come next, in this order: memory that they need may be fetched while the first is handled. Called before
+  /// every batch, also of one. Nothing is answered here.
+  virtual void expect(unsigned shard, std::span<const net::request_view> requests) {
+    static_cast<void>(shard);
+    static_cast<void>(requests);
+  }
   /// The thread of this shard ends, and with it the way to its clients: what is parked must be answered now.
   virtual void closing(unsigned shard) { static_cast<void>(shard); }
 };
@@ -46,6 +54,7 @@ struct server_options {
   std::vector<std::string> plugin_folders{};
   std::size_t max_value_bytes = std::size_t{256} << 20;
   std::size_t max_message_bytes = std::size_t{1} << 30;
+  std::size_t max_unread_bytes = std::size_t{1} << 30;  ///< of replies on one connection, see unread_guard
 };
 
 /// Thread-safety: `handle(i, ...)` by the thread of shard i, `clock()` by the clock thread, the rest by any thread.
@@ -56,11 +65,15 @@ class server final : public request_handler {
 
   /// Answers at once. Never throws.
   void handle(unsigned shard, const net::request_view& request, blob tail, completion done) override;
+  void expect(unsigned shard, std::span<const net::request_view> requests) override { shards_[shard]->expect(requests); }
+  /// What is parked in a shard is answered `job_ended`.
+  void closing(unsigned shard) override;
   /// Ticks and waits; another job, or a clock that is another server's, is refused.
   void handle_clock(const net::request_view& request, completion done, clock_service::time_point now);
   /// What the clock thread has to do when nothing comes. Returns: when to come again.
   std::chrono::milliseconds tend_clock(clock_service::time_point now);
   [[nodiscard]] clock_service& clock() noexcept { return clock_; }
+  [[nodiscard]] unread_guard& unread() noexcept { return unread_; }
 
   /// The answer that is due to a request, with this server's name and epoch on it.
   [[nodiscard]] completion completion_for(reply_sink& sink, const net::peer& to, const net::request_header& h) const noexcept {
@@ -92,6 +105,7 @@ class server final : public request_handler {
   clock_service clock_;
   std::atomic<std::uint32_t> workers_;
   std::atomic<bool> keeps_clock_{true};
+  unread_guard unread_;
 };
 
 }  // namespace paracel::srv

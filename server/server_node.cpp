@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <exception>
 #include <future>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -27,6 +29,9 @@ namespace {
 
 // How long a thread sleeps when nothing comes. A stop wakes it earlier; this is for the case that the wake-up is lost.
 constexpr milliseconds idle{100};
+// Requests that are taken at once, if so many wait: enough to hide the cache misses of one behind those of the others, and
+// the first is not answered late. A batch of 32 single keys is handled in 3 to 5 us.
+constexpr std::size_t batch = 32;
 // A proxied request without a deadline of its own: long enough for a slow user function, short enough to be given back.
 constexpr milliseconds proxy_deadline{30'000};
 constexpr std::size_t most_proxied = 4096;
@@ -49,16 +54,19 @@ class at_end {
   F f_;
 };
 
-/// Decodes a request and hands it on with the completion that is due to it; answers what cannot be decoded.
-template <class Handle>
-void serve(server& s, reply_sink& sink, net::incoming& in, const Handle& handle) {
-  net::request_view request;
-  if (const char* reason = net::decode(in.frame, in.tail.size(), request)) {
-    request.header.what = verb::none;  // it may be a number that no reply can carry
-    s.completion_for(sink, in.from, request.header).fail(status::bad_request, reason);
-    return;
+/// Decodes a request; answers one that cannot be decoded, or whose sender does not read, and returns false.
+bool decode(server& s, reply_sink& sink, const net::incoming& in, net::request_view& request) {
+  const char* reason = net::decode(in.frame, in.tail.size(), request);
+  if (reason != nullptr) request.header.what = verb::none;  // it may be a number that no reply can carry
+  if (s.unread().is_over(in.unread_bytes)) [[unlikely]] {
+    if (s.unread().answers(request.header, in.unread_bytes)) {
+      s.completion_for(sink, in.from, request.header).fail(status::too_large, unread_guard::text);
+    }
+    return false;
   }
-  handle(request, std::move(in.tail), s.completion_for(sink, in.from, request.header));
+  if (reason == nullptr) return true;
+  s.completion_for(sink, in.from, request.header).fail(status::bad_request, reason);
+  return false;
 }
 
 std::string host_name() {
@@ -90,10 +98,12 @@ class server_node::control {
       }
       const auto until_beat = std::chrono::ceil<milliseconds>(next_beat - now);
       if (!port_.receive(in, std::min(idle, until_beat))) continue;
-      if (in.channel >= 0) take_reply(in);
-      else serve(node_.server_, sink_, in, [&](const auto& r, blob tail, completion done) {
-        handle(r, std::move(tail), std::move(done));
-      });
+      net::request_view request;
+      if (in.channel >= 0) {
+        take_reply(in);
+      } else if (decode(node_.server_, sink_, in, request)) {
+        handle(request, std::move(in.tail), node_.server_.completion_for(sink_, in.from, request.header));
+      }
     }
     for (auto& [sequence, p] : proxied_) p.done.fail(status::job_ended, "the server is stopping");
     wake_the_others();
@@ -270,9 +280,7 @@ class server_node::control {
   }
 
   void say(const std::string& text) const {
-    const auto line = "s" + std::to_string(node_.self_.slot) + " " + text;
-    if (node_.options_.log) node_.options_.log(line);
-    else std::fprintf(stderr, "start_server: %s\n", line.c_str());
+    node_.say(text);
   }
 
   void wake_the_others() {
@@ -307,6 +315,7 @@ server_node::server_node(net::transport& transport, node_options options)
   self_.pid = getpid();
   seen_ = std::make_unique<std::atomic<std::int64_t>[]>(o.threads);
   for (unsigned i = 0; i < o.threads; ++i) seen_[i].store(steady::now().time_since_epoch().count());
+  server_.unread().log_to([this](const std::string& text) { say(text); });
   try {
     for (unsigned i = 0; i < o.threads; ++i) {
       self_.shards.push_back(start(std::to_string(i), &server_node::run_shard, i));
@@ -362,23 +371,35 @@ std::string server_node::start(const std::string& name, void (server_node::*loop
   return address.get();
 }
 
-/// Calls `handle` for each request and `tend` after each and at least every `tend()`, until the node stops.
+/// Takes the requests that wait, `expect`s them together and calls `handle` for each in order; calls `tend` after that and at
+/// least every `tend()`, until the node stops.
 ///
 /// The control thread's `stop` is waited for even when the flag is seen first: a message that nobody takes would keep
 /// the transport from closing for as long as it lingers.
-template <class Handle, class Tend>
-void server_node::run(net::port& mine, reply_sink& sink, const Handle& handle, const Tend& tend) {
-  net::incoming in;
+template <class Expect, class Handle, class Tend>
+void server_node::run(net::port& mine, reply_sink& sink, const Expect& expect, const Handle& handle, const Tend& tend) {
+  std::array<net::incoming, batch> in;
+  std::array<net::request_view, batch> requests;
+  std::array<net::incoming*, batch> from;
   bool told = false;
   auto leave_at = steady::time_point::max();
   auto sleep = idle;
   while (!told && (leave_at == steady::time_point::max() || steady::now() < leave_at)) {
-    if (mine.receive(in, sleep)) {
-      serve(server_, sink, in, [&](const net::request_view& request, blob tail, completion done) {
-        told = request.header.what == verb::stop && request.header.client == options_.server.incarnation && stopping();
-        if (told) return done.ok();
-        handle(request, std::move(tail), std::move(done));
-      });
+    const auto received = mine.receive_batch(in, sleep);
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < received; ++i) {
+      if (decode(server_, sink, in[i], requests[n])) from[n++] = &in[i];
+    }
+    if (n != 0) expect(std::span<const net::request_view>(requests.data(), n));
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto& h = requests[i].header;
+      auto done = server_.completion_for(sink, from[i]->from, h);
+      if (h.what == verb::stop && h.client == options_.server.incarnation && stopping()) {
+        told = true;
+        done.ok();
+      } else {
+        handle(requests[i], std::move(from[i]->tail), std::move(done));
+      }
     }
     sleep = tend();
     if (stopping() && leave_at == steady::time_point::max()) leave_at = steady::now() + idle;
@@ -390,7 +411,7 @@ void server_node::run_shard(net::port& mine, unsigned index) {
   port_sink sink(mine);
   const at_end close([&] { handler.closing(index); });
   run(
-      mine, sink,
+      mine, sink, [&](std::span<const net::request_view> requests) { handler.expect(index, requests); },
       [&](const net::request_view& request, blob tail, completion done) {
         handler.handle(index, request, std::move(tail), std::move(done));
       },
@@ -401,7 +422,7 @@ void server_node::run_clock(net::port& mine, unsigned) {
   port_sink sink(mine);
   const at_end close([&] { server_.clock().fail_all(status::job_ended, "the server is stopping"); });
   run(
-      mine, sink,
+      mine, sink, [](std::span<const net::request_view>) {},
       [&](const net::request_view& request, const blob&, completion done) {
         server_.handle_clock(request, std::move(done), steady::now());
       },
@@ -409,6 +430,12 @@ void server_node::run_clock(net::port& mine, unsigned) {
 }
 
 void server_node::run_control(net::port& mine, unsigned) { control(*this, mine).run(); }
+
+void server_node::say(const std::string& text) const {
+  const auto line = "s" + std::to_string(self_.slot) + " " + text;
+  if (options_.log) options_.log(line);
+  else std::fprintf(stderr, "start_server: %s\n", line.c_str());
+}
 
 void server_node::fail(const std::string& thread, const std::string& why) noexcept {
   try {

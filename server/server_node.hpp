@@ -76,11 +76,12 @@ class server_node {
 
   [[nodiscard]] std::string address_for(const std::string& thread_name) const;
   std::string start(const std::string& name, void (server_node::*loop)(net::port&, unsigned), unsigned index);
-  template <class Handle, class Tend>
-  void run(net::port& mine, reply_sink& sink, const Handle& handle, const Tend& tend);
+  template <class Expect, class Handle, class Tend>
+  void run(net::port& mine, reply_sink& sink, const Expect& expect, const Handle& handle, const Tend& tend);
   void run_shard(net::port& mine, unsigned index);
   void run_clock(net::port& mine, unsigned);
   void run_control(net::port& mine, unsigned);
+  void say(const std::string& text) const;
   void fail(const std::string& thread, const std::string& why) noexcept;
   void join() noexcept;
   [[nodiscard]] bool stopping() const noexcept { return stop_.load(std::memory_order_acquire); }

@@ -6,10 +6,12 @@
 #include <exception>
 #include <new>
 #include <tuple>
+#include <utility>
 
 #include <paracel/error.hpp>
 
 #include "server/key_payloads.hpp"
+#include "server/optimizer_state.hpp"
 
 namespace paracel::srv {
 
@@ -25,20 +27,24 @@ constexpr std::size_t batch = 32;
 constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
 constexpr std::size_t reply_item_bytes = 16;
 
-constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_default_multi; }
-constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::cas; }
+constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_at_multi; }
+constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::update_at; }
 constexpr verb single_of(verb v) noexcept {
   return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::pull_multi) +
                            static_cast<unsigned>(verb::pull));
 }
-static_assert(single_of(verb::pull_multi) == verb::pull &&
-              single_of(verb::update_default_multi) == verb::update_default);
+static_assert(single_of(verb::pull_multi) == verb::pull && single_of(verb::update_at_multi) == verb::update_at);
+constexpr verb single_of_set(verb v) noexcept {
+  return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::set_prepare));
+}
+static_assert(single_of_set(verb::set_pull) == verb::pull && single_of_set(verb::set_bupdate) == verb::bupdate);
 /// Whether a request begins with what is there, so that under BSP it is the one of its clock.
 constexpr bool reads(verb v) noexcept {
-  return v == verb::pull || v == verb::contains || v == verb::remove || v == verb::cas;
+  return v == verb::pull || v == verb::contains || v == verb::remove || v == verb::cas || v == verb::pull_at;
 }
+constexpr bool is_cut_by_credit(verb v) noexcept { return v == verb::pull || v == verb::pull_at; }
 constexpr bool takes_function(verb v) noexcept {
-  return v == verb::update || v == verb::bupdate || v == verb::update_default;
+  return v == verb::update || v == verb::bupdate || v == verb::update_default || v == verb::update_at;
 }
 
 /// A key as it may stand in an error text: what cannot be printed is escaped, what is long is cut.
@@ -112,6 +118,12 @@ void shard::handle(const net::request_view& request, blob tail, completion done)
   const auto v = static_cast<std::size_t>(request.header.what);
   if (request.header.what != verb::ping) shard_counters::add(counters_.requests[v < shard_counters::verbs ? v : 0], 1);
   shard_counters::add(counters_.bytes_in, net::request_header_bytes + request.body.size() + tail.size());
+  if (waiting_room_.empty()) guarded_dispatch(request, std::move(tail), done);
+  else handle_in_order(request, std::move(tail), done);
+  publish();
+}
+
+void shard::guarded_dispatch(const net::request_view& request, blob&& tail, completion& done) noexcept {
   try {
     dispatch(request, std::move(tail), done);
   } catch (const std::exception& e) {
@@ -120,7 +132,47 @@ void shard::handle(const net::request_view& request, blob tail, completion done)
     } catch (...) {  // the completion still answers when it goes
     }
   }
-  publish();
+}
+
+/// As guarded_dispatch while a client's refused request is awaited again.
+void shard::handle_in_order(const net::request_view& request, blob&& tail, completion& done) noexcept {
+  using verdict = waiting_room::verdict;
+  const auto what = waiting_room_.judge(request, tail);
+  try {
+    if (what == verdict::hold) return waiting_room_.hold(request, std::move(tail), std::move(done));
+    if (what == verdict::full) {
+      return refuse(done, status::internal, "too much waits here for a key set that was not prepared again");
+    }
+  } catch (const std::exception&) {  // no memory: the completion answers
+    return;
+  }
+  guarded_dispatch(request, std::move(tail), done);
+  if (what != verdict::go_on_then_drain) return;
+  for (waiting_room::held h; waiting_room_.next(request.header.client, h);) {
+    guarded_dispatch(h.view(), std::move(h.tail), h.done);
+  }
+}
+
+void shard::closing() { waiting_room_.close(status::job_ended, "the server is stopping"); }
+
+void shard::expect(std::span<const net::request_view> requests) noexcept {
+  expected_.count = 0;
+  expected_.next = 0;
+  if (requests.size() < 2) return;  // nothing to overlap
+  for (const auto& r : requests) {
+    if (!is_single(r.header.what) || expected_.count == expected_keys::most) continue;
+    expected_.key[expected_.count] = r.key();
+    expected_.hash[expected_.count++] = hash_key(r.key());
+  }
+  keys_.prefetch({expected_.hash.data(), expected_.count});
+}
+
+std::uint64_t shard::hash_of(std::string_view key) noexcept {
+  if (expected_.next != expected_.count) {
+    const auto& e = expected_.key[expected_.next];
+    if (e.data() == key.data() && e.size() == key.size()) return expected_.hash[expected_.next++];
+  }
+  return hash_key(key);
 }
 
 void shard::publish() noexcept {
@@ -145,6 +197,11 @@ void shard::dispatch(const net::request_view& request, blob tail, completion& do
   if (tail) return refuse(done, status::bad_request, "a second frame belongs to a request of one key only");
   if (is_multi(h.what)) return handle_multi(request, done);
   switch (h.what) {
+    case verb::set_prepare:
+    case verb::set_pull:
+    case verb::set_push:
+    case verb::set_update:
+    case verb::set_bupdate: return handle_set(request, done);
     case verb::clear: return handle_clear(done);
     case verb::register_update:
     case verb::register_bupdate: return handle_register(request, done);
@@ -183,7 +240,7 @@ const loaded_update* shard::function_of(const net::request_header& header, outco
 void shard::handle_single(const net::request_view& request, blob tail, completion& done) {
   const auto& h = request.header;
   const auto key = request.key();
-  const auto hash = hash_key(key);
+  const auto hash = hash_of(key);
   const auto partition = partition_of(hash);
   outcome out;
   if (h.partition != net::any_partition && h.partition != partition) {
@@ -215,19 +272,21 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
     return done.answer(reply, net::bytes_of(out.text));
   }
   if (out.result != status::ok) return refuse(done, out);
-  if (out.value == nullptr) {
+  if (!out.has_value()) {
     shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
     return done.answer(reply);
   }
-  const auto bytes = out.value->value();
-  if (h.credit != 0 && bytes.size() > h.credit && h.what == verb::pull) {
+  const auto [tag, bytes] = out.view();
+  if (h.credit != 0 && bytes.size() > h.credit && is_cut_by_credit(h.what)) {
     return refuse(done, status::too_large, quoted(key) + " has " + std::to_string(bytes.size()) +
                                                " bytes, more than the credit of " + std::to_string(h.credit));
   }
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes.size());
-  reply.tag = out.value->tag();
-  if (out.value->is_large()) return done.answer(reply, {}, out.value->share());
-  done.answer(reply, bytes);
+  reply.tag = tag;
+  if (out.value != nullptr && out.value->is_large()) return done.answer(reply, {}, out.value->share());
+  if (bytes.size() > net::tail_threshold_bytes) done.answer(reply, {}, to_keep({tag, bytes}, {}));
+  else done.answer(reply, bytes);
+  if (computed_.capacity() > kept_buffer_bytes) computed_ = {};
 }
 
 /// An update of a large value whose success is certain is answered before it runs. Whoever asks next is served by this
@@ -264,26 +323,39 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
     c.function = function_of(h, out);
     if (c.function == nullptr) return refuse(done, out);
   }
-  // Only a read may be cut short by the credit: an update has happened, and its result is due.
-  auto room = settings_.max_message_bytes - net::reply_header_bytes;
-  if (c.what == verb::pull && h.credit != 0) room = std::min<std::size_t>(room, h.credit);
-  if (std::size_t{h.count} * reply_item_bytes > room) {
-    return refuse(done, status::too_large, std::to_string(h.count) + " items are too many for one reply");
-  }
-
-  items_.clear();
-  std::size_t left = h.count;
   net::request_items walk(request.payload(), h.count);
+  answer_items(
+      c,
+      [&walk](net::request_item& item, std::uint64_t& hash) {
+        if (walk.next(item)) hash = hash_key(item.key);
+      },
+      done);
+}
+
+/// The most that a reply of many values may hold. Only a read may be cut short by the credit: an update has happened, and
+/// its result is due.
+std::size_t shard::room_of(const context& c) const noexcept {
+  const auto room = settings_.max_message_bytes - net::reply_header_bytes;
+  const auto credit = c.header->credit;
+  return is_cut_by_credit(c.what) && credit != 0 ? std::min<std::size_t>(room, credit) : room;
+}
+
+/// Performs `c` on the `count` items of its request, which `next` gives with the hashes of their keys.
+template <class Next>
+void shard::answer_items(const context& c, Next&& next, completion& done) {
+  const auto count = c.header->count;
+  const auto room = room_of(c);
+  if (std::size_t{count} * reply_item_bytes > room) {
+    return refuse(done, status::too_large, std::to_string(count) + " items are too many for one reply");
+  }
+  items_.clear();
+  std::size_t left = count;
   std::array<net::request_item, batch> item;
   std::array<std::uint64_t, batch> hash;
   while (left != 0) {
-    std::size_t n = 0;
-    while (n < batch && walk.next(item[n])) {
-      hash[n] = hash_key(item[n].key);
-      keys_.table_of(hash[n]).prefetch_slot(hash[n]);
-      ++n;
-    }
-    for (std::size_t i = 0; i < n; ++i) keys_.table_of(hash[i]).prefetch_entry(hash[i]);
+    const auto n = std::min(left, batch);
+    for (std::size_t i = 0; i < n; ++i) next(item[i], hash[i]);
+    keys_.prefetch({hash.data(), n});
     for (std::size_t i = 0; i < n; ++i) {
       outcome out;
       if (const auto partition = partition_of(hash[i]); keys_.owns(partition)) {
@@ -293,8 +365,8 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
       }
       --left;
       value_view back;
-      if (out.result == status::ok && out.value != nullptr) {
-        back = out.value->view();
+      if (out.result == status::ok && out.has_value()) {
+        back = out.view();
         if (items_.size() + reply_item_bytes * (left + 1) + back.bytes.size() > room) {
           out.result = status::too_large;
           back = {};
@@ -311,9 +383,99 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
   }
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + items_.size());
   net::reply_header reply;
-  reply.count = h.count;
+  reply.count = count;
   done.answer(reply, items_);
   if (items_.capacity() > kept_buffer_bytes) items_ = {};
+}
+
+// ---- prepared key sets ------------------------------------------------------------------------------------------
+
+void shard::handle_set(const net::request_view& request, completion& done) {
+  const auto& h = request.header;
+  digest128 digest;
+  if (request.key().size() != sizeof digest) return refuse(done, status::bad_request, "a key set has a name of 16 bytes");
+  std::memcpy(&digest, request.key().data(), sizeof digest);
+  if (h.what == verb::set_prepare) return prepare_set(request, digest, done);
+  auto* set = sets_.find(digest);
+  if (set == nullptr) {
+    if (!waiting_room_.refused(h.client)) return refuse(done, status::internal, "too many clients wait for their key sets");
+    return refuse(done, status::unknown_set, "no such key set is here");
+  }
+  if (h.count != set->size()) {
+    return refuse(done, status::bad_request, "the key set has " + std::to_string(set->size()) + " keys, the request " +
+                                                 std::to_string(h.count));
+  }
+  context c{&h, single_of_set(h.what)};
+  set_values values;
+  if (c.what == verb::pull) {
+    if (!request.payload().empty()) return refuse(done, status::bad_request, "a pull carries no values");
+  } else if (const char* reason = parse_set_values(h.tag, request.payload(), h.count, values)) {
+    return refuse(done, status::bad_request, reason);
+  }
+  if (c.what == verb::update || c.what == verb::bupdate) {
+    outcome out;
+    c.function = function_of(h, out);
+    if (c.function == nullptr) return refuse(done, out);
+  }
+  if (run_set(c, *set, values, done)) return;
+
+  net::request_items walk(values.payload, h.count);
+  const bool items = c.what != verb::pull && !values.uniform();
+  std::size_t i = 0;
+  answer_items(
+      c,
+      [&](net::request_item& item, std::uint64_t& hash) {
+        item.value = {};
+        if (items) (void)walk.next(item);
+        else if (c.what != verb::pull) item.value = values.at(i);
+        item.key = set->key(i);
+        hash = set->hash(i++);
+      },
+      done);
+}
+
+void shard::prepare_set(const net::request_view& request, const digest128& digest, completion& done) {
+  if (const char* reason = sets_.prepare(digest, request.payload(), request.header.count)) {
+    return refuse(done, status::bad_request, reason);
+  }
+  shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
+  done.ok();
+}
+
+/// The short way: all keys are there with values of one kind, and nothing waits for the clock. False: it is not open, and
+/// nothing has happened.
+bool shard::run_set(const context& c, prepared_set& set, const set_values& values, completion& done) {
+  const auto& h = *c.header;
+  if ((h.flags & net::flag_staged) != 0 || staged_count_ != 0 || broken_count_ != 0 || !set.resolve(keys_)) return false;
+  const bool answers_values = c.what == verb::pull || c.what == verb::bupdate;
+  const auto bytes = answers_values ? set.size() * set.value_bytes() : 0;
+  if (bytes > room_of(c)) return false;
+  if (c.what != verb::pull && (values.tag != set.tag() || values.bytes != set.value_bytes())) return false;
+  if (c.function != nullptr && !set.can_update(*c.function)) return false;
+  if (c.what == verb::push && keys_.keeps_states()) return false;  // an optimizer's state goes with the old value
+
+  if (items_.size() < bytes) items_.resize(bytes);
+  switch (c.what) {
+    case verb::pull:
+      // What is complete at this clock is folded: nothing is staged.
+      if ((h.flags & net::flag_bsp_read) != 0 && h.clock != net::no_clock) folded_clock_ = std::max(folded_clock_, h.clock);
+      set.gather(items_.data());
+      break;
+    case verb::push: set.scatter(keys_, values.payload.data()); break;
+    default: {
+      const busy_mark mark(*this, c.function->name);
+      set.update(keys_, *c.function, values.payload.data(), answers_values ? items_.data() : nullptr);
+    }
+  }
+  net::reply_header reply;
+  reply.count = h.count;
+  reply.flags = net::reply_uniform;
+  reply.tag = answers_values ? set.tag() : value_tag::none;
+  reply.value_version = keys_.family().last_version;
+  shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes);
+  done.answer(reply, std::span(items_).first(bytes));
+  if (items_.capacity() > kept_buffer_bytes) items_ = {};
+  return true;
 }
 
 bool shard::acceptable(std::string_view key, const value_view& value, outcome& out) const {
@@ -335,6 +497,10 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
   const bool staged = (c.header->flags & net::flag_staged) != 0 && c.header->clock != net::no_clock;
   if (c.what == verb::push || c.what == verb::update || c.what == verb::bupdate || c.what == verb::cas) {
     if (!acceptable(key, value, out)) return;
+  }
+  if (c.what == verb::update_at && value.bytes.size() > settings_.max_value_bytes) {
+    return out.fail(status::too_large, quoted(key) + ": elements of " + std::to_string(value.bytes.size()) +
+                                           " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
   }
   if ((c.header->flags & net::flag_bsp_read) != 0 && c.header->clock != net::no_clock && reads(c.what)) {
     fold_before(c.header->clock, key, hash, out);
@@ -361,7 +527,7 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
     }
     case verb::push:
       push(key, hash, value, std::move(tail), out);
-      if (const auto at = staged_.find(key, hash); at != staged_.end()) at.value().broken = status::ok;
+      if (const auto at = staged_.find(key, hash); at != staged_.end()) mend(at.value());
       return;
     case verb::update_default: {
       default_and_delta both;
@@ -380,9 +546,12 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
       out.value = nullptr;  // the sender did not ask for it
       return;
     case verb::bupdate: return update(*c.function, key, hash, value, std::move(tail), out);
+    case verb::pull_at: return pull_at(c, key, hash, value, out);
+    case verb::update_at: return update_at(c, key, hash, value, std::move(tail), out);
     case verb::remove: {
       if (const auto at = staged_.find(key, hash); at != staged_.end()) {
         staged_count_ -= at->second.waiting.size();
+        mend(at.value());
         staged_.erase(at);
       }
       if (!keys_.erase(hash, key)) out.fail(status::not_found, "the key is not there");
@@ -396,6 +565,45 @@ void shard::push(std::string_view key, std::uint64_t hash, const value_view& val
   const auto& e =
       tail ? keys_.store(hash, key, value.tag, to_keep(std::move(tail))) : keys_.store(hash, key, value);
   out.version = e.version();
+}
+
+void shard::pull_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements,
+                    outcome& out) {
+  element_choice choice;
+  if (const char* reason = parse_pull_at(elements, (c.header->flags & net::flag_range) != 0, choice)) {
+    return out.fail(status::bad_request, quoted(key) + ": " + reason);
+  }
+  const auto* e = keys_.find(hash, key);
+  if (e == nullptr) return out.fail(status::not_found, "the key is not there");
+  if (const auto s = pull_elements(e->view(), choice, out.elements, computed_, out.text); s != status::ok) {
+    return out.fail(s, quoted(key) + ": " + out.text);
+  }
+  out.version = e->version();
+}
+
+void shard::update_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements, blob&& tail,
+                      outcome& out) {
+  const bool is_range = (c.header->flags & net::flag_range) != 0;
+  element_change change;
+  if (const char* reason = parse_update_at(elements, is_range, change)) {
+    return out.fail(status::bad_request, quoted(key) + ": " + reason);
+  }
+  if ((c.header->flags & net::flag_staged) != 0 && c.header->clock != net::no_clock) {
+    return stage(c, key, hash, elements, std::move(tail), out);
+  }
+  update_at(*c.function, key, hash, change, out);
+}
+
+void shard::update_at(const loaded_update& f, std::string_view key, std::uint64_t hash, const element_change& change,
+                      outcome& out) {
+  auto& t = keys_.table_of(hash);
+  auto* e = t.find(hash, key);
+  if (e == nullptr) return out.fail(status::not_found, "the key is not there");
+  const busy_mark mark(*this, f.name);
+  if (const auto s = update_elements(f, t, *e, change, out.text); s != status::ok) {
+    return out.fail(s, quoted(key) + ": " + out.text);
+  }
+  out.version = e->version();
 }
 
 bool shard::fits(const loaded_update& f, std::string_view key, outcome& out) const {
@@ -414,6 +622,12 @@ void shard::update(const loaded_update& f, std::string_view key, std::uint64_t h
   const auto failed = [&] {
     out.fail(ended == abi::type_mismatch ? status::type_mismatch : status::plugin_failed, quoted(key) + ": " + out.text);
   };
+  if (f.optimizer != nullptr) {
+    out.value = step_key(keys_, f, hash, key, delta, out.text, ended);
+    if (out.value == nullptr) return failed();
+    out.version = out.value->version();
+    return;
+  }
   if (e == nullptr) {
     if (becomes_the_value(f, delta.tag)) {
       push(key, hash, delta, std::move(tail), out);
@@ -454,11 +668,16 @@ void shard::stage(const context& c, std::string_view key, std::uint64_t hash, co
   if (at == staged_.end()) at = staged_.insert({std::string(key), {}}).first;
   auto& staged = at.value();
   staged.waiting.push_back(
-      {c.header->clock, c.header->rank, arrivals_++, c.what, c.function, delta.tag, to_keep(delta, std::move(tail))});
+      {c.header->clock, c.header->rank, arrivals_++, c.what, c.header->flags, c.function, delta.tag,
+       to_keep(delta, std::move(tail))});
   ++staged_count_;
   // A key that is written and never read would gather its updates for ever.
   fold_before(folded_clock_, staged, key, hash);
   if (staged.broken != status::ok) out.fail(staged.broken, staged.why);
+}
+
+void shard::mend(staged_key& staged) noexcept {
+  if (std::exchange(staged.broken, status::ok) != status::ok) --broken_count_;
 }
 
 void shard::fold_before(std::uint32_t clock, std::string_view key, std::uint64_t hash, outcome& out) {
@@ -479,15 +698,21 @@ void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_vie
   });
   for (auto u = due; u != waiting.end(); ++u) {
     outcome folded;
-    if (default_and_delta both; u->what == verb::update_default && parse(u->delta.bytes(), both)) {
+    const value_view delta{u->tag, u->delta.bytes()};
+    if (default_and_delta both; u->what == verb::update_default && parse(delta.bytes, both)) {
       update_default(*u->function, key, hash, both, folded);
+    } else if (u->what == verb::update_at) {
+      element_change change;  // it was looked at when it was staged
+      if (parse_update_at(delta, (u->flags & net::flag_range) != 0, change) == nullptr) {
+        update_at(*u->function, key, hash, change, folded);
+      }
     } else {
-      const value_view delta{u->tag, u->delta.bytes()};
       blob large;
       if (u->delta.size() > net::tail_threshold_bytes) large = std::move(u->delta);
       update(*u->function, key, hash, delta, std::move(large), folded);
     }
     if (folded.result != status::ok && staged.broken == status::ok) {
+      ++broken_count_;
       staged.broken = folded.result;
       staged.why = "a staged update of rank " + std::to_string(u->rank) + " in iteration " + std::to_string(u->clock) +
                    ": " + folded.text;
@@ -505,6 +730,7 @@ void shard::handle_clear(completion& done) {
   keys_.clear();
   staged_.clear();
   staged_count_ = 0;
+  broken_count_ = 0;
   folded_clock_ = 0;
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
   done.answer(reply);

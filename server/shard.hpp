@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,8 +22,11 @@
 #include "core/hash.hpp"
 #include "net/protocol.hpp"
 #include "server/completion.hpp"
+#include "server/element_access.hpp"
+#include "server/key_sets.hpp"
 #include "server/key_store.hpp"
 #include "server/plugin_registry.hpp"
+#include "server/waiting_room.hpp"
 
 namespace paracel::srv {
 
@@ -64,9 +68,15 @@ class shard {
   /// remainder is taken.
   shard(const shard_settings& settings, plugin_registry& plugins, const std::atomic<const ownership*>& owned);
 
+  /// The requests that `handle` will be given next, in this order: their keys are hashed here, all of them, and the memory
+  /// of their entries is asked for, so that the misses of a batch overlap.
+  void expect(std::span<const net::request_view> requests) noexcept;
   /// Answers `done` exactly once. `tail` is the value of a single-key request when it travelled in its own frame.
   /// No input and no plug-in makes it throw.
+  /// A request that follows one with an unknown key set is answered later (waiting_room).
   void handle(const net::request_view& request, blob tail, completion done) noexcept;
+  /// The thread ends: what is held back is answered.
+  void closing();
 
   [[nodiscard]] const shard_counters& counters() const noexcept { return counters_; }
   [[nodiscard]] busy_function busy() const noexcept;
@@ -75,12 +85,15 @@ class shard {
   struct outcome {
     net::status result = net::status::ok;
     const entry* value = nullptr;  ///< to be returned
+    value_view elements;           ///< to be returned in its place
     std::uint64_t version = 0;
     std::string text;              ///< why not
     void fail(net::status why, std::string says) {
       result = why;
       text = std::move(says);
     }
+    [[nodiscard]] bool has_value() const noexcept { return value != nullptr || elements.tag != value_tag::none; }
+    [[nodiscard]] value_view view() const noexcept { return value != nullptr ? value->view() : elements; }
   };
   /// What all keys of a request have in common.
   struct context {
@@ -93,7 +106,8 @@ class shard {
     std::uint32_t clock;
     std::uint32_t rank;
     std::uint64_t arrival;
-    net::verb what;                         ///< update or update_default
+    net::verb what;                         ///< update, update_default or update_at
+    std::uint16_t flags;
     const loaded_update* function;
     value_tag tag;
     blob delta;                             ///< of update_default: its payload
@@ -113,11 +127,21 @@ class shard {
     bool operator()(std::string_view a, std::string_view b) const noexcept { return a == b; }
   };
 
+  /// The hash of a request's key, computed already when the request was expected.
+  std::uint64_t hash_of(std::string_view key) noexcept;
   void dispatch(const net::request_view& request, blob tail, completion& done);
   void handle_single(const net::request_view& request, blob tail, completion& done);
   bool update_after_answer(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta,
                            completion& done);
   void handle_multi(const net::request_view& request, completion& done);
+  template <class Next>
+  void answer_items(const context& c, Next&& next, completion& done);
+  void handle_set(const net::request_view& request, completion& done);
+  void prepare_set(const net::request_view& request, const digest128& digest, completion& done);
+  [[nodiscard]] std::size_t room_of(const context& c) const noexcept;
+  bool run_set(const context& c, prepared_set& set, const set_values& values, completion& done);
+  void handle_in_order(const net::request_view& request, blob&& tail, completion& done) noexcept;
+  void guarded_dispatch(const net::request_view& request, blob&& tail, completion& done) noexcept;
   void handle_register(const net::request_view& request, completion& done);
   void handle_clear(completion& done);
 
@@ -130,10 +154,16 @@ class shard {
               outcome& out);
   void update_default(const loaded_update& f, std::string_view key, std::uint64_t hash, const default_and_delta& both,
                       outcome& out);
+  void pull_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements, outcome& out);
+  void update_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements, blob&& tail,
+                 outcome& out);
+  void update_at(const loaded_update& f, std::string_view key, std::uint64_t hash, const element_change& change,
+                 outcome& out);
   bool fits(const loaded_update& f, std::string_view key, outcome& out) const;
   void stage(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
              outcome& out);
   void fold_before(std::uint32_t clock, std::string_view key, std::uint64_t hash, outcome& out);
+  void mend(staged_key& staged) noexcept;
   void fold_before(std::uint32_t clock, staged_key& staged, std::string_view key, std::uint64_t hash);
 
   void refuse(completion& done, net::status why, std::string_view text);
@@ -145,14 +175,26 @@ class shard {
   const shard_settings settings_;
   plugin_registry& plugins_;
   key_store keys_;
+  key_sets sets_;
+  waiting_room waiting_room_;
 
   const loaded_update* default_update_ = nullptr;
   const loaded_update* last_update_ = nullptr;  // of the request before: most workers use one function
 
   tsl::robin_map<std::string, staged_key, key_hasher, key_equal> staged_;
   std::uint64_t staged_count_ = 0;
+  std::uint64_t broken_count_ = 0;  // keys whose staged update could not be folded
   std::uint64_t arrivals_ = 0;
   std::uint32_t folded_clock_ = 0;  // the greatest clock of a BSP read: everything before it is complete
+
+  struct expected_keys {
+    static constexpr std::size_t most = 32;
+    std::array<std::string_view, most> key;
+    std::array<std::uint64_t, most> hash;
+    std::size_t count = 0;
+    std::size_t next = 0;
+  };
+  expected_keys expected_;  // of the batch in hand
 
   std::vector<std::byte> computed_;  // results of general updates; capacity is used again
   std::vector<std::byte> items_;     // the body of a multi reply; likewise

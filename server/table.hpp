@@ -107,6 +107,8 @@ class table {
   std::span<std::byte> open(entry& e);
   /// Marks the end of a change in place: a new version.
   void changed(entry& e) noexcept { e.version_ = ++family_->last_version; }
+  /// The same with a version that was taken from the family before.
+  static void set_version(entry& e, std::uint64_t version) noexcept { e.version_ = version; }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 

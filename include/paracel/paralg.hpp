@@ -175,6 +175,14 @@ class paralg {
     return update_default(key, i.view(), d.view(), find_function(file_name, func_name));
   }
 
+  /// With an optimizer (its state lies beside the value in the server) and its hyper-parameters.
+  template <class V>
+  async_functor_type paracel_update(const str_type& key, const V& gradient, const str_type& file_name,
+                                    const str_type& func_name, const hyper_parameters& hyper) {
+    const encoded<V> e(gradient);
+    return update(key, e.view(), find_function(file_name, func_name, hyper));
+  }
+
   /// The same, and waits for the server. Immediate also under BSP.
   template <class V>
   bool paracel_bupdate(const str_type& key, const V& delta, bool /*replica_flag*/ = false) {
@@ -357,6 +365,12 @@ class paralg {
   bool paracel_register_update(const str_type& file_name, const str_type& func_name);
   /// The function of `paracel_bupdate` from now on.
   bool paracel_register_bupdate(const str_type& file_name, const str_type& func_name);
+  /// An optimizer with its hyper-parameters: `paracel_register_update("libparacel_default.so", "paracel_adagrad",
+  /// {{"lr", 0.1}})`; default/README.md lists those that come with the framework. Those that are not named have their
+  /// defaults. Registering it again with others keeps the state, so a learning rate may fall from iteration to iteration.
+  /// Throws: plugin_error that names the hyper-parameters there are, for one there is not or that is not finite.
+  bool paracel_register_update(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper);
+  bool paracel_register_bupdate(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper);
 
   /// The end of an iteration: waits until its updates are acknowledged and ticks the clock, under every consistency.
   /// Cost: one round trip. Throws: what an unwatched update went wrong with.
@@ -542,7 +556,7 @@ class paralg {
                             const std::vector<value_view>& deltas, std::uint64_t function);
   bool cas(const str_type& key, std::uint64_t& version, const value_view& value);
   std::uint64_t read_version(const str_type& key, value_sink to);
-  std::uint64_t find_function(const str_type& file_name, const str_type& func_name);
+  std::uint64_t find_function(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper = {});
   [[nodiscard]] std::uint64_t update_function() const;
   [[nodiscard]] std::uint64_t bupdate_function() const;
   /// `next` appends the next piece of the result to its argument; false: there is none.

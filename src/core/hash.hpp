@@ -5,7 +5,9 @@
 // values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 // Compiled into the caller: keys are short, and the call through the shared library would show.
@@ -18,6 +20,17 @@ namespace paracel {
 
 /// Cost: O(key bytes), about 6 ns for a key of 20 characters.
 inline std::uint64_t hash_key(std::string_view key) noexcept { return XXH3_64bits(key.data(), key.size()); }
+
+/// XXH3-128, for names of contents: two lists of keys with one digest are not to be expected in the life of a job.
+struct digest128 {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  friend bool operator==(const digest128&, const digest128&) = default;
+};
+inline digest128 digest_of(std::span<const std::byte> bytes) noexcept {
+  const auto d = XXH3_128bits(bytes.data(), bytes.size());
+  return {d.low64, d.high64};
+}
 
 /// 2^14: with 40 servers a partition is 0.25 % of a server's share, fine enough for the load bound of the ring, and one
 /// table of owners still fits in a second-level cache.

@@ -167,24 +167,29 @@ class inproc_transport::inproc_port final : public port {
     box->put(std::move(m));
   }
 
-  bool receive(incoming& out, std::chrono::milliseconds timeout) override {
-    keep_buffer(std::move(current_.frame));
-    current_ = message{};
-    out.tail = blob{};
+  bool receive(incoming& out, std::chrono::milliseconds timeout) override { return receive_batch({&out, 1}, timeout) != 0; }
+
+  std::size_t receive_batch(std::span<incoming> out, std::chrono::milliseconds timeout) override {
+    for (message& m : current_) keep_buffer(std::move(m.frame));
+    current_.clear();
     const auto deadline = std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), longest_wait);
-    for (;;) {
-      if (batch_.empty() && !fetch(timeout, deadline)) return false;
-      current_ = std::move(batch_.front());
+    while (current_.size() < out.size()) {
+      // What was fetched may be replies on channels that were disconnected since: nobody's.
+      if (batch_.empty() && (!current_.empty() || !fetch(timeout, deadline))) break;
+      message m = std::move(batch_.front());
       batch_.pop_front();
-      // A reply on a channel that was disconnected since is nobody's.
-      if (current_.channel < 0 || at(current_.channel) != nullptr) break;
-      keep_buffer(std::move(current_.frame));
+      if (m.channel >= 0 && at(m.channel) == nullptr) {
+        keep_buffer(std::move(m.frame));
+        continue;
+      }
+      incoming& in = out[current_.size()];
+      in.channel = m.channel;
+      in.from = m.from;
+      in.tail = std::move(m.tail);
+      current_.push_back(std::move(m));
+      in.frame = current_.back().frame;  // the bytes of a vector stay where they are when it is moved
     }
-    out.channel = current_.channel;
-    out.from = current_.from;
-    out.frame = current_.frame;
-    out.tail = std::move(current_.tail);
-    return true;
+    return current_.size();
   }
 
  private:
@@ -247,8 +252,8 @@ class inproc_transport::inproc_port final : public port {
   std::uint64_t number_;
   std::vector<std::shared_ptr<place>> bound_;
   std::vector<std::shared_ptr<place>> channels_;
-  std::deque<message> batch_;  // taken from the mailbox, not yet handed out
-  message current_;            // what the caller sees
+  std::deque<message> batch_;     // taken from the mailbox, not yet handed out
+  std::vector<message> current_;  // what the caller sees
   std::vector<std::vector<std::byte>> spare_;
 };
 

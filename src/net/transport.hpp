@@ -32,12 +32,13 @@ struct outgoing {
   blob tail{};
 };
 
-/// A received message. `frame` is valid until the next call of `receive` on the same port.
+/// A received message. `frame` is valid until the next call of `receive` or `receive_batch` on the same port.
 struct incoming {
   int channel = -1;                  ///< >= 0: a reply on that channel; -1: a request, to be answered to `from`
   peer from{};                       ///< set when channel is -1
   std::span<const std::byte> frame;  ///< first frame, any alignment
   blob tail{};                       ///< second frame or empty
+  std::uint64_t unread_bytes = 0;    ///< of replies to `from` that still wait in this process; 0 when it is little, or unknown
 };
 
 struct transport_limits {
@@ -68,6 +69,12 @@ class port {
   /// The next message from anywhere. Malformed envelopes are dropped.
   /// Blocks: until a message is there, at most `timeout` (zero: not at all). False when nothing came.
   virtual bool receive(incoming& out, std::chrono::milliseconds timeout) = 0;
+  /// The next messages in the order in which `receive` would give them: at least one unless nothing came, and no more than
+  /// `out` has room for. More than the first are taken only if they are here already; there may be more than were taken.
+  /// Blocks: as `receive`. Returns: how many.
+  virtual std::size_t receive_batch(std::span<incoming> out, std::chrono::milliseconds timeout) {
+    return !out.empty() && receive(out.front(), timeout) ? 1 : 0;
+  }
 };
 
 class transport {

@@ -5,6 +5,7 @@
 #include <zmq.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <paracel/error.hpp>
 
 #include "net/message_limit.hpp"
+#include "net/unread_replies.hpp"
 
 namespace paracel::net {
 
@@ -38,6 +40,11 @@ constexpr int tcp_heartbeat_timeout_ms = 30000;
 constexpr int request_high_water_mark = 4096;
 // So many messages from one socket, then the others have their turn.
 constexpr int burst = 64;
+// The most that one call gives.
+constexpr std::size_t largest_batch = 32;
+// Asking a router that turns out to be empty costs a system call. After that was in vain, so many calls at most take what
+// they have before one looks again whether requests come faster than they are answered.
+constexpr unsigned longest_doubt = 15;
 // What ZeroMQ and poll can count, in milliseconds.
 constexpr milliseconds longest_wait(INT_MAX);
 
@@ -76,24 +83,33 @@ blob adopt(zmq_msg_t& from) {
   return blob::adopt(c);
 }
 
+void drop_blob(void*, void* hint) { blob::drop(static_cast<blob::control*>(hint)); }
+
 /// The parts of a message on their way out. ZeroMQ takes each as it is sent; the rest is released here.
 struct sending {
-  explicit sending(const outgoing& message) {
+  /// `mark`: takes the place of the frame's memory, or of the tail's holder; it is this object's from now on.
+  explicit sending(const outgoing& message, unread_replies::mark* mark = nullptr) {
     const std::size_t head = message.head.size();
     const std::size_t body = message.body.size();
     zmq_msg_init(&id);
     zmq_msg_init(&delimiter);
     zmq_msg_init(&tail);
-    if (zmq_msg_init_size(&frame, head + body) != 0) throw std::bad_alloc();
+    const bool marks_frame = mark != nullptr && message.tail.size() == 0;
+    if (marks_frame ? zmq_msg_init_data(&frame, mark->frame(), head + body, &unread_replies::mark::release, mark) != 0
+                    : zmq_msg_init_size(&frame, head + body) != 0) {
+      if (mark != nullptr) unread_replies::mark::release(nullptr, mark);
+      throw std::bad_alloc();
+    }
     auto* to = static_cast<std::byte*>(zmq_msg_data(&frame));
     if (head != 0) std::memcpy(to, message.head.data(), head);
     if (body != 0) std::memcpy(to + head, message.body.data(), body);
     if (message.tail.size() == 0) return;
     blob::control* kept = blob(message.tail).release();
-    if (zmq_msg_init_data(
-            &tail, kept->data, kept->size,
-            [](void*, void* hint) { blob::drop(static_cast<blob::control*>(hint)); }, kept) != 0) {
-      blob::drop(kept);
+    auto* const release = mark != nullptr ? &unread_replies::mark::release : &drop_blob;
+    void* const hint = mark != nullptr ? static_cast<void*>(mark) : kept;
+    if (mark != nullptr) mark->hold(kept);
+    if (zmq_msg_init_data(&tail, kept->data, kept->size, release, hint) != 0) {
+      release(nullptr, hint);
       zmq_msg_close(&frame);
       throw std::bad_alloc();
     }
@@ -142,16 +158,16 @@ class zmq_transport::zmq_port final : public port {
   zmq_port(std::shared_ptr<context> c, transport_limits limits) : context_(std::move(c)), limits_(limits) {
     zmq_msg_init(&id_);
     zmq_msg_init(&delimiter_);
-    zmq_msg_init(&frame_);
     zmq_msg_init(&extra_);
+    for (zmq_msg_t& f : frames_) zmq_msg_init(&f);
   }
 
   ~zmq_port() override {
     for (end& e : ends_) close(e);
     zmq_msg_close(&id_);
     zmq_msg_close(&delimiter_);
-    zmq_msg_close(&frame_);
     zmq_msg_close(&extra_);
+    for (zmq_msg_t& f : frames_) zmq_msg_close(&f);
   }
 
   std::string bind(const std::string& address) override {
@@ -210,15 +226,30 @@ class zmq_transport::zmq_port final : public port {
     check_message_size(message, limits_);
     if (router_ < 0) throw network_error("a reply from a port that is not bound", false);
     end& e = ends_[static_cast<std::size_t>(router_)];
-    if (!send_message(e, &to, message) && !gone(zmq_errno())) fail("cannot send a reply");
+    auto* const mark = unread_.due(to, message.head.size() + message.body.size(), message.tail.size());
+    if (!send_message(e, &to, message, mark) && !gone(zmq_errno())) fail("cannot send a reply");
   }
 
-  bool receive(incoming& out, milliseconds timeout) override {
-    out.tail = blob{};
-    timeout = std::min(timeout, longest_wait);
-    end* only = only_source();
-    if (only != nullptr) return receive_from_one(*only, out, timeout);
-    return receive_from_several(out, timeout);
+  bool receive(incoming& out, milliseconds timeout) override { return receive_first(out, timeout) != nullptr; }
+
+  std::size_t receive_batch(std::span<incoming> out, milliseconds timeout) override {
+    if (out.empty()) return 0;
+    end* from = receive_first(out.front(), timeout);
+    if (from == nullptr) return 0;
+    const std::size_t most = std::min(out.size(), largest_batch);
+    std::size_t n = 1;
+    if (n == most) return n;
+    if (from->channel < 0 && doubt_left_ != 0) {
+      --doubt_left_;
+      return n;
+    }
+    while (n < most && is_source(*from) && take_next(*from, out[n])) ++n;
+    in_a_row_ += static_cast<int>(n) - 1;
+    if (from->channel < 0) {
+      doubt_ = n > 1 ? 0 : std::min(2 * doubt_ + 1, longest_doubt);
+      doubt_left_ = doubt_;
+    }
+    return n;
   }
 
  private:
@@ -285,11 +316,11 @@ class zmq_transport::zmq_port final : public port {
   }
 
   /// The address of a reply, the empty frame and the message itself. False with errno when it could not be sent.
-  static bool send_message(end& e, const peer* to, const outgoing& message) {
+  static bool send_message(end& e, const peer* to, const outgoing& message, unread_replies::mark* mark = nullptr) {
     // Sending takes in what other threads have told the socket, news of input among it, and clears its descriptor.
     e.may_have_input = true;
     // What can fail for lack of memory comes before the first part leaves.
-    sending parts(message);
+    sending parts(message, mark);
     const bool two = message.tail.size() != 0;
     bool sent = to == nullptr || send_part(e.socket, parts.address(*to), ZMQ_SNDMORE);
     sent = sent && send_part(e.socket, parts.delimiter, ZMQ_SNDMORE);
@@ -310,6 +341,28 @@ class zmq_transport::zmq_port final : public port {
   }
   static bool is_source(const end& e) { return e.socket != nullptr && (e.channel < 0 || e.outstanding != 0); }
 
+  /// The next message and whence it came; the frames of the batch before are given back.
+  end* receive_first(incoming& out, milliseconds timeout) {
+    // Frame 0 is about to be received into, which gives it back.
+    for (std::size_t i = 1; i < held_; ++i) {
+      zmq_msg_close(&frames_[i]);
+      zmq_msg_init(&frames_[i]);
+    }
+    held_ = 0;
+    timeout = std::min(timeout, longest_wait);
+    if (end* only = only_source(); only != nullptr) return receive_from_one(*only, out, timeout) ? only : nullptr;
+    return receive_from_several(out, timeout);
+  }
+
+  /// A message that is here already, malformed ones left out.
+  bool take_next(end& e, incoming& out) {
+    outcome o;
+    do {
+      o = take(e, out, milliseconds(0));
+    } while (o == outcome::dropped || o == outcome::interrupted);
+    return o == outcome::message;
+  }
+
   bool receive_from_one(end& e, incoming& out, milliseconds timeout) {
     auto deadline = steady_clock::time_point::max();
     for (;;) {
@@ -322,32 +375,26 @@ class zmq_transport::zmq_port final : public port {
     }
   }
 
-  bool receive_from_several(incoming& out, milliseconds timeout) {
+  end* receive_from_several(incoming& out, milliseconds timeout) {
     auto deadline = steady_clock::time_point::max();
     for (;;) {
       const std::size_t n = ends_.size();
       for (std::size_t i = 0; i < n; ++i) {
         end& e = ends_[next_ % n];
-        if (is_source(e) && e.may_have_input) {
-          outcome o;
-          do {
-            o = take(e, out, milliseconds(0));
-          } while (o == outcome::dropped || o == outcome::interrupted);
-          if (o == outcome::message) {
-            if (++in_a_row_ >= burst) next_after(n);
-            return true;
-          }
+        if (is_source(e) && e.may_have_input && take_next(e, out)) {
+          if (++in_a_row_ >= burst) next_after(n);
+          return &e;
         }
         next_after(n);
       }
-      if (timeout.count() <= 0) return false;
+      if (timeout.count() <= 0) return nullptr;
       if (deadline == steady_clock::time_point::max()) {
         deadline = steady_clock::now() + timeout;
       } else {
         timeout = left(deadline);
-        if (timeout.count() <= 0) return false;
+        if (timeout.count() <= 0) return nullptr;
       }
-      if (!wait(timeout)) return false;
+      if (!wait(timeout)) return nullptr;
     }
   }
   void next_after(std::size_t n) {
@@ -377,8 +424,10 @@ class zmq_transport::zmq_port final : public port {
     return std::max(rest, milliseconds(0));
   }
 
-  /// One message from one socket.
+  /// One message from one socket, into the next frame that is free.
   outcome take(end& e, incoming& out, milliseconds timeout) {
+    out.tail = blob{};
+    zmq_msg_t& frame = frames_[held_];
     int flags = ZMQ_DONTWAIT;
     if (timeout.count() > 0) {
       flags = 0;
@@ -404,17 +453,19 @@ class zmq_transport::zmq_port final : public port {
       if (zmq_msg_size(&id_) > peer::capacity) return drop(e, delimiter_);
     }
     if (zmq_msg_size(&delimiter_) != 0) return drop(e, delimiter_);
-    if (!next_part(e, delimiter_, frame_)) return outcome::dropped;
-    if (zmq_msg_more(&frame_) != 0) {
-      if (!next_part(e, frame_, extra_)) return outcome::dropped;
+    if (!next_part(e, delimiter_, frame)) return outcome::dropped;
+    if (zmq_msg_more(&frame) != 0) {
+      if (!next_part(e, frame, extra_)) return outcome::dropped;
       if (zmq_msg_more(&extra_) != 0) return drop(e, extra_);
       if (zmq_msg_size(&extra_) != 0) out.tail = adopt(extra_);
     }
     out.channel = e.channel;
-    out.frame = {static_cast<const std::byte*>(zmq_msg_data(&frame_)), zmq_msg_size(&frame_)};
+    out.frame = {static_cast<const std::byte*>(zmq_msg_data(&frame)), zmq_msg_size(&frame)};
+    ++held_;
     if (request) {
       out.from.size = static_cast<std::uint8_t>(zmq_msg_size(&id_));
       std::memcpy(out.from.id.data(), zmq_msg_data(&id_), out.from.size);
+      out.unread_bytes = unread_.unread(out.from);
     } else if (e.outstanding != 0) {
       --e.outstanding;
     }
@@ -453,7 +504,12 @@ class zmq_transport::zmq_port final : public port {
   int in_a_row_ = 0;
   std::vector<pollfd> polled_;
   std::vector<std::size_t> polled_ends_;
-  zmq_msg_t id_, delimiter_, frame_, extra_;
+  unsigned doubt_ = 0;       // how many calls in a row may take one request without looking for a second
+  unsigned doubt_left_ = 0;  // of these
+  unread_replies unread_;    // of the router's peers
+  zmq_msg_t id_, delimiter_, extra_;
+  std::array<zmq_msg_t, largest_batch> frames_;  // of the messages that the caller has in hand
+  std::size_t held_ = 0;                         // how many of them
 };
 
 zmq_transport::zmq_transport(transport_limits limits) : context_(std::make_shared<context>()), limits_(limits) {}

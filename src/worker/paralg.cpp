@@ -88,17 +88,24 @@ std::uint64_t paralg::read_version(const str_type& key, value_sink to) {
   return servers_->read_version(key, [&](const value_view& v) { to.put(to.target, v); });
 }
 
-std::uint64_t paralg::find_function(const str_type& file_name, const str_type& func_name) {
-  return servers_->find_function(file_name, func_name);
+std::uint64_t paralg::find_function(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper) {
+  return servers_->find_function(file_name, func_name, hyper);
 }
 std::uint64_t paralg::update_function() const { return servers_->update_function; }
 std::uint64_t paralg::bupdate_function() const { return servers_->bupdate_function; }
 bool paralg::paracel_register_update(const str_type& file_name, const str_type& func_name) {
-  servers_->update_function = find_function(file_name, func_name);
-  return true;
+  return paracel_register_update(file_name, func_name, {});
 }
 bool paralg::paracel_register_bupdate(const str_type& file_name, const str_type& func_name) {
-  servers_->bupdate_function = find_function(file_name, func_name);
+  return paracel_register_bupdate(file_name, func_name, {});
+}
+bool paralg::paracel_register_update(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper) {
+  servers_->update_function = find_function(file_name, func_name, hyper);
+  return true;
+}
+bool paralg::paracel_register_bupdate(const str_type& file_name, const str_type& func_name,
+                                      const hyper_parameters& hyper) {
+  servers_->bupdate_function = find_function(file_name, func_name, hyper);
   return true;
 }
 

@@ -2,6 +2,9 @@
 #include "worker/parasrv.hpp"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <future>
@@ -364,8 +367,24 @@ void parasrv::clear() {
   if (f.result != net::status::ok) fail(f.result, f.text, "clearing");
 }
 
-std::uint64_t parasrv::find_function(const std::string& file, const std::string& symbol) {
+std::string parasrv::symbol_with(const std::string& symbol, const hyper_parameters& hyper) {
+  std::string text = symbol;
+  for (const auto& [name, value] : hyper) {
+    if (!std::isfinite(value))
+      throw plugin_error(symbol + ": hyper-parameter '" + name + "' is " + std::to_string(value) +
+                         ", want a finite number");
+    std::array<char, 32> digits;
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+    text += text.size() == symbol.size() ? '\0' : ',';
+    text += name + '=';
+    text.append(digits.data(), end);
+  }
+  return text;
+}
+
+std::uint64_t parasrv::find_function(const std::string& file, const std::string& function, const hyper_parameters& hyper) {
   const std::filesystem::path path(file);
+  const auto symbol = symbol_with(function, hyper);
   auto name = path.filename().string();
   const auto known_as = name + '\0' + symbol;
   for (const auto& [name_and_symbol, f] : functions_)
@@ -384,7 +403,7 @@ std::uint64_t parasrv::find_function(const std::string& file, const std::string&
       f = {net::status::internal, "a server's answer to register is too short"};
     }
   });
-  if (f.result != net::status::ok) fail(f.result, f.text, "registering " + name + ":" + symbol);
+  if (f.result != net::status::ok) fail(f.result, f.text, "registering " + name + ":" + function);
   functions_.emplace_back(known_as, found);
   return found.id;
 }

@@ -66,7 +66,10 @@ class parasrv {
   void clear();
 
   /// Finds (at the first use registers) a function at every shard. Throws: plugin_error with the first server's reason.
-  std::uint64_t find_function(const std::string& file, const std::string& symbol);
+  std::uint64_t find_function(const std::string& file, const std::string& function, const hyper_parameters& hyper = {});
+  /// A symbol with the hyper-parameters of its optimizer, as it travels: symbol, and `\0name=value,name=value` if there
+  /// are any. Throws: plugin_error for a number that is not finite.
+  static std::string symbol_with(const std::string& symbol, const hyper_parameters& hyper);
   std::uint64_t update_function = 0;
   std::uint64_t bupdate_function = 0;
 

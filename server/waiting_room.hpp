@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/blob.hpp"
+#include "net/protocol.hpp"
+#include "server/completion.hpp"
+
+namespace paracel::srv {
+
+/// Keeps the order of a client's requests when one of them was refused because its key set is not here.
+///
+/// The client, when it learns of that, sends set_prepare and the request again; what it had sent in between must not
+/// overtake them. So from the refusal on its requests are held back, unanswered, until the one that follows its next
+/// set_prepare has been handled. A ping gives up the refused request: what is held goes on without it.
+///
+/// Thread-safety: owned by the shard thread.
+class waiting_room {
+ public:
+  static constexpr std::size_t most_bytes = std::size_t{64} << 20;  ///< of what is held, of all clients
+  static constexpr std::size_t most_clients = 4096;
+
+  /// A request that was held.
+  struct held {
+    net::request_header header;
+    std::vector<std::byte> body;
+    blob tail;
+    completion done;
+    [[nodiscard]] net::request_view view() const noexcept { return {header, body}; }
+  };
+  /// What is to be done with a request.
+  enum class verdict : std::uint8_t {
+    go_on,             ///< handle it
+    go_on_then_drain,  ///< handle it, and if it was not refused, what `next` gives
+    hold,
+    full,              ///< refuse it: there is no room to hold it
+  };
+
+  [[nodiscard]] bool empty() const noexcept { return clients_.empty(); }
+
+  /// A request of this client was refused. False: there is no room, and its order is not kept.
+  bool refused(std::uint64_t client) {
+    if (const auto at = clients_.find(client); at != clients_.end()) {
+      at->second.refused_again = true;
+      return true;
+    }
+    return clients_.size() < most_clients && clients_.try_emplace(client).second;
+  }
+
+  [[nodiscard]] verdict judge(const net::request_view& request, const blob& tail) {
+    const auto at = clients_.find(request.header.client);
+    if (at == clients_.end()) return verdict::go_on;
+    auto& c = at->second;
+    if (request.header.what == net::verb::set_prepare) {
+      c.next_passes = true;
+      return verdict::go_on;
+    }
+    if (c.next_passes || request.header.what == net::verb::ping) {
+      c.next_passes = false;
+      c.refused_again = false;
+      return verdict::go_on_then_drain;
+    }
+    return bytes_ + request.body.size() + tail.size() > most_bytes ? verdict::full : verdict::hold;
+  }
+
+  void hold(const net::request_view& request, blob&& tail, completion&& done) {
+    auto& c = clients_.at(request.header.client);
+    bytes_ += request.body.size() + tail.size();
+    c.waiting.push_back(
+        {request.header, {request.body.begin(), request.body.end()}, std::move(tail), std::move(done)});
+  }
+
+  /// The next request of a client that may go on, in order; false when there is none or the last one was refused.
+  bool next(std::uint64_t client, held& out) {
+    const auto at = clients_.find(client);
+    if (at == clients_.end() || at->second.refused_again) return false;
+    auto& c = at->second;
+    if (c.waiting.empty()) {
+      clients_.erase(at);
+      return false;
+    }
+    out = std::move(c.waiting.front());
+    c.waiting.pop_front();
+    bytes_ -= out.body.size() + out.tail.size();
+    return true;
+  }
+
+  /// Answers everything that is held.
+  void close(net::status why, std::string_view text) {
+    for (auto& [client, c] : clients_) {
+      for (auto& h : c.waiting) h.done.fail(why, text);
+    }
+    clients_.clear();
+    bytes_ = 0;
+  }
+
+ private:
+  struct client_state {
+    std::deque<held> waiting;
+    bool next_passes = false;    // its set_prepare has come: the next one is the refused request
+    bool refused_again = false;
+  };
+  std::unordered_map<std::uint64_t, client_state> clients_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace paracel::srv
