@@ -56,4 +56,21 @@ void append_text(std::string& out, const std::tuple<A, B, C>& value) {
   append_text(out, std::get<2>(value));
 }
 
+/// A line of a dumped dictionary without its end: key, `sep`, value; the elements of a list with | between them.
+template <class K, class V>
+void append_row(std::string& out, const K& key, const std::string& sep, const V& value) {
+  append_text(out, key);
+  out += sep;
+  append_text(out, value);
+}
+template <class K, class T>
+void append_row(std::string& out, const K& key, const std::string& sep, const std::vector<T>& values) {
+  append_text(out, key);
+  out += sep;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) out += '|';
+    append_text(out, values[i]);
+  }
+}
+
 }  // namespace paracel

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,14 @@ std::vector<std::string> expand(const std::vector<std::string>& names);
 /// Cost: reads about 1/size of the bytes.
 std::vector<std::string> read_lines(const std::vector<std::string>& names, std::size_t rank = 0, std::size_t size = 1);
 std::vector<std::string> read_lines(const std::string& name, std::size_t rank = 0, std::size_t size = 1);
+
+/// Calls `visit` with each of these lines, in their order, one at a time.
+/// Throws: what `visit` throws, and data_error when a file cannot be read.
+/// Cost: as read_lines, but for one line in memory.
+void visit_lines(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
+                 const std::function<void(std::string&&)>& visit);
+void visit_lines(const std::string& name, std::size_t rank, std::size_t size,
+                 const std::function<void(std::string&&)>& visit);
 
 /// Samples with labels: compressed sparse rows, or a dense row-major matrix.
 struct sample_rows {

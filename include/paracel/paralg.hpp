@@ -8,6 +8,8 @@
 // its own.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -78,6 +80,33 @@ class paralg {
   template <class T>
   list_type<str_type> paracel_load(const T& files) {
     return read_lines(files, get_worker_id(), get_worker_size());
+  }
+  /// 0.3's form: the lines come as they are; the parser is for whoever takes them apart.
+  template <class T>
+  list_type<str_type> paracel_load(const T& files, const parser_type& /*parser*/) {
+    return paracel_load(files);
+  }
+  /// All lines of the input, on every worker.
+  template <class T>
+  list_type<str_type> paracel_loadall(const T& files) {
+    return read_lines(files);
+  }
+  /// `func(lines)` with every worker's part of the input, one part after the other: as paracel_loadall for whom all lines
+  /// at once are too many.
+  template <class T, class F>
+  void paracel_sequential_loadall(const T& files, F&& func) {
+    for (std::size_t part = 0; part < get_worker_size(); ++part) {
+      auto lines = read_lines(files, part, get_worker_size());
+      func(lines);
+    }
+  }
+  /// `func(line)` with each line of this worker's part of the input; no more than that line is kept.
+  /// Throws: usage_error when `pattern` is another than linesplit.
+  template <class T, class F>
+  void paracel_load_handle(const T& files, F&& func, const str_type& pattern = "linesplit", bool /*mix_flag*/ = false) {
+    if (pattern != "linesplit")
+      throw usage_error("paracel_load_handle: pattern \"" + pattern + "\", want linesplit");
+    visit_lines(files, get_worker_id(), get_worker_size(), [&](str_type&& line) { func(line); });
   }
 
   // ---- one key ----------------------------------------------------------------------------------------------------
@@ -155,6 +184,9 @@ class paralg {
   void paracel_update(const str_type& key, const V& delta, async_functor_type& future, bool /*replica_flag*/ = false) {
     future = paracel_update(key, delta);
   }
+  void paracel_update(const str_type& key, const char* delta, async_functor_type& future, bool /*replica_flag*/ = false) {
+    future = paracel_update(key, str_type(delta));
+  }
   /// With a function of its own: plug-in file (its base name counts) and symbol.
   template <class V>
   async_functor_type paracel_update(const str_type& key, const V& delta, const str_type& file_name,
@@ -166,6 +198,31 @@ class paralg {
   void paracel_update(const str_type& key, const V& delta, const str_type& file_name, const str_type& func_name,
                       async_functor_type& future) {
     future = paracel_update(key, delta, file_name, func_name);
+  }
+  async_functor_type paracel_update(const str_type& key, const char* delta, const str_type& file_name,
+                                    const str_type& func_name) {
+    return paracel_update(key, str_type(delta), file_name, func_name);
+  }
+  void paracel_update(const str_type& key, const char* delta, const str_type& file_name, const str_type& func_name,
+                      async_functor_type& future) {
+    future = paracel_update(key, str_type(delta), file_name, func_name);
+  }
+
+  /// Writes `initial` if the key is not there, as it is; otherwise updates the value by `delta`. With the function of
+  /// `paracel_update`, or one of its own, and its future. Under BSP the servers look whether the key is there when the
+  /// update is folded: of several in one iteration the first in rank order writes, the others update.
+  template <class V, class D>
+  async_functor_type paracel_update_default(const str_type& key, const V& initial, const D& delta) {
+    const encoded<V> i(initial);
+    const encoded<D> d(delta);
+    return update_default(key, i.view(), d.view(), update_function());
+  }
+  template <class V, class D>
+  async_functor_type paracel_update_default(const str_type& key, const V& initial, const D& delta,
+                                            const str_type& file_name, const str_type& func_name) {
+    const encoded<V> i(initial);
+    const encoded<D> d(delta);
+    return update_default(key, i.view(), d.view(), find_function(file_name, func_name));
   }
 
   /// With an optimizer (its state lies beside the value in the server) and its hyper-parameters.
@@ -193,11 +250,47 @@ class paralg {
     bupdate(key, e.view(), find_function(file_name, func_name), {});
     return true;
   }
+  bool paracel_bupdate(const str_type& key, const char* delta, const str_type& file_name, const str_type& func_name,
+                       bool replica_flag = false) {
+    return paracel_bupdate(key, str_type(delta), file_name, func_name, replica_flag);
+  }
   /// Updates and gets the new value in the same round trip.
   template <class V, class W>
   void paracel_bupdate_get(const str_type& key, const V& delta, W& new_value) {
     const encoded<V> e(delta);
     bupdate(key, e.view(), bupdate_function(), sink(new_value));
+  }
+
+  /// Adds `delta` and gets the new value, which must be of the delta's type. A missing key becomes `delta`. Immediate also
+  /// under BSP. Cost: one round trip.
+  template <class V>
+  V paracel_incr(const str_type& key, const V& delta) {
+    const encoded<V> e(delta);
+    V value{};
+    bupdate(key, e.view(), 0, sink(value));
+    return value;
+  }
+
+  /// The value and its version, from the server whatever is cached; 0: the key is not there, and `value` is unchanged.
+  /// Versions of a key rise with every change and are never used again, not even when it was removed in between.
+  /// Cost: one round trip, and one more when the clock must be waited for. Blocks: as paracel_read.
+  template <class V>
+  std::uint64_t paracel_read_version(const str_type& key, V& value) {
+    return read_version(key, sink(value));
+  }
+  /// Sets the value if it still has this version (0: if the key is not there), and says whether it did. `version` is then the
+  /// new one, otherwise the one that is there. Immediate also under BSP, where it sees what a read would.
+  ///
+  ///     double best = 0;
+  ///     for (auto v = paracel_read_version("best", best); mine > best && !paracel_cas("best", v, mine);)
+  ///       v = paracel_read_version("best", best);
+  template <class V>
+  bool paracel_cas(const str_type& key, std::uint64_t& version, const V& value) {
+    const encoded<V> e(value);
+    return cas(key, version, e.view());
+  }
+  bool paracel_cas(const str_type& key, std::uint64_t& version, const char* value) {
+    return paracel_cas(key, version, str_type(value));
   }
 
   bool paracel_contains(const str_type& key);
@@ -235,6 +328,44 @@ class paralg {
   bool paracel_update_multi(const dict_type<str_type, V>& deltas) {
     const batch<V> b(deltas);
     update_multi(b.keys, b.views, update_function(), true, nullptr);
+    return true;
+  }
+  template <class V>
+  bool paracel_update_multi(const list_type<str_type>& keys, const list_type<V>& deltas, const str_type& file_name,
+                            const str_type& func_name) {
+    const batch<V> b(keys, deltas);
+    update_multi(b.keys, b.views, find_function(file_name, func_name), true, nullptr);
+    return true;
+  }
+  template <class V>
+  bool paracel_update_multi(const dict_type<str_type, V>& deltas, const str_type& file_name, const str_type& func_name) {
+    const batch<V> b(deltas);
+    update_multi(b.keys, b.views, find_function(file_name, func_name), true, nullptr);
+    return true;
+  }
+  /// As paracel_update_default for each key, and waits for the servers.
+  template <class V, class D>
+  bool paracel_update_default_multi(const list_type<str_type>& keys, const list_type<V>& initials,
+                                    const list_type<D>& deltas) {
+    update_default_multi(batch<V>(keys, initials), batch<D>(keys, deltas), update_function());
+    return true;
+  }
+  template <class V, class D>
+  bool paracel_update_default_multi(const list_type<str_type>& keys, const list_type<V>& initials,
+                                    const list_type<D>& deltas, const str_type& file_name, const str_type& func_name) {
+    update_default_multi(batch<V>(keys, initials), batch<D>(keys, deltas), find_function(file_name, func_name));
+    return true;
+  }
+  /// With one initial value for all keys that are not there.
+  template <class V, class D>
+  bool paracel_update_default_multi(const V& initial, const dict_type<str_type, D>& deltas) {
+    update_default_multi(initial, batch<D>(deltas), update_function());
+    return true;
+  }
+  template <class V, class D>
+  bool paracel_update_default_multi(const V& initial, const dict_type<str_type, D>& deltas, const str_type& file_name,
+                                    const str_type& func_name) {
+    update_default_multi(initial, batch<D>(deltas), find_function(file_name, func_name));
     return true;
   }
   template <class V>
@@ -405,19 +536,100 @@ class paralg {
   /// Rank 0's progress, shown by prun.py; other ranks' calls do nothing. At most ten a second are sent, and the last.
   void report_progress(const progress_report& report);
 
-  /// Writes `data` to <output>/<filename><rank>, elements joined by `sep`, numbers with every bit.
-  /// `append_flag`: after what is there. `merge` (every worker must call): rank 0 then joins the files of all ranks into
-  /// <output>/<filename>merge.
+  // ---- results: files below the output folder --------------------------------------------------------------------------
+  // Numbers are written with every bit. Throws: data_error that names the file, also when it would not be below the output
+  // folder. Cost: memory for about a megabyte of text, whatever is written or merged.
+
+  /// Writes `data` to <output>/<filename><rank>, elements joined by `sep`.
+  /// `append_flag`: after what is there. `merge` (every worker must call): rank 0 then joins what all ranks have written
+  /// now, in rank order, into <output>/<filename>merge, which is there when its own call returns.
   template <class V>
   void paracel_dump_vector(const list_type<V>& data, const str_type& filename = "result_", const str_type& sep = ",",
                            bool append_flag = false, bool merge = false) {
-    str_type text;
-    for (std::size_t i = 0; i < data.size(); ++i) {
+    std::size_t i = 0;
+    dump(filename, append_flag, merge, [&](str_type& text) {
+      if (i == data.size()) return false;
       if (i > 0) text += sep;
       append_text(text, data[i]);
-    }
-    if (!data.empty()) text += '\n';
-    dump(text, filename, append_flag, merge);
+      if (++i == data.size()) text += '\n';
+      return true;
+    });
+  }
+  /// Those elements whose index has a name in `id_map`, as name:element.
+  template <class V>
+  void paracel_dump_vector(const list_type<V>& data, const dict_type<std::size_t, str_type>& id_map,
+                           const str_type& filename = "result_", const str_type& sep = ",", bool append_flag = false,
+                           bool merge = false) {
+    list_type<std::pair<str_type, V>> named;
+    for (std::size_t i = 0; i < data.size(); ++i)
+      if (const auto name = id_map.find(i); name != id_map.end()) named.emplace_back(name->second, data[i]);
+    paracel_dump_vector(named, filename, sep, append_flag, merge);
+  }
+
+  /// Writes a line for each key, in their order: key, a tab (or `sep`), value. The elements of a list have | between them,
+  /// pairs : and triples a comma. The rest as paracel_dump_vector.
+  template <class K, class V>
+  void paracel_dump_dict(const dict_type<K, V>& data, const str_type& filename = "result_", bool append_flag = false,
+                         bool merge = false) {
+    paracel_dump_dict(data, filename, str_type("\t"), append_flag, merge);
+  }
+  template <class K, class V>
+  void paracel_dump_dict(const dict_type<K, V>& data, const str_type& filename, const str_type& sep,
+                         bool append_flag = false, bool merge = false) {
+    std::vector<const std::pair<const K, V>*> rows;
+    rows.reserve(data.size());
+    for (const auto& row : data) rows.push_back(&row);
+    std::sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
+    auto row = rows.begin();
+    dump(filename, append_flag, merge, [&](str_type& text) {
+      if (row == rows.end()) return false;
+      append_row(text, (*row)->first, sep, (*row)->second);
+      text += '\n';
+      ++row;
+      return true;
+    });
+  }
+  template <class K, class V>  // otherwise a literal would be a bool
+  void paracel_dump_dict(const dict_type<K, V>& data, const str_type& filename, const char* sep, bool append_flag = false,
+                         bool merge = false) {
+    paracel_dump_dict(data, filename, str_type(sep), append_flag, merge);
+  }
+  /// The same without the rows that have no element.
+  void paracel_dump_prob_mtx(const dict_type<str_type, list_type<std::pair<str_type, double>>>& data,
+                             const str_type& filename = "result_", bool append_flag = false, bool merge = false) {
+    auto rows = data;
+    std::erase_if(rows, [](const auto& row) { return row.second.empty(); });
+    paracel_dump_dict(rows, filename, append_flag, merge);
+  }
+
+  /// Joins files (a file, a list, a folder or a glob pattern; sorted) into <output>/<prefix>merge, which is left out if it
+  /// is one of them. Only the worker that calls does anything.
+  template <class T>
+  void files_merge(const T& files, const str_type& prefix = "result_", bool append_flag = false) {
+    merge_files(expand(files), prefix, append_flag);
+  }
+  /// Folds every worker's `data` with func(received, accumulator) in rank order; rank `root` gets the result, the others a T
+  /// of their own. Every worker must call it.
+  template <class T, class F>
+  T data_merge(T& data, F&& func, Comm& comm, int root = 0) {
+    return comm.treereduce(data, std::forward<F>(func), static_cast<std::size_t>(root));
+  }
+  template <class T, class F>
+  T data_merge(T& data, F&& func, int root = 0) {
+    return data_merge(data, std::forward<F>(func), comm_, root);
+  }
+
+  /// Writes anything that can be a value to <output>/<prefix><rank>.pkl and returns that path. The file is whole or not there.
+  template <class T>
+  str_type pkl_dat(const T& data, const str_type& prefix = "tmp") {
+    const encoded<T> e(data);
+    return write_object(prefix, e.view());
+  }
+  /// Reads what pkl_dat has written. Throws: error when the file cannot be read, type_error or protocol_error when it holds
+  /// something else.
+  template <class T>
+  void unpkl_dat(const str_type& path, T& data) {
+    read_object(path, sink(data));
   }
 
  private:
@@ -526,10 +738,29 @@ class paralg {
   void write_multi(const list_type<str_type>& keys, const std::vector<value_view>& values);
   void update_multi(const list_type<str_type>& keys, const std::vector<value_view>& deltas, std::uint64_t function,
                     bool clocked, const multi_sink* put);
+  async_functor_type update_default(const str_type& key, const value_view& initial, const value_view& delta,
+                                    std::uint64_t function);
+  template <class V, class D>
+  void update_default_multi(const batch<V>& initials, const batch<D>& deltas, std::uint64_t function) {
+    update_default_multi(deltas.keys, initials.views, deltas.views, function);
+  }
+  template <class V, class D>
+  void update_default_multi(const V& initial, const batch<D>& deltas, std::uint64_t function) {
+    const encoded<V> e(initial);
+    update_default_multi(deltas.keys, std::vector<value_view>(deltas.keys.size(), e.view()), deltas.views, function);
+  }
+  void update_default_multi(const list_type<str_type>& keys, const std::vector<value_view>& initials,
+                            const std::vector<value_view>& deltas, std::uint64_t function);
+  bool cas(const str_type& key, std::uint64_t& version, const value_view& value);
+  std::uint64_t read_version(const str_type& key, value_sink to);
   std::uint64_t find_function(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper = {});
   [[nodiscard]] std::uint64_t update_function() const;
   [[nodiscard]] std::uint64_t bupdate_function() const;
-  void dump(const str_type& text, const str_type& filename, bool append, bool merge);
+  /// `next` appends the next piece of the result to its argument; false: there is none.
+  void dump(const str_type& filename, bool append, bool merge, const std::function<bool(str_type&)>& next);
+  void merge_files(const list_type<str_type>& files, const str_type& prefix, bool append);
+  str_type write_object(const str_type& prefix, const value_view& value);
+  static void read_object(const str_type& path, value_sink to);
 
   Comm comm_;
   str_type output_;

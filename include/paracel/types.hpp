@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <map>
 #include <string>
@@ -16,6 +17,9 @@ template <class T>
 using list_type = std::vector<T>;
 template <class K, class V>
 using dict_type = std::unordered_map<K, V>;
+
+/// Takes a line of input apart.
+using parser_type = std::function<list_type<str_type>(str_type)>;
 
 /// How `Comm::allreduce` combines. The numbers are part of the wire format.
 enum class reduce_op : std::uint8_t { sum = 0, max = 1, min = 2 };

@@ -93,18 +93,28 @@ std::vector<std::string> expand(const std::vector<std::string>& names) {
   return files;
 }
 
-std::vector<std::string> read_lines(const std::vector<std::string>& names, std::size_t rank, std::size_t size) {
+void visit_lines(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
+                 const std::function<void(std::string&&)>& visit) {
   std::vector<mapped_file> files;
   std::vector<std::uint64_t> bytes;
   for (const auto& path : expand(names)) {
     files.emplace_back(path);
     bytes.push_back(files.back().text().size());
   }
-  std::vector<std::string> lines;
   for (const auto& piece : byte_range(bytes, rank, size)) {
     const auto text = whole_lines(files[piece.file].text(), piece.begin, piece.end);
-    for_each_line(text, [&](std::string_view line, std::size_t) { lines.emplace_back(line); });
+    for_each_line(text, [&](std::string_view line, std::size_t) { visit(std::string(line)); });
   }
+}
+
+void visit_lines(const std::string& name, std::size_t rank, std::size_t size,
+                 const std::function<void(std::string&&)>& visit) {
+  visit_lines(std::vector<std::string>{name}, rank, size, visit);
+}
+
+std::vector<std::string> read_lines(const std::vector<std::string>& names, std::size_t rank, std::size_t size) {
+  std::vector<std::string> lines;
+  visit_lines(names, rank, size, [&](std::string&& line) { lines.push_back(std::move(line)); });
   return lines;
 }
 

@@ -12,6 +12,8 @@ namespace paracel {
 namespace {
 
 constexpr std::size_t initial_window = 1024;
+// What stays of a buffer after a request with a large prefix.
+constexpr std::size_t kept_front_bytes = std::size_t{1} << 20;
 // How often a blocked call looks whether the job has ended.
 constexpr std::chrono::milliseconds look_up_interval{100};
 
@@ -98,7 +100,8 @@ void kvclt::send_and_finish(const Send& send_all, const std::size_t& unanswered)
 }
 
 kvclt::sequence kvclt::send(std::uint32_t channel, net::request_header& h, std::string_view key,
-                            std::span<const std::byte> payload, blob tail, handler done) {
+                            std::span<const std::byte> prefix, std::span<const std::byte> payload, blob tail,
+                            handler done) {
   if (ended_) ended_->check();
   if (before_) {
     const auto about = subject_of(h.what);
@@ -107,7 +110,7 @@ kvclt::sequence kvclt::send(std::uint32_t channel, net::request_header& h, std::
   if (key.size() > net::max_key_bytes)
     throw protocol_error("a key of " + std::to_string(key.size()) + " bytes is over the limit of " +
                          std::to_string(net::max_key_bytes));
-  const auto total = net::request_header_bytes + key.size() + payload.size() + tail.size();
+  const auto total = net::request_header_bytes + key.size() + prefix.size() + payload.size() + tail.size();
   if (total > options_.max_message_bytes)
     throw network_error("a request of " + std::to_string(total) + " bytes is over the limit of " +
                             std::to_string(options_.max_message_bytes),
@@ -124,15 +127,17 @@ kvclt::sequence kvclt::send(std::uint32_t channel, net::request_header& h, std::
   // Others may take as long as they like for an iteration; only the end of the job ends that wait.
   h.deadline_ms = h.what == net::verb::clock_wait ? 0 : static_cast<std::uint32_t>(options_.timeout.count());
   h.key_bytes = static_cast<std::uint32_t>(key.size());
-  h.body_bytes = static_cast<std::uint32_t>(key.size() + payload.size());
+  h.body_bytes = static_cast<std::uint32_t>(key.size() + prefix.size() + payload.size());
   h.tail_bytes = tail.size();
-  front_.resize(net::request_header_bytes + key.size());
+  front_.resize(net::request_header_bytes + key.size() + prefix.size());
   net::encode(h, std::span<std::byte, net::request_header_bytes>(front_.data(), net::request_header_bytes));
-  std::ranges::copy(net::bytes_of(key), front_.begin() + net::request_header_bytes);
+  const auto after_key = std::ranges::copy(net::bytes_of(key), front_.begin() + net::request_header_bytes).out;
+  std::ranges::copy(prefix, after_key);
 
   auto& to = channels_[channel];
   if (to.number < 0) to.number = port_->connect(to.address);
   port_->send(to.number, {.head = front_, .body = payload, .tail = std::move(tail)});
+  if (front_.capacity() > kept_front_bytes) front_ = {};
 
   auto& p = slot(s);
   p.done = std::move(done);
@@ -170,7 +175,7 @@ kvclt::sequence kvclt::request(const call& c, std::string_view key, const value_
     std::ranges::copy(payload, large.mutable_data());
     payload = {};
   }
-  return send(channel, h, key, payload, std::move(large), std::move(done));
+  return send(channel, h, key, c.prefix, payload, std::move(large), std::move(done));
 }
 
 kvclt::sequence kvclt::shard_request(const call& c, std::uint32_t channel, std::uint32_t count, value_tag tag,
@@ -211,7 +216,7 @@ void kvclt::multi(const call& c, std::span<const std::string> keys, std::span<co
         auto h = header_of(c);
         h.count = to - from;
         ++unanswered;
-        send(channel, h, {}, body, {}, [&, mine = std::span(order).subspan(from, to - from)](const kv_result& r) {
+        send(channel, h, {}, {}, body, {}, [&, mine = std::span(order).subspan(from, to - from)](const kv_result& r) {
           --unanswered;
           if (!r.ok()) {
             for (const auto i : mine) each(i, {r.header.result, 0, {value_tag::packed, r.body}});
@@ -243,7 +248,7 @@ void kvclt::broadcast(const call& c, std::string_view key, std::span<const std::
       for (std::uint32_t shard = 0; shard < members_.servers[server].shards.size(); ++shard) {
         auto h = header_of(c);
         ++unanswered;
-        send(first_channel_[server] + shard, h, key, payload, {}, [&](const kv_result& r) {
+        send(first_channel_[server] + shard, h, key, {}, payload, {}, [&](const kv_result& r) {
           --unanswered;
           each(r);
         });
@@ -263,14 +268,14 @@ kvclt::sequence kvclt::clock_request(net::verb what, std::uint32_t clock, handle
   h.clock = clock;
   const auto server = router_.clock_server();
   const auto shards = static_cast<std::uint32_t>(members_.servers[server].shards.size());
-  return send(first_channel_[server] + shards, h, {}, {}, {}, std::move(done));
+  return send(first_channel_[server] + shards, h, {}, {}, {}, {}, std::move(done));
 }
 
 kvclt::sequence kvclt::control_request(net::verb what, std::uint32_t server, handler done) {
   net::request_header h;
   h.what = what;
   const auto shards = static_cast<std::uint32_t>(members_.servers.at(server).shards.size());
-  return send(first_channel_[server] + shards + 1, h, {}, {}, {}, std::move(done));
+  return send(first_channel_[server] + shards + 1, h, {}, {}, {}, {}, std::move(done));
 }
 
 bool kvclt::receive(std::chrono::milliseconds timeout) {

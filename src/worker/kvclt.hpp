@@ -62,6 +62,8 @@ class kvclt {
     std::uint16_t flags = 0;
     std::uint32_t table = 0;
     std::uint32_t credit = 0;  ///< bytes that an answer may have; 0: as many as the server likes
+    /// Of a single-key request: what stands in its payload before the value. Read before `request` returns.
+    std::span<const std::byte> prefix{};
   };
 
   kvclt(net::transport& transport, membership servers, std::uint32_t rank, kvclt_options options = {},
@@ -139,8 +141,8 @@ class kvclt {
   pending& slot(sequence s) noexcept { return window_[s & (window_.size() - 1)]; }
   [[nodiscard]] const pending& slot(sequence s) const noexcept { return window_[s & (window_.size() - 1)]; }
   net::request_header header_of(const call& c) const noexcept;
-  sequence send(std::uint32_t channel, net::request_header& h, std::string_view key, std::span<const std::byte> payload,
-                blob tail, handler done);
+  sequence send(std::uint32_t channel, net::request_header& h, std::string_view key, std::span<const std::byte> prefix,
+                std::span<const std::byte> payload, blob tail, handler done);
   bool receive(std::chrono::milliseconds timeout);
   void make_room(std::size_t bytes);
   /// Drives until `reached()`; `s` is the request that is waited for, to be named if it is never answered.
@@ -169,7 +171,7 @@ class kvclt {
   std::vector<pending> window_;               // ring over sequences; its size is a power of two
   std::vector<std::uint32_t> first_channel_;  // of each server: its shards, then clock, then control
   std::vector<channel_state> channels_;
-  std::vector<std::byte> front_;              // header and key of the request being sent
+  std::vector<std::byte> front_;              // header, key and prefix of the request being sent
   net::incoming incoming_;
 };
 

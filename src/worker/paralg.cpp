@@ -4,12 +4,14 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
+#include <span>
 
 #include <nlohmann/json.hpp>
 
 #include "core/file_names.hpp"
+#include "net/disk.hpp"
 #include "worker/parasrv.hpp"
+#include "worker/result_files.hpp"
 #include "worker/scan_client.hpp"
 #include "worker/session.hpp"
 
@@ -18,6 +20,8 @@ namespace paracel {
 namespace {
 
 constexpr std::int64_t report_interval_ms = 100;
+// Text of a result that is gathered before it is written.
+constexpr std::size_t written_at_once = std::size_t{64} << 10;
 
 std::int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -86,6 +90,21 @@ void paralg::update_multi(const list_type<str_type>& keys, const std::vector<val
 }
 bool paralg::paracel_remove_multi(const list_type<str_type>& keys) { return servers_->remove_multi(keys); }
 void paralg::paracel_clear() { servers_->clear(); }
+
+async_functor_type paralg::update_default(const str_type& key, const value_view& initial, const value_view& delta,
+                                          std::uint64_t function) {
+  return servers_->update_default(key, initial, delta, function);
+}
+void paralg::update_default_multi(const list_type<str_type>& keys, const std::vector<value_view>& initials,
+                                  const std::vector<value_view>& deltas, std::uint64_t function) {
+  servers_->update_default_multi(keys, initials, deltas, function);
+}
+bool paralg::cas(const str_type& key, std::uint64_t& version, const value_view& value) {
+  return servers_->cas(key, version, value);
+}
+std::uint64_t paralg::read_version(const str_type& key, value_sink to) {
+  return servers_->read_version(key, [&](const value_view& v) { to.put(to.target, v); });
+}
 
 std::uint64_t paralg::find_function(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper) {
   return servers_->find_function(file_name, func_name, hyper);
@@ -180,24 +199,37 @@ void paralg::report_progress(const progress_report& report) {
   session_->tell(net::verb::progress, body.dump());
 }
 
-void paralg::dump(const str_type& text, const str_type& filename, bool append, bool merge) {
-  const auto folder = std::filesystem::path(output_.empty() ? "." : output_);
-  const auto name = std::filesystem::path(filename + "0").lexically_normal();
-  if (name.is_absolute() || *name.begin() == "..")
-    throw data_error(filename + ": results are written below the output folder");
-  const auto write_to = [](const std::filesystem::path& path, const str_type& what, bool after) {
-    std::ofstream out(path, after ? std::ios::binary | std::ios::app : std::ios::binary | std::ios::trunc);
-    out << what;
-    out.flush();
-    if (!out) throw data_error(path.string() + ": cannot be written");
-  };
-  write_to(folder / (filename + std::to_string(get_worker_id())), text, append);
-  if (!merge) return;
-  const auto all = comm_.allgather(text);
-  if (get_worker_id() != 0) return;
-  str_type whole;
-  for (const auto& part : all) whole += part;
-  write_to(folder / (filename + "merge"), whole, append);
+void paralg::dump(const str_type& filename, bool append, bool merge, const std::function<bool(str_type&)>& next) {
+  const auto merged = result_path(output_, filename + "merge");
+  result_file out(result_path(output_, filename + std::to_string(get_worker_id())), append);
+  str_type text;
+  while (next(text)) {
+    if (text.size() < written_at_once) continue;
+    out.write(text);
+    text.clear();
+  }
+  out.write(text);
+  out.close();
+  if (merge) join_results(comm_, out.path(), out.begin(), merged, append);
+}
+
+void paralg::merge_files(const list_type<str_type>& files, const str_type& prefix, bool append) {
+  copy_results(files, result_path(output_, prefix + "merge"), append);
+}
+
+// A tag, then the bytes of the value: what packer and pkl_dat_sequential of compat/ write.
+str_type paralg::write_object(const str_type& prefix, const value_view& value) {
+  auto path = result_path(output_, prefix + std::to_string(get_worker_id()) + ".pkl");
+  std::vector<std::byte> bytes{static_cast<std::byte>(value.tag)};
+  bytes.insert(bytes.end(), value.bytes.begin(), value.bytes.end());
+  net::posix_disk().write(path, bytes);
+  return path;
+}
+
+void paralg::read_object(const str_type& path, value_sink to) {
+  const auto bytes = net::posix_disk().read(path, SIZE_MAX);
+  if (bytes.empty()) throw protocol_error(path + ": is empty, want an object of pkl_dat");
+  to.put(to.target, {static_cast<value_tag>(bytes.front()), std::span(bytes).subspan(1)});
 }
 
 }  // namespace paracel

@@ -33,6 +33,24 @@ namespace {
 
 // Deltas that wait here are memory that nobody counts; beyond this they are sent.
 constexpr std::size_t most_combined_bytes = std::size_t{64} << 20;
+/// The payload of update_default: two request items without keys.
+std::vector<std::byte> default_and_delta(const value_view& initial, const value_view& delta) {
+  std::vector<std::byte> payload;
+  net::append_item(payload, {}, initial);
+  net::append_item(payload, {}, delta);
+  return payload;
+}
+
+template <class T>
+void add(std::span<std::byte> value, std::span<const std::byte> delta) {
+  for (std::size_t at = 0; at + sizeof(T) <= value.size(); at += sizeof(T)) {
+    T a, b;
+    std::memcpy(&a, value.data() + at, sizeof(T));
+    std::memcpy(&b, delta.data() + at, sizeof(T));
+    a = static_cast<T>(a + b);
+    std::memcpy(value.data() + at, &a, sizeof(T));
+  }
+}
 
 }  // namespace
 
@@ -94,22 +112,48 @@ bool parasrv::read(const std::string& key, const put_value& put) {
         return true;
       }
     }
+  }
+  return read_version(key, put) != 0;
+}
+
+std::uint64_t parasrv::read_version(const std::string& key, const put_value& put) {
+  if (clocked()) {
     wait_for_minimum();
     last_staleness_ = finished() - std::min(finished(), known_slowest_);
   }
   const auto minimum = known_slowest_;  // as known when the read is sent
+  std::uint64_t version = 0;
   failure f;
   client_->wait(client_->request(read_call(net::verb::pull), key, {}, [&](const kv_result& r) {
     if (!r.ok()) {
       f = {r.header.result, std::string(r.text())};
       return;
     }
-    if (clocked()) cache_.put(key, r.value(), r.header.value_version, minimum);
+    version = r.header.value_version;
+    if (clocked()) cache_.put(key, r.value(), version, minimum);
     put(r.value());
   }));
-  if (f.result == net::status::not_found) return false;
+  if (f.result == net::status::not_found) return 0;
   if (f.result != net::status::ok) fail(f.result, f.text, "reading \"" + key + "\"");
-  return true;
+  return version;
+}
+
+bool parasrv::cas(const std::string& key, std::uint64_t& version, const value_view& value) {
+  if (model_ == consistency_model::bsp) wait_for_minimum();
+  const auto expected = version;
+  auto c = read_call(net::verb::cas);
+  c.prefix = std::as_bytes(std::span(&expected, 1));
+  bool swapped = false;
+  failure f;
+  client_->wait(client_->request(c, key, value, [&](const kv_result& r) {
+    swapped = r.ok();
+    if (swapped || r.header.result == net::status::conflict) version = r.header.value_version;
+    else f = {r.header.result, std::string(r.text())};
+  }));
+  if (f.result != net::status::ok) fail(f.result, f.text, "swapping \"" + key + "\"");
+  if (swapped) remember_write(key, value);
+  else cache_.drop(key);  // whoever reads next wants what is there
+  return swapped;
 }
 
 void parasrv::fold_before_write(std::span<const std::string> keys) {
@@ -167,16 +211,30 @@ const read_cache::entry* parasrv::read_kept(const std::string& key) {
 
 async_functor_type parasrv::update(const std::string& key, const value_view& delta, std::uint64_t function) {
   if (combines(delta, function)) return combine(key, delta, function);
+  auto done = send_update(update_call(net::verb::update, function, true), key, delta);
+  apply_to_cache(key, delta, function);
+  return done;
+}
+
+async_functor_type parasrv::update_default(const std::string& key, const value_view& initial, const value_view& delta,
+                                           std::uint64_t function) {
+  const auto payload = default_and_delta(initial, delta);
+  auto c = update_call(net::verb::update_default, function, true);
+  c.prefix = payload;
+  auto done = send_update(c, key, {});
+  apply_to_cache(key, delta, function);  // what is cached was there
+  return done;
+}
+
+async_functor_type parasrv::send_update(const kvclt::call& c, const std::string& key, const value_view& delta) {
   auto sent = std::make_shared<sent_update>();
   sent->key = key;
-  const auto s = client_->request(update_call(net::verb::update, function, true), key, delta,
-                                  [this, sent](const kv_result& r) {
-                                    if (r.ok()) return;
-                                    sent->outcome = {r.header.result, std::string(r.text())};
-                                    cache_.drop(sent->key);  // the delta was added to it
-                                    failed_.push_back(sent);
-                                  });
-  apply_to_cache(key, delta, function);
+  const auto s = client_->request(c, key, delta, [this, sent](const kv_result& r) {
+    if (r.ok()) return;
+    sent->outcome = {r.header.result, std::string(r.text())};
+    cache_.drop(sent->key);  // the delta was added to it
+    failed_.push_back(sent);
+  });
   return std::async(std::launch::deferred, [self = std::weak_ptr(self_), s, sent] {
     const auto there = self.lock();
     if (!there) throw error("the future of an update of \"" + sent->key + "\" was asked after its paralg had gone");
@@ -278,22 +336,38 @@ void parasrv::write_multi(const std::vector<std::string>& keys, const std::vecto
 void parasrv::update_multi(const std::vector<std::string>& keys, const std::vector<value_view>& deltas,
                            std::uint64_t function, bool clocked_update, const put_item* put) {
   const auto what = put != nullptr ? net::verb::bupdate_multi : net::verb::update_multi;
+  send_updates(update_call(what, function, clocked_update), keys, deltas, deltas, clocked_update, put);
+}
+
+void parasrv::update_default_multi(const std::vector<std::string>& keys, const std::vector<value_view>& initials,
+                                   const std::vector<value_view>& deltas, std::uint64_t function) {
+  std::vector<std::vector<std::byte>> payloads(keys.size());
+  std::vector<value_view> values(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    payloads[i] = default_and_delta(initials[i], deltas[i]);
+    values[i] = {value_tag::none, payloads[i]};
+  }
+  send_updates(update_call(net::verb::update_default_multi, function, true), keys, values, deltas, true, nullptr);
+}
+
+void parasrv::send_updates(const kvclt::call& c, const std::vector<std::string>& keys,
+                           const std::vector<value_view>& values, const std::vector<value_view>& deltas,
+                           bool clocked_update, const put_item* put) {
   if (!clocked_update)
     for (const auto& key : keys) cache_.drop(key);
   failure f;
   std::string failed;
-  client_->multi(update_call(what, function, clocked_update), keys, deltas,
-                 [&](std::size_t i, const net::reply_item& item) {
-                   if (item.result == net::status::ok) {
-                     if (put != nullptr) (*put)(i, item.value);
-                   } else if (f.result == net::status::ok) {
-                     f = {item.result, std::string(net::text_of(item.value.bytes))};
-                     failed = keys[i];
-                   }
-                 });
+  client_->multi(c, keys, values, [&](std::size_t i, const net::reply_item& item) {
+    if (item.result == net::status::ok) {
+      if (put != nullptr) (*put)(i, item.value);
+    } else if (f.result == net::status::ok) {
+      f = {item.result, std::string(net::text_of(item.value.bytes))};
+      failed = keys[i];
+    }
+  });
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (f.result != net::status::ok) cache_.drop(keys[i]);
-    else if (clocked_update) apply_to_cache(keys[i], deltas[i], function);
+    else if (clocked_update) apply_to_cache(keys[i], deltas[i], c.function);
   }
   if (f.result != net::status::ok) fail(f.result, f.text, "updating \"" + failed + "\"");
 }

@@ -52,6 +52,14 @@ class parasrv {
   async_functor_type update(const std::string& key, const value_view& delta, std::uint64_t function);
   /// `put` may be empty; the new value then does not travel, unless the cache wants it.
   void bupdate(const std::string& key, const value_view& delta, std::uint64_t function, const put_value& put);
+  /// Staged under BSP as `update` is.
+  async_functor_type update_default(const std::string& key, const value_view& initial, const value_view& delta,
+                                    std::uint64_t function);
+  /// Replaces the value if its version is `version` (0: if it is not there); `version` is then the new one, otherwise the
+  /// one that is there. Immediate; under BSP it sees what a read would.
+  bool cas(const std::string& key, std::uint64_t& version, const value_view& value);
+  /// As `read`, but never from the cache; returns the version, 0: not there.
+  std::uint64_t read_version(const std::string& key, const put_value& put);
   bool contains(const std::string& key);
   bool remove(const std::string& key);
 
@@ -61,6 +69,8 @@ class parasrv {
   /// `clocked`: of this iteration, so that BSP stages them.
   void update_multi(const std::vector<std::string>& keys, const std::vector<value_view>& deltas, std::uint64_t function,
                     bool clocked, const put_item* put);
+  void update_default_multi(const std::vector<std::string>& keys, const std::vector<value_view>& initials,
+                            const std::vector<value_view>& deltas, std::uint64_t function);
   bool remove_multi(const std::vector<std::string>& keys);
   void clear();
 
@@ -162,6 +172,11 @@ class parasrv {
   kvclt::call read_call(net::verb what) const noexcept;
   kvclt::call update_call(net::verb what, std::uint64_t function, bool clocked) const noexcept;
   [[noreturn]] static void refuse(const sent_update& u);
+  /// An update that its future, `settle` or `commit` waits for, whichever is first.
+  async_functor_type send_update(const kvclt::call& c, const std::string& key, const value_view& delta);
+  /// `values` travel; `deltas` are what becomes of a cached copy.
+  void send_updates(const kvclt::call& c, const std::vector<std::string>& keys, const std::vector<value_view>& values,
+                    const std::vector<value_view>& deltas, bool clocked, const put_item* put);
   /// Under BSP what all have finished is folded into the values, so that a write replaces it. It is not waited for: the
   /// write follows on the same channel.
   void fold_before_write(std::span<const std::string> keys);

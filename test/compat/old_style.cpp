@@ -112,12 +112,76 @@ class ridge : public paracel::paralg {
     int value = 5;
     good = good && !paracel_read(mine, value) && value == 5;
 
+    // Many keys at once, with and without a function of their own; all workers on the same keys.
+    paracel::list_type<string> shared = {"shared_a", "shared_b"};
+    paracel::list_type<vector<double> > deltas(2, vector<double>(3, 1.));
+    paracel_bupdate_multi(shared, deltas, update_file, update_func);
+    paracel::dict_type<string, vector<double> > more;
+    more["shared_a"] = vector<double>(3, 2.);
+    paracel_bupdate_multi(more, update_file, update_func);
+    paracel_sync();
+    auto sums = paracel_read_multi<vector<double> >(shared);
+    good = good && sums[0][2] == 3. * get_worker_size() && sums[1][0] == 1. * get_worker_size();
+    paracel_write(mine + "_text", "some");
+    good = good && paracel_read<string>(mine + "_text") == "some";
+    paracel_sync();
+    if (worker_id == 0) good = good && paracel_remove_multi(shared);
+
     vector<double> to(get_worker_size(), static_cast<double>(worker_id)), from(get_worker_size());
     get_comm().alltoall(to, from);
     for (size_t r = 0; r < from.size(); ++r) good = good && from[r] == static_cast<double>(r);
     string word = worker_id == 0 ? "root" : "";
     get_comm().bcast(word, 0);
     return good && word == "root" && get_server_size() >= 1;
+  }
+
+  /// The input again, in each way to load it.
+  bool check_loads() {
+    auto all = paracel_loadall(input);
+    size_t rows = 0, lines = 0;
+    auto count_rows = [&rows](paracel::list_type<string>& part) { rows += part.size(); };
+    paracel_sequential_loadall(input, count_rows);
+    auto count_lines = [&lines](const string&) { lines += 1; };
+    paracel_load_handle(input, count_lines);
+    paracel::parser_type parser = [](const string& line) { return paracel::str_split(line, ','); };
+    size_t mine = paracel_load(input, parser).size();
+    return rows == all.size() && lines == mine;
+  }
+
+  /// Every form of a result, merged by rank 0.
+  bool check_results(const string& folder) {
+    paracel::dict_type<string, int> counts;
+    counts["rows_of_" + std::to_string(worker_id)] = static_cast<int>(samples.size());
+    paracel_dump_dict(counts, "counts_", false, true);
+    paracel::dict_type<string, double> errors;
+    errors["theta0"] = theta[0];
+    paracel_dump_dict(errors, "errors_", true);
+    paracel::dict_type<paracel::default_id_type, vector<double> > rows;
+    rows[worker_id] = theta;
+    paracel_dump_dict(rows, "rows_");
+    paracel::dict_type<string, paracel::list_type<std::pair<string, double> > > near;
+    near["a"].push_back(std::make_pair("b", 0.5));
+    paracel_dump_dict(near, "near_");
+    paracel_dump_prob_mtx(near, "near_", true);
+    paracel::dict_type<paracel::default_id_type, paracel::list_type<std::pair<paracel::default_id_type, double> > > ids;
+    ids[1].push_back(std::make_pair(2, 0.5));
+    paracel_dump_dict(ids, "ids_", false, true);
+    paracel_dump_vector(theta, "merged_", ",", false, true);
+    pkl_dat(theta, "theta_");
+    vector<double> back;
+    unpkl_dat(paracel::todir(folder) + "theta_" + std::to_string(worker_id) + ".pkl", back);
+    paracel_sync();
+    if (worker_id == 0) files_merge(paracel::todir(folder) + "rows_*", "rows_");
+    int own = static_cast<int>(samples.size());
+    auto add = [](const int& got, int& sum) { sum += got; };
+    paracel::Comm local_comm = get_comm();
+    int total = data_merge(own, add, local_comm);
+    if (worker_id != 0) return back == theta;
+    auto same = [](const string& line) { return line; };
+    size_t lines = paracel::tail<string>(paracel::todir(folder) + "rows_merge", 1000, same).size();
+    size_t named = paracel::tail<string>(paracel::todir(folder) + "counts_merge", 1000, same).size();
+    return back == theta && lines == get_worker_size() && named == get_worker_size() &&
+           total == static_cast<int>(paracel_loadall(input).size());
   }
 
   void dump_result() {
@@ -163,6 +227,8 @@ int main(int argc, char* argv[]) {
   solver.solve();
   double loss = solver.loss();
   bool good = solver.check_the_rest();
+  good = solver.check_loads() && good;
+  good = solver.check_results(output) && good;
   if (comm.get_rank() == 0) {
     std::cout << "final loss: " << loss << std::endl;
     std::cout << "checks: " << (good ? "good" : "bad") << std::endl;
