@@ -183,7 +183,7 @@ kvclt::sequence kvclt::shard_request(const call& c, std::uint32_t channel, std::
   auto h = header_of(c);
   h.count = count;
   h.tag = tag;
-  return send(channel, h, {}, payload, std::move(large), std::move(done));
+  return send(channel, h, {}, {}, payload, std::move(large), std::move(done));
 }
 
 void kvclt::multi(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
@@ -238,7 +238,7 @@ void kvclt::multi(const call& c, std::span<const std::string> keys, std::span<co
 kvclt::sequence kvclt::shard_request(const call& c, std::uint32_t server, std::uint32_t shard, std::string_view key,
                                      std::span<const std::byte> payload, handler done) {
   auto h = header_of(c);
-  return send(first_channel_[server] + shard, h, key, payload, {}, std::move(done));
+  return send(first_channel_[server] + shard, h, key, {}, payload, {}, std::move(done));
 }
 
 void kvclt::broadcast(const call& c, std::string_view key, std::span<const std::byte> payload, const handler& each) {
