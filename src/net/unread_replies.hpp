@@ -111,8 +111,11 @@ class unread_replies {
     }
   };
   struct equal {
+    static constexpr std::size_t named_by_zeromq = 5;  // a length that the compiler knows needs no call
     bool operator()(const peer& a, const peer& b) const noexcept {
-      return a.size == b.size && std::memcmp(a.id.data(), b.id.data(), a.size) == 0;
+      if (a.size != b.size) return false;
+      if (a.size == named_by_zeromq) [[likely]] return std::memcmp(a.id.data(), b.id.data(), named_by_zeromq) == 0;
+      return std::memcmp(a.id.data(), b.id.data(), a.size) == 0;
     }
   };
 

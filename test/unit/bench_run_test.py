@@ -45,6 +45,7 @@ class Arithmetic(unittest.TestCase):
 
     def test_the_first_figure_that_is_there_counts(self):
         self.assertEqual(bench_run.figure_in({"b": 2, "c": 3}, ("a", "b", "c"), "p"), 2.0)
+        self.assertEqual(bench_run.figure_in({"b": {"c": {"d": 4}}, "x": 1}, ("b.x", "b.c.d", "x"), "p"), 4.0)
         with self.assertRaisesRegex(bench_run.CannotMeasure, "p prints no a or d; it has b, c"):
             bench_run.figure_in({"b": 2, "c": 3, "text": "x", "a": None}, ("a", "d"), "p")
 
@@ -138,10 +139,16 @@ class Runs(unittest.TestCase):
         self.assertEqual(status, 1)
         errors = [r.get("error", "") for r in result["rows"]]
         for found, wanted in zip(errors, ("set_pull is not one of", "bench_gone is not built", "prints no a; it has b",
-                                          "line of JSON", "")):
+                                          "object of JSON", "")):
             self.assertIn(wanted, found)
         self.assertRegex(out, r"good +2.00 .*MISSED")
         self.assertIn("0 of 1 aims met; 4 rows not measured", out)
+
+    def test_json_of_several_lines_counts_too(self):
+        bench_run.PROGRAM_ROWS = [("scan", "nested", "bench_x", ("top.ms",), "<= 3", "")]
+        self.program("bench_x", ["{\n \"top\":\n {\"ms\": 2}\n}"])
+        status, _, result = self.main("--pairs", "1", "--group", "scan")
+        self.assertEqual((status, result["rows"][0]["figure"], result["rows"][0]["met"]), (0, 2, True))
 
     def test_only_and_group_select(self):
         bench_run.PROGRAM_ROWS = [("a", "first", "x", ("f",), None, ""), ("b", "second", "y", ("f",), None, "")]

@@ -70,15 +70,25 @@ PROGRAM_ROWS = [
      "bench_kv --verb pull_multi --value_bytes 4 --keys_per_call 10000"),
     ("sets", "prepared: pull 10,000 x 1 float, 4 in flight, calls/s",
      "bench_kv --verb set_pull --value_bytes 4 --keys_per_call 10000 --window 4", ("calls_per_second",), ">= 20000", ""),
-    ("rows", "rows of 16 floats, 10,000 a call of 1 M: pulled/s", "bench_rows", ("pull_rows_per_second",), ">= 15e6", ""),
-    ("rows", "rows of 16 floats: added/s", "bench_rows", ("add_rows_per_second",), ">= 10e6", ""),
-    ("rows", "rows of 16 floats: AdaGrad/s", "bench_rows", ("adagrad_rows_per_second",), ">= 5e6", ""),
-    ("rows", "bytes of a row of 16 floats without state", "bench_rows", ("bytes_per_row",), "<= 96", ""),
-    ("cache", "cached vector, a reference, ns", "bench_cache", ("hit_ns",), "<= 200", ""),
-    ("cache", "cached vector, copied, ns", "bench_cache", ("copy_ns",), None, ""),
-    ("scan", "top 10 of 1 M keys in a shard, ms", "bench_shard", ("top10_ms", "top_k_ms"), "<= 3", ""),
-    ("scan", "longest stop of a shard by a scan, ms", "bench_shard", ("longest_stop_ms", "scan_stop_ms", "scan_max_ms"),
-     "<= 10", ""),
+    ("rows", "rows of 16 floats, 10,000 a call of 1 M: pulled/s", "bench_rows --op pull", ("rows_per_second",), ">= 15e6",
+     ""),
+    ("rows", "rows of 16 floats: added/s", "bench_rows --op add", ("rows_per_second",), ">= 10e6", ""),
+    ("rows", "rows of 16 floats: AdaGrad/s", "bench_rows --op adagrad", ("rows_per_second",), ">= 5e6", ""),
+    ("rows", "bytes of a row of 16 floats", "bench_rows --op add", ("memory_bytes_per_row",), "<= 96", ""),
+    ("rows", "bytes of a row of 16 floats with AdaGrad's state", "bench_rows --op adagrad", ("memory_bytes_per_row",),
+     "<= 160", ""),
+    ("rows", "through a worker and a server process: pulled/s", "bench_rows --op pull --where ipc", ("rows_per_second",),
+     None, ""),
+    ("rows", "through a worker and a server process: added/s", "bench_rows --op add --where ipc", ("rows_per_second",), None,
+     ""),
+    ("cache", "cached vector, a reference, ns", "bench_cache", ("hit_by_reference_ns",), "<= 200", ""),
+    ("cache", "cached vectors of many keys, a reference, ns", "bench_cache", ("hit_by_reference_many_keys_ns",), None, ""),
+    ("cache", "cached vector, copied, ns", "bench_cache", ("hit_copied_ns",), None, ""),
+    ("cache", "an update that is added up until the commit, ns", "bench_cache", ("combined_update_ns",), None, ""),
+    ("scan", "top 10 of 1 M keys in a shard, ms", "bench_shard --load 0", ("top_10.ms",), "<= 3", ""),
+    ("scan", "sum over 1 M keys in a shard, ms", "bench_shard --load 0", ("sum.ms",), None, ""),
+    ("scan", "longest slice of a scan of 1 M keys, ms", "bench_shard --load 0", ("scan.longest_slice_ms",), "<= 10", ""),
+    ("scan", "bytes of a key in the shard alone", "bench_shard --load 0", ("bytes_a_key",), "<= 80", ""),
     ("memory", "bytes of a key (20 characters, one double, 1 M keys)", "bench_load", ("bytes_per_key",), "<= 80", ""),
     ("memory", "growth after a million in and out twice, bytes", "bench_load", ("growth_bytes",), "<= 4e6", ""),
     ("memory", "10 M keys loaded, keys/s", "bench_load --keys 10000000 --turns 1", ("load_keys_per_second",), None, ""),
@@ -127,14 +137,19 @@ def run(command, limit=ONE_RUN_LIMIT, **more):
 
 
 def figures_of(bin_dir, words):
-    """What a program's last line says, an object of JSON."""
+    """The object of JSON that a program prints: its last line, or all that it prints."""
     command = [os.path.join(bin_dir, words[0])] + words[1:]
     for _ in range(3):
-        lines = run(command).strip().splitlines()
-        try:
-            figures = json.loads(lines[-1])
-        except (IndexError, ValueError):
-            raise CannotMeasure(f"{words[0]} did not end with a line of JSON") from None
+        text = run(command).strip()
+        figures = None
+        for part in (text.rpartition("\n")[2], text):
+            try:
+                figures = json.loads(part)
+            except ValueError:
+                continue
+            break
+        if not isinstance(figures, dict):
+            raise CannotMeasure(f"{words[0]} did not print an object of JSON")
         if figures.get("calls", 1) > 0:
             return figures
     raise CannotMeasure("no call was answered in time; the machine is too busy to measure")
@@ -154,10 +169,14 @@ def floor_words(words, kv):
 
 
 def figure_in(figures, names, program):
+    """The first of `names` that is there; a.b is b in the object a."""
     for name in names:
-        if figures.get(name) is not None:
-            return float(figures[name])
-    has = ", ".join(k for k, v in figures.items() if isinstance(v, (int, float))) or "nothing"
+        value = figures
+        for step in name.split("."):
+            value = value.get(step) if isinstance(value, dict) else None
+        if isinstance(value, (int, float)):
+            return float(value)
+    has = ", ".join(k for k, v in figures.items() if isinstance(v, (int, float, dict))) or "nothing"
     raise CannotMeasure(f"{program} prints no {' or '.join(names)}; it has {has}")
 
 
