@@ -4,7 +4,7 @@
 //
 //   own keys      Each worker has keys that nobody else touches and a plain std::map that says what must be there. Every
 //                 answer is compared with it, under asp, ssp (reads come from the cache) and bsp (updates come later).
-//   shared keys   Integers that all workers add to, in every way there is to add: the sums are exact.
+//   shared keys   Integers and an array that all workers add to, in every way there is to add: the sums are exact.
 //   histories     Clients with several requests in flight on a few keys; what they saw must be linearizable, key by key.
 //
 // PARACEL_DIFFERENTIAL_SECONDS: how long each of them runs (2). PARACEL_SEED: of the first round; it is in the text of every
@@ -27,6 +27,7 @@
 #include <variant>
 #include <vector>
 
+#include <paracel/array.hpp>
 #include <paracel/error.hpp>
 #include <paracel/paralg.hpp>
 
@@ -238,11 +239,13 @@ class worker {
  public:
   static constexpr std::size_t own_keys = 40;
   static constexpr std::size_t shared_keys = 6;
+  static constexpr std::size_t array_size = 3000;
 
   worker(Comm comm, consistency_model model, std::uint64_t seed)
       : comm_(comm), model_(model), random_(seed * 1000 + comm.get_rank()), a_("", comm, "", 1, 3, true) {
     a_.set_consistency(model);
     a_.set_total_iters(1 << 30);
+    make_arrays();
   }
 
   /// A round of random operations and checks; all workers run the same number of rounds.
@@ -262,8 +265,10 @@ class worker {
     if (together.one_in(5)) {
       if (comm_.get_rank() == together.number(comm_.get_size())) a_.paracel_clear();
       a_.paracel_sync();
+      cleared_ = true;
       map_.clear();
       sums_ = {};
+      make_arrays();
       if (model_ != consistency_model::asp) commit_all_away();
     }
   }
@@ -302,6 +307,14 @@ class worker {
         {"bupdate_multi_get", 3, &worker::bupdate_multi_get},
         {"incr", 4, &worker::incr},
         {"add to a shared key", 8, &worker::add_shared},
+        {"array: read", 4, &worker::array_read},
+        {"array: read_at", 3, &worker::array_read_at},
+        {"array: write", 2, &worker::array_write},
+        {"array: update", 4, &worker::array_update},
+        {"array: update_at", 4, &worker::array_update_at},
+        {"array: add to the shared one", 4, &worker::array_add_shared},
+        {"read_ref", 6, &worker::read_ref},
+        {"get_cache", 3, &worker::cache},
     };
     return all;
   }
@@ -355,6 +368,7 @@ class worker {
   void commit() {
     a_.iter_commit();
     ++clock_;
+    for (std::size_t i = 0; i < array_size; ++i) array_now_[i] = sum(array_now_[i], std::exchange(array_staged_[i], 0));
   }
   /// A cached read may be as old as the staleness allows: so many commits later nobody is answered by one of before.
   void commit_all_away() {
@@ -750,7 +764,114 @@ class worker {
       (void)a_.paracel_read_version("sum" + std::to_string(k), n);
       EXPECT_EQ(n, all[k]) << "sum" << k;
     }
+    auto elements = array_sums_;
+    comm_.allreduce(elements);
+    EXPECT_EQ(shared_array_->read(), elements) << "the shared array";
+    EXPECT_EQ(own_array_->read(), array_now_) << "one's own array";
   }
+
+  // -- arrays: one of one's own, of which every element is known, and one to which everybody adds
+
+  void make_arrays() {
+    own_array_.reset();
+    shared_array_.reset();
+    array_options small;
+    small.piece_bytes = 4096;
+    own_array_.emplace(a_, "array" + std::to_string(comm_.get_rank()), array_size, 1, small);
+    shared_array_.emplace(a_, "array", array_size, 0, small);
+    array_now_.assign(array_size, 1);
+    array_staged_.assign(array_size, 0);
+    array_sums_.assign(array_size, 0);
+  }
+  std::pair<std::size_t, std::size_t> any_range() {
+    if (random_.one_in(3)) return {0, array_size};
+    const auto first = random_.number(array_size);
+    return {first, random_.number(std::min<std::size_t>(array_size - first, 1200) + 1)};
+  }
+  std::vector<std::uint64_t> any_indices() {
+    std::vector<std::uint64_t> indices(random_.number(30));
+    for (auto& i : indices) i = random_.number(random_.one_in(4) ? 3 : array_size);  // some of them twice
+    return indices;
+  }
+  std::vector<std::int64_t> any_numbers(std::size_t n) {
+    std::vector<std::int64_t> all(n);
+    for (auto& x : all) random_.fill(x);
+    return all;
+  }
+  void array_read() {
+    const auto [first, n] = any_range();
+    std::vector<std::int64_t> got(n);
+    own_array_->read(first, got);
+    for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(got[i], array_now_[first + i]) << first + i;
+  }
+  void array_read_at() {
+    const auto indices = any_indices();
+    const auto got = own_array_->read_at(indices);
+    ASSERT_EQ(got.size(), indices.size());
+    for (std::size_t i = 0; i < indices.size(); ++i) ASSERT_EQ(got[i], array_now_[indices[i]]) << indices[i];
+  }
+  void array_write() {
+    const auto [first, n] = any_range();
+    const auto values = any_numbers(n);
+    own_array_->write(first, values);
+    std::copy(values.begin(), values.end(), array_now_.begin() + static_cast<std::ptrdiff_t>(first));
+  }
+  void array_update() {
+    const auto [first, n] = any_range();
+    const auto deltas = any_numbers(n);
+    const bool at_once = random_.one_in(4);
+    if (at_once) own_array_->bupdate(first, deltas);
+    else (void)own_array_->update(first, deltas);
+    auto& to = bsp() && !at_once ? array_staged_ : array_now_;
+    for (std::size_t i = 0; i < n; ++i) to[first + i] = sum(to[first + i], deltas[i]);
+  }
+  void array_update_at() {
+    const auto indices = any_indices();
+    const auto deltas = any_numbers(indices.size());
+    const bool at_once = random_.one_in(4);
+    if (at_once) own_array_->bupdate_at(indices, deltas);
+    else (void)own_array_->update_at(indices, deltas);
+    auto& to = bsp() && !at_once ? array_staged_ : array_now_;
+    for (std::size_t i = 0; i < indices.size(); ++i) to[indices[i]] = sum(to[indices[i]], deltas[i]);
+  }
+  void array_add_shared() {
+    if (random_.one_in(2)) {
+      const auto [first, n] = any_range();
+      const auto deltas = any_numbers(n);
+      (void)shared_array_->update(first, deltas);
+      for (std::size_t i = 0; i < n; ++i) array_sums_[first + i] = sum(array_sums_[first + i], deltas[i]);
+    } else {
+      const auto indices = any_indices();
+      const auto deltas = any_numbers(indices.size());
+      (void)shared_array_->update_at(indices, deltas);
+      for (std::size_t i = 0; i < indices.size(); ++i)
+        array_sums_[indices[i]] = sum(array_sums_[indices[i]], deltas[i]);
+    }
+  }
+
+  // -- the cache
+
+  void read_ref() {
+    compare(any_key(), [&]<class T>(const std::string& key, T& out) {
+      try {
+        const auto& got = a_.paracel_read_ref<T>(key);
+        if constexpr (is_array<T>) out.assign(got.begin(), got.end());
+        else out = got;
+        return true;
+      } catch (const key_error&) {
+        return false;
+      }
+    });
+  }
+  /// Under ssp what is cached of a key of one's own is what is there, however old; until somebody clears everything.
+  void cache() {
+    const auto key = any_key();
+    if (model_ != consistency_model::ssp || cleared_ || !a_.is_cached(key)) return;
+    const auto& want = at(key).now;
+    ASSERT_TRUE(want) << key << " is cached and not there";
+    std::visit([&]<class T>(const T&) { expect_same(a_.get_cache<T>(key), *want, key); }, *want);
+  }
+
   void check_all() {
     for (std::size_t i = 0; i < own_keys; ++i) {
       const auto key = "w" + std::to_string(comm_.get_rank()) + "_" + std::to_string(i);
@@ -763,8 +884,12 @@ class worker {
   generator random_;
   paralg a_;
   std::uint32_t clock_ = 0;
+  bool cleared_ = false;
   std::map<std::string, entry> map_;
-  std::array<std::int64_t, shared_keys> sums_{};
+  std::array<std::int64_t, shared_keys> sums_{};  // what this worker has added
+  std::optional<array<std::int64_t>> own_array_, shared_array_;
+  std::vector<std::int64_t> array_now_, array_staged_;  // of one's own: as a read finds it; what comes at the commit
+  std::vector<std::int64_t> array_sums_;                // of the shared one: what this worker has added
 };
 
 struct setting {

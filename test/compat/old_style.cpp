@@ -122,6 +122,7 @@ class ridge : public paracel::paralg {
     paracel_sync();
     auto sums = paracel_read_multi<vector<double> >(shared);
     good = good && sums[0][2] == 3. * get_worker_size() && sums[1][0] == 1. * get_worker_size();
+    good = good && !is_cached("never_read");
     paracel_write(mine + "_text", "some");
     good = good && paracel_read<string>(mine + "_text") == "some";
     paracel_sync();
