@@ -203,8 +203,9 @@ void through_ipc() {
   ::system(("rm -rf " + folder).c_str());
   const auto n = static_cast<double>(FLAGS_rows_per_call);
   char extra[256];
-  std::snprintf(extra, sizeof extra, ", \"op\": \"%s\", \"where\": \"ipc\", \"window\": %llu, \"rows_per_second\": %.0f",
-                FLAGS_op.c_str(), static_cast<unsigned long long>(FLAGS_window), static_cast<double>(t.calls) * n / t.seconds);
+  std::snprintf(extra, sizeof extra,
+                ", \"op\": \"%s\", \"where\": \"ipc\", \"window\": %llu, \"rows_per_second\": %.0f", FLAGS_op.c_str(),
+                static_cast<unsigned long long>(FLAGS_window), static_cast<double>(t.calls) * n / t.seconds);
   print(t, n * static_cast<double>(FLAGS_width) * sizeof(float), extra);
 }
 
