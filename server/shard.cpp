@@ -760,7 +760,8 @@ void shard::handle_register(const net::request_view& request, completion& done) 
     const auto& f = plugins_.load_update(plugin, symbol);
     std::array<std::byte, sizeof f.id + 1> body;
     std::memcpy(body.data(), &f.id, sizeof f.id);
-    body[sizeof f.id] = static_cast<std::byte>(f.additive ? 1 : 0);
+    // Deltas may be added up before they come, but not where a missing key looks at the first one.
+    body[sizeof f.id] = static_cast<std::byte>(f.additive && f.function->initialise == nullptr ? 1 : 0);
     shard_counters::add(counters_.bytes_out, net::reply_header_bytes + body.size());
     done.answer({}, body);
   } catch (const plugin_error& e) {
