@@ -149,6 +149,14 @@ candidate inspect(const std::string& folder, const std::string& name) {
   return c;
 }
 
+/// Two servers of one process may load one file. The loader has a lock of its own, but what a plug-in's initialisers wrote
+/// is the business of whoever reads it: this lock orders the two, and ThreadSanitizer sees it.
+void* open_library(const std::string& path) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  return ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 std::vector<std::string> libraries_in(const std::string& folder) {
   std::vector<std::string> names;
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()), &::closedir);
@@ -410,7 +418,7 @@ plugin_registry::library& plugin_registry::find_library(std::string_view plugin)
       }
       auto& slot = libraries_[c.path];
       if (slot == nullptr) {
-        void* handle = ::dlopen(c.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+        void* handle = open_library(c.path);
         if (handle == nullptr) {
           const char* reason = ::dlerror();
           libraries_.erase(c.path);
