@@ -56,7 +56,8 @@ entry* step_key(key_store& keys, const loaded_update& f, std::uint64_t hash, std
       numbers = keys.open_state(hash, *state).subspan(front_bytes);
     }
     ++begin.steps;
-    if (!apply_step(f, e->tag(), values.open(*e), numbers, f.counts_steps() ? begin.steps : 0, gradient, error, &outcome)) {
+    const auto number = f.counts_steps() ? begin.steps : 0;
+    if (!apply_step(f, e->tag(), values.open(*e), numbers, number, gradient, error, &outcome)) {
       if (new_state) keys.drop_state(hash, key);
       undo();
       return nullptr;

@@ -149,6 +149,14 @@ candidate inspect(const std::string& folder, const std::string& name) {
   return c;
 }
 
+/// Two servers of one process may load one file. The loader has a lock of its own, but what a plug-in's initialisers wrote
+/// is the business of whoever reads it: this lock orders the two, and ThreadSanitizer sees it.
+void* open_library(const std::string& path) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  return ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 std::vector<std::string> libraries_in(const std::string& folder) {
   std::vector<std::string> names;
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()), &::closedir);
@@ -284,7 +292,8 @@ std::string other_abi(std::uint16_t version, std::uint16_t bytes, std::size_t by
 
 /// Why `s`, which has the magic of an optimizer, is none for this server; empty when it is one.
 std::string problem_of_optimizer(const symbol_entry& s) {
-  if (s.size < offsetof(optimizer_result, flags)) return "is no paracel::optimizer_result that paracel::optimizer_proxy made";
+  if (s.size < offsetof(optimizer_result, flags))
+    return "is no paracel::optimizer_result that paracel::optimizer_proxy made";
   const auto* o = reinterpret_cast<const optimizer_result*>(s.address);
   if (o->abi_version != abi::version || o->struct_bytes != sizeof(optimizer_result) || s.size < sizeof(optimizer_result))
     return other_abi(o->abi_version, o->struct_bytes, sizeof(optimizer_result));
@@ -357,7 +366,8 @@ std::string read_hyper(const optimizer_result& o, std::string_view text, std::sp
     const auto name = part.substr(0, equals);
     std::uint32_t at = 0;
     while (at < o.hyper_count && name != o.hyper_names[at]) ++at;
-    if (at == o.hyper_count) return "has no hyper-parameter '" + std::string(name.substr(0, 64)) + "': " + hyper_names_of(o);
+    if (at == o.hyper_count)
+      return "has no hyper-parameter '" + std::string(name.substr(0, 64)) + "': " + hyper_names_of(o);
     const auto number = equals == std::string_view::npos ? std::string_view() : part.substr(equals + 1);
     double value = 0;
     const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), value);
@@ -375,7 +385,8 @@ std::int32_t refuse_optimizer(const update_result*, const abi::value*, const abi
   update_detail::write_text(error, "is an optimizer, which steps whole keys and rows; this call cannot use one");
   return abi::failed;
 }
-std::int32_t refuse_to_begin(const update_result*, const abi::value*, const abi::sink*, abi::error_text* error) noexcept {
+std::int32_t refuse_to_begin(const update_result*, const abi::value*, const abi::sink*,
+                             abi::error_text* error) noexcept {
   return refuse_optimizer(nullptr, nullptr, nullptr, nullptr, error);
 }
 const update_result optimizer_stand_in = [] {
@@ -438,7 +449,7 @@ plugin_registry::library& plugin_registry::find_library(std::string_view plugin)
       }
       auto& slot = libraries_[c.path];
       if (slot == nullptr) {
-        void* handle = ::dlopen(c.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+        void* handle = open_library(c.path);
         if (handle == nullptr) {
           const char* reason = ::dlerror();
           libraries_.erase(c.path);

@@ -69,7 +69,8 @@ std::string described(const row_init& i) {
     case row_init::kind::uniform:
       return "uniform in [" + number(i.a()) + ", " + number(i.b()) + "), seed " + std::to_string(i.seed());
     case row_init::kind::normal:
-      return "normal with mean " + number(i.a()) + ", deviation " + number(i.b()) + ", seed " + std::to_string(i.seed());
+      return "normal with mean " + number(i.a()) + ", deviation " + number(i.b()) + ", seed " +
+             std::to_string(i.seed());
   }
   return "unknown";
 }
@@ -167,10 +168,10 @@ rows_service::problem rows_service::open(const net::request_view& request, reply
     } catch (const plugin_error& e) {
       return refusal{status::plugin_failed, e.what()};
     }
-    const bool fits = f->optimizer != nullptr
-                          ? steps(*f, d.element)
-                          : f->function->in_place != nullptr &&
-                                (f->function->value_tag == 0 || static_cast<value_tag>(f->function->value_tag) == d.element);
+    const auto wanted = static_cast<value_tag>(f->function->value_tag);
+    const bool fits = f->optimizer != nullptr ? steps(*f, d.element)
+                                              : f->function->in_place != nullptr &&
+                                                    (wanted == value_tag::none || wanted == d.element);
     if (!fits) {
       return refusal{status::type_mismatch,
                      f->name + (f->optimizer == nullptr && f->function->in_place == nullptr
@@ -425,7 +426,8 @@ rows_service::problem rows_service::update(typed_table& t, row_table& rows, cons
         if (number != 0xffffffffU) ++number;
         std::memcpy(row + l.steps_at(), &number, sizeof number);
       }
-      ended = f.optimizer->step(f.optimizer, f.hyper.data(), tag, value, row + l.state_at(), change, l.width, number, &text);
+      ended = f.optimizer->step(f.optimizer, f.hyper.data(), tag, value, row + l.state_at(), change, l.width, number,
+                                &text);
     } else {
       ended = f.function->in_place(f.function, tag, value, change, l.width, &text);
     }
@@ -456,7 +458,9 @@ rows_service::problem rows_service::scan(typed_table& t, const net::request_view
   const bool named = (h.flags & net::flag_named) != 0;
   const bool with_values = (h.flags & net::flag_keys_only) == 0;
   std::uint64_t position = 0;
-  if (request.payload().size() != sizeof position) return refusal{status::bad_request, "the cursor of a scan has 8 bytes"};
+  if (request.payload().size() != sizeof position) {
+    return refusal{status::bad_request, "the cursor of a scan has 8 bytes"};
+  }
   std::memcpy(&position, request.payload().data(), sizeof position);
   auto& rows = rows_of(t, named);
   const auto row_bytes = with_values ? t.layout().value_bytes() : 0;
@@ -464,16 +468,15 @@ rows_service::problem rows_service::scan(typed_table& t, const net::request_view
 
   found_.clear();
   std::size_t texts = 0;
-  std::size_t bytes = sizeof position;
   bool more = false;
   for (;;) {
     auto behind = position;
     const auto* row = rows.next(behind);
     if (row == nullptr) break;
     const auto text = named ? row_table::name_of(row).size() : 0;
-    const auto names = named ? net::names_bytes(found_.size() + 1, texts + text) : (found_.size() + 1) * sizeof(std::uint64_t);
-    bytes = sizeof position + names + (found_.size() + 1) * row_bytes;
-    more = !found_.empty() && bytes > room;  // one row goes at least
+    const auto count = found_.size() + 1;
+    const auto names = named ? net::names_bytes(count, texts + text) : count * sizeof(std::uint64_t);
+    more = count > 1 && sizeof position + names + count * row_bytes > room;  // one row goes at least
     if (more) break;
     found_.push_back(row);
     texts += text;
@@ -496,7 +499,8 @@ rows_service::problem rows_service::scan(typed_table& t, const net::request_view
       text += name.size();
     }
   } else {
-    for (std::size_t i = 0; i < count; ++i) std::memcpy(to + i * sizeof(std::uint64_t), found_[i], sizeof(std::uint64_t));
+    constexpr auto id_bytes = sizeof(std::uint64_t);
+    for (std::size_t i = 0; i < count; ++i) std::memcpy(to + i * id_bytes, found_[i], id_bytes);
   }
   to += names;
   for (std::size_t i = 0; i < count && row_bytes != 0; ++i)
@@ -536,8 +540,8 @@ void rows_service::fold_before(std::uint32_t clock, typed_table& t) {
   });
   for (auto b = due; b != waiting.end(); ++b) {
     net::rows_view r;
-    problem p;
-    if (net::decode(b->payload.bytes(), b->count, b->named, t.layout().value_bytes(), r) == nullptr) p = locate(r, b->named);
+    (void)net::decode(b->payload.bytes(), b->count, b->named, t.layout().value_bytes(), r);  // was checked when it came
+    auto p = locate(r, b->named);
     if (!p) p = update(t, rows_of(t, b->named), r);
     if (p && !t.broken) {
       t.broken = refusal{p->why, "staged rows of rank " + std::to_string(b->rank) + " in iteration " +

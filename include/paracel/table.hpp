@@ -117,12 +117,16 @@ class table {
 
   /// Adds, or steps the optimizer. Returns when it is sent; under BSP it takes effect when the clock moves. What goes wrong
   /// is thrown by the next iter_commit or paracel_sync; every row is then updated or as before.
-  void update(std::span<const std::uint64_t> ids, std::span<const T> deltas) { update_rows(rows_of(ids), deltas, false); }
-  void update(std::span<const str_type> names, std::span<const T> deltas) { update_rows(rows_of(names), deltas, false); }
+  void update(std::span<const std::uint64_t> ids, std::span<const T> deltas) { update_rows(rows_of(ids), deltas); }
+  void update(std::span<const str_type> names, std::span<const T> deltas) { update_rows(rows_of(names), deltas); }
 
   /// The same, and waits for the servers. Immediate also under BSP.
-  void bupdate(std::span<const std::uint64_t> ids, std::span<const T> deltas) { update_rows(rows_of(ids), deltas, true); }
-  void bupdate(std::span<const str_type> names, std::span<const T> deltas) { update_rows(rows_of(names), deltas, true); }
+  void bupdate(std::span<const std::uint64_t> ids, std::span<const T> deltas) {
+    update_rows(rows_of(ids), deltas, true);
+  }
+  void bupdate(std::span<const str_type> names, std::span<const T> deltas) {
+    update_rows(rows_of(names), deltas, true);
+  }
 
   /// Removes rows with their state; touched again, they begin as the initialiser says. Returns how many there were.
   std::uint64_t remove(std::span<const std::uint64_t> ids) { return handle_.remove(rows_of(ids)); }
@@ -161,7 +165,7 @@ class table {
     handle_.check(r.count, values.size());
     handle_.push(r, std::as_bytes(values).data());
   }
-  void update_rows(const rows& r, std::span<const T> deltas, bool wait) {
+  void update_rows(const rows& r, std::span<const T> deltas, bool wait = false) {
     handle_.check(r.count, deltas.size());
     handle_.update(r, std::as_bytes(deltas).data(), wait);
   }

@@ -15,7 +15,9 @@
 //
 //   struct adagrad {
 //     template <class T>
-//     void operator()(const paracel::optimizer_step<T>& s) const noexcept { ... s.value, s.gradient, s.state(0), s.hyper ... }
+//     void operator()(const paracel::optimizer_step<T>& s) const noexcept {
+//       ... s.value[i], s.gradient[i], s.state(0)[i], s.hyper[0] ...
+//     }
 //   };
 //   extern "C" { extern paracel::optimizer_result my_adagrad; }
 //   paracel::optimizer_result my_adagrad = paracel::optimizer_proxy({{"lr", 0.01}, {"eps", 1e-8}}, 1, adagrad());
@@ -519,12 +521,13 @@ requires requires(G&& g) { std::function(std::forward<G>(g)); }
 /// Say `noexcept` where it is true: the server then keeps no copy to go back to.
 /// Throws: error for more than 16 hyper-parameters, a name of more than 23 characters, more than 16 states.
 template <class F>
-[[nodiscard]] optimizer_result optimizer_proxy(std::initializer_list<hyper_default> hyper, std::uint32_t states, F&& f) {
+[[nodiscard]] optimizer_result optimizer_proxy(std::initializer_list<hyper_default> hyper, std::uint32_t states,
+                                               F&& f) {
   using function = std::decay_t<F>;
   constexpr bool with_float = std::is_invocable_v<const function&, const optimizer_step<float>&>;
   constexpr bool with_double = std::is_invocable_v<const function&, const optimizer_step<double>&>;
   static_assert(with_float || with_double,
-                "an optimizer is void f(const paracel::optimizer_step<T>&), const if it is a functor, T float or double");
+                "an optimizer is void f(const paracel::optimizer_step<T>&), T float or double, const if a functor");
   if (hyper.size() > abi::most_hyper_parameters || states > abi::most_states)
     throw error("an optimizer has at most 16 hyper-parameters and 16 numbers of state an element");
   optimizer_result o;

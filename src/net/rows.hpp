@@ -163,7 +163,7 @@ inline const char* decode(std::span<const std::byte> payload, std::uint32_t coun
     const auto room = payload.size() - at;
     for (std::uint32_t i = 0; i < count; ++i) {
       const auto length = out.length(i);
-      if (length > max_key_bytes || length > room - texts) return "the name of a row is longer than the payload or 65535";
+      if (length > max_key_bytes || length > room - texts) return "a row's name is longer than the payload or 65535";
       texts += length;
     }
     out.texts = text_of(payload.subspan(at, texts));

@@ -170,7 +170,9 @@ std::span<const std::byte> row_client::encode(const names& rows, const part& p, 
     auto* value = to + front + k * row_bytes_;
     const auto first = row(k);
     std::memcpy(value, values + first * row_bytes_, row_bytes_);
-    for (auto i = next_of_[first]; i != none; i = next_of_[i]) add(element_, value, values + i * row_bytes_, row_bytes_);
+    for (auto i = next_of_[first]; i != none; i = next_of_[i]) {
+      add(element_, value, values + i * row_bytes_, row_bytes_);
+    }
   }
   return large ? std::span<const std::byte>() : std::span<const std::byte>(to, total);
 }
@@ -242,8 +244,11 @@ std::shared_ptr<row_client::pending_pull> row_client::send_pull(const names& row
               p->text = r.ok() ? "a server sent another number of rows than it was asked for" : std::string(r.text());
               return;
             }
-            for (std::uint32_t k = 0; k < one.count; ++k)
-              std::memcpy(p->out + p->order[one.first + k] * p->row_bytes, values.data() + k * p->row_bytes, p->row_bytes);
+            const auto bytes_a_row = p->row_bytes;
+            for (std::uint32_t k = 0; k < one.count; ++k) {
+              const auto row = p->order[one.first + k];
+              std::memcpy(p->out + row * bytes_a_row, values.data() + k * bytes_a_row, bytes_a_row);
+            }
           },
           std::move(large)));
     }
@@ -267,7 +272,8 @@ void row_client::pull(const names& rows, std::byte* out) {
 
 async_functor_type row_client::pull_async(const names& rows, std::byte* out) {
   auto p = send_pull(rows, out);
-  return std::async(std::launch::deferred, [self = servers_.self(), p = std::move(p), what = "pulling rows of " + place()] {
+  const auto what = "pulling rows of " + place();
+  return std::async(std::launch::deferred, [self = servers_.self(), p = std::move(p), what] {
     const auto there = self.lock();
     if (!there) throw error(what + ": the future was asked after its paralg had gone");
     for (const auto s : p->sent) (*there)->client().wait(s);

@@ -141,7 +141,9 @@ TEST(Table, RandomOperationsAgreeWithAMap) {
           }
           default: {
             std::map<std::string, std::vector<double>> got;
-            t.for_each([&](std::uint64_t id, std::span<const double> r) { got[std::to_string(id)] = {r.begin(), r.end()}; });
+            t.for_each([&](std::uint64_t id, std::span<const double> r) {
+              got[std::to_string(id)] = {r.begin(), r.end()};
+            });
             t.for_each_named([&](std::string_view n, std::span<const double> r) {
               got[std::string(n)] = {r.begin(), r.end()};
             });
@@ -280,7 +282,7 @@ TEST(Table, UnderSspAWorkerSeesItsOwnUpdatesAndThoseOfFinishedIterations) {
       t.pull(own, out);
       ASSERT_EQ(out[0], round + 1);
       t.pull(shared, out);
-      ASSERT_GE(out[0], 4 * std::max(0, round - 2) + 1) << "all updates of the iterations that the staleness does not hide";
+      ASSERT_GE(out[0], 4 * std::max(0, round - 2) + 1) << "what the staleness does not hide";
       a.iter_commit();
     }
   });

@@ -153,7 +153,7 @@ TEST(Optimizer, FtrlIsTheMinimumOfItsProximalObjective) {
   const long double alpha = 0.4L, beta = 0.5L, l1 = 0.7L, l2 = 0.2L;
   agrees_in_both_types(
       load("paracel_ftrl", "alpha=0.4,beta=0.5,l1=0.7,l2=0.2"), [=](long double w, const numbers& gs) {
-        // w minimizes g_{1:t} w + 1/2 sum sigma_s (w - w_s)^2 + l1 |w| + 1/2 (l2 + beta/alpha) w^2 (McMahan et al. 2013, (2)):
+        // w minimizes g_{1:t} w + 1/2 sum sigma_s (w - w_s)^2 + l1 |w| + 1/2 (l2 + beta/alpha) w^2 (McMahan et al. 2013):
         // a quadratic with the linear term z and the curvature below, found by its two one-sided derivatives.
         numbers ws{w};
         for (std::size_t t = 0; t < gs.size(); ++t) {

@@ -2,12 +2,13 @@
 //
 // Rows of a typed table in a second: pulls, additions and AdaGrad steps of random rows out of many, in the server object
 // alone (one thread, no socket) or through ipc from one worker to one server process with one shard thread. One line of
-// JSON.
+// JSON. Without an --op it measures all three in the server object, which says what a server's core can do.
 #include <gflags/gflags.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <random>
 #include <string>
@@ -27,7 +28,7 @@
 #include "worker/comm_self.hpp"
 #include "worker/session.hpp"
 
-DEFINE_string(op, "pull", "pull, add or adagrad");
+DEFINE_string(op, "all", "pull, add or adagrad; all: each in turn, in the server object");
 DEFINE_string(where, "server", "server: the object alone; ipc: a worker and a server process");
 DEFINE_uint64(rows, 1'000'000, "rows of the table");
 DEFINE_uint64(rows_per_call, 10'000, "rows of a call, drawn at random");
@@ -56,11 +57,10 @@ std::vector<std::vector<std::uint64_t>> draw_calls() {
 class no_sink final : public srv::reply_sink {
  public:
   void send(const net::peer&, const net::outgoing& message) override {
-    net::reply_view r;
-    if (net::decode(message.head, message.tail.size(), r) == nullptr && r.header.result == net::status::ok) return;
-    net::reply_header h;
-    std::memcpy(&h.result, message.head.data() + 6, sizeof h.result);  // the body stands apart here, so decode refuses
-    if (h.result != net::status::ok)
+    constexpr std::size_t status_at = 6;
+    auto result = net::status::ok;
+    std::memcpy(&result, message.head.data() + status_at, sizeof result);
+    if (result != net::status::ok)
       throw std::runtime_error(std::string("the server refused: ") + std::string(net::text_of(message.body)));
   }
 };
@@ -113,7 +113,14 @@ class bare_server {
   no_sink sink_;
 };
 
-void alone() {
+/// One operation in the server object.
+struct alone {
+  tally counted;
+  double rows_per_second = 0;
+  double bytes_per_row = 0;
+};
+
+alone measure_alone() {
   bare_server s;
   const bool pulls = FLAGS_op == "pull";
   std::vector<blob> requests;
@@ -124,20 +131,39 @@ void alone() {
     std::fill_n(reinterpret_cast<float*>(b.mutable_data() + ids_bytes), (b.size() - ids_bytes) / sizeof(float), 0.001F);
     requests.push_back(std::move(b));
   }
-  tally t;
+  alone a;
+  tally& t = a.counted;
   stopwatch watch(t, FLAGS_warm_up, FLAGS_seconds);
   for (std::size_t i = 0;; ++i) {
     const auto sent = clock::now();
     s.handle(pulls ? verb::rows_pull : verb::rows_update, 0, FLAGS_rows_per_call, {}, requests[i % requests.size()]);
     if (!watch.answered(sent, clock::now())) break;
   }
-  const auto rows = static_cast<double>(FLAGS_rows_per_call);
+  a.rows_per_second = static_cast<double>(t.calls * FLAGS_rows_per_call) / t.seconds;
+  a.bytes_per_row = s.memory() / static_cast<double>(FLAGS_rows);
+  return a;
+}
+
+void one_alone() {
+  const auto a = measure_alone();
   char extra[256];
   std::snprintf(extra, sizeof extra,
-                ", \"op\": \"%s\", \"where\": \"server\", \"rows_per_second\": %.0f, \"memory_bytes_per_row\": %.1f",
-                FLAGS_op.c_str(), static_cast<double>(t.calls) * rows / t.seconds,
-                s.memory() / static_cast<double>(FLAGS_rows));
-  print(t, rows * static_cast<double>(FLAGS_width) * sizeof(float), extra);
+                ", \"op\": \"%s\", \"where\": \"server\", \"rows_per_second\": %.0f, \"bytes_per_row\": %.1f",
+                FLAGS_op.c_str(), a.rows_per_second, a.bytes_per_row);
+  print(a.counted, static_cast<double>(FLAGS_rows_per_call * FLAGS_width * sizeof(float)), extra);
+}
+
+void all_alone() {
+  nlohmann::json line;
+  for (const auto* op : {"pull", "add", "adagrad"}) {
+    FLAGS_op = op;
+    const auto a = measure_alone();
+    line[FLAGS_op + "_rows_per_second"] = a.rows_per_second;
+    line[FLAGS_op + "_p50_us"] = a.counted.latency.quantile(0.5);
+    if (FLAGS_op == "add") line["bytes_per_row"] = a.bytes_per_row;
+    if (FLAGS_op == "adagrad") line["adagrad_bytes_per_row"] = a.bytes_per_row;
+  }
+  std::printf("%s\n", line.dump().c_str());
 }
 
 void through_ipc() {
@@ -200,11 +226,13 @@ void through_ipc() {
       if (f.valid()) f.get();
     a.paracel_sync();
   }
-  ::system(("rm -rf " + folder).c_str());
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
   const auto n = static_cast<double>(FLAGS_rows_per_call);
   char extra[256];
-  std::snprintf(extra, sizeof extra, ", \"op\": \"%s\", \"where\": \"ipc\", \"window\": %llu, \"rows_per_second\": %.0f",
-                FLAGS_op.c_str(), static_cast<unsigned long long>(FLAGS_window), static_cast<double>(t.calls) * n / t.seconds);
+  std::snprintf(extra, sizeof extra,
+                ", \"op\": \"%s\", \"where\": \"ipc\", \"window\": %llu, \"rows_per_second\": %.0f", FLAGS_op.c_str(),
+                static_cast<unsigned long long>(FLAGS_window), static_cast<double>(t.calls) * n / t.seconds);
   print(t, n * static_cast<double>(FLAGS_width) * sizeof(float), extra);
 }
 
@@ -214,13 +242,16 @@ int main(int argc, char** argv) {
   gflags::SetUsageMessage("rows of a typed table in a second; prints one line of JSON");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
-    if (FLAGS_op != "pull" && FLAGS_op != "add" && FLAGS_op != "adagrad")
-      throw std::runtime_error("--op is pull, add or adagrad");
+    if (FLAGS_op != "all" && FLAGS_op != "pull" && FLAGS_op != "add" && FLAGS_op != "adagrad")
+      throw std::runtime_error("--op is pull, add, adagrad or all");
+    if (FLAGS_where != "server" && FLAGS_where != "ipc") throw std::runtime_error("--where is server or ipc");
+    if (FLAGS_where == "ipc" && FLAGS_op == "all") throw std::runtime_error("--where ipc measures one --op");
     if (FLAGS_window == 0 || FLAGS_rows == 0 || FLAGS_rows_per_call == 0 || FLAGS_rows_per_call > load_rows)
       throw std::runtime_error("window and rows begin at 1, rows_per_call ends at " + std::to_string(load_rows));
     keep_large_blocks();
     if (FLAGS_where == "ipc") through_ipc();
-    else alone();
+    else if (FLAGS_op == "all") all_alone();
+    else one_alone();
   } catch (const std::exception& e) {
     std::fprintf(stderr, "bench_rows: error: %s\n", e.what());
     return 1;
