@@ -26,6 +26,7 @@
 #include "server/key_sets.hpp"
 #include "server/key_store.hpp"
 #include "server/plugin_registry.hpp"
+#include "server/subscriptions.hpp"
 #include "server/waiting_room.hpp"
 
 namespace paracel::srv {
@@ -176,6 +177,7 @@ class shard {
   plugin_registry& plugins_;
   key_store keys_;
   key_sets sets_;
+  subscriptions subscriptions_{keys_};
   waiting_room waiting_room_;
 
   const loaded_update* default_update_ = nullptr;

@@ -102,6 +102,8 @@ bool paralg::paracel_register_bupdate(const str_type& file_name, const str_type&
 }
 
 void paralg::set_combining(bool on) { servers_->set_combining(on); }
+void paralg::set_push(bool on) { servers_->set_push(on); }
+void paralg::paracel_subscribe(const list_type<str_type>& keys) { servers_->subscribe(keys); }
 void paralg::iter_commit() { servers_->commit(); }
 void paralg::set_total_iters(int n) {
   if (n < 0) throw config_error("total_iters is " + std::to_string(n) + ", want 0 or more");
