@@ -45,6 +45,7 @@ void clock_service::handle(const net::request_view& request, completion done, ti
   }
   switch (h.what) {
     case verb::ping: return done.ok();
+    case verb::subscribe: watched_ = true; return answer(done);
     case verb::clock_tick: {
       if (h.rank >= clock_.workers()) {
         return done.fail(status::bad_request, "rank " + std::to_string(h.rank) + " of " +

@@ -20,6 +20,7 @@ namespace paracel::srv {
 /// enough. Nobody polls.
 ///
 ///   clock_tick  rank, clock = iterations finished       answered at once; clock = no_clock: the worker leaves
+///   subscribe   somebody has subscribed at the shards    answered at once
 ///   clock_wait  clock = what the slowest must have       answered when it has, or at the deadline
 ///
 /// Every reply carries the slowest worker's clock.
@@ -45,6 +46,8 @@ class clock_service {
 
   [[nodiscard]] std::size_t parked() const noexcept { return waits_.size() + held_.size(); }
   [[nodiscard]] std::uint32_t slowest() const noexcept { return clock_.slowest(); }
+  /// Whether somebody has said that it subscribes to keys: then the shards are to be told when the clock moves.
+  [[nodiscard]] bool is_watched() const noexcept { return watched_; }
 
  private:
   struct wait {
@@ -56,6 +59,7 @@ class clock_service {
 
   ssp_clock clock_;
   bool begun_;
+  bool watched_ = false;
   std::vector<std::pair<net::request_header, completion>> held_;
   std::multimap<std::uint32_t, wait> waits_;  // by the minimum they need
   time_point next_deadline_ = time_point::max();

@@ -388,6 +388,7 @@ void server_node::run(net::port& mine, reply_sink& sink, const Expect& expect, c
     const auto received = mine.receive_batch(in, sleep);
     std::size_t n = 0;
     for (std::size_t i = 0; i < received; ++i) {
+      if (in[i].channel >= 0) continue;  // a shard's answer to `clock_moved`
       if (decode(server_, sink, in[i], requests[n])) from[n++] = &in[i];
     }
     if (n != 0) expect(std::span<const net::request_view>(requests.data(), n));
@@ -418,15 +419,75 @@ void server_node::run_shard(net::port& mine, unsigned index) {
       [] { return idle; });
 }
 
+/// Tells every shard of the job when the clock has moved, once somebody has subscribed to keys.
+class server_node::crier {
+ public:
+  crier(server_node& node, net::port& mine) : node_(node), port_(mine) {}
+
+  void tend(const clock_service& clock) {
+    if (!clock.is_watched() || clock.slowest() == told_) return;
+    follow_membership();
+    told_ = clock.slowest();
+    net::request_header h;
+    h.what = verb::clock_moved;
+    h.job = node_.options_.server.job;
+    h.client = node_.options_.server.incarnation;
+    h.clock = told_;
+    for (const auto channel : shards_) {
+      h.sequence = ++sequence_;
+      net::request_bytes head;
+      net::encode(h, head);
+      try {
+        port_.send(channel, {.head = head});
+      } catch (const error&) {  // that server is gone; who subscribed there asks by itself
+      }
+    }
+  }
+
+ private:
+  void follow_membership() {
+    std::shared_ptr<const membership> newest;
+    {
+      const std::lock_guard lock(node_.mutex_);
+      newest = node_.members_;
+    }
+    if (newest == members_ && !shards_.empty()) return;
+    members_ = std::move(newest);
+    shards_.clear();
+    const auto call = [&](const server_entry& s) {
+      for (const auto& address : s.shards) {
+        const auto [at, fresh] = channels_.try_emplace(address, -1);
+        if (fresh) at->second = port_.connect(address);
+        shards_.push_back(at->second);
+      }
+    };
+    if (members_ == nullptr) return call(node_.self_);
+    for (const auto& s : members_->servers) call(s);
+  }
+
+  server_node& node_;
+  net::port& port_;
+  std::shared_ptr<const membership> members_;
+  std::unordered_map<std::string, int> channels_;  // by address
+  std::vector<int> shards_;                        // channels of the members'
+  std::uint64_t sequence_ = 0;
+  std::uint32_t told_ = 0;
+};
+
 void server_node::run_clock(net::port& mine, unsigned) {
   port_sink sink(mine);
+  crier cry(*this, mine);
   const at_end close([&] { server_.clock().fail_all(status::job_ended, "the server is stopping"); });
   run(
       mine, sink, [](std::span<const net::request_view>) {},
       [&](const net::request_view& request, const blob&, completion done) {
         server_.handle_clock(request, std::move(done), steady::now());
       },
-      [&] { return server_.tend_clock(steady::now()); });
+      [&] {
+        const auto sleep = server_.tend_clock(steady::now());
+        cry.tend(server_.clock());
+        return sleep;
+      });
 }
 
 void server_node::run_control(net::port& mine, unsigned) { control(*this, mine).run(); }

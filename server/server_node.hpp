@@ -72,6 +72,7 @@ class server_node {
 
  private:
   class control;
+  class crier;
   using steady = std::chrono::steady_clock;
 
   [[nodiscard]] std::string address_for(const std::string& thread_name) const;

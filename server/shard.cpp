@@ -163,7 +163,10 @@ void shard::handle_in_order(const net::request_view& request, blob&& tail, compl
   }
 }
 
-void shard::closing() { waiting_room_.close(status::job_ended, "the server is stopping"); }
+void shard::closing() {
+  subscriptions_.close(status::job_ended, "the server is stopping");
+  waiting_room_.close(status::job_ended, "the server is stopping");
+}
 
 void shard::expect(std::span<const net::request_view> requests) noexcept {
   expected_.count = 0;
@@ -214,6 +217,10 @@ void shard::dispatch(const net::request_view& request, blob tail, completion& do
     case verb::set_push:
     case verb::set_update:
     case verb::set_bupdate: return handle_set(request, done);
+    case verb::subscribe: return subscriptions_.subscribe(request, std::move(done));
+    case verb::clock_moved:
+      subscriptions_.clock_moved(h.clock);
+      return done.ok();
     case verb::clear: return handle_clear(done);
     case verb::register_update:
     case verb::register_bupdate:

@@ -28,6 +28,7 @@
 #include "server/plugin_registry.hpp"
 #include "server/rows_service.hpp"
 #include "server/scan.hpp"
+#include "server/subscriptions.hpp"
 #include "server/waiting_room.hpp"
 
 namespace paracel::srv {
@@ -187,6 +188,7 @@ class shard final : private scan_host {
   rows_service rows_;
   scan_service scans_;
   key_sets sets_;
+  subscriptions subscriptions_{keys_};
   waiting_room waiting_room_;
 
   const loaded_update* default_update_ = nullptr;

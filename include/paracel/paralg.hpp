@@ -510,6 +510,14 @@ class paralg {
   /// seeing an update before its iteration ends; under ASP it is off unless switched on; under BSP always off.
   void set_combining(bool on);
 
+  /// On: under SSP, when the slowest worker finishes an iteration, the servers send this worker what has changed of the
+  /// keys that it reads through its cache, so that a later read finds them there. Costs the traffic of each change that is
+  /// then not read. Off unless switched on; see tool/bench/README.md.
+  void set_push(bool on);
+  /// Switches that on, and reads these keys into the cache. Keys that are read later are added by themselves; one that is
+  /// not read for 8 iterations is dropped again. Throws: key_error when one is not there.
+  void paracel_subscribe(const list_type<str_type>& keys);
+
   /// The end of an iteration: waits until its updates are acknowledged and ticks the clock, under every consistency.
   /// Cost: one round trip. Throws: what an unwatched update went wrong with.
   void iter_commit();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -34,6 +35,7 @@ class read_cache {
     std::vector<std::byte> bytes;
     std::uint64_t version = 0;
     std::uint32_t minimum = 0;
+    mutable std::uint32_t read_in = 0;  ///< iteration of the last read, for whoever asks what is worth keeping fresh
     /// What a reader has made of the bytes, for as long as they stay as they are, and a name for its type.
     mutable std::shared_ptr<void> object{};
     mutable const void* object_type = nullptr;
@@ -57,17 +59,26 @@ class read_cache {
   [[nodiscard]] bool contains(std::string_view key) const { return entries_.contains(key); }
 
   /// Remembers a read that was sent when `minimum` was the slowest clock known. One that was sent when less was known
-  /// than for the entry that is there (an answer that was overtaken) changes nothing.
+  /// than for the entry that is there changes nothing if it was overtaken; if its version is newer, it contains what the
+  /// entry did, and is as fresh.
   void put(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum) {
     auto found = entries_.find(key);
     if (found == entries_.end()) found = entries_.try_emplace(std::string(key)).first;
     auto& e = found.value();
-    if (minimum < e.minimum) return;
+    if (minimum < e.minimum && version <= e.version) return;
     e.tag = value.tag;
     e.bytes.assign(value.bytes.begin(), value.bytes.end());  // the old memory is used again
     e.version = version;
-    e.minimum = minimum;
+    e.minimum = std::max(e.minimum, minimum);
     e.object_type = nullptr;
+  }
+  /// The entry contains the first `minimum` iterations of everybody, because the value still has the version that it had.
+  /// Returns: false when the entry is of another version, or knows more; it is then unchanged.
+  bool raise(std::string_view key, std::uint64_t version, std::uint32_t minimum) {
+    const auto found = entries_.find(key);
+    if (found == entries_.end() || found->second.version != version || found->second.minimum >= minimum) return false;
+    found.value().minimum = minimum;
+    return true;
   }
   /// Returns: whether there was an entry.
   bool drop(std::string_view key) { return entries_.erase(key) > 0; }

@@ -103,10 +103,6 @@ kvclt::sequence kvclt::send(std::uint32_t channel, net::request_header& h, std::
                             std::span<const std::byte> prefix, std::span<const std::byte> payload, blob tail,
                             handler done) {
   if (ended_) ended_->check();
-  if (before_) {
-    const auto about = subject_of(h.what);
-    if (about != subject::other) before_(about == subject::key ? &key : nullptr);
-  }
   if (key.size() > net::max_key_bytes)
     throw protocol_error("a key of " + std::to_string(key.size()) + " bytes is over the limit of " +
                          std::to_string(net::max_key_bytes));
@@ -116,6 +112,10 @@ kvclt::sequence kvclt::send(std::uint32_t channel, net::request_header& h, std::
                             std::to_string(options_.max_message_bytes),
                         false);
   make_room(total);
+  if (before_) {
+    const auto about = subject_of(h.what);
+    if (about != subject::other) before_(h.what, about == subject::key ? &key : nullptr);
+  }
 
   const auto s = next_;
   h.job = members_.job;
@@ -125,7 +125,8 @@ kvclt::sequence kvclt::send(std::uint32_t channel, net::request_header& h, std::
   h.rank = rank_;
   h.epoch = members_.epoch;
   // Others may take as long as they like for an iteration; only the end of the job ends that wait.
-  h.deadline_ms = h.what == net::verb::clock_wait ? 0 : static_cast<std::uint32_t>(options_.timeout.count());
+  const bool has_time = h.what == net::verb::clock_wait || h.what == net::verb::subscribe;
+  h.deadline_ms = has_time ? 0 : static_cast<std::uint32_t>(options_.timeout.count());
   h.key_bytes = static_cast<std::uint32_t>(key.size());
   h.body_bytes = static_cast<std::uint32_t>(key.size() + prefix.size() + payload.size());
   h.tail_bytes = tail.size();
@@ -139,6 +140,12 @@ kvclt::sequence kvclt::send(std::uint32_t channel, net::request_header& h, std::
   port_->send(to.number, {.head = front_, .body = payload, .tail = std::move(tail)});
   if (front_.capacity() > kept_front_bytes) front_ = {};
 
+  if (h.what == net::verb::subscribe) {
+    parked_.emplace(s, std::move(done));
+    ++next_;
+    close_front();
+    return s;
+  }
   auto& p = slot(s);
   p.done = std::move(done);
   p.channel = channel;
@@ -262,6 +269,15 @@ void kvclt::forget(sequence first, sequence last) noexcept {
   for (auto s = std::max(first, low_); s <= last && s < next_; ++s) slot(s).done = nullptr;
 }
 
+kvclt::sequence kvclt::subscribe(std::uint32_t server, std::uint32_t shard, std::uint32_t clock,
+                                 std::span<const std::byte> items, std::uint32_t count, handler done) {
+  net::request_header h;
+  h.what = net::verb::subscribe;
+  h.clock = clock;
+  h.count = count;
+  return send(first_channel_[server] + shard, h, {}, items, {}, std::move(done));
+}
+
 kvclt::sequence kvclt::clock_request(net::verb what, std::uint32_t clock, handler done) {
   net::request_header h;
   h.what = what;
@@ -284,6 +300,12 @@ bool kvclt::receive(std::chrono::milliseconds timeout) {
   if (const char* reason = net::decode(incoming_.frame, incoming_.tail.size(), reply); reason != nullptr)
     throw protocol_error(std::string("a server sent a malformed reply: ") + reason);
   const auto s = reply.header.sequence;
+  if (const auto parked = parked_.find(s); parked != parked_.end()) {
+    const auto done = std::move(parked->second);
+    parked_.erase(parked);
+    run(done, reply);
+    return true;
+  }
   if (s < low_ || s >= next_ || !slot(s).open) return true;  // answered before, or never asked
   auto& p = slot(s);
   const auto done = std::move(p.done);
@@ -291,15 +313,23 @@ bool kvclt::receive(std::chrono::milliseconds timeout) {
   p.open = false;
   --in_flight_;
   outstanding_bytes_ -= p.bytes;
+  close_front();
+  run(done, reply);
+  return true;
+}
+
+void kvclt::close_front() noexcept {
   while (low_ < next_ && !slot(low_).open) ++low_;
-  if (!done) return true;
+}
+
+void kvclt::run(const handler& done, const net::reply_view& reply) {
+  if (!done) return;
   struct mark {
     bool& flag;
     bool before = std::exchange(flag, true);
     ~mark() { flag = before; }
   } const handling{in_handler_};
   done({reply.header, reply.body, std::move(incoming_.tail)});
-  return true;
 }
 
 void kvclt::give_up(sequence s, std::chrono::milliseconds silence) const {
@@ -327,7 +357,7 @@ void kvclt::wait_all() {
 
 std::size_t kvclt::poll() {
   std::size_t n = 0;
-  while (in_flight_ > 0 && receive(std::chrono::milliseconds{0})) ++n;
+  while (in_flight_ + parked_.size() > 0 && receive(std::chrono::milliseconds{0})) ++n;
   if (ended_) ended_->check();
   return n;
 }

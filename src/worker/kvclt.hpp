@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -121,7 +122,14 @@ class kvclt {
   [[nodiscard]] std::uint64_t incarnation() const noexcept { return incarnation_; }
   /// Whoever holds requests back (combined updates) gives this: it is called before a request leaves that could see or
   /// be seen by them, with its key, or with null when it is about many. It may make requests, and may not wait.
-  void set_before(std::function<void(const std::string_view* key)> before) { before_ = std::move(before); }
+  void set_before(std::function<void(net::verb, const std::string_view* key)> before) { before_ = std::move(before); }
+  /// The number of the request before which `set_before`'s function is being called.
+  [[nodiscard]] sequence next() const noexcept { return next_; }
+
+  /// Asks a shard to answer when the clock is beyond `clock` (items: key and known version). Nothing waits for it but a
+  /// poll or whoever drives the client for another reason.
+  sequence subscribe(std::uint32_t server, std::uint32_t shard, std::uint32_t clock, std::span<const std::byte> items,
+                     std::uint32_t count, handler done);
   /// Where a key lives; for tests and tools.
   [[nodiscard]] location locate(std::string_view key) const noexcept { return router_.locate(key); }
 
@@ -144,6 +152,8 @@ class kvclt {
   sequence send(std::uint32_t channel, net::request_header& h, std::string_view key, std::span<const std::byte> prefix,
                 std::span<const std::byte> payload, blob tail, handler done);
   bool receive(std::chrono::milliseconds timeout);
+  void close_front() noexcept;
+  void run(const handler& done, const net::reply_view& reply);
   void make_room(std::size_t bytes);
   /// Drives until `reached()`; `s` is the request that is waited for, to be named if it is never answered.
   template <class Reached>
@@ -167,7 +177,8 @@ class kvclt {
   std::size_t in_flight_ = 0;
   std::size_t outstanding_bytes_ = 0;
   bool in_handler_ = false;
-  std::function<void(const std::string_view*)> before_;
+  std::function<void(net::verb, const std::string_view*)> before_;
+  std::map<sequence, handler> parked_;        // subscriptions: they are not in flight, and nobody waits for them
   std::vector<pending> window_;               // ring over sequences; its size is a power of two
   std::vector<std::uint32_t> first_channel_;  // of each server: its shards, then clock, then control
   std::vector<channel_state> channels_;

@@ -128,6 +128,8 @@ bool paralg::paracel_register_bupdate(const str_type& file_name, const str_type&
 }
 
 void paralg::set_combining(bool on) { servers_->set_combining(on); }
+void paralg::set_push(bool on) { servers_->set_push(on); }
+void paralg::paracel_subscribe(const list_type<str_type>& keys) { servers_->subscribe(keys); }
 std::uint64_t paralg::find_filter(const str_type& file_name, const str_type& func_name) {
   return servers_->find_filter(file_name, func_name);
 }

@@ -56,7 +56,7 @@ void add(std::span<std::byte> value, std::span<const std::byte> delta) {
 
 parasrv::parasrv(std::shared_ptr<session> job, std::uint32_t staleness, consistency_model model)
     : job_(std::move(job)), client_(job_->open_client()), staleness_(staleness), model_(model), begin_(job_->finished()) {
-  client_->set_before([this](const std::string_view* key) { send_combined_before(key); });
+  client_->set_before([this](net::verb what, const std::string_view* key) { before_request(what, key); });
 }
 
 parasrv::~parasrv() {
@@ -106,7 +106,7 @@ kvclt::call parasrv::update_call(net::verb what, std::uint64_t function, bool cl
 bool parasrv::read(const std::string& key, const put_value& put) {
   if (clocked()) {
     if (cached()) {
-      if (const auto* e = cache_.find_fresh(key, needed()); e != nullptr) {
+      if (const auto* e = find_fresh(key); e != nullptr) {
         last_staleness_ = finished() - std::min(finished(), e->minimum);
         put(e->view());
         return true;
@@ -130,7 +130,10 @@ std::uint64_t parasrv::read_version(const std::string& key, const put_value& put
       return;
     }
     version = r.header.value_version;
-    if (clocked()) cache_.put(key, r.value(), version, minimum);
+    if (clocked()) {
+      cache_.put(key, r.value(), version, minimum);
+      was_read(key);
+    }
     put(r.value());
   }));
   if (f.result == net::status::not_found) return 0;
@@ -198,7 +201,7 @@ void parasrv::apply_to_cache(const std::string& key, const value_view& delta, st
 
 const read_cache::entry* parasrv::read_kept(const std::string& key) {
   if (cached()) {
-    if (const auto* e = cache_.find_fresh(key, needed()); e != nullptr) {
+    if (const auto* e = find_fresh(key); e != nullptr) {
       last_staleness_ = finished() - std::min(finished(), e->minimum);
       return e;
     }
@@ -291,7 +294,7 @@ bool parasrv::remove(const std::string& key) {
 
 void parasrv::read_multi(const std::vector<std::string>& keys, const put_item& put, bool all) {
   if (clocked()) {
-    if (cached() && std::ranges::all_of(keys, [&](const auto& k) { return cache_.find_fresh(k, needed()) != nullptr; })) {
+    if (cached() && std::ranges::all_of(keys, [&](const auto& k) { return find_fresh(k) != nullptr; })) {
       auto minimum = finished();
       for (std::size_t i = 0; i < keys.size(); ++i) {
         const auto* e = cache_.find_fresh(keys[i], needed());
@@ -309,7 +312,10 @@ void parasrv::read_multi(const std::vector<std::string>& keys, const put_item& p
   std::string failed;
   client_->multi(read_call(net::verb::pull_multi), keys, {}, [&](std::size_t i, const net::reply_item& item) {
     if (item.result == net::status::ok) {
-      if (clocked()) cache_.put(keys[i], item.value, item.version, minimum);
+      if (clocked()) {
+        cache_.put(keys[i], item.value, item.version, minimum);
+        was_read(keys[i]);
+      }
       put(i, item.value);
     } else if (f.result == net::status::ok && (all || item.result != net::status::not_found)) {
       f = {item.result, std::string(net::text_of(item.value.bytes))};
@@ -391,6 +397,62 @@ void parasrv::clear() {
   });
   cache_.clear();
   if (f.result != net::status::ok) fail(f.result, f.text, "clearing");
+}
+
+// ---- values that come by themselves -----------------------------------------------------------------------------
+
+namespace {
+constexpr bool only_looks(net::verb v) noexcept {
+  using net::verb;
+  switch (v) {
+    case verb::pull: case verb::contains: case verb::pull_at: case verb::pull_multi: case verb::contains_multi:
+    case verb::pull_at_multi: case verb::scan: case verb::top_k: case verb::reduce: case verb::set_pull: return true;
+    default: return false;
+  }
+}
+}  // namespace
+
+void parasrv::before_request(net::verb what, const std::string_view* key) {
+  send_combined_before(key);
+  if (pushed_ && !only_looks(what)) pushed_->changing(key, client_->next());
+}
+
+void parasrv::set_push(bool on) {
+  if (!on) {
+    pushed_.reset();
+    return;
+  }
+  if (pushed_) return;
+  client_->clock_request(net::verb::subscribe, 0, nullptr);  // from now on it tells the shards
+  pushed_ = std::make_unique<subscriber>(*client_, cache_, [this](std::string_view key, read_cache::entry& e) {
+    const auto* unsent = combiner_.find(key);
+    if (unsent == nullptr) return true;
+    if (unsent->tag != e.tag || unsent->sum.size() != e.bytes.size()) return false;
+    add_numbers(element_of(e.tag), e.bytes, unsent->sum.bytes());
+    return true;
+  }, [this](std::uint32_t slowest) { known_slowest_ = std::max(known_slowest_, slowest); });
+}
+
+void parasrv::subscribe(const std::vector<std::string>& keys) {
+  set_push(true);
+  read_multi(keys, [](std::size_t, const value_view&) {}, true);
+  for (const auto& key : keys) pushed_->wants(key, finished());
+  if (clocked()) pushed_->renew(known_slowest_, finished());
+}
+
+/// The entry of `key` if it may answer a read; what has been pushed is looked at when there seems to be none.
+const read_cache::entry* parasrv::find_fresh(const std::string& key) {
+  const auto* e = cache_.find_fresh(key, needed());
+  if (e == nullptr && pushed_) {
+    client_->poll();
+    e = cache_.find_fresh(key, needed());
+  }
+  if (e != nullptr) e->read_in = finished();
+  return e;
+}
+
+void parasrv::was_read(const std::string& key) {
+  if (pushed_ && cached()) pushed_->wants(key, finished());
 }
 
 // ---- updates that are added up first --------------------------------------------------------------------------
@@ -663,6 +725,7 @@ void parasrv::commit() {
   }));
   if (f.result != net::status::ok) fail(f.result, f.text, "committing iteration " + std::to_string(next));
   job_->set_finished(next);
+  if (pushed_ && model_ == consistency_model::ssp) pushed_->renew(known_slowest_, next);
 }
 
 }  // namespace paracel

@@ -15,6 +15,7 @@
 #include "core/read_cache.hpp"
 #include "worker/kvclt.hpp"
 #include "worker/session.hpp"
+#include "worker/subscriber.hpp"
 #include "worker/update_combiner.hpp"
 
 namespace paracel {
@@ -114,6 +115,11 @@ class parasrv {
   /// On: additive updates are added up here until the commit, or until a request that must not overtake them. Unless it
   /// was said, it is on under SSP and off under ASP; under BSP it is always off.
   void set_combining(bool on);
+  /// On: under SSP the shards send what changes of the keys in the cache when the clock moves.
+  void set_push(bool on);
+  /// Keys to be sent from now on. Throws: key_error.
+  void subscribe(const std::vector<std::string>& keys);
+  [[nodiscard]] std::uint64_t pushes_taken() const noexcept { return pushed_ ? pushed_->taken() : 0; }
   /// Sends what was added up, and waits for what is in flight. Throws the first failure of an update whose future nobody
   /// has asked; the others that failed before are forgotten with it.
   void settle();
@@ -158,6 +164,9 @@ class parasrv {
   [[nodiscard]] bool combines(const value_view& delta, std::uint64_t function) const;
   async_functor_type combine(const std::string& key, const value_view& delta, std::uint64_t function);
   void send_combined(combiner::entry e);
+  void before_request(net::verb what, const std::string_view* key);
+  const read_cache::entry* find_fresh(const std::string& key);
+  void was_read(const std::string& key);
   /// Before a request leaves: of one key, or of many.
   void send_combined_before(const std::string_view* key);
   /// All of them in requests of many keys. Blocks: until they are answered; failures are in `failed_`.
@@ -198,6 +207,7 @@ class parasrv {
   std::vector<std::shared_ptr<sent_update>> failed_;  // whose futures nobody has asked
   combiner combiner_;
   std::optional<bool> combining_;  // as it was said
+  std::unique_ptr<subscriber> pushed_;  // null: off
   std::shared_ptr<parasrv*> self_ = std::make_shared<parasrv*>(this);  // futures look whether it is still there
 };
 

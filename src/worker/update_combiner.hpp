@@ -98,6 +98,11 @@ class update_combiner {
     return all;
   }
 
+  /// The entry of `key`, or null.
+  [[nodiscard]] const entry* find(std::string_view key) const {
+    const auto found = at_.find(key);
+    return found == at_.end() ? nullptr : &entries_[found->second];
+  }
   [[nodiscard]] bool contains(std::string_view key) const { return at_.contains(key); }
   [[nodiscard]] bool empty() const noexcept { return live_ == 0; }
   [[nodiscard]] std::size_t size() const noexcept { return live_; }

@@ -17,6 +17,7 @@
 #include <paracel/paralg.hpp>
 
 #include "test/support/cluster.hpp"
+#include "worker/parasrv.hpp"
 
 namespace paracel {
 namespace {
@@ -113,10 +114,10 @@ TEST(Ssp, CachedReadsAskNoServerWhileTheyAreFresh) {
 /// c - s iterations, and all of its own, and never one that nobody has made. Worker w counts its updates in element w of
 /// each key, and tells the others after each call how many it has made (`made`) and, before each commit, how many the
 /// iterations up to then have (`by_iteration`).
-class SspSchedule : public ::testing::TestWithParam<std::tuple<unsigned, int, bool>> {};
+class SspSchedule : public ::testing::TestWithParam<std::tuple<unsigned, int, bool, bool>> {};
 
 TEST_P(SspSchedule, EveryReadHoldsWhatTheRulePromises) {
-  const auto [seed, s, combining] = GetParam();
+  const auto [seed, s, combining, push] = GetParam();
   constexpr std::size_t workers = 3;
   constexpr std::size_t keys = 5;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -137,6 +138,7 @@ TEST_P(SspSchedule, EveryReadHoldsWhatTheRulePromises) {
   c.run([&](Comm comm) {
     paralg a("", comm, "", iterations, s, true);
     a.set_combining(combining);
+    a.set_push(push);
     const auto me = a.get_worker_id();
     std::mt19937 random(seed * 100 + static_cast<unsigned>(me));
     if (me == 0)
@@ -202,7 +204,65 @@ TEST_P(SspSchedule, EveryReadHoldsWhatTheRulePromises) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, SspSchedule, ::testing::Combine(::testing::Range(1U, 5U), ::testing::Values(0, 1, 2, 3),
-                                                                ::testing::Bool()));
+                                                                ::testing::Bool(), ::testing::Bool()));
+
+// ---- values that come by themselves -----------------------------------------------------------------------------
+
+TEST(Push, TheNextReadFindsWhatHasChanged) {
+  cluster c({.workers = 2, .servers = 2, .threads = 2});
+  std::atomic<bool> ready{false};
+  std::atomic<bool> moved{false};
+  c.run([&](Comm comm) {
+    paralg a("", comm, "", 100, 0, true);
+    if (a.get_worker_id() == 0) {
+      a.paracel_write("changes", 1.0);
+      a.paracel_write("stays", 2.0);
+    }
+    a.paracel_sync();
+    if (a.get_worker_id() == 1) {
+      while (!ready) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+      a.paracel_bupdate("changes", 10.0);
+      a.iter_commit();
+      moved = true;
+      a.paracel_sync();
+      return;
+    }
+    a.paracel_subscribe({"changes", "stays"});
+    ready = true;
+    a.iter_commit();
+    while (!moved) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+    const auto before = c.requests_served();
+    EXPECT_EQ(a.paracel_read<double>("changes"), 11.0);
+    EXPECT_EQ(a.paracel_read<double>("stays"), 2.0);
+    EXPECT_LE(c.requests_served(), before + 4) << "no pull: at most the new subscriptions";
+    EXPECT_EQ(a.servers().pushes_taken(), 2U);
+    a.paracel_sync();
+  });
+}
+
+TEST(Push, IsOffUnlessSwitchedOn) {
+  cluster c({.workers = 1, .servers = 1});
+  c.run([&](Comm comm) {
+    paralg a("", comm, "", 100, 0, true);
+    a.paracel_write("k", 1.0);
+    for (int i = 0; i < 5; ++i) {
+      (void)a.paracel_read<double>("k");
+      a.iter_commit();
+    }
+    EXPECT_EQ(a.servers().pushes_taken(), 0U);
+    a.set_push(true);
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_EQ(a.paracel_read<double>("k"), 1.0 + i);
+      a.paracel_bupdate("k", 1.0);
+      a.iter_commit();
+      std::this_thread::sleep_for(std::chrono::milliseconds{2});
+    }
+    EXPECT_GT(a.servers().pushes_taken(), 0U);
+    a.set_push(false);
+    EXPECT_EQ(a.paracel_read<double>("k"), 21.0);
+  });
+}
 
 // ---- combining --------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,35 @@ TEST(ReadCache, AnEntryAnswersReadsThatNeedNoMoreThanItContains) {
   EXPECT_EQ(e->minimum, 4U);
 }
 
+TEST(ReadCache, ANewerValueIsAsFreshAsTheOneItReplaces) {
+  read_cache cache;
+  cache.put("w", view_of(1.0), 5, 2);
+  EXPECT_FALSE(cache.raise("w", 4, 9)) << "it is not that value";
+  EXPECT_TRUE(cache.raise("w", 5, 7));
+  EXPECT_FALSE(cache.raise("w", 5, 6));
+  EXPECT_FALSE(cache.raise("other", 5, 7));
+  cache.put("w", view_of(2.0), 5, 3);
+  EXPECT_EQ(number(*cache.find_fresh("w", 7)), 1.0) << "overtaken";
+  cache.put("w", view_of(3.0), 6, 3);
+  ASSERT_NE(cache.find_fresh("w", 7), nullptr) << "it contains what version 5 did";
+  EXPECT_EQ(number(*cache.find_fresh("w", 7)), 3.0);
+}
+
+TEST(ReadCache, WhatAReaderMadeOfTheBytesIsGoneWhenTheyChange) {
+  read_cache cache;
+  const char type = 0;
+  const auto keep = [&] { cache.find_fresh("w", 0)->object_type = &type; };
+  const auto kept = [&] { return cache.find_fresh("w", 0)->object_type == &type; };
+  cache.put("w", view_of(1.0), 5, 2);
+  keep();
+  EXPECT_TRUE(kept());
+  cache.put("w", view_of(2.0), 6, 2);
+  EXPECT_FALSE(kept());
+  keep();
+  (void)cache.find("w");
+  EXPECT_FALSE(kept()) << "who asks for it may change it";
+}
+
 TEST(ReadCache, FollowsTheStalenessRule) {
   read_cache cache;
   cache.put("w", view_of(1), 1, 2);

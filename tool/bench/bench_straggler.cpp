@@ -39,6 +39,7 @@ DEFINE_uint64(values, 1000, "doubles in the vector; with --objective: 100 and th
 DEFINE_double(seconds, 5, "measured time; with --objective: the longest");
 DEFINE_double(objective, 0, "logistic regression until its objective is this; 0: only count iterations");
 DEFINE_double(alpha, 0.05, "its step size");
+DEFINE_bool(push, false, "servers send what has changed when the clock moves (set_push)");
 DEFINE_string(transport, "ipc", "ipc or tcp");
 DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: beside this program");
 
@@ -87,6 +88,7 @@ struct report {
   double objective_seconds = -1;  ///< rank 0: when it was reached; -1: not
   std::uint64_t objective_iterations = 0;
   double staleness = 0;           ///< sum over the iterations
+  double read_seconds = 0;        ///< likewise: reading, waiting for the clock included
 };
 void add(report& sum, const report& r) {
   sum.iterations += r.iterations;
@@ -96,6 +98,7 @@ void add(report& sum, const report& r) {
     sum.objective_iterations = r.objective_iterations;
   }
   sum.staleness += r.staleness;
+  sum.read_seconds += r.read_seconds;
 }
 
 class late_worker : public paralg {
@@ -108,6 +111,7 @@ class late_worker : public paralg {
       own_ = rows_of(get_worker_id(), get_worker_size());
       if (get_worker_id() == 0) all_ = rows_of(0, 1);
     }
+    set_push(FLAGS_push);
     if (get_worker_id() == 0) {
       paracel_write("theta", delta_);
       paracel_write("done", 0);
@@ -122,7 +126,9 @@ class late_worker : public paralg {
     const auto elapsed = [begin] { return seconds(bench::clock::now() - begin).count(); };
     std::vector<double> theta;
     for (std::uint64_t i = 0; elapsed() < FLAGS_seconds; ++i) {
+      const auto before_read = elapsed();
       paracel_read("theta", theta);
+      r.read_seconds += elapsed() - before_read;
       r.staleness += last_staleness();
       if (FLAGS_objective > 0) {
         if (get_worker_id() == 0 && r.objective_seconds < 0 && objective(theta) <= FLAGS_objective) {
@@ -182,9 +188,10 @@ void run() {
   });
   const double rate = static_cast<double>(sum.iterations) / FLAGS_workers / sum.seconds;
   const double staleness = sum.iterations == 0 ? 0 : sum.staleness / static_cast<double>(sum.iterations);
+  const double read_ms = sum.iterations == 0 ? 0 : 1000 * sum.read_seconds / static_cast<double>(sum.iterations);
   std::printf("{\"consistency\": \"%s\", \"staleness\": %d, \"iterations_per_second\": %.3f, \"mean_staleness\": %.2f, "
-              "\"objective_seconds\": %s, \"objective_iterations\": %llu}\n",
-              FLAGS_consistency.c_str(), FLAGS_staleness, rate, staleness,
+              "\"mean_read_ms\": %.3f, \"objective_seconds\": %s, \"objective_iterations\": %llu}\n",
+              FLAGS_consistency.c_str(), FLAGS_staleness, rate, staleness, read_ms,
               sum.objective_seconds < 0 ? "null" : std::to_string(sum.objective_seconds).c_str(),
               static_cast<unsigned long long>(sum.objective_iterations));
 }
