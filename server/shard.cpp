@@ -821,7 +821,8 @@ void shard::handle_register(const net::request_view& request, completion& done) 
     } else {
       const auto& f = plugins_.load_update(plugin, symbol);
       id = f.id;
-      additive = f.additive;
+      // Deltas may be added up before they come, but not where a missing key looks at the first one.
+      additive = f.additive && f.function->initialise == nullptr;
     }
     std::array<std::byte, sizeof id + 1> body;
     std::memcpy(body.data(), &id, sizeof id);

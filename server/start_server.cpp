@@ -33,6 +33,7 @@
 #include "core/membership.hpp"
 #include "core/text_number.hpp"
 #include "net/bind_policy.hpp"
+#include "net/descriptor_limit.hpp"
 #include "net/heartbeat.hpp"
 #include "net/protocol.hpp"
 #include "net/rendezvous.hpp"
@@ -308,6 +309,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
 [[noreturn]] void run() {
   if (FLAGS_rendezvous.empty()) throw usage_error("--rendezvous is missing; prun.py starts this program");
 
+  net::raise_descriptor_limit();
   // Memory of a large value is used again for the next one instead of going back to the system page by page. Measured, 250
   // pushes of 4 MB to one key: 2,316 page faults instead of 4,274. 32 MiB is the largest threshold that glibc takes.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);

@@ -53,6 +53,17 @@ void paralg::missing(const str_type& key) { throw key_error("key \"" + key + "\"
 bool paralg::read(const str_type& key, value_sink to) {
   return servers_->read(key, [&](const value_view& v) { to.put(to.target, v); });
 }
+paralg::kept_value paralg::read_kept(const str_type& key) {
+  const auto* e = servers_->read_kept(key);
+  if (e == nullptr) missing(key);
+  return {e->view(), &e->object, &e->object_type};
+}
+value_view paralg::find_cached(const str_type& key) const {
+  const auto* e = servers_->find_cached(key);
+  if (e == nullptr) throw key_error("key \"" + key + "\" is not in the cache");
+  return e->view();
+}
+bool paralg::is_cached(const str_type& key) const { return servers_->find_cached(key) != nullptr; }
 void paralg::write(const str_type& key, const value_view& value) { servers_->write(key, value); }
 async_functor_type paralg::update(const str_type& key, const value_view& delta, std::uint64_t function) {
   return servers_->update(key, delta, function);
@@ -142,6 +153,7 @@ number_histogram paralg::paracel_histogram(double lo, double hi, std::size_t bin
   return {std::move(s.bins), s.below, s.above};
 }
 
+void paralg::set_combining(bool on) { servers_->set_combining(on); }
 void paralg::iter_commit() { servers_->commit(); }
 void paralg::set_total_iters(int n) {
   if (n < 0) throw config_error("total_iters is " + std::to_string(n) + ", want 0 or more");

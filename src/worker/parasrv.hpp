@@ -15,6 +15,7 @@
 #include "core/read_cache.hpp"
 #include "worker/kvclt.hpp"
 #include "worker/session.hpp"
+#include "worker/update_combiner.hpp"
 
 namespace paracel {
 
@@ -34,12 +35,19 @@ class parasrv {
 
   parasrv(std::shared_ptr<session> job, std::uint32_t staleness, consistency_model model);
 
-  void set_model(consistency_model model) { model_ = model; }
+  ~parasrv();
+
+  void set_model(consistency_model model);
   [[nodiscard]] consistency_model model() const noexcept { return model_; }
   void set_total_iters(std::uint32_t n) { total_iters_ = n; }
 
   /// False when the key is not there. Blocks: as the rule of paralg.hpp says.
   bool read(const std::string& key, const put_value& put);
+  /// The same without a copy: the entry of the cache, or null. Under ASP, too, the value lies in the cache, but each
+  /// call asks the server. Lifetime: until the next call of this object.
+  const read_cache::entry* read_kept(const std::string& key);
+  /// What the cache has of a key, however old, or null.
+  [[nodiscard]] const read_cache::entry* find_cached(const std::string& key) const { return cache_.find_fresh(key, 0); }
   void write(const std::string& key, const value_view& value);
   async_functor_type update(const std::string& key, const value_view& delta, std::uint64_t function);
   /// `put` may be empty; the new value then does not travel, unless the cache wants it.
@@ -55,6 +63,25 @@ class parasrv {
                     bool clocked, const put_item* put);
   bool remove_multi(const std::vector<std::string>& keys);
   void clear();
+
+  /// One request of a call on a value that lies in several keys (paracel/array.hpp).
+  /// Lifetime: key and value until the call has returned.
+  struct part {
+    std::string_view key;
+    net::verb what = net::verb::none;
+    value_view value;  ///< what goes along
+    blob large;        ///< in its place: travels without a copy
+    std::uint16_t flags = 0;
+  };
+  /// All parts at once, as a read of one key. Throws: key_error when a part is not there; the others then may have come.
+  void read_parts(const std::string& name, std::span<const part> parts, const put_item& put);
+  /// The same for parts of one kind (pull_at) of which a shard may hold many: one request a shard.
+  void read_parts(const std::string& name, const std::vector<std::string>& keys, const std::vector<value_view>& elements,
+                  const put_item& put);
+  /// All parts at once, as `update` of one key; one future for all. `clocked`: of this iteration, so that BSP stages them.
+  async_functor_type update_parts(const std::string& name, std::span<part> parts, std::uint64_t function, bool clocked);
+  /// As `write` of one key. Parts may be pushes, or updates that assign.
+  void write_parts(const std::string& name, std::span<part> parts, std::uint64_t assign);
 
   /// Finds (at the first use registers) a function at every shard. Throws: plugin_error with the first server's reason.
   std::uint64_t find_function(const std::string& file, const std::string& function, const hyper_parameters& hyper = {});
@@ -78,8 +105,11 @@ class parasrv {
   [[noreturn]] static void refuse(net::status result, const std::string& text, const std::string& what);
 
   void commit();
-  /// Waits for what is in flight. Throws the first failure of an update whose future nobody has asked; the others that
-  /// failed before are forgotten with it.
+  /// On: additive updates are added up here until the commit, or until a request that must not overtake them. Unless it
+  /// was said, it is on under SSP and off under ASP; under BSP it is always off.
+  void set_combining(bool on);
+  /// Sends what was added up, and waits for what is in flight. Throws the first failure of an update whose future nobody
+  /// has asked; the others that failed before are forgotten with it.
   void settle();
   [[nodiscard]] std::uint32_t last_staleness() const noexcept { return last_staleness_; }
   [[nodiscard]] kvclt& client() noexcept { return *client_; }
@@ -93,6 +123,22 @@ class parasrv {
     std::string key;
     failure outcome;
   };
+
+  /// What the combined updates of a key share.
+  struct combined_update {
+    std::shared_ptr<sent_update> sent = std::make_shared<sent_update>();
+    kvclt::sequence sequence = 0;  // 0: not sent as a request of its own
+    bool waits = true;
+  };
+  using combiner = update_combiner<combined_update>;
+
+  [[nodiscard]] bool combines(const value_view& delta, std::uint64_t function) const;
+  async_functor_type combine(const std::string& key, const value_view& delta, std::uint64_t function);
+  void send_combined(combiner::entry e);
+  /// Before a request leaves: of one key, or of many.
+  void send_combined_before(const std::string_view* key);
+  /// All of them in requests of many keys. Blocks: until they are answered; failures are in `failed_`.
+  void send_all_combined();
 
   [[nodiscard]] bool clocked() const noexcept { return model_ != consistency_model::asp; }
   [[nodiscard]] bool cached() const noexcept { return clocked() && finished() - begin_ < total_iters_; }
@@ -122,6 +168,8 @@ class parasrv {
   read_cache cache_;
   std::vector<std::pair<std::string, function_ref>> functions_;  // "file\0symbol\0verb"; a handful
   std::vector<std::shared_ptr<sent_update>> failed_;  // whose futures nobody has asked
+  combiner combiner_;
+  std::optional<bool> combining_;  // as it was said
   std::shared_ptr<parasrv*> self_ = std::make_shared<parasrv*>(this);  // futures look whether it is still there
 };
 
