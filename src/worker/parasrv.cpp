@@ -543,7 +543,8 @@ std::uint64_t parasrv::find_function(const std::string& file, const std::string&
       f = {net::status::internal, "a server's answer to register is too short"};
     }
   });
-  if (f.result != net::status::ok) fail(f.result, f.text, "registering " + name + ":" + symbol.c_str());  // without hyper-parameters
+  // Up to the zero: without the hyper-parameters.
+  if (f.result != net::status::ok) fail(f.result, f.text, "registering " + name + ":" + symbol.c_str());
   functions_.emplace_back(known_as, found);
   return found.id;
 }

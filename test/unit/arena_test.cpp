@@ -49,7 +49,8 @@ TEST(Arena, AWalkMeetsExactlyTheBlocksThatAreHandedOut) {
         const auto bytes = arena::smallest + arena::step * (random() % (random() % 20 == 0 ? 400 : 12));
         live[take(a, bytes)] = bytes;
       } else {
-        const auto at = std::next(live.begin(), static_cast<std::ptrdiff_t>(random() % std::min(live.size(), std::size_t{50})));
+        const auto step_to = random() % std::min(live.size(), std::size_t{50});
+        const auto at = std::next(live.begin(), static_cast<std::ptrdiff_t>(step_to));
         a.free(const_cast<void*>(at->first), at->second);
         live.erase(at);
       }

@@ -211,7 +211,9 @@ TEST_F(ScanTest, AKeyThatStaysIsMetExactlyOnceWhateverHappensBetweenTheChunks) {
     const bool few = seed % 2 == 0;
     const shard_settings settings{.index = few ? 3U : 0U, .threads = few ? 512U : 1U};
     reset(settings, {.slice = 0us});
-    const auto mine = [&](const std::string& key) { return partition_of(hash_key(key)) % settings.threads == settings.index; };
+    const auto mine = [&](const std::string& key) {
+      return partition_of(hash_key(key)) % settings.threads == settings.index;
+    };
     std::vector<std::string> pool;
     for (int i = 0; pool.size() < 2500; ++i) {
       auto key = "key" + std::to_string(i);

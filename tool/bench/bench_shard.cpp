@@ -166,8 +166,12 @@ nlohmann::json measure(subject& s, net::verb what, const Request& r, std::uint16
     times.push_back(seconds_since(begun));
     busy.push_back(processor_seconds() - busy_before);
   }
-  return {{"ms", median(times) * 1e3}, {"processor_ms", median(busy) * 1e3}, {"longest_slice_ms", longest * 1e3}, {"slices", s.slices},
-          {"items", s.items},          {"bytes", s.bytes}};
+  return {{"ms", median(times) * 1e3},
+          {"processor_ms", median(busy) * 1e3},
+          {"longest_slice_ms", longest * 1e3},
+          {"slices", s.slices},
+          {"items", s.items},
+          {"bytes", s.bytes}};
 }
 
 std::size_t in_use() {
@@ -203,8 +207,8 @@ int main(int argc, char** argv) {
       s.remove_all();
       left.push_back(in_use());
     }
-    out["in_and_out"] = {{"bytes_left", s.stats()["memory_bytes"]},
-                         {"growth_bytes", static_cast<std::int64_t>(left.back()) - static_cast<std::int64_t>(left.front())}};
+    const auto growth = static_cast<std::int64_t>(left.back()) - static_cast<std::int64_t>(left.front());
+    out["in_and_out"] = {{"bytes_left", s.stats()["memory_bytes"]}, {"growth_bytes", growth}};
   }
   if (FLAGS_load != 0) {
     subject s;

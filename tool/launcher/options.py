@@ -65,7 +65,7 @@ def parse_command_line(arguments):
     for name, what in (("memory", "that the keys and values of a server may take in all (default: no limit)"),
                        ("value-bytes", "of the largest value that a server takes (default 256M)"),
                        ("message-bytes", "of the largest message that a server takes or sends (default 1G)")):
-        add(f"--max-{name}", type=byte_count, default="", metavar="N", help=f"bytes, as in 64K, 256M or 4G, {what}")
+        add(f"--max-{name}", type=byte_count, default=None, metavar="N", help=f"bytes, as in 64K, 256M or 4G, {what}")
     add("--plugin-dir", action="append", default=[], metavar="DIR",
         help="one more folder that the servers may load plug-ins from; the folder of update_file always is")
     add("--host", default="", metavar="ADDRESS", help="this host's address for other hosts (default: towards --hostfile)")
