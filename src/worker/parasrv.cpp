@@ -679,12 +679,14 @@ std::uint64_t parasrv::find_function(const std::string& file, const std::string&
       f = {net::status::internal, "a server's answer to register is too short"};
     }
   });
-  if (f.result != net::status::ok) fail(f.result, f.text, "registering " + name + ":" + symbol.c_str());  // without hyper-parameters
+  // Up to the zero: without the hyper-parameters.
+  if (f.result != net::status::ok) fail(f.result, f.text, "registering " + name + ":" + symbol.c_str());
   functions_.emplace_back(known_as, found);
   return found.id;
 }
 
 kvclt::call parasrv::begin_read(net::verb what) {
+  send_all_combined();
   if (clocked()) {
     wait_for_minimum();
     last_staleness_ = finished() - std::min(finished(), known_slowest_);

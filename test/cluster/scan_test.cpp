@@ -79,7 +79,8 @@ TEST(Walks, AHandlerMayUseTheServersAndEndTheWalk) {
       }
     });
     EXPECT_GE(n, 2000U);
-    EXPECT_THROW(a.paracel_readall_handle<double>([](const std::string&, double) { throw key_error("enough"); }), key_error);
+    const auto enough = [](const std::string&, double) { throw key_error("enough"); };
+    EXPECT_THROW(a.paracel_readall_handle<double>(enough), key_error);
     EXPECT_EQ(a.paracel_count(), 2000U) << "what was under way does no harm";
     EXPECT_THROW((void)a.paracel_readall<std::vector<double>>(), type_error);
     EXPECT_EQ(a.paracel_count("k1"), 1111U);

@@ -195,15 +195,16 @@ class DryRun(JobTest):
         return [shlex.split(line) for line in out.splitlines()]
 
     def test_it_prints_every_command_and_starts_nothing(self):
-        lines = self.lines("-w", "3", "-p", "2", "--threads", "4", "-c", "cfg.json", LR, "--flag", "a b")
+        lines = self.lines("-w", "3", "-p", "2", "--threads", "4", "--max-memory", "4G", "-c", "cfg.json", LR, "--flag", "a b")
         self.assertEqual(len(lines), 6)
         scheduler, server, worker = lines[0], lines[2], lines[4]
         self.assertEqual(scheduler[0], os.path.join(BIN, "start_scheduler"))
         for pair in (("--workers", "3"), ("--servers", "2")):
             self.assertIn(pair, list(zip(scheduler, scheduler[1:])))
         self.assertEqual(server[0], os.path.join(BIN, "start_server"))
-        for pair in (("--slot", "1"), ("--threads", "4")):
+        for pair in (("--slot", "1"), ("--threads", "4"), ("--max-memory", "4G")):
             self.assertIn(pair, list(zip(server, server[1:])))
+        self.assertNotIn("--max-value-bytes", server)
         variables = dict(word.split("=", 1) for word in worker if word.startswith("PARACEL_"))
         self.assertEqual(variables["PARACEL_RANK"], "1")
         self.assertEqual(variables["PARACEL_SIZE"], "3")

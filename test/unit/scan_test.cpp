@@ -211,7 +211,9 @@ TEST_F(ScanTest, AKeyThatStaysIsMetExactlyOnceWhateverHappensBetweenTheChunks) {
     const bool few = seed % 2 == 0;
     const shard_settings settings{.index = few ? 3U : 0U, .threads = few ? 512U : 1U};
     reset(settings, {.slice = 0us});
-    const auto mine = [&](const std::string& key) { return partition_of(hash_key(key)) % settings.threads == settings.index; };
+    const auto mine = [&](const std::string& key) {
+      return partition_of(hash_key(key)) % settings.threads == settings.index;
+    };
     std::vector<std::string> pool;
     for (int i = 0; pool.size() < 2500; ++i) {
       auto key = "key" + std::to_string(i);
@@ -503,6 +505,29 @@ TEST_F(ScanTest, WhatIsStagedIsFoldedFirstAndInSlicesToo) {
             status::plugin_failed);
   EXPECT_EQ(ask(verb::scan, net::scan_request{}, {.prefix = "a", .flags = net::flag_bsp_read, .clock = 4}).result,
             status::ok);
+}
+
+// ---- memory -------------------------------------------------------------------------------------------------------
+
+TEST_F(ScanTest, ManyKeysInAndOutLeaveNoGrowth) {
+  const auto extent = [&] {
+    std::size_t bytes = 0;
+    for (const auto& g : keys_->groups()) bytes += g.extent();
+    return bytes;
+  };
+  for (const std::size_t length : {20U, 60U, 33U}) {
+    const auto name = [&](int i) {
+      auto text = std::to_string(i);
+      return text + std::string(length - text.size(), 'x');
+    };
+    for (int i = 0; i < 100'000; ++i) put(name(i), view(1.0));
+    EXPECT_GT(keys_->memory_bytes(), 100'000 * (length + 24));
+    for (int i = 0; i < 100'000; ++i) erase(name(i));
+    EXPECT_EQ(keys_->size(), 0U);
+    // What is left are tables of four slots and one chunk a group, whatever the keys were.
+    EXPECT_LE(keys_->memory_bytes(), partition_count * 32);
+    EXPECT_LE(extent(), keys_->groups().size() * arena::chunk_bytes);
+  }
 }
 
 // ---- malformed requests -------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "net/protocol.hpp"
+#include "net/scan.hpp"
 #include "server/server.hpp"
 
 namespace paracel::srv {
@@ -839,6 +840,116 @@ TEST_F(BspTest, ALargeStagedDeltaIsFoldedToo) {
   }
   EXPECT_EQ(call(verb::pull, "w", {}, {.flags = net::flag_bsp_read, .clock = 1}).doubles(),
             std::vector<double>(20'000, 3.0));
+}
+
+// ---- walks: what the shard adds to scan_test.cpp -------------------------------------------------------------------
+
+value_view payload_of(std::vector<std::byte>& bytes, const auto& request) {
+  bytes.clear();
+  append(bytes, request);
+  return {value_tag::none, bytes};
+}
+
+TEST_F(ShardTest, AFilterIsRegisteredUnderAnIdOfItsOwn) {
+  const auto registered = call(verb::register_filter, std::string("filters") + '\0' + "ends_with_seven");
+  ASSERT_EQ(registered.header.result, status::ok) << registered.text();
+  std::uint64_t id = 0;
+  std::memcpy(&id, registered.body.data(), sizeof id);
+  for (const char* key : {"a7", "a8", "b7"}) push(key, 1);
+  std::vector<std::byte> bytes;
+  const auto all = call(verb::scan, "", payload_of(bytes, net::scan_request{}), {.function = id});
+  EXPECT_EQ(all.header.count, 2U);
+  EXPECT_EQ(all.header.flags, 0);
+  EXPECT_EQ(call(verb::update, "a7", view(1.0), {.function = id}).header.result, status::unknown_function)
+      << "a filter is no update function";
+  const auto refused = call(verb::register_filter, std::string("filters") + '\0' + "not_a_filter");
+  EXPECT_EQ(refused.header.result, status::plugin_failed);
+  EXPECT_THAT(refused.text(), HasSubstr("is an update function, and a filter was asked for"));
+  EXPECT_THAT(call(verb::register_filter, std::string("filters") + '\0' + "of_another_abi").text(), HasSubstr("ABI 2"));
+  EXPECT_EQ(stats()["shards"][0]["requests"]["scan"], 1);
+}
+
+TEST_F(ShardTest, AWalkOfABspReaderFoldsEveryKeyFirst) {
+  std::vector<std::byte> bytes;
+  push("a", 1);
+  for (const char* key : {"a", "b", "c"}) {
+    for (const std::uint32_t clock : {0U, 1U}) {
+      (void)call(verb::update, key, view(10.0), {.flags = net::flag_staged, .clock = clock});
+    }
+  }
+  const auto sum = [&](std::uint32_t clock) {
+    const auto a = call(verb::reduce, "", payload_of(bytes, net::reduce_request{}),
+                        {.flags = net::flag_bsp_read, .clock = clock});
+    EXPECT_EQ(a.header.result, status::ok) << a.text();
+    net::scan_reply r;
+    net::summary s;
+    EXPECT_EQ(decode(a.body, r), nullptr);
+    EXPECT_EQ(decode(r.rest, s), nullptr);
+    return s.total();
+  };
+  EXPECT_EQ(sum(0), 1);
+  EXPECT_EQ(sum(1), 31);
+  EXPECT_EQ(sum(1), 31);
+  EXPECT_EQ(stats()["shards"][0]["staged"], 3);
+  // One that comes late, for a clock that everybody has folded, does not wait for anything.
+  (void)call(verb::update, "late", view(5.0), {.flags = net::flag_staged, .clock = 0});
+  EXPECT_EQ(sum(1), 36);
+  EXPECT_EQ(sum(2), 66);
+  EXPECT_EQ(stats()["shards"][0]["staged"], 0);
+  // A staged update that cannot be folded is told to who walks over its key, and forgotten with the key.
+  push("text", 1);
+  ASSERT_EQ(call(verb::push, "text", {value_tag::packed, std::as_bytes(std::span("\xa1x", 2))}).header.result, status::ok);
+  (void)call(verb::update, "text", view(1.0), {.flags = net::flag_staged, .clock = 2});
+  const auto told = call(verb::scan, "", payload_of(bytes, net::scan_request{}), {.flags = net::flag_bsp_read, .clock = 3});
+  EXPECT_NE(told.header.result, status::ok);
+  EXPECT_THAT(told.text(), HasSubstr("a staged update of rank 0"));
+  EXPECT_EQ(call(verb::remove_if, "text", payload_of(bytes, net::scan_request{})).header.count, 1U);
+  EXPECT_EQ(sum(3), 66);
+}
+
+TEST_F(ShardTest, KeysThatAreRemovedByAWalkTakeTheirStagedUpdatesAlong) {
+  std::vector<std::byte> bytes;
+  push("gone", 1);
+  (void)call(verb::update, "gone", view(10.0), {.flags = net::flag_staged, .clock = 0});
+  EXPECT_EQ(call(verb::remove_if, "gone", payload_of(bytes, net::scan_request{})).header.count, 1U);
+  EXPECT_EQ(stats()["shards"][0]["staged"], 0);
+  EXPECT_EQ(call(verb::pull, "gone", {}, {.flags = net::flag_bsp_read, .clock = 1}).header.result, status::not_found);
+  EXPECT_EQ(stats()["keys"], 0);
+}
+
+// ---- --max-memory ---------------------------------------------------------------------------------------------------
+
+TEST_F(ShardTest, BeyondItsMemoryAServerTakesNoMoreButGoesOn) {
+  reset({.max_memory_bytes = 100'000});
+  const std::vector<double> value(100);
+  int taken = 0;
+  auto last = call(verb::push, "k0", view(value));
+  while (last.header.result == status::ok && taken < 1000) last = call(verb::push, "k" + std::to_string(++taken), view(value));
+  EXPECT_EQ(last.header.result, status::out_of_memory);
+  EXPECT_THAT(last.text(), HasSubstr("--max-memory"));
+  EXPECT_GT(taken, 80);
+  EXPECT_LT(taken, 125);
+  EXPECT_LE(stats()["memory_bytes"], 100'000);
+  // What does not grow it goes on: reads, values in place of others, updates in place.
+  EXPECT_EQ(call(verb::pull, "k0").doubles(), value);
+  EXPECT_EQ(call(verb::push, "k0", view(value)).header.result, status::ok);
+  EXPECT_EQ(call(verb::update, "k0", view(value)).header.result, status::ok);
+  const std::vector<double> larger(200);
+  EXPECT_EQ(call(verb::push, "k0", view(larger)).header.result, status::out_of_memory);
+  EXPECT_EQ(call(verb::update, "new", view(value)).header.result, status::out_of_memory);
+  EXPECT_EQ(call(verb::update, "k0", view(value), {.flags = net::flag_staged, .clock = 0}).header.result,
+            status::out_of_memory);
+  EXPECT_EQ(call(verb::update, "k0", view(value), {.function = function("append_update")}).header.result,
+            status::out_of_memory);
+  auto tail = blob::allocate(200'000);
+  std::memset(tail.mutable_data(), 0, tail.size());
+  EXPECT_EQ(call_tail(verb::push, "tail", value_tag::f64_array, std::move(tail)).header.result, status::out_of_memory);
+  const auto items = multi(verb::push_multi, {{"k1", view(value)}, {"new", view(value)}}).items();
+  EXPECT_EQ(items[0].result, status::ok);
+  EXPECT_EQ(items[1].result, status::out_of_memory);
+  EXPECT_EQ(call(verb::pull, "k0").doubles(), value) << "what was refused has changed nothing";
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(call(verb::remove, "k" + std::to_string(i)).header.result, status::ok);
+  EXPECT_EQ(call(verb::push, "new", view(value)).header.result, status::ok);
 }
 
 }  // namespace

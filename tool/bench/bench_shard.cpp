@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -97,6 +97,23 @@ class subject {
       working_ += seconds_since(begun);
     }
   }
+  /// By a walk, key by key, as a filter would; every key has this prefix.
+  void remove_all() {
+    net::scan_request r;
+    std::vector<std::byte> body;
+    for (bool more = true; more;) {
+      const std::string_view prefix = "feature_";
+      body.assign(net::bytes_of(prefix).begin(), net::bytes_of(prefix).end());
+      append(body, r);
+      net::request_header h;
+      h.what = net::verb::remove_if;
+      h.key_bytes = static_cast<std::uint32_t>(prefix.size());
+      more = (ask(h, body).flags & net::reply_more) != 0;
+      net::scan_reply at;
+      if (decode(sink_.body, at) != nullptr) std::exit(1);
+      r.from = at.next;
+    }
+  }
   /// Asks from cursor to cursor until the walk has ended. Returns the longest slice in seconds.
   template <class Request>
   double walk(net::verb what, Request r, std::uint16_t flags = 0) {
@@ -149,8 +166,12 @@ nlohmann::json measure(subject& s, net::verb what, const Request& r, std::uint16
     times.push_back(seconds_since(begun));
     busy.push_back(processor_seconds() - busy_before);
   }
-  return {{"ms", median(times) * 1e3}, {"processor_ms", median(busy) * 1e3}, {"longest_slice_ms", longest * 1e3}, {"slices", s.slices},
-          {"items", s.items},          {"bytes", s.bytes}};
+  return {{"ms", median(times) * 1e3},
+          {"processor_ms", median(busy) * 1e3},
+          {"longest_slice_ms", longest * 1e3},
+          {"slices", s.slices},
+          {"items", s.items},
+          {"bytes", s.bytes}};
 }
 
 std::size_t in_use() {
@@ -176,6 +197,18 @@ int main(int argc, char** argv) {
     out["histogram"] = measure(s, net::verb::reduce, net::reduce_request{{}, 100, 0, 1e6});
     out["scan"] = measure(s, net::verb::scan, net::scan_request{});
     out["keys_only"] = measure(s, net::verb::scan, net::scan_request{}, net::flag_keys_only);
+  }
+  {
+    // Twice other keys: what the first ones leave behind would show as growth after the second ones.
+    subject s;
+    std::vector<std::size_t> left;
+    for (std::uint64_t round = 0; round < 3; ++round) {
+      s.load(round * FLAGS_keys, (round + 1) * FLAGS_keys, FLAGS_batch);
+      s.remove_all();
+      left.push_back(in_use());
+    }
+    const auto growth = static_cast<std::int64_t>(left.back()) - static_cast<std::int64_t>(left.front());
+    out["in_and_out"] = {{"bytes_left", s.stats()["memory_bytes"]}, {"growth_bytes", growth}};
   }
   if (FLAGS_load != 0) {
     subject s;
