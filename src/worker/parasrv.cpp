@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <tuple>
 #include <utility>
 
 #include <paracel/error.hpp>
@@ -478,18 +479,30 @@ async_functor_type parasrv::combine(const std::string& key, const value_view& de
   }
   if (!e->ticket) {
     e->ticket = std::make_shared<combined_update>();
-    e->ticket->sent->key = key;
+    e->ticket->name = key;
   }
   apply_to_cache(key, delta, function);
-  return std::async(std::launch::deferred, [self = std::weak_ptr(self_), ticket = e->ticket] {
+  return future_of(e->ticket, &e->ticket->waits);
+}
+
+void parasrv::note(const std::shared_ptr<joint_update>& u, net::status result, std::string_view text) {
+  if (std::ranges::find(joint_failed_, u) != joint_failed_.end()) return;  // the first reason counts
+  u->result = result;
+  u->text = text;
+  joint_failed_.push_back(u);
+}
+
+/// `waits`, a member of `u`: it is still to be sent.
+async_functor_type parasrv::future_of(std::shared_ptr<joint_update> u, bool* waits) {
+  return std::async(std::launch::deferred, [self = std::weak_ptr(self_), u = std::move(u), waits] {
     const auto there = self.lock();
-    if (!there) throw error("the future of an update of \"" + ticket->sent->key + "\" was asked after its paralg had gone");
+    if (!there) throw error("the future of an update of \"" + u->name + "\" was asked after its paralg had gone");
     auto& me = **there;
-    const std::string_view only = ticket->sent->key;
-    if (ticket->waits) me.send_combined_before(&only);
-    if (ticket->sequence != 0) me.client_->wait(ticket->sequence);
-    std::erase(me.failed_, ticket->sent);
-    if (ticket->sent->outcome.result != net::status::ok) refuse(*ticket->sent);
+    const std::string_view only = u->name;
+    if (waits != nullptr && *waits) me.send_combined_before(&only);
+    for (const auto s : u->sent) me.client_->wait(s);
+    std::erase(me.joint_failed_, u);
+    if (u->result != net::status::ok) fail(u->result, u->text, "updating \"" + u->name + "\"");
     return true;
   });
 }
@@ -499,13 +512,12 @@ void parasrv::send_combined(combiner::entry e) {
   auto view = e.view();
   blob large;
   if (view.bytes.size() > net::tail_threshold_bytes) large = std::move(e.sum);
-  e.ticket->sequence = client_->request(update_call(net::verb::update, e.function, true), e.key, view,
-                                        [this, sent = e.ticket->sent](const kv_result& r) {
-                                          if (r.ok()) return;
-                                          sent->outcome = {r.header.result, std::string(r.text())};
-                                          cache_.drop(sent->key);
-                                          failed_.push_back(sent);
-                                        }, std::move(large));
+  e.ticket->sent.push_back(client_->request(update_call(net::verb::update, e.function, true), e.key, view,
+                                            [this, u = e.ticket](const kv_result& r) {
+                                              if (r.ok()) return;
+                                              cache_.drop(u->name);
+                                              note(u, r.header.result, r.text());
+                                            }, std::move(large)));
 }
 
 void parasrv::send_combined_before(const std::string_view* key) {
@@ -540,16 +552,16 @@ void parasrv::send_all_combined() {
       keys.push_back(e->key);
       sums.push_back(e->view());
       e->ticket->waits = false;
-      e->ticket->sent->outcome = {net::status::internal, "no answer came: it is unknown whether it was applied"};
+      e->ticket->result = net::status::internal;
+      e->ticket->text = "no answer came: it is unknown whether it was applied";
     }
     client_->multi(update_call(net::verb::update_multi, from->function, true), keys, sums,
                    [&](std::size_t i, const net::reply_item& item) {
-                     const auto& sent = from[static_cast<std::ptrdiff_t>(i)].ticket->sent;
-                     sent->outcome = {item.result, {}};
+                     const auto& u = from[static_cast<std::ptrdiff_t>(i)].ticket;
+                     u->result = item.result;
                      if (item.result == net::status::ok) return;
-                     sent->outcome.text = std::string(net::text_of(item.value.bytes));
-                     cache_.drop(sent->key);
-                     failed_.push_back(sent);
+                     cache_.drop(u->name);
+                     note(u, item.result, net::text_of(item.value.bytes));
                    });
     from = to;
   }
@@ -565,9 +577,10 @@ void parasrv::read_parts(const std::string& name, std::span<const part> parts, c
   // Handlers share what they need: one that is called after an exception finds that nobody waits any more.
   struct reading {
     const put_item* put;
-    failure outcome;
+    net::status result = net::status::ok;
+    std::string text{};
   };
-  const auto state = std::make_shared<reading>(reading{&put, {}});
+  const auto state = std::make_shared<reading>(reading{&put});
   struct at_end {
     reading& state;
     ~at_end() { state.put = nullptr; }
@@ -580,12 +593,11 @@ void parasrv::read_parts(const std::string& name, std::span<const part> parts, c
     sent.push_back(client_->request(c, parts[i].key, parts[i].value, [state, i](const kv_result& r) {
       if (state->put == nullptr) return;
       if (r.ok()) (*state->put)(i, r.value());
-      else if (state->outcome.result == net::status::ok) state->outcome = {r.header.result, std::string(r.text())};
+      else if (state->result == net::status::ok) std::tie(state->result, state->text) = std::pair(r.header.result, r.text());
     }, parts[i].large));
   }
   for (const auto s : sent) client_->wait(s);
-  if (state->outcome.result != net::status::ok)
-    fail(state->outcome.result, state->outcome.text, "reading \"" + name + "\"");
+  if (state->result != net::status::ok) fail(state->result, state->text, "reading \"" + name + "\"");
 }
 
 void parasrv::read_parts(const std::string& name, const std::vector<std::string>& keys,
@@ -594,38 +606,30 @@ void parasrv::read_parts(const std::string& name, const std::vector<std::string>
     wait_for_minimum();
     last_staleness_ = finished() - std::min(finished(), known_slowest_);
   }
-  failure f;
+  auto result = net::status::ok;
+  std::string text;
   client_->multi(read_call(net::verb::pull_at_multi), keys, elements, [&](std::size_t i, const net::reply_item& item) {
-    if (item.result == net::status::ok) put(i, item.value);
-    else if (f.result == net::status::ok) f = {item.result, std::string(net::text_of(item.value.bytes))};
+    if (item.result == net::status::ok) return put(i, item.value);
+    if (result == net::status::ok) text = net::text_of(item.value.bytes);
+    result = item.result;
   });
-  if (f.result != net::status::ok) fail(f.result, f.text, "reading \"" + name + "\"");
+  if (result != net::status::ok) fail(result, text, "reading \"" + name + "\"");
 }
 
 async_functor_type parasrv::update_parts(const std::string& name, std::span<part> parts, std::uint64_t function,
                                          bool clocked_update) {
-  auto all = std::make_shared<sent_update>();
-  all->key = name;
-  std::vector<kvclt::sequence> sent;
-  sent.reserve(parts.size());
+  auto all = std::make_shared<joint_update>();
+  all->name = name;
+  all->sent.reserve(parts.size());
   for (auto& p : parts) {
     auto c = update_call(p.what, function, clocked_update);
     c.flags |= p.flags;
     cache_.drop(p.key);
-    sent.push_back(client_->request(c, p.key, p.value, [this, all](const kv_result& r) {
-      if (r.ok() || all->outcome.result != net::status::ok) return;
-      all->outcome = {r.header.result, std::string(r.text())};
-      failed_.push_back(all);
+    all->sent.push_back(client_->request(c, p.key, p.value, [this, all](const kv_result& r) {
+      if (!r.ok()) note(all, r.header.result, r.text());
     }, std::move(p.large)));
   }
-  return std::async(std::launch::deferred, [self = std::weak_ptr(self_), sent = std::move(sent), all] {
-    const auto there = self.lock();
-    if (!there) throw error("the future of an update of \"" + all->key + "\" was asked after its paralg had gone");
-    for (const auto s : sent) (*there)->client_->wait(s);
-    std::erase((*there)->failed_, all);
-    if (all->outcome.result != net::status::ok) refuse(*all);
-    return true;
-  });
+  return future_of(std::move(all), nullptr);
 }
 
 void parasrv::write_parts(const std::string& name, std::span<part> parts, std::uint64_t assign) {
@@ -712,6 +716,10 @@ void parasrv::raise(net::status why, const std::string& text, const std::string&
 void parasrv::settle() {
   send_all_combined();
   client_->wait_all();
+  if (const auto failed = std::exchange(joint_failed_, {}); failed_.empty() && !failed.empty()) {
+    const auto& first = *failed.front();
+    fail(first.result, first.text, "updating \"" + first.name + "\"");
+  }
   if (failed_.empty()) return;
   const auto failed = std::exchange(failed_, {});
   refuse(*failed.front());

@@ -153,12 +153,18 @@ class parasrv {
     failure outcome;
   };
 
-  /// What the combined updates of a key share.
-  struct combined_update {
-    std::shared_ptr<sent_update> sent = std::make_shared<sent_update>();
-    kvclt::sequence sequence = 0;  // 0: not sent as a request of its own
+  /// What several futures, or several requests, share: the updates of a key that were added up, the parts of an array.
+  struct joint_update {
+    std::string name;
+    net::status result = net::status::ok;
+    std::string text;
+    std::vector<kvclt::sequence> sent{};  // requests of its own
+  };
+  struct combined_update : joint_update {
     bool waits = true;
   };
+  void note(const std::shared_ptr<joint_update>& u, net::status result, std::string_view text);
+  async_functor_type future_of(std::shared_ptr<joint_update> u, bool* waits);
   using combiner = update_combiner<combined_update>;
 
   [[nodiscard]] bool combines(const value_view& delta, std::uint64_t function) const;
@@ -206,6 +212,7 @@ class parasrv {
   std::vector<std::pair<std::string, function_ref>> functions_;  // "file\0symbol\0verb"; a handful
   std::vector<std::shared_ptr<sent_update>> failed_;  // whose futures nobody has asked
   combiner combiner_;
+  std::vector<std::shared_ptr<joint_update>> joint_failed_;  // whose futures nobody has asked
   std::optional<bool> combining_;  // as it was said
   std::unique_ptr<subscriber> pushed_;  // null: off
   std::shared_ptr<parasrv*> self_ = std::make_shared<parasrv*>(this);  // futures look whether it is still there
