@@ -275,7 +275,7 @@ kvclt::sequence kvclt::subscribe(std::uint32_t server, std::uint32_t shard, std:
   h.what = net::verb::subscribe;
   h.clock = clock;
   h.count = count;
-  return send(first_channel_[server] + shard, h, {}, items, {}, std::move(done));
+  return send(first_channel_[server] + shard, h, {}, {}, items, {}, std::move(done));
 }
 
 kvclt::sequence kvclt::clock_request(net::verb what, std::uint32_t clock, handler done) {

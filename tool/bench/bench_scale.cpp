@@ -232,7 +232,8 @@ void run() {
         h.clock = static_cast<std::uint32_t>(i);
       },
       [=] { return processor_seconds(server_process, "server k"); });
-  const nlohmann::json who{{"role", "worker"}, {"rank", 0}, {"size", 1}, {"host", "bench"}, {"pid", ::getpid()}};
+  const nlohmann::json who{
+      {"role", "worker"}, {"rank", 0}, {"size", 1}, {"host", "bench"}, {"pid", ::getpid()}};
   const pid_t scheduler = j.scheduler_process();
   const rate beats = in_flight(
       j, over, j.rendezvous().scheduler, who.dump(),
