@@ -2,14 +2,20 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include <paracel/key_set.hpp>
 #include <paracel/types.hpp>
 #include <paracel/value.hpp>
+#include <tsl/robin_set.h>
 
 #include "core/read_cache.hpp"
 #include "worker/kvclt.hpp"
@@ -32,6 +38,9 @@ class parasrv {
   };
 
   parasrv(std::shared_ptr<session> job, std::uint32_t staleness, consistency_model model);
+  ~parasrv();
+  parasrv(const parasrv&) = delete;
+  parasrv& operator=(const parasrv&) = delete;
 
   void set_model(consistency_model model) { model_ = model; }
   [[nodiscard]] consistency_model model() const noexcept { return model_; }
@@ -45,6 +54,30 @@ class parasrv {
   void bupdate(const std::string& key, const value_view& delta, std::uint64_t function, const put_value& put);
   bool contains(const std::string& key);
   bool remove(const std::string& key);
+
+  // The same without waiting. A number stands for the request: `finish` waits for it, and what it fails with is thrown there
+  // or, if nobody finishes it, by `settle`. What they write to must be there until then.
+
+  /// `then`, if there is one, runs in `settle` or `poll` after the value was put; a missing key is then an error.
+  kvclt::sequence start_read(const std::string& key, value_sink to, std::function<void()> then = {});
+  kvclt::sequence start_write(const std::string& key, const value_view& value);
+  kvclt::sequence start_update(const std::string& key, const value_view& delta, std::uint64_t function);
+  kvclt::sequence start_read_multi(std::span<const std::string> keys, put_item put, bool all);
+  kvclt::sequence start_update_multi(std::span<const std::string> keys, std::span<const value_view> deltas,
+                                     std::uint64_t function, bool clocked, put_item put);
+
+  [[nodiscard]] std::shared_ptr<const key_parts> prepare(std::vector<std::string> keys);
+  kvclt::sequence start_set_read(std::shared_ptr<const key_parts> set, std::shared_ptr<set_target> to);
+  kvclt::sequence start_set_write(std::shared_ptr<const key_parts> set, const set_source& values);
+  /// `to` may be null; with it the update is immediate and the new values come back.
+  kvclt::sequence start_set_update(std::shared_ptr<const key_parts> set, const set_source& deltas, std::uint64_t function,
+                                   bool clocked, std::shared_ptr<set_target> to);
+
+  /// Blocks: until the request is answered. False: a key that was read is not there. Throws: what it failed with.
+  bool finish(kvclt::sequence number);
+  [[nodiscard]] async_result result_of(kvclt::sequence number) const { return {self_, number}; }
+  /// Runs what has become ready and never waits. Returns: the number of answers.
+  std::size_t poll();
 
   /// `all`: a missing key is a key_error.
   void read_multi(const std::vector<std::string>& keys, const put_item& put, bool all);
@@ -61,8 +94,8 @@ class parasrv {
   std::uint64_t bupdate_function = 0;
 
   void commit();
-  /// Waits for what is in flight. Throws the first failure of an update whose future nobody has asked; the others that
-  /// failed before are forgotten with it.
+  /// Waits for what is in flight and runs the callbacks that become ready. Throws the first failure of a request whose
+  /// future nobody has asked; the others that failed before are forgotten with it.
   void settle();
   [[nodiscard]] std::uint32_t last_staleness() const noexcept { return last_staleness_; }
   [[nodiscard]] kvclt& client() noexcept { return *client_; }
@@ -72,10 +105,26 @@ class parasrv {
     net::status result = net::status::ok;
     std::string text;
   };
-  struct sent_update {
-    std::string key;
+  /// A request whose future was not asked yet.
+  struct failed_request {
+    kvclt::sequence number = 0;
     failure outcome;
+    std::string what;          // was being done
+    std::exception_ptr error;  // instead of the outcome
+    bool quiet = false;        // not an error: a key that was read is not there
   };
+  /// Counts a read whose answer the cache waits for.
+  struct read_mark {
+    explicit read_mark(parasrv* s) : of(s) { ++s->reads_in_flight_; }
+    read_mark(read_mark&& other) noexcept : of(std::exchange(other.of, nullptr)) {}
+    read_mark& operator=(read_mark&&) = delete;
+    ~read_mark() {
+      if (of != nullptr && --of->reads_in_flight_ == 0) of->changed_.clear();
+    }
+    parasrv* of;
+  };
+  struct multi_call;
+  struct set_call;
 
   [[nodiscard]] bool clocked() const noexcept { return model_ != consistency_model::asp; }
   [[nodiscard]] bool cached() const noexcept { return clocked() && finished() - begin_ < total_iters_; }
@@ -85,7 +134,19 @@ class parasrv {
   void wait_for_minimum();
   kvclt::call read_call(net::verb what) const noexcept;
   kvclt::call update_call(net::verb what, std::uint64_t function, bool clocked) const noexcept;
-  [[noreturn]] static void refuse(const sent_update& u);
+  [[noreturn]] static void refuse(const failed_request& f);
+  void note(kvclt::sequence number, net::status result, std::string_view text, std::string what);
+  void note(kvclt::sequence number, std::exception_ptr error);
+  void take_read(const kv_result& r, value_sink to, const std::string* key, bool quiet);
+  void run_ready();
+  /// An own change of `key` is on its way: answers to reads that were sent before must not be remembered.
+  void changing(const std::string& key) {
+    if (reads_in_flight_ != 0) changed_.insert(key);
+  }
+  void remember_read(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum);
+  kvclt::sequence start_set(const kvclt::call& c, std::shared_ptr<const key_parts> set, const set_source& values,
+                            std::shared_ptr<set_target> to, const char* doing);
+  void forget_set(const key_parts& set);
   /// Under BSP what all have finished is folded into the values, so that a write replaces it. It is not waited for: the
   /// write follows on the same channel.
   void fold_before_write(std::span<const std::string> keys);
@@ -103,7 +164,10 @@ class parasrv {
   std::uint32_t last_staleness_ = 0;
   read_cache cache_;
   std::vector<std::pair<std::string, function_ref>> functions_;  // "file\0symbol"; a handful
-  std::vector<std::shared_ptr<sent_update>> failed_;  // whose futures nobody has asked
+  std::vector<failed_request> failed_;
+  std::deque<std::function<void()>> ready_;  // callbacks, to be run at the next waiting point
+  std::size_t reads_in_flight_ = 0;          // that the cache is to remember
+  tsl::robin_set<std::string> changed_;      // keys with an own change since the oldest of them may have been sent
   std::shared_ptr<parasrv*> self_ = std::make_shared<parasrv*>(this);  // futures look whether it is still there
 };
 
