@@ -12,7 +12,9 @@
 // the same, and never sees another value than its keys' own names would give.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -102,14 +104,14 @@ class numbers_target final : public set_target {
   V* room(std::size_t numbers) {
     if (has_width_ && numbers == width_) return data();
     if (has_width_) throw type_error("the values of a key set that is read as numbers must all have one size");
-    has_width_ = true;
-    width_ = numbers;
     if constexpr (requires { (*out_).resize(1); }) {
       out_->resize(keys_ * numbers);
     } else if (out_.size() != keys_ * numbers) {
       throw type_error("a key set of " + std::to_string(keys_) + " keys with " + std::to_string(numbers) +
                        " numbers each was read into " + std::to_string(out_.size()) + " numbers");
     }
+    has_width_ = true;
+    width_ = numbers;
     return data();
   }
   V* data() {

@@ -25,7 +25,7 @@ class small_function<R(A...), Room> {
     requires(!std::is_same_v<std::remove_cvref_t<F>, small_function> && std::is_invocable_r_v<R, std::decay_t<F>&, A...>)
   small_function(F&& f) {  // NOLINT(google-explicit-constructor): as std::function
     using function = std::decay_t<F>;
-    if constexpr (std::is_pointer_v<function> || requires { f.target_type(); }) {  // a std::function may be empty
+    if constexpr (std::is_pointer_v<std::remove_cvref_t<F>> || requires { f.target_type(); }) {  // a std::function may be empty
       if (!f) return;
     }
     if constexpr (fits<function>) {
