@@ -144,6 +144,7 @@ class values_target final : public set_target {
 
 template <class V>
 std::shared_ptr<set_target> target(std::size_t keys, list_type<V>& out) {
+  if (keys == 0) out.clear();  // nothing will arrive
   if constexpr (raw_number<V>) return std::make_shared<numbers_target<V, list_type<V>*>>(keys, &out);
   else return std::make_shared<values_target<V>>(keys, out);
 }

@@ -87,9 +87,7 @@ struct sending {
   explicit sending(const outgoing& message) {
     const std::size_t head = message.head.size();
     const std::size_t body = message.body.size();
-    zmq_msg_init(&id);
     zmq_msg_init(&delimiter);
-    zmq_msg_init(&tail);
     if (zmq_msg_init_size(&frame, head + body) != 0) throw std::bad_alloc();
     auto* to = static_cast<std::byte*>(zmq_msg_data(&frame));
     if (head != 0) std::memcpy(to, message.head.data(), head);
@@ -103,24 +101,28 @@ struct sending {
       zmq_msg_close(&frame);
       throw std::bad_alloc();
     }
+    has_tail = true;
   }
   sending(const sending&) = delete;
   sending& operator=(const sending&) = delete;
   ~sending() {
     const int error = errno;
-    zmq_msg_close(&id);
+    if (has_id) zmq_msg_close(&id);
     zmq_msg_close(&delimiter);
     zmq_msg_close(&frame);
-    zmq_msg_close(&tail);
+    if (has_tail) zmq_msg_close(&tail);
     errno = error;
   }
   zmq_msg_t& address(const peer& to) {
     // At most 31 bytes: they fit into the message itself and nothing is allocated.
+    has_id = true;
     zmq_msg_init_size(&id, to.size);
     std::memcpy(zmq_msg_data(&id), to.id.data(), to.size);
     return id;
   }
   zmq_msg_t id, delimiter, frame, tail;
+  bool has_id = false;
+  bool has_tail = false;
 };
 
 }  // namespace
