@@ -5,6 +5,7 @@
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -79,28 +80,59 @@ class key_store {
 
   [[nodiscard]] entry* find(std::uint64_t hash, std::string_view key) noexcept { return table_of(hash).find(hash, key); }
   entry& store(std::uint64_t hash, std::string_view key, const value_view& value) {
+    drop_state(hash, key);
     return counted(table_of(hash), [&](table& t) -> entry& { return t.store(hash, key, value); });
   }
   entry& store(std::uint64_t hash, std::string_view key, value_tag tag, blob value) {
+    drop_state(hash, key);
     return counted(table_of(hash), [&](table& t) -> entry& { return t.store(hash, key, tag, std::move(value)); });
   }
   bool erase(std::uint64_t hash, std::string_view key) noexcept {
+    drop_state(hash, key);
     if (!table_of(hash).erase(hash, key)) return false;
     --size_;
     return true;
   }
   void clear() noexcept {
     for (auto& t : tables_) t.clear();
+    for (auto& t : states_) t.clear();
     size_ = 0;
   }
 
+  /// What an optimizer keeps beside the value of a key, in a second family of tables: null when there is nothing.
+  [[nodiscard]] entry* find_state(std::uint64_t hash, std::string_view key) noexcept {
+    return states_.empty() ? nullptr : state_table_of(hash).find(hash, key);
+  }
+  /// Sets it to `bytes` zeros. A store or erase of the key drops it.
+  entry& make_state(std::uint64_t hash, std::string_view key, std::size_t bytes) {
+    if (states_.empty()) {
+      states_.reserve(tables_.size());
+      for (std::size_t i = 0; i < tables_.size(); ++i) states_.emplace_back(state_memory_, state_family_);
+    }
+    auto zeros = blob::allocate(bytes);
+    std::memset(zeros.mutable_data(), 0, bytes);
+    return state_table_of(hash).store(hash, key, value_tag::packed, std::move(zeros));
+  }
+  [[nodiscard]] bool keeps_states() const noexcept { return !states_.empty(); }
+  [[nodiscard]] std::span<std::byte> open_state(std::uint64_t hash, entry& state) {
+    return state_table_of(hash).open(state);
+  }
+  void drop_state(std::uint64_t hash, std::string_view key) noexcept {
+    if (!states_.empty()) state_table_of(hash).erase(hash, key);
+  }
+
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_.used(); }
+  [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_.used() + state_memory_.used(); }
   [[nodiscard]] const table_family& family() const noexcept { return family_; }
   /// New versions for `n` changes in place (`table::set_version`). Returns: the first.
-  std::uint64_t take_versions(std::size_t n) noexcept { return std::exchange(family_.last_version, family_.last_version + n) + 1; }
+  std::uint64_t take_versions(std::size_t n) noexcept {
+    return std::exchange(family_.last_version, family_.last_version + n) + 1;
+  }
 
  private:
+  [[nodiscard]] table& state_table_of(std::uint64_t hash) noexcept {
+    return states_[partition_of(hash) / settings_.threads];
+  }
   template <class F>
   entry& counted(table& t, const F& change) {
     const auto before = t.size();
@@ -114,6 +146,9 @@ class key_store {
   table_family family_;
   arena memory_;               // before the tables: they give back to it
   std::vector<table> tables_;  // by partition / threads
+  table_family state_family_;
+  arena state_memory_;         // of its own: what walks the other meets keys only
+  std::vector<table> states_;  // as tables_; none before the first optimizer
   std::uint64_t size_ = 0;
 };
 

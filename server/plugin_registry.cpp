@@ -17,7 +17,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <climits>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -253,12 +255,33 @@ std::optional<symbol_entry> find_symbol(void* handle, std::string_view name) {
 std::string exported_updates(void* handle) {
   std::vector<std::string> names;
   for_each_symbol(handle, [&](const symbol_entry& s) {
-    if (s.magic() == abi::update_magic) names.emplace_back(s.name);
+    if (s.magic() == abi::update_magic || s.magic() == abi::optimizer_magic) names.emplace_back(s.name);
   });
   if (names.empty())
     return "it exports no update function; write extern \"C\" { extern paracel::update_result f; } "
            "paracel::update_result f = paracel::update_proxy(...);";
   return "it exports " + join(std::move(names));
+}
+
+std::string other_abi(std::uint16_t version, std::uint16_t bytes, std::size_t bytes_here) {
+  return "was built for plug-in ABI " + std::to_string(version) + " (" + std::to_string(bytes) +
+         " bytes), this server has " + std::to_string(abi::version) + " (" + std::to_string(bytes_here) +
+         " bytes): build the plug-in against this version of paracel/update.hpp";
+}
+
+/// Why `s`, which has the magic of an optimizer, is none for this server; empty when it is one.
+std::string problem_of_optimizer(const symbol_entry& s) {
+  if (s.size < offsetof(optimizer_result, flags)) return "is no paracel::optimizer_result that paracel::optimizer_proxy made";
+  const auto* o = reinterpret_cast<const optimizer_result*>(s.address);
+  if (o->abi_version != abi::version || o->struct_bytes != sizeof(optimizer_result) || s.size < sizeof(optimizer_result))
+    return other_abi(o->abi_version, o->struct_bytes, sizeof(optimizer_result));
+  if (o->step == nullptr || o->hyper_count > abi::most_hyper_parameters || o->states > abi::most_states)
+    return "is no optimizer that paracel::optimizer_proxy made";
+  for (std::uint32_t i = 0; i < o->hyper_count; ++i) {
+    if (::strnlen(o->hyper_names[i], abi::hyper_name_bytes) == abi::hyper_name_bytes)
+      return "has a hyper-parameter whose name does not end";
+  }
+  return {};
 }
 
 /// Why `s` is no update function for this server; empty when it is one.
@@ -270,9 +293,7 @@ std::string problem_of(const symbol_entry& s, const std::string& name) {
     return "is no paracel::update_result that paracel::update_proxy made";
   const auto* u = reinterpret_cast<const update_result*>(s.address);
   if (u->abi_version != abi::version || u->struct_bytes != sizeof(update_result) || s.size < sizeof(update_result))
-    return "was built for plug-in ABI " + std::to_string(u->abi_version) + " (" + std::to_string(u->struct_bytes) +
-           " bytes), this server has " + std::to_string(abi::version) + " (" + std::to_string(sizeof(update_result)) +
-           " bytes): build the plug-in against this version of paracel/update.hpp";
+    return other_abi(u->abi_version, u->struct_bytes, sizeof(update_result));
   if (u->apply == nullptr && u->in_place == nullptr) return "has neither a general nor an in-place function";
   if (!is_known(static_cast<value_tag>(u->value_tag)) || !is_known(static_cast<value_tag>(u->delta_tag)))
     return "names a type that this version does not know";
@@ -286,6 +307,53 @@ std::uint64_t id_of(std::uint64_t content, const std::string& symbol) {
   identity += symbol;
   return hash_key(identity);
 }
+
+// ---- hyper-parameters
+
+std::string hyper_names_of(const optimizer_result& o) {
+  if (o.hyper_count == 0) return "it has none";
+  std::string text = "it has ";
+  for (std::uint32_t i = 0; i < o.hyper_count; ++i) text += (i == 0 ? "" : ", ") + std::string(o.hyper_names[i]);
+  return text;
+}
+
+/// Reads "lr=0.1,eps=1e-6" into `values`. Returns what is wrong with it; empty when nothing is.
+std::string read_hyper(const optimizer_result& o, std::string_view text, std::span<double> values) {
+  while (!text.empty()) {
+    const auto comma = text.find(',');
+    const auto part = text.substr(0, comma);
+    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+    const auto equals = part.find('=');
+    const auto name = part.substr(0, equals);
+    std::uint32_t at = 0;
+    while (at < o.hyper_count && name != o.hyper_names[at]) ++at;
+    if (at == o.hyper_count) return "has no hyper-parameter '" + std::string(name.substr(0, 64)) + "': " + hyper_names_of(o);
+    const auto number = equals == std::string_view::npos ? std::string_view() : part.substr(equals + 1);
+    double value = 0;
+    const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), value);
+    if (problem != std::errc() || end != number.data() + number.size() || !std::isfinite(value))
+      return "hyper-parameter '" + std::string(name) + "' is '" + std::string(number.substr(0, 64)) +
+             "', want a finite number; " + hyper_names_of(o);
+    values[at] = value;
+  }
+  return {};
+}
+
+/// What stands in the place of an optimizer's update function.
+std::int32_t refuse_optimizer(const update_result*, const abi::value*, const abi::value*, const abi::sink*,
+                              abi::error_text* error) noexcept {
+  update_detail::write_text(error, "is an optimizer, which steps whole keys and rows; this call cannot use one");
+  return abi::failed;
+}
+std::int32_t refuse_to_begin(const update_result*, const abi::value*, const abi::sink*, abi::error_text* error) noexcept {
+  return refuse_optimizer(nullptr, nullptr, nullptr, nullptr, error);
+}
+const update_result optimizer_stand_in = [] {
+  auto u = update_detail::blank_update("float or double", "gradient");
+  u.apply = refuse_optimizer;
+  u.initialise = refuse_to_begin;
+  return u;
+}();
 
 }  // namespace
 
@@ -372,21 +440,41 @@ const loaded_update& plugin_registry::load_update(std::string_view plugin, std::
   const std::lock_guard lock(mutex_);
   auto& from = find_library(plugin);
   if (symbol.empty() && from.name == default_plugin) symbol = default_symbol;
-  const std::string name(symbol);
+  std::string name(symbol);  // with its hyper-parameters
   if (const auto known = updates_.find({&from, name}); known != updates_.end()) return *known->second;
+  const auto asked_as = name;
+  std::string hyper;
+  if (const auto zero = name.find('\0'); zero != std::string::npos) {
+    hyper = name.substr(zero + 1);
+    name.resize(zero);
+  }
 
   const auto refuse = [&](const std::string& why) { throw plugin_error("plug-in " + from.path + why); };
   if (name.empty()) refuse(": no function was named; " + exported_updates(from.handle));
   const auto found = find_symbol(from.handle, name);
   if (!found) refuse(" has no '" + name + "'; " + exported_updates(from.handle));
-  if (const auto problem = problem_of(*found, name); !problem.empty()) refuse(": '" + name + "' " + problem);
-
-  const auto* function = reinterpret_cast<const update_result*>(found->address);
-  auto& slot = updates_[{&from, name}];
-  slot = std::make_unique<loaded_update>(loaded_update{id_of(from.content, name), from.name + ":" + name, function,
-                                                       (function->flags & abi::additive) != 0});
-  publish(*slot);
-  return *slot;
+  auto loaded = std::make_unique<loaded_update>();
+  loaded->id = id_of(from.content, name);
+  loaded->name = from.name + ":" + name;
+  if (found->magic() == abi::optimizer_magic) {
+    if (const auto problem = problem_of_optimizer(*found); !problem.empty()) refuse(": '" + name + "' " + problem);
+    loaded->optimizer = reinterpret_cast<const optimizer_result*>(found->address);
+    loaded->function = &optimizer_stand_in;
+    std::copy_n(loaded->optimizer->hyper_defaults, loaded->optimizer->hyper_count, loaded->hyper.begin());
+    if (const auto problem = read_hyper(*loaded->optimizer, hyper, loaded->hyper); !problem.empty())
+      refuse(": '" + name + "' " + problem);
+    loaded->family = loaded->id;
+    const auto numbers = std::as_bytes(std::span(loaded->hyper));
+    loaded->id = id_of(loaded->family, std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size()));
+  } else {
+    if (const auto problem = problem_of(*found, name); !problem.empty()) refuse(": '" + name + "' " + problem);
+    if (!hyper.empty()) refuse(": '" + name + "' is an update function, which has no hyper-parameters");
+    loaded->function = reinterpret_cast<const update_result*>(found->address);
+    loaded->additive = (loaded->function->flags & abi::additive) != 0;
+  }
+  const auto& kept = *(updates_[{&from, asked_as}] = std::move(loaded));
+  publish(kept);
+  return kept;
 }
 
 // ---- calling
@@ -418,6 +506,7 @@ std::string describe(const value_view& v) {
 }
 
 std::string signature(const loaded_update& u) {
+  if (u.optimizer != nullptr) return u.name;
   const auto text = [](const char(&t)[48]) { return std::string(t, ::strnlen(t, sizeof(t))); };
   return u.name + " (" + text(u.function->value_type) + ", " + text(u.function->delta_type) + ")";
 }
@@ -602,6 +691,43 @@ bool apply_in_place(const loaded_update& u, value_tag tag, std::span<std::byte> 
   const bool done = run_in_place(tag, value, *change, v);
   if (!done && !value.empty()) std::memcpy(value.data(), before, value.size());
   value_scratch.trim();
+  return done;
+}
+
+bool steps(const loaded_update& u, value_tag element) noexcept {
+  if (u.optimizer == nullptr) return false;
+  return (element == value_tag::f32 && (u.optimizer->flags & abi::steps_float) != 0) ||
+         (element == value_tag::f64 && (u.optimizer->flags & abi::steps_double) != 0);
+}
+
+bool apply_step(const loaded_update& u, value_tag tag, std::span<std::byte> value, std::span<std::byte> state,
+                std::uint64_t number, const value_view& gradient, std::string& error, abi::outcome* outcome) {
+  const verdict v{u, error, outcome};
+  const value_view current{tag, value};
+  const auto element = element_of(tag);
+  if (!steps(u, element)) return v.mismatch(current, gradient, "the optimizer does not take this type");
+  const auto change = matching_delta(current, gradient, v);
+  if (!change) return false;
+  const auto& o = *u.optimizer;
+  const bool may_fail = (o.flags & abi::step_no_throw) == 0;
+  if (may_fail) {
+    auto* before = value_scratch.reserve(value.size() + state.size() + 1);
+    if (!value.empty()) std::memcpy(before, value.data(), value.size());
+    if (!state.empty()) std::memcpy(before + value.size(), state.data(), state.size());
+  }
+  std::array<char, error_text_bytes> buffer;
+  buffer[0] = '\0';
+  abi::error_text text{buffer.data(), buffer.size()};
+  const auto result = o.step(&o, u.hyper.data(), static_cast<std::uint8_t>(element), value.data(), state.data(), *change,
+                             value.size() / element_bytes(element), number, &text);
+  delta_scratch.trim();
+  const bool done = v.passed(result, buffer.data());
+  if (may_fail) {
+    const auto* before = value_scratch.reserve(0);
+    if (!done && !value.empty()) std::memcpy(value.data(), before, value.size());
+    if (!done && !state.empty()) std::memcpy(state.data(), before + value.size(), state.size());
+    value_scratch.trim();
+  }
   return done;
 }
 

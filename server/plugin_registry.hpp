@@ -3,6 +3,7 @@
 // User functions in the server: plug-ins found by name beneath the allowed folders, loaded once, checked, and called.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -25,8 +26,16 @@ namespace paracel::srv {
 struct loaded_update {
   std::uint64_t id = 0;  ///< XXH3-64 of plug-in content, symbol and kind: the same on every server
   std::string name;      ///< "libx.so:f", for logs and error texts
+  /// Of an optimizer: one that refuses every call with a text, so that only who knows of optimizers steps them.
   const update_result* function = nullptr;
   bool additive = false;
+  const optimizer_result* optimizer = nullptr;  ///< null: an update function
+  std::uint64_t family = 0;                     ///< of an optimizer: its id without the hyper-parameters
+  std::array<double, abi::most_hyper_parameters> hyper{};
+
+  [[nodiscard]] bool counts_steps() const noexcept {
+    return optimizer != nullptr && (optimizer->flags & abi::counts_steps) != 0;
+  }
 };
 
 /// The plug-ins of one server.
@@ -47,6 +56,9 @@ class plugin_registry {
 
   /// The update function `symbol` of `plugin`, loaded now if need be. Of a path only the base name counts; "lr_update",
   /// "lr_update.so" and "liblr_update.so" are the same. No plug-in: the default one; no symbol in it: "paracel_add".
+  ///
+  /// An optimizer may be followed by its hyper-parameters: `symbol` is then "paracel_adagrad\0lr=0.1,eps=1e-6". They are
+  /// part of its identity: the same optimizer with others is another function, which shares its state.
   ///
   /// Throws: plugin_error that names plug-in and symbol, what was found and what would be right.
   /// Blocks: while the dynamic loader works, static initialisers of the plug-in included.
@@ -92,6 +104,17 @@ enum class apply_path : std::uint8_t {
 /// that may throw a copy is kept; one declared noexcept costs none).
 [[nodiscard]] bool apply_in_place(const loaded_update& u, value_tag tag, std::span<std::byte> value,
                                   const value_view& delta, std::string& error, abi::outcome* outcome = nullptr);
+
+/// Whether the optimizer of `u` takes elements of this type.
+[[nodiscard]] bool steps(const loaded_update& u, value_tag element) noexcept;
+
+/// One step of an optimizer on a value of type `tag`, which stays of its size; `state` is as `optimizer_result::step` says.
+/// The gradient is brought into shape as the delta of `apply_in_place` is.
+///
+/// Returns true when done. False: `error` says why, and value and state are as before.
+[[nodiscard]] bool apply_step(const loaded_update& u, value_tag tag, std::span<std::byte> value,
+                              std::span<std::byte> state, std::uint64_t number, const value_view& gradient,
+                              std::string& error, abi::outcome* outcome = nullptr);
 
 /// Computes the new value into `out` (its capacity is used again) and returns its tag. Works with every function.
 /// value_tag::none: failed, `error` says why. `out` must not hold `current` or `delta`.

@@ -11,6 +11,7 @@
 #include <paracel/error.hpp>
 
 #include "server/port_sink.hpp"
+#include "server/unread_guard.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -21,6 +22,7 @@ constexpr std::chrono::milliseconds idle{50};
 // Requests handled between two looks at the clock. A scheduler that was itself stopped finds the heartbeats of that
 // time in its queue; it must take them before it judges who is lost.
 constexpr int most_in_a_row = 10'000;
+constexpr std::size_t most_unread_bytes = std::size_t{1} << 30;
 
 }  // namespace
 
@@ -63,6 +65,7 @@ void scheduler_node::abort(int status, std::string cause) {
 void scheduler_node::run(net::port& mine) {
   port_sink sink(mine);
   scheduler job(options_.job, options_.events, time_.now());
+  unread_guard unread(most_unread_bytes);
   net::incoming in;
   bool over = false;
   while (!stop_.load(std::memory_order_acquire)) {
@@ -71,9 +74,15 @@ void scheduler_node::run(net::port& mine) {
       net::request_view request;
       const char* malformed = net::decode(in.frame, in.tail.size(), request);
       const auto& h = request.header;
+      if (unread.is_over(in.unread_bytes) && !unread.answers(h, in.unread_bytes)) {
+        came = mine.receive(in, std::chrono::milliseconds{0});
+        continue;
+      }
       completion done(sink, in.from, malformed == nullptr ? h.what : net::verb::none, h.sequence, options_.job.job, 0);
       if (malformed != nullptr) {
         done.fail(net::status::bad_request, malformed);
+      } else if (unread.is_over(in.unread_bytes)) {
+        done.fail(net::status::too_large, unread_guard::text);
       } else {
         try {
           job.handle(request, std::move(in.tail), std::move(done), time_.now());

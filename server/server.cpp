@@ -48,7 +48,7 @@ server_options checked(server_options o) {
 
 server::server(server_options options)
     : options_(checked(std::move(options))), plugins_(options_.plugin_folders), clock_(options_.workers),
-      workers_(options_.workers) {
+      workers_(options_.workers), unread_(options_.max_unread_bytes) {
   shard_settings s;
   s.slot = options_.slot;
   s.threads = options_.threads;
@@ -132,7 +132,8 @@ std::string server::stats_json() const {
               {"epoch", epoch()},
               {"pid", getpid()},
               {"keys", 0},
-              {"memory_bytes", 0}};
+              {"memory_bytes", 0},
+              {"unread", {{"limit_bytes", unread_.limit()}, {"refused", unread_.refused()}, {"dropped", unread_.dropped()}}}};
   std::uint64_t keys = 0;
   std::uint64_t memory = 0;
   for (const auto& s : shards_) {

@@ -22,6 +22,7 @@
 #include "server/completion.hpp"
 #include "server/plugin_registry.hpp"
 #include "server/shard.hpp"
+#include "server/unread_guard.hpp"
 
 namespace paracel::srv {
 
@@ -53,6 +54,7 @@ struct server_options {
   std::vector<std::string> plugin_folders{};
   std::size_t max_value_bytes = std::size_t{256} << 20;
   std::size_t max_message_bytes = std::size_t{1} << 30;
+  std::size_t max_unread_bytes = std::size_t{1} << 30;  ///< of replies on one connection, see unread_guard
 };
 
 /// Thread-safety: `handle(i, ...)` by the thread of shard i, `clock()` by the clock thread, the rest by any thread.
@@ -71,6 +73,7 @@ class server final : public request_handler {
   /// What the clock thread has to do when nothing comes. Returns: when to come again.
   std::chrono::milliseconds tend_clock(clock_service::time_point now);
   [[nodiscard]] clock_service& clock() noexcept { return clock_; }
+  [[nodiscard]] unread_guard& unread() noexcept { return unread_; }
 
   /// The answer that is due to a request, with this server's name and epoch on it.
   [[nodiscard]] completion completion_for(reply_sink& sink, const net::peer& to, const net::request_header& h) const noexcept {
@@ -102,6 +105,7 @@ class server final : public request_handler {
   clock_service clock_;
   std::atomic<std::uint32_t> workers_;
   std::atomic<bool> keeps_clock_{true};
+  unread_guard unread_;
 };
 
 }  // namespace paracel::srv

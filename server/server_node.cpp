@@ -54,11 +54,17 @@ class at_end {
   F f_;
 };
 
-/// Decodes a request; answers one that cannot be decoded and returns false.
+/// Decodes a request; answers one that cannot be decoded, or whose sender does not read, and returns false.
 bool decode(server& s, reply_sink& sink, const net::incoming& in, net::request_view& request) {
   const char* reason = net::decode(in.frame, in.tail.size(), request);
+  if (reason != nullptr) request.header.what = verb::none;  // it may be a number that no reply can carry
+  if (s.unread().is_over(in.unread_bytes)) [[unlikely]] {
+    if (s.unread().answers(request.header, in.unread_bytes)) {
+      s.completion_for(sink, in.from, request.header).fail(status::too_large, unread_guard::text);
+    }
+    return false;
+  }
   if (reason == nullptr) return true;
-  request.header.what = verb::none;  // it may be a number that no reply can carry
   s.completion_for(sink, in.from, request.header).fail(status::bad_request, reason);
   return false;
 }
@@ -143,7 +149,7 @@ class server_node::control {
       return done.fail(status::bad_request, std::string("in the proxied request: ") + reason);
     }
     auto h = inner.header;
-    if (h.what < verb::pull || h.what > verb::remove) {
+    if (h.what < verb::pull || h.what > verb::update_at) {
       return done.fail(status::bad_request, std::string(net::name_of(h.what)) + " cannot be proxied: one key only");
     }
     if (proxied_.size() >= most_proxied) return done.fail(status::internal, "too many proxied requests wait here");
@@ -274,9 +280,7 @@ class server_node::control {
   }
 
   void say(const std::string& text) const {
-    const auto line = "s" + std::to_string(node_.self_.slot) + " " + text;
-    if (node_.options_.log) node_.options_.log(line);
-    else std::fprintf(stderr, "start_server: %s\n", line.c_str());
+    node_.say(text);
   }
 
   void wake_the_others() {
@@ -311,6 +315,7 @@ server_node::server_node(net::transport& transport, node_options options)
   self_.pid = getpid();
   seen_ = std::make_unique<std::atomic<std::int64_t>[]>(o.threads);
   for (unsigned i = 0; i < o.threads; ++i) seen_[i].store(steady::now().time_since_epoch().count());
+  server_.unread().log_to([this](const std::string& text) { say(text); });
   try {
     for (unsigned i = 0; i < o.threads; ++i) {
       self_.shards.push_back(start(std::to_string(i), &server_node::run_shard, i));
@@ -425,6 +430,12 @@ void server_node::run_clock(net::port& mine, unsigned) {
 }
 
 void server_node::run_control(net::port& mine, unsigned) { control(*this, mine).run(); }
+
+void server_node::say(const std::string& text) const {
+  const auto line = "s" + std::to_string(self_.slot) + " " + text;
+  if (options_.log) options_.log(line);
+  else std::fprintf(stderr, "start_server: %s\n", line.c_str());
+}
 
 void server_node::fail(const std::string& thread, const std::string& why) noexcept {
   try {

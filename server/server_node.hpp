@@ -81,6 +81,7 @@ class server_node {
   void run_shard(net::port& mine, unsigned index);
   void run_clock(net::port& mine, unsigned);
   void run_control(net::port& mine, unsigned);
+  void say(const std::string& text) const;
   void fail(const std::string& thread, const std::string& why) noexcept;
   void join() noexcept;
   [[nodiscard]] bool stopping() const noexcept { return stop_.load(std::memory_order_acquire); }

@@ -10,6 +10,9 @@
 
 #include <paracel/error.hpp>
 
+#include "server/key_payloads.hpp"
+#include "server/optimizer_state.hpp"
+
 namespace paracel::srv {
 
 using net::status;
@@ -24,18 +27,25 @@ constexpr std::size_t batch = 32;
 constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
 constexpr std::size_t reply_item_bytes = 16;
 
-constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::remove_multi; }
-constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::remove; }
-constexpr bool has_one_key(verb v) noexcept { return v >= verb::pull && v < verb::pull_multi; }
+constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_at_multi; }
+constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::update_at; }
 constexpr verb single_of(verb v) noexcept {
   return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::pull_multi) +
                            static_cast<unsigned>(verb::pull));
 }
+static_assert(single_of(verb::pull_multi) == verb::pull && single_of(verb::update_at_multi) == verb::update_at);
 constexpr verb single_of_set(verb v) noexcept {
   return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::set_prepare));
 }
 static_assert(single_of_set(verb::set_pull) == verb::pull && single_of_set(verb::set_bupdate) == verb::bupdate);
-static_assert(single_of(verb::pull_multi) == verb::pull && single_of(verb::remove_multi) == verb::remove);
+/// Whether a request begins with what is there, so that under BSP it is the one of its clock.
+constexpr bool reads(verb v) noexcept {
+  return v == verb::pull || v == verb::contains || v == verb::remove || v == verb::cas || v == verb::pull_at;
+}
+constexpr bool is_cut_by_credit(verb v) noexcept { return v == verb::pull || v == verb::pull_at; }
+constexpr bool takes_function(verb v) noexcept {
+  return v == verb::update || v == verb::bupdate || v == verb::update_default || v == verb::update_at;
+}
 
 /// A key as it may stand in an error text: what cannot be printed is escaped, what is long is cut.
 std::string quoted(std::string_view key) {
@@ -150,7 +160,7 @@ void shard::expect(std::span<const net::request_view> requests) noexcept {
   expected_.next = 0;
   if (requests.size() < 2) return;  // nothing to overlap
   for (const auto& r : requests) {
-    if (!has_one_key(r.header.what) || expected_.count == expected_keys::most) continue;
+    if (!is_single(r.header.what) || expected_.count == expected_keys::most) continue;
     expected_.key[expected_.count] = r.key();
     expected_.hash[expected_.count++] = hash_key(r.key());
   }
@@ -172,7 +182,7 @@ void shard::publish() noexcept {
 }
 
 void shard::refuse(completion& done, status why, std::string_view text) {
-  if (why != status::not_found) shard_counters::add(counters_.failures, 1);
+  if (why != status::not_found && why != status::conflict) shard_counters::add(counters_.failures, 1);
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + text.size());
   done.fail(why, text);
 }
@@ -238,34 +248,45 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
                                                  ", not " + std::to_string(h.partition));
   }
   if (!keys_.owns(partition)) return refuse(done, status::wrong_owner, keys_.not_mine(partition));
-  if (tail && !request.payload().empty()) {
+  context c{&h, h.what};
+  auto payload = request.payload();
+  if (h.what == verb::cas && !take_expected(payload, c.expected)) {
+    return refuse(done, status::bad_request, "cas without the version that it expects");
+  }
+  if (tail && (!payload.empty() || h.what == verb::update_default)) {
     return refuse(done, status::bad_request, "a value in the body and another in a second frame");
   }
-  context c{&h, h.what};
-  if (h.what == verb::update || h.what == verb::bupdate) {
+  if (takes_function(h.what)) {
     c.function = function_of(h, out);
     if (c.function == nullptr) return refuse(done, out);
   }
-  const value_view value{h.tag, tail ? tail.bytes() : request.payload()};
+  const value_view value{h.tag, tail ? tail.bytes() : payload};
   if (tail && h.what == verb::update && update_after_answer(c, key, hash, value, done)) return;
   perform(c, key, hash, value, std::move(tail), out);
-  if (out.result != status::ok) return refuse(done, out);
 
   net::reply_header reply;
   reply.value_version = out.version;
-  if (out.value == nullptr) {
+  if (out.result == status::conflict) {
+    reply.result = out.result;
+    shard_counters::add(counters_.bytes_out, net::reply_header_bytes + out.text.size());
+    return done.answer(reply, net::bytes_of(out.text));
+  }
+  if (out.result != status::ok) return refuse(done, out);
+  if (!out.has_value()) {
     shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
     return done.answer(reply);
   }
-  const auto bytes = out.value->value();
-  if (h.credit != 0 && bytes.size() > h.credit && h.what == verb::pull) {
+  const auto [tag, bytes] = out.view();
+  if (h.credit != 0 && bytes.size() > h.credit && is_cut_by_credit(h.what)) {
     return refuse(done, status::too_large, quoted(key) + " has " + std::to_string(bytes.size()) +
                                                " bytes, more than the credit of " + std::to_string(h.credit));
   }
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes.size());
-  reply.tag = out.value->tag();
-  if (out.value->is_large()) return done.answer(reply, {}, out.value->share());
-  done.answer(reply, bytes);
+  reply.tag = tag;
+  if (out.value != nullptr && out.value->is_large()) return done.answer(reply, {}, out.value->share());
+  if (bytes.size() > net::tail_threshold_bytes) done.answer(reply, {}, to_keep({tag, bytes}, {}));
+  else done.answer(reply, bytes);
+  if (computed_.capacity() > kept_buffer_bytes) computed_ = {};
 }
 
 /// An update of a large value whose success is certain is answered before it runs. Whoever asks next is served by this
@@ -297,7 +318,7 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
   }
   if (!check.ok()) return refuse(done, status::bad_request, "the items of the request do not fit its body");
   context c{&h, single_of(h.what)};
-  if (c.what == verb::update || c.what == verb::bupdate) {
+  if (takes_function(c.what)) {
     outcome out;
     c.function = function_of(h, out);
     if (c.function == nullptr) return refuse(done, out);
@@ -316,7 +337,7 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
 std::size_t shard::room_of(const context& c) const noexcept {
   const auto room = settings_.max_message_bytes - net::reply_header_bytes;
   const auto credit = c.header->credit;
-  return c.what == verb::pull && credit != 0 ? std::min<std::size_t>(room, credit) : room;
+  return is_cut_by_credit(c.what) && credit != 0 ? std::min<std::size_t>(room, credit) : room;
 }
 
 /// Performs `c` on the `count` items of its request, which `next` gives with the hashes of their keys.
@@ -344,8 +365,8 @@ void shard::answer_items(const context& c, Next&& next, completion& done) {
       }
       --left;
       value_view back;
-      if (out.result == status::ok && out.value != nullptr) {
-        back = out.value->view();
+      if (out.result == status::ok && out.has_value()) {
+        back = out.view();
         if (items_.size() + reply_item_bytes * (left + 1) + back.bytes.size() > room) {
           out.result = status::too_large;
           back = {};
@@ -377,7 +398,7 @@ void shard::handle_set(const net::request_view& request, completion& done) {
   if (h.what == verb::set_prepare) return prepare_set(request, digest, done);
   auto* set = sets_.find(digest);
   if (set == nullptr) {
-    if (!waiting_room_.refused(h.client)) return refuse(done, status::internal, "too many clients wait for their key sets");
+    if (!waiting_room_.refused(h.client, digest)) return refuse(done, status::internal, "too many clients wait for their key sets");
     return refuse(done, status::unknown_set, "no such key set is here");
   }
   if (h.count != set->size()) {
@@ -431,6 +452,7 @@ bool shard::run_set(const context& c, prepared_set& set, const set_values& value
   if (bytes > room_of(c)) return false;
   if (c.what != verb::pull && (values.tag != set.tag() || values.bytes != set.value_bytes())) return false;
   if (c.function != nullptr && !set.can_update(*c.function)) return false;
+  if (c.what == verb::push && keys_.keeps_states()) return false;  // an optimizer's state goes with the old value
 
   if (items_.size() < bytes) items_.resize(bytes);
   switch (c.what) {
@@ -456,18 +478,31 @@ bool shard::run_set(const context& c, prepared_set& set, const set_values& value
   return true;
 }
 
+bool shard::acceptable(std::string_view key, const value_view& value, outcome& out) const {
+  if (value.tag == value_tag::none || !is_well_formed(value)) {
+    out.fail(status::bad_request, quoted(key) + ": " + std::to_string(value.bytes.size()) +
+                                      " bytes are not a value of type " + name_of(value.tag));
+    return false;
+  }
+  if (value.bytes.size() > settings_.max_value_bytes) {
+    out.fail(status::too_large, quoted(key) + ": a value of " + std::to_string(value.bytes.size()) +
+                                    " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
+    return false;
+  }
+  return true;
+}
+
 void shard::perform(const context& c, std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
                     outcome& out) {
-  if (c.what == verb::push || c.what == verb::update || c.what == verb::bupdate) {
-    if (value.tag == value_tag::none || !is_well_formed(value)) {
-      return out.fail(status::bad_request, quoted(key) + ": " + std::to_string(value.bytes.size()) +
-                                               " bytes are not a value of type " + name_of(value.tag));
-    }
-    if (value.bytes.size() > settings_.max_value_bytes) {
-      return out.fail(status::too_large, quoted(key) + ": a value of " + std::to_string(value.bytes.size()) +
-                                             " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
-    }
-  } else if ((c.header->flags & net::flag_bsp_read) != 0 && c.header->clock != net::no_clock) {
+  const bool staged = (c.header->flags & net::flag_staged) != 0 && c.header->clock != net::no_clock;
+  if (c.what == verb::push || c.what == verb::update || c.what == verb::bupdate || c.what == verb::cas) {
+    if (!acceptable(key, value, out)) return;
+  }
+  if (c.what == verb::update_at && value.bytes.size() > settings_.max_value_bytes) {
+    return out.fail(status::too_large, quoted(key) + ": elements of " + std::to_string(value.bytes.size()) +
+                                           " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
+  }
+  if ((c.header->flags & net::flag_bsp_read) != 0 && c.header->clock != net::no_clock && reads(c.what)) {
     fold_before(c.header->clock, key, hash, out);
     if (out.result != status::ok) return;
   }
@@ -480,18 +515,39 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
       if (c.what == verb::pull) out.value = e;
       return;
     }
+    case verb::cas: {
+      const auto* e = keys_.find(hash, key);
+      out.version = e != nullptr ? e->version() : 0;
+      if (out.version != c.expected) {
+        return out.fail(status::conflict, quoted(key) + (e == nullptr ? std::string(" is not there")
+                                                                      : " has version " + std::to_string(out.version)) +
+                                              ", expected " + std::to_string(c.expected));
+      }
+      [[fallthrough]];
+    }
     case verb::push:
       push(key, hash, value, std::move(tail), out);
       if (const auto at = staged_.find(key, hash); at != staged_.end()) mend(at.value());
       return;
-    case verb::update:
-      if ((c.header->flags & net::flag_staged) != 0 && c.header->clock != net::no_clock) {
-        return stage(c, key, hash, value, std::move(tail), out);
+    case verb::update_default: {
+      default_and_delta both;
+      if (!parse(value.bytes, both)) {
+        return out.fail(status::bad_request, quoted(key) + ": want two items, an initial value and a delta");
       }
+      if (!acceptable(key, both.initial, out) || !acceptable(key, both.delta, out)) return;
+      if (staged) return stage(c, key, hash, value, {}, out);
+      update_default(*c.function, key, hash, both, out);
+      out.value = nullptr;
+      return;
+    }
+    case verb::update:
+      if (staged) return stage(c, key, hash, value, std::move(tail), out);
       update(*c.function, key, hash, value, std::move(tail), out);
       out.value = nullptr;  // the sender did not ask for it
       return;
     case verb::bupdate: return update(*c.function, key, hash, value, std::move(tail), out);
+    case verb::pull_at: return pull_at(c, key, hash, value, out);
+    case verb::update_at: return update_at(c, key, hash, value, std::move(tail), out);
     case verb::remove: {
       if (const auto at = staged_.find(key, hash); at != staged_.end()) {
         staged_count_ -= at->second.waiting.size();
@@ -511,6 +567,45 @@ void shard::push(std::string_view key, std::uint64_t hash, const value_view& val
   out.version = e.version();
 }
 
+void shard::pull_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements,
+                    outcome& out) {
+  element_choice choice;
+  if (const char* reason = parse_pull_at(elements, (c.header->flags & net::flag_range) != 0, choice)) {
+    return out.fail(status::bad_request, quoted(key) + ": " + reason);
+  }
+  const auto* e = keys_.find(hash, key);
+  if (e == nullptr) return out.fail(status::not_found, "the key is not there");
+  if (const auto s = pull_elements(e->view(), choice, out.elements, computed_, out.text); s != status::ok) {
+    return out.fail(s, quoted(key) + ": " + out.text);
+  }
+  out.version = e->version();
+}
+
+void shard::update_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements, blob&& tail,
+                      outcome& out) {
+  const bool is_range = (c.header->flags & net::flag_range) != 0;
+  element_change change;
+  if (const char* reason = parse_update_at(elements, is_range, change)) {
+    return out.fail(status::bad_request, quoted(key) + ": " + reason);
+  }
+  if ((c.header->flags & net::flag_staged) != 0 && c.header->clock != net::no_clock) {
+    return stage(c, key, hash, elements, std::move(tail), out);
+  }
+  update_at(*c.function, key, hash, change, out);
+}
+
+void shard::update_at(const loaded_update& f, std::string_view key, std::uint64_t hash, const element_change& change,
+                      outcome& out) {
+  auto& t = keys_.table_of(hash);
+  auto* e = t.find(hash, key);
+  if (e == nullptr) return out.fail(status::not_found, "the key is not there");
+  const busy_mark mark(*this, f.name);
+  if (const auto s = update_elements(f, t, *e, change, out.text); s != status::ok) {
+    return out.fail(s, quoted(key) + ": " + out.text);
+  }
+  out.version = e->version();
+}
+
 bool shard::fits(const loaded_update& f, std::string_view key, outcome& out) const {
   if (computed_.size() <= settings_.max_value_bytes) return true;
   out.fail(status::too_large, quoted(key) + ": " + f.name + " made a value of " + std::to_string(computed_.size()) +
@@ -527,6 +622,12 @@ void shard::update(const loaded_update& f, std::string_view key, std::uint64_t h
   const auto failed = [&] {
     out.fail(ended == abi::type_mismatch ? status::type_mismatch : status::plugin_failed, quoted(key) + ": " + out.text);
   };
+  if (f.optimizer != nullptr) {
+    out.value = step_key(keys_, f, hash, key, delta, out.text, ended);
+    if (out.value == nullptr) return failed();
+    out.version = out.value->version();
+    return;
+  }
   if (e == nullptr) {
     if (becomes_the_value(f, delta.tag)) {
       push(key, hash, delta, std::move(tail), out);
@@ -553,6 +654,12 @@ void shard::update(const loaded_update& f, std::string_view key, std::uint64_t h
   out.version = e->version();
 }
 
+void shard::update_default(const loaded_update& f, std::string_view key, std::uint64_t hash,
+                           const default_and_delta& both, outcome& out) {
+  if (keys_.find(hash, key) == nullptr) push(key, hash, both.initial, {}, out);
+  else update(f, key, hash, both.delta, {}, out);
+}
+
 // ---- BSP: updates that wait for the clock ----------------------------------------------------------------------
 
 void shard::stage(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
@@ -561,7 +668,8 @@ void shard::stage(const context& c, std::string_view key, std::uint64_t hash, co
   if (at == staged_.end()) at = staged_.insert({std::string(key), {}}).first;
   auto& staged = at.value();
   staged.waiting.push_back(
-      {c.header->clock, c.header->rank, arrivals_++, c.function, delta.tag, to_keep(delta, std::move(tail))});
+      {c.header->clock, c.header->rank, arrivals_++, c.what, c.header->flags, c.function, delta.tag,
+       to_keep(delta, std::move(tail))});
   ++staged_count_;
   // A key that is written and never read would gather its updates for ever.
   fold_before(folded_clock_, staged, key, hash);
@@ -591,9 +699,18 @@ void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_vie
   for (auto u = due; u != waiting.end(); ++u) {
     outcome folded;
     const value_view delta{u->tag, u->delta.bytes()};
-    blob large;
-    if (u->delta.size() > net::tail_threshold_bytes) large = std::move(u->delta);
-    update(*u->function, key, hash, delta, std::move(large), folded);
+    if (default_and_delta both; u->what == verb::update_default && parse(delta.bytes, both)) {
+      update_default(*u->function, key, hash, both, folded);
+    } else if (u->what == verb::update_at) {
+      element_change change;  // it was looked at when it was staged
+      if (parse_update_at(delta, (u->flags & net::flag_range) != 0, change) == nullptr) {
+        update_at(*u->function, key, hash, change, folded);
+      }
+    } else {
+      blob large;
+      if (u->delta.size() > net::tail_threshold_bytes) large = std::move(u->delta);
+      update(*u->function, key, hash, delta, std::move(large), folded);
+    }
     if (folded.result != status::ok && staged.broken == status::ok) {
       ++broken_count_;
       staged.broken = folded.result;
@@ -632,7 +749,8 @@ void shard::handle_register(const net::request_view& request, completion& done) 
     const auto& f = plugins_.load_update(plugin, symbol);
     std::array<std::byte, sizeof f.id + 1> body;
     std::memcpy(body.data(), &f.id, sizeof f.id);
-    body[sizeof f.id] = static_cast<std::byte>(f.additive ? 1 : 0);
+    // Deltas may be added up before they come, but not where a missing key looks at the first one.
+    body[sizeof f.id] = static_cast<std::byte>(f.additive && f.function->initialise == nullptr ? 1 : 0);
     shard_counters::add(counters_.bytes_out, net::reply_header_bytes + body.size());
     done.answer({}, body);
   } catch (const plugin_error& e) {

@@ -22,12 +22,15 @@
 #include "core/hash.hpp"
 #include "net/protocol.hpp"
 #include "server/completion.hpp"
+#include "server/element_access.hpp"
 #include "server/key_sets.hpp"
 #include "server/key_store.hpp"
 #include "server/plugin_registry.hpp"
 #include "server/waiting_room.hpp"
 
 namespace paracel::srv {
+
+struct default_and_delta;
 
 /// What a shard has done and holds. Thread-safety: written by the shard thread, read by any.
 struct alignas(64) shard_counters {
@@ -82,26 +85,32 @@ class shard {
   struct outcome {
     net::status result = net::status::ok;
     const entry* value = nullptr;  ///< to be returned
+    value_view elements;           ///< to be returned in its place
     std::uint64_t version = 0;
     std::string text;              ///< why not
     void fail(net::status why, std::string says) {
       result = why;
       text = std::move(says);
     }
+    [[nodiscard]] bool has_value() const noexcept { return value != nullptr || elements.tag != value_tag::none; }
+    [[nodiscard]] value_view view() const noexcept { return value != nullptr ? value->view() : elements; }
   };
   /// What all keys of a request have in common.
   struct context {
     const net::request_header* header;
     net::verb what;                         ///< of one key
     const loaded_update* function = nullptr;
+    std::uint64_t expected = 0;             ///< of cas: the version, or 0
   };
   struct staged_update {
     std::uint32_t clock;
     std::uint32_t rank;
     std::uint64_t arrival;
+    net::verb what;                         ///< update, update_default or update_at
+    std::uint16_t flags;
     const loaded_update* function;
     value_tag tag;
-    blob delta;
+    blob delta;                             ///< of update_default: its payload
   };
   /// The updates of one key that wait for the clock.
   struct staged_key {
@@ -139,9 +148,17 @@ class shard {
   const loaded_update* function_of(const net::request_header& header, outcome& out);
   void perform(const context& c, std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
                outcome& out);
+  bool acceptable(std::string_view key, const value_view& value, outcome& out) const;
   void push(std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail, outcome& out);
   void update(const loaded_update& f, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
               outcome& out);
+  void update_default(const loaded_update& f, std::string_view key, std::uint64_t hash, const default_and_delta& both,
+                      outcome& out);
+  void pull_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements, outcome& out);
+  void update_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements, blob&& tail,
+                 outcome& out);
+  void update_at(const loaded_update& f, std::string_view key, std::uint64_t hash, const element_change& change,
+                 outcome& out);
   bool fits(const loaded_update& f, std::string_view key, outcome& out) const;
   void stage(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
              outcome& out);

@@ -27,6 +27,7 @@
 #include <paracel/error.hpp>
 
 #include "net/bind_policy.hpp"
+#include "net/descriptor_limit.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
 #include "server/scheduler_node.hpp"
@@ -141,6 +142,7 @@ int main(int argc, char** argv) try {
   if (FLAGS_parent == 0) prctl(PR_SET_PDEATHSIG, 0);
   else if (getppid() != FLAGS_parent) return paracel::exit_status::failure;
   if (argc > 1) throw usage_error(std::string("unexpected argument \"") + argv[1] + "\"");
+  paracel::net::raise_descriptor_limit();
   signal(SIGPIPE, SIG_IGN);
   sigset_t asked;
   sigemptyset(&asked);

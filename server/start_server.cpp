@@ -31,7 +31,9 @@
 #include <paracel/error.hpp>
 
 #include "core/membership.hpp"
+#include "core/text_number.hpp"
 #include "net/bind_policy.hpp"
+#include "net/descriptor_limit.hpp"
 #include "net/heartbeat.hpp"
 #include "net/protocol.hpp"
 #include "net/rendezvous.hpp"
@@ -48,8 +50,10 @@ DEFINE_string(plugin_dirs, "", "folders in which plug-ins are looked up, separat
 DEFINE_double(function_timeout, 30, "seconds after which a user function that still runs is named in the log");
 DEFINE_double(heartbeat_limit, 3, "seconds of silence after which the scheduler is lost");
 DEFINE_int64(parent, 0, "process without which this one shall not live");
-DEFINE_uint64(max_value_bytes, std::uint64_t{256} << 20, "largest value that is taken");
-DEFINE_uint64(max_message_bytes, std::uint64_t{1} << 30, "largest frame that is taken or sent");
+// Numbers of bytes may end in K, M, G or T.
+DEFINE_string(max_value_bytes, "256M", "largest value that is taken");
+DEFINE_string(max_message_bytes, "1G", "largest frame that is taken or sent");
+DEFINE_string(max_unread_bytes, "1G", "replies that a client may leave unread at one thread before it is refused");
 DEFINE_bool(insecure, false, "bind beyond loopback although nothing is encrypted and nobody is asked who they are");
 
 // gflags calls this when it cannot understand the command line; it says why on stderr itself.
@@ -65,6 +69,14 @@ using namespace paracel;
 milliseconds milliseconds_of(double seconds, const char* flag) {
   if (!(seconds > 0 && seconds < 1e9)) throw usage_error(std::string(flag) + " must be a positive number of seconds");
   return milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+std::uint64_t bytes_of(const std::string& text, const char* flag) {
+  std::uint64_t count = 0;
+  if (!read_byte_count(text, count)) {
+    throw usage_error(std::string(flag) + " must be a number of bytes such as 1000000, 64K, 256M or 4G, not " + shown(text));
+  }
+  return count;
 }
 
 std::uint32_t slot_from(std::string text) {
@@ -233,8 +245,9 @@ srv::node_options options_from_flags() {
   o.server.job = net::parse_job_id(FLAGS_job);
   o.server.workers = 0;
   o.server.plugin_folders = split(FLAGS_plugin_dirs, ':');
-  o.server.max_value_bytes = FLAGS_max_value_bytes;
-  o.server.max_message_bytes = FLAGS_max_message_bytes;
+  o.server.max_value_bytes = bytes_of(FLAGS_max_value_bytes, "--max-value-bytes");
+  o.server.max_message_bytes = bytes_of(FLAGS_max_message_bytes, "--max-message-bytes");
+  o.server.max_unread_bytes = bytes_of(FLAGS_max_unread_bytes, "--max-unread-bytes");
   o.function_timeout = milliseconds_of(FLAGS_function_timeout, "--function-timeout");
   o.bind = bind_address(FLAGS_bind, FLAGS_rendezvous);
   return o;
@@ -294,6 +307,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
 [[noreturn]] void run() {
   if (FLAGS_rendezvous.empty()) throw usage_error("--rendezvous is missing; prun.py starts this program");
 
+  net::raise_descriptor_limit();
   // Memory of a large value is used again for the next one instead of going back to the system page by page. Measured, 250
   // pushes of 4 MB to one key: 2,316 page faults instead of 4,274. 32 MiB is the largest threshold that glibc takes.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <future>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -27,6 +28,9 @@ enum class consistency_model {
   ssp,  ///< the rule of paralg.hpp with s = limit_s; reads are answered from a cache while it is fresh enough
   bsp,  ///< s = 0, and updates take effect when the clock moves, in rank order: runs are bit-identical
 };
+
+/// Hyper-parameters of an optimizer by name: {{"lr", 0.1}, {"eps", 1e-8}}. One that is not named has its default.
+using hyper_parameters = std::map<std::string, double>;
 
 class parasrv;
 

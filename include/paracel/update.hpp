@@ -10,6 +10,19 @@
 // `paracel_update("theta", delta, "liblr_update.so", "lr_theta_update")` then runs it in the server that holds "theta".
 // A key that is not there yet takes the delta as its value, unless the function says how to begin (`initialised_by`).
 //
+// An optimizer (SGD, AdaGrad, ...) has hyper-parameters, and numbers of its own for each element of the value, which the
+// servers keep beside it:
+//
+//   struct adagrad {
+//     template <class T>
+//     void operator()(const paracel::optimizer_step<T>& s) const noexcept { ... s.value, s.gradient, s.state(0), s.hyper ... }
+//   };
+//   extern "C" { extern paracel::optimizer_result my_adagrad; }
+//   paracel::optimizer_result my_adagrad = paracel::optimizer_proxy({{"lr", 0.01}, {"eps", 1e-8}}, 1, adagrad());
+//
+// `paracel_register_update("libmy.so", "my_adagrad", {{"lr", 0.1}})` makes it the function of paracel_update. A key that is
+// not there begins with zeros of the gradient's shape and is then stepped.
+//
 // A function is called from several server threads at once, never for one key at the same time, so it must not change
 // what it shares with other calls. It may throw: the text reaches the worker and the value stays as it was.
 //
@@ -23,6 +36,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,12 +51,14 @@ namespace paracel {
 
 struct update_result;
 struct filter_result;
+struct optimizer_result;
 
 /// The border between a plug-in and the server. Layout and meaning change only together with `version`.
 namespace abi {
 
 inline constexpr std::uint32_t update_magic = 0x55435250;  // "PRCU"
 inline constexpr std::uint32_t filter_magic = 0x46435250;  // "PRCF"
+inline constexpr std::uint32_t optimizer_magic = 0x4f435250;  // "PRCO"
 inline constexpr std::uint16_t version = 1;
 
 /// update_result::flags
@@ -50,6 +66,15 @@ inline constexpr std::uint32_t additive = 1;  ///< value + delta: a worker may a
 inline constexpr std::uint32_t no_throw = 2;  ///< in_place never fails: the server need keep no copy to go back to
 /// filter_result::flags
 inline constexpr std::uint32_t takes_value = 1;
+/// optimizer_result::flags
+inline constexpr std::uint32_t counts_steps = 1;      ///< it wants to know how often the value has been stepped
+inline constexpr std::uint32_t step_no_throw = 2;     ///< step never fails: the server need keep no copy to go back to
+inline constexpr std::uint32_t steps_float = 4;       ///< it takes float
+inline constexpr std::uint32_t steps_double = 8;      ///< it takes double
+
+inline constexpr std::size_t most_hyper_parameters = 16;
+inline constexpr std::size_t hyper_name_bytes = 24;   ///< with the zero at the end
+inline constexpr std::uint32_t most_states = 16;
 
 enum outcome : std::int32_t {
   ok = 0,
@@ -122,6 +147,46 @@ struct filter_result {
 };
 static_assert(std::is_standard_layout_v<filter_result> && std::is_trivially_copyable_v<filter_result>);
 static_assert(sizeof(filter_result) == 80, "the layout is part of the plug-in ABI");
+
+/// An optimizer as a plug-in exports it. Made by optimizer_proxy.
+struct optimizer_result {
+  std::uint32_t magic = 0;
+  std::uint16_t abi_version = 0;
+  std::uint16_t struct_bytes = 0;
+  std::uint32_t flags = 0;
+  std::uint32_t states = 0;       ///< numbers of state an element of the value
+  std::uint32_t hyper_count = 0;
+  std::uint32_t zero = 0;
+  char hyper_names[abi::most_hyper_parameters][abi::hyper_name_bytes] = {};
+  double hyper_defaults[abi::most_hyper_parameters] = {};
+  const void* context = nullptr;  ///< the user's function
+  /// One step on `count` numbers of element type `tag` (f32 or f64). `state` is `states` arrays of `count` numbers, zero
+  /// before the first step; all is aligned to its element. `number` is 1 at the first step, or 0 when steps are not counted.
+  std::int32_t (*step)(const optimizer_result* self, const double* hyper, std::uint8_t tag, std::byte* value,
+                       std::byte* state, const std::byte* gradient, std::uint64_t count, std::uint64_t number,
+                       abi::error_text* error) noexcept = nullptr;
+};
+static_assert(std::is_standard_layout_v<optimizer_result> && std::is_trivially_copyable_v<optimizer_result>);
+static_assert(sizeof(optimizer_result) == 552, "the layout is part of the plug-in ABI");
+
+/// What an optimizer written in C++ is given. The spans are aligned, do not overlap, and have the size of the value.
+template <class T>
+struct optimizer_step {
+  std::span<const double> hyper;  ///< in the order in which optimizer_proxy named them
+  std::span<T> value;
+  std::span<const T> gradient;
+  std::uint64_t number;           ///< 1 at the first step of this value; 0 unless counting_steps
+  T* states;
+
+  /// The k-th number of state of each element; zero before the first step.
+  [[nodiscard]] std::span<T> state(std::size_t k) const noexcept { return {states + k * value.size(), value.size()}; }
+};
+
+/// A hyper-parameter and what it is when nothing is said.
+struct hyper_default {
+  std::string_view name;
+  double value;
+};
 
 namespace update_detail {
 
@@ -295,6 +360,46 @@ std::int32_t run_in_place_any(const update_result* self, std::uint8_t tag, std::
   }
 }
 
+template <class F, class T>
+std::int32_t run_step(const optimizer_result* self, const double* hyper, std::byte* value, std::byte* state,
+                      const std::byte* gradient, std::uint64_t count, std::uint64_t number,
+                      abi::error_text* error) noexcept {
+  const F& f = *static_cast<const F*>(self->context);
+  const auto n = static_cast<std::size_t>(count);
+  const optimizer_step<T> step{{hyper, self->hyper_count}, {reinterpret_cast<T*>(value), n},
+                               {reinterpret_cast<const T*>(gradient), n}, number, reinterpret_cast<T*>(state)};
+  if constexpr (noexcept(f(step))) {
+    f(step);
+    return abi::ok;
+  } else {
+    return guarded(error, [&] { f(step); });
+  }
+}
+
+template <class F>
+std::int32_t run_step_any(const optimizer_result* self, const double* hyper, std::uint8_t tag, std::byte* value,
+                          std::byte* state, const std::byte* gradient, std::uint64_t count, std::uint64_t number,
+                          abi::error_text* error) noexcept {
+  if constexpr (std::is_invocable_v<const F&, const optimizer_step<float>&>) {
+    if (static_cast<value_tag>(tag) == value_tag::f32)
+      return run_step<F, float>(self, hyper, value, state, gradient, count, number, error);
+  }
+  if constexpr (std::is_invocable_v<const F&, const optimizer_step<double>&>) {
+    if (static_cast<value_tag>(tag) == value_tag::f64)
+      return run_step<F, double>(self, hyper, value, state, gradient, count, number, error);
+  }
+  write_text(error, "the optimizer does not take this type");
+  return abi::type_mismatch;
+}
+
+template <class F, class T>
+constexpr bool step_cannot_throw() noexcept {
+  if constexpr (std::is_invocable_v<const F&, const optimizer_step<T>&>)
+    return noexcept(std::declval<const F&>()(std::declval<const optimizer_step<T>&>()));
+  else
+    return true;
+}
+
 template <class F, class D, class DeltaArg>
 std::int32_t run_initialise(const update_result* self, const abi::value* delta, const abi::sink* out,
                             abi::error_text* error) noexcept {
@@ -407,6 +512,44 @@ requires requires(G&& g) { std::function(std::forward<G>(g)); }
   u.initialise_context = update_detail::keep(std::forward<G>(g));
   u.initialise = update_detail::run_initialise<std::decay_t<G>, typename traits::delta, typename traits::argument>;
   return u;
+}
+
+/// An optimizer from `f`, callable with `optimizer_step<float>`, `optimizer_step<double>` or both, which changes the value
+/// and its `states` numbers of state an element where they lie. `hyper` names its hyper-parameters and their defaults.
+/// Say `noexcept` where it is true: the server then keeps no copy to go back to.
+/// Throws: error for more than 16 hyper-parameters, a name of more than 23 characters, more than 16 states.
+template <class F>
+[[nodiscard]] optimizer_result optimizer_proxy(std::initializer_list<hyper_default> hyper, std::uint32_t states, F&& f) {
+  using function = std::decay_t<F>;
+  constexpr bool with_float = std::is_invocable_v<const function&, const optimizer_step<float>&>;
+  constexpr bool with_double = std::is_invocable_v<const function&, const optimizer_step<double>&>;
+  static_assert(with_float || with_double,
+                "an optimizer is void f(const paracel::optimizer_step<T>&), const if it is a functor, T float or double");
+  if (hyper.size() > abi::most_hyper_parameters || states > abi::most_states)
+    throw error("an optimizer has at most 16 hyper-parameters and 16 numbers of state an element");
+  optimizer_result o;
+  o.magic = abi::optimizer_magic;
+  o.abi_version = abi::version;
+  o.struct_bytes = sizeof(optimizer_result);
+  o.states = states;
+  for (const auto& [name, value] : hyper) {
+    if (name.empty() || name.size() >= abi::hyper_name_bytes)
+      throw error("the name of a hyper-parameter has 1 to 23 characters");
+    std::memcpy(o.hyper_names[o.hyper_count], name.data(), name.size());
+    o.hyper_defaults[o.hyper_count++] = value;
+  }
+  o.flags = (with_float ? abi::steps_float : 0U) | (with_double ? abi::steps_double : 0U);
+  if (update_detail::step_cannot_throw<function, float>() && update_detail::step_cannot_throw<function, double>())
+    o.flags |= abi::step_no_throw;
+  o.context = update_detail::keep(std::forward<F>(f));
+  o.step = update_detail::run_step_any<function>;
+  return o;
+}
+
+/// `o`, which is told the number of each step of a value (bias correction, schedules); costs 4 to 8 bytes a row or key.
+[[nodiscard]] inline optimizer_result counting_steps(optimizer_result o) noexcept {
+  o.flags |= abi::counts_steps;
+  return o;
 }
 
 /// A filter from `f`: `(key) -> bool` or `(key, value) -> bool`; the key is a std::string or std::string_view.

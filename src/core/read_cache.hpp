@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,6 +34,9 @@ class read_cache {
     std::vector<std::byte> bytes;
     std::uint64_t version = 0;
     std::uint32_t minimum = 0;
+    /// What a reader has made of the bytes, for as long as they stay as they are, and a name for its type.
+    mutable std::shared_ptr<void> object{};
+    mutable const void* object_type = nullptr;
 
     [[nodiscard]] value_view view() const noexcept { return {tag, bytes}; }
   };
@@ -46,7 +50,9 @@ class read_cache {
   /// The entry of `key` however old, to change its bytes in place.
   [[nodiscard]] entry* find(std::string_view key) {
     const auto found = entries_.find(key);
-    return found != entries_.end() ? &found.value() : nullptr;
+    if (found == entries_.end()) return nullptr;
+    found.value().object_type = nullptr;
+    return &found.value();
   }
   [[nodiscard]] bool contains(std::string_view key) const { return entries_.contains(key); }
 
@@ -61,6 +67,7 @@ class read_cache {
     e.bytes.assign(value.bytes.begin(), value.bytes.end());  // the old memory is used again
     e.version = version;
     e.minimum = minimum;
+    e.object_type = nullptr;
   }
   /// Returns: whether there was an entry.
   bool drop(std::string_view key) { return entries_.erase(key) > 0; }

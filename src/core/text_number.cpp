@@ -59,6 +59,22 @@ bool read_whole_integer(std::string_view text, std::int64_t& out) noexcept {
   return problem == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
+bool read_byte_count(std::string_view text, std::uint64_t& out) noexcept {
+  constexpr std::string_view units = "KMGT";
+  unsigned shift = 0;
+  if (!text.empty()) {
+    if (const auto unit = units.find(text.back()); unit != std::string_view::npos) {
+      shift = 10 * (static_cast<unsigned>(unit) + 1);
+      text.remove_suffix(1);
+    }
+  }
+  std::uint64_t count = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (problem != std::errc() || end != text.data() + text.size() || (count << shift) >> shift != count) return false;
+  out = count << shift;
+  return true;
+}
+
 void append_number(std::string& to, double value) {
   char buffer[32];
   const auto [end, problem] = std::to_chars(buffer, buffer + sizeof buffer, value);

@@ -29,6 +29,10 @@ bool read_whole_number(std::string_view text, double& out) noexcept;
 /// The whole of `text` as an integer; false if it is none or does not fit.
 bool read_whole_integer(std::string_view text, std::int64_t& out) noexcept;
 
+/// A number of bytes: digits, and perhaps one of K, M, G, T for a power of 1024 (1.5 is none, nor is 2GB). False if it is
+/// none or does not fit.
+bool read_byte_count(std::string_view text, std::uint64_t& out) noexcept;
+
 /// Appends the shortest text that reads back as the same double.
 void append_number(std::string& to, double value);
 std::string number_text(double value);

@@ -38,6 +38,7 @@ struct incoming {
   peer from{};                       ///< set when channel is -1
   std::span<const std::byte> frame;  ///< first frame, any alignment
   blob tail{};                       ///< second frame or empty
+  std::uint64_t unread_bytes = 0;    ///< of replies to `from` that still wait in this process; 0 when it is little, or unknown
 };
 
 struct transport_limits {

@@ -14,6 +14,7 @@
 #include <paracel/error.hpp>
 
 #include "net/message_limit.hpp"
+#include "net/unread_replies.hpp"
 
 namespace paracel::net {
 
@@ -82,22 +83,31 @@ blob adopt(zmq_msg_t& from) {
   return blob::adopt(c);
 }
 
+void drop_blob(void*, void* hint) { blob::drop(static_cast<blob::control*>(hint)); }
+
 /// The parts of a message on their way out. ZeroMQ takes each as it is sent; the rest is released here.
 struct sending {
-  explicit sending(const outgoing& message) {
+  /// `mark`: takes the place of the frame's memory, or of the tail's holder; it is this object's from now on.
+  explicit sending(const outgoing& message, unread_replies::mark* mark = nullptr) {
     const std::size_t head = message.head.size();
     const std::size_t body = message.body.size();
     zmq_msg_init(&delimiter);
-    if (zmq_msg_init_size(&frame, head + body) != 0) throw std::bad_alloc();
+    const bool marks_frame = mark != nullptr && message.tail.size() == 0;
+    if (marks_frame ? zmq_msg_init_data(&frame, mark->frame(), head + body, &unread_replies::mark::release, mark) != 0
+                    : zmq_msg_init_size(&frame, head + body) != 0) {
+      if (mark != nullptr) unread_replies::mark::release(nullptr, mark);
+      throw std::bad_alloc();
+    }
     auto* to = static_cast<std::byte*>(zmq_msg_data(&frame));
     if (head != 0) std::memcpy(to, message.head.data(), head);
     if (body != 0) std::memcpy(to + head, message.body.data(), body);
     if (message.tail.size() == 0) return;
     blob::control* kept = blob(message.tail).release();
-    if (zmq_msg_init_data(
-            &tail, kept->data, kept->size,
-            [](void*, void* hint) { blob::drop(static_cast<blob::control*>(hint)); }, kept) != 0) {
-      blob::drop(kept);
+    auto* const release = mark != nullptr ? &unread_replies::mark::release : &drop_blob;
+    void* const hint = mark != nullptr ? static_cast<void*>(mark) : kept;
+    if (mark != nullptr) mark->hold(kept);
+    if (zmq_msg_init_data(&tail, kept->data, kept->size, release, hint) != 0) {
+      release(nullptr, hint);
       zmq_msg_close(&frame);
       throw std::bad_alloc();
     }
@@ -218,7 +228,8 @@ class zmq_transport::zmq_port final : public port {
     check_message_size(message, limits_);
     if (router_ < 0) throw network_error("a reply from a port that is not bound", false);
     end& e = ends_[static_cast<std::size_t>(router_)];
-    if (!send_message(e, &to, message) && !gone(zmq_errno())) fail("cannot send a reply");
+    auto* const mark = unread_.due(to, message.head.size() + message.body.size(), message.tail.size());
+    if (!send_message(e, &to, message, mark) && !gone(zmq_errno())) fail("cannot send a reply");
   }
 
   bool receive(incoming& out, milliseconds timeout) override { return receive_first(out, timeout) != nullptr; }
@@ -307,11 +318,11 @@ class zmq_transport::zmq_port final : public port {
   }
 
   /// The address of a reply, the empty frame and the message itself. False with errno when it could not be sent.
-  static bool send_message(end& e, const peer* to, const outgoing& message) {
+  static bool send_message(end& e, const peer* to, const outgoing& message, unread_replies::mark* mark = nullptr) {
     // Sending takes in what other threads have told the socket, news of input among it, and clears its descriptor.
     e.may_have_input = true;
     // What can fail for lack of memory comes before the first part leaves.
-    sending parts(message);
+    sending parts(message, mark);
     const bool two = message.tail.size() != 0;
     bool sent = to == nullptr || send_part(e.socket, parts.address(*to), ZMQ_SNDMORE);
     sent = sent && send_part(e.socket, parts.delimiter, ZMQ_SNDMORE);
@@ -456,6 +467,7 @@ class zmq_transport::zmq_port final : public port {
     if (request) {
       out.from.size = static_cast<std::uint8_t>(zmq_msg_size(&id_));
       std::memcpy(out.from.id.data(), zmq_msg_data(&id_), out.from.size);
+      out.unread_bytes = unread_.unread(out.from);
     } else if (e.outstanding != 0) {
       --e.outstanding;
     }
@@ -496,6 +508,7 @@ class zmq_transport::zmq_port final : public port {
   std::vector<std::size_t> polled_ends_;
   unsigned doubt_ = 0;       // how many calls in a row may take one request without looking for a second
   unsigned doubt_left_ = 0;  // of these
+  unread_replies unread_;    // of the router's peers
   zmq_msg_t id_, delimiter_, extra_;
   std::array<zmq_msg_t, largest_batch> frames_;  // of the messages that the caller has in hand
   std::size_t held_ = 0;                         // how many of them

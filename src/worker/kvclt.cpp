@@ -22,6 +22,19 @@ constexpr unsigned most_attempts = 16;
 // How often a blocked call looks whether the job has ended.
 constexpr std::chrono::milliseconds look_up_interval{100};
 
+/// What a request is about.
+enum class subject { key, keys, other };
+constexpr subject subject_of(net::verb v) noexcept {
+  using net::verb;
+  if (v >= verb::pull && v <= verb::update_at) return subject::key;
+  if (v >= verb::pull_multi && v <= verb::update_at_multi) return subject::keys;
+  switch (v) {
+    case verb::clear: case verb::scan: case verb::top_k: case verb::reduce: case verb::remove_if:
+    case verb::set_pull: case verb::set_push: case verb::set_update: case verb::set_bupdate: return subject::keys;
+    default: return subject::other;
+  }
+}
+
 std::uint64_t new_incarnation() {
   std::random_device source;
   return (static_cast<std::uint64_t>(source()) << 32U) | source();
@@ -109,6 +122,10 @@ void kvclt::send_and_finish(const Send& send_all, const std::size_t& unanswered)
 kvclt::sequence kvclt::send(std::uint32_t channel, net::request_header& h, std::string_view key,
                             std::span<const std::byte> payload, blob tail, handler done) {
   if (ended_) ended_->check();
+  if (before_) {
+    const auto about = subject_of(h.what);
+    if (about != subject::other) before_(about == subject::key ? &key : nullptr);
+  }
   if (key.size() > net::max_key_bytes)
     throw protocol_error("a key of " + std::to_string(key.size()) + " bytes is over the limit of " +
                          std::to_string(net::max_key_bytes));
@@ -510,6 +527,7 @@ void kvclt::take_part(group& g, std::size_t index, const kv_result& r) {
   if (r.header.result == net::status::unknown_set) {
     // The shard holds back what this client sent after the request until it comes again behind its keys.
     if (++chunk.attempts < most_attempts && !chunk.unprepared) {
+      if (before_) before_(nullptr);  // nothing may come between the keys and the request
       send_prepare(*g.set, g.set->parts[index], [&g, index](const kv_result& prepared) {
         g.chunks[index].unprepared = !prepared.ok();
       });

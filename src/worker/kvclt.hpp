@@ -136,6 +136,9 @@ class kvclt {
   [[nodiscard]] std::size_t in_flight() const noexcept { return in_flight_; }
   [[nodiscard]] const membership& servers() const noexcept { return members_; }
   [[nodiscard]] std::uint64_t incarnation() const noexcept { return incarnation_; }
+  /// Whoever holds requests back (combined updates) gives this: it is called before a request leaves that could see or
+  /// be seen by them, with its key, or with null when it is about many. It may make requests, and may not wait.
+  void set_before(std::function<void(const std::string_view* key)> before) { before_ = std::move(before); }
   /// Where a key lives; for tests and tools.
   [[nodiscard]] location locate(std::string_view key) const noexcept { return router_.locate(key); }
 
@@ -195,6 +198,7 @@ class kvclt {
   std::size_t in_flight_ = 0;
   std::size_t outstanding_bytes_ = 0;
   bool in_handler_ = false;
+  std::function<void(const std::string_view*)> before_;
   std::vector<pending> window_;               // ring over sequences; its size is a power of two
   std::vector<std::uint32_t> first_channel_;  // of each server: its shards, then clock, then control
   std::vector<channel_state> channels_;

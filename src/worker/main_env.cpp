@@ -17,6 +17,7 @@
 #include <paracel/comm.hpp>
 #include <paracel/error.hpp>
 
+#include "net/descriptor_limit.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
 #include "worker/comm_scheduler.hpp"
@@ -123,6 +124,7 @@ struct main_env::impl {
 
 main_env::main_env(int& argc, char**& argv) : impl_(std::make_unique<impl>()) {
   if (impl::current() != nullptr) throw error("a process has one main_env");
+  net::raise_descriptor_limit();
   // Large values come and go every iteration: keep their memory instead of giving it back to the kernel each time.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc takes
   mallopt(M_TRIM_THRESHOLD, 256 << 20);

@@ -46,6 +46,17 @@ void paralg::missing(const str_type& key) { throw key_error("key \"" + key + "\"
 bool paralg::read(const str_type& key, value_sink to) {
   return servers_->read(key, [&](const value_view& v) { to.put(to.target, v); });
 }
+paralg::kept_value paralg::read_kept(const str_type& key) {
+  const auto* e = servers_->read_kept(key);
+  if (e == nullptr) missing(key);
+  return {e->view(), &e->object, &e->object_type};
+}
+value_view paralg::find_cached(const str_type& key) const {
+  const auto* e = servers_->find_cached(key);
+  if (e == nullptr) throw key_error("key \"" + key + "\" is not in the cache");
+  return e->view();
+}
+bool paralg::is_cached(const str_type& key) const { return servers_->find_cached(key) != nullptr; }
 void paralg::write(const str_type& key, const value_view& value) { servers_->write(key, value); }
 async_functor_type paralg::update(const str_type& key, const value_view& delta, std::uint64_t function) {
   return servers_->update(key, delta, function);
@@ -100,20 +111,28 @@ async_functor_type paralg::update_set(const key_set& keys, const set_source& del
   return servers_->result_of(servers_->start_set_update(keys.parts_, deltas, function, clocked, std::move(to)));
 }
 
-std::uint64_t paralg::find_function(const str_type& file_name, const str_type& func_name) {
-  return servers_->find_function(file_name, func_name);
+std::uint64_t paralg::find_function(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper) {
+  return servers_->find_function(file_name, func_name, hyper);
 }
 std::uint64_t paralg::update_function() const { return servers_->update_function; }
 std::uint64_t paralg::bupdate_function() const { return servers_->bupdate_function; }
 bool paralg::paracel_register_update(const str_type& file_name, const str_type& func_name) {
-  servers_->update_function = find_function(file_name, func_name);
-  return true;
+  return paracel_register_update(file_name, func_name, {});
 }
 bool paralg::paracel_register_bupdate(const str_type& file_name, const str_type& func_name) {
-  servers_->bupdate_function = find_function(file_name, func_name);
+  return paracel_register_bupdate(file_name, func_name, {});
+}
+bool paralg::paracel_register_update(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper) {
+  servers_->update_function = find_function(file_name, func_name, hyper);
+  return true;
+}
+bool paralg::paracel_register_bupdate(const str_type& file_name, const str_type& func_name,
+                                      const hyper_parameters& hyper) {
+  servers_->bupdate_function = find_function(file_name, func_name, hyper);
   return true;
 }
 
+void paralg::set_combining(bool on) { servers_->set_combining(on); }
 void paralg::iter_commit() { servers_->commit(); }
 void paralg::set_total_iters(int n) {
   if (n < 0) throw config_error("total_iters is " + std::to_string(n) + ", want 0 or more");

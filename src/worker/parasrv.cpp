@@ -2,7 +2,10 @@
 #include "worker/parasrv.hpp"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <future>
@@ -30,23 +33,29 @@ namespace {
   }
 }
 
-template <class T>
-void add(std::span<std::byte> value, std::span<const std::byte> delta) {
-  for (std::size_t at = 0; at + sizeof(T) <= value.size(); at += sizeof(T)) {
-    T a, b;
-    std::memcpy(&a, value.data() + at, sizeof(T));
-    std::memcpy(&b, delta.data() + at, sizeof(T));
-    a = static_cast<T>(a + b);
-    std::memcpy(value.data() + at, &a, sizeof(T));
-  }
-}
+// Deltas that wait here are memory that nobody counts; beyond this they are sent.
+constexpr std::size_t most_combined_bytes = std::size_t{64} << 20;
 
 }  // namespace
 
 parasrv::parasrv(std::shared_ptr<session> job, std::uint32_t staleness, consistency_model model)
-    : job_(std::move(job)), client_(job_->open_client()), staleness_(staleness), model_(model), begin_(job_->finished()) {}
+    : job_(std::move(job)), client_(job_->open_client()), staleness_(staleness), model_(model), begin_(job_->finished()) {
+  client_->set_before([this](const std::string_view* key) { send_combined_before(key); });
+}
 
-parasrv::~parasrv() { *self_ = nullptr; }
+parasrv::~parasrv() {
+  try {
+    send_combined_before(nullptr);  // as an update that was sent and not waited for
+  } catch (const std::exception&) {  // the job has ended, and with it what was to be sent
+  }
+  *self_ = nullptr;
+}
+
+void parasrv::set_model(consistency_model model) {
+  send_combined_before(nullptr);
+  cache_.clear();
+  model_ = model;
+}
 
 bool async_result::get() {
   if (other_.valid()) return other_.get();
@@ -105,21 +114,26 @@ kvclt::call parasrv::update_call(net::verb what, std::uint64_t function, bool cl
 }
 
 void parasrv::note(kvclt::sequence number, net::status result, std::string_view text, std::string what) {
-  failed_.push_back({number, {result, std::string(text)}, std::move(what), nullptr, false});
+  failed_.push_back({number, {result, std::string(text)}, std::move(what), nullptr, false, nullptr});
 }
 
 void parasrv::note(kvclt::sequence number, std::exception_ptr error) {
-  failed_.push_back({number, {}, {}, std::move(error), false});
+  failed_.push_back({number, {}, {}, std::move(error), false, nullptr});
+}
+
+void parasrv::refuse(const sent_update& u) {
+  fail(u.outcome.result, u.outcome.text, "updating \"" + u.key + "\"");
 }
 
 void parasrv::refuse(const failed_request& f) {
+  if (f.sent) refuse(*f.sent);
   if (f.error) std::rethrow_exception(f.error);
   fail(f.outcome.result, f.outcome.text, f.what);
 }
 
 bool parasrv::finish(kvclt::sequence number) {
   client_->wait(number);
-  if (failed_.empty()) return true;
+  if (failed_.empty() || number == 0) return true;
   const auto found = std::ranges::find(failed_, number, &failed_request::number);
   if (found == failed_.end()) return true;
   const auto failed = std::move(*found);
@@ -128,8 +142,14 @@ bool parasrv::finish(kvclt::sequence number) {
   refuse(failed);
 }
 
-void parasrv::remember_read(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum) {
-  if (clocked() && (changed_.empty() || !changed_.contains(std::string(key)))) cache_.put(key, value, version, minimum);
+void parasrv::remember_read(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum,
+                            const read_mark& mark) {
+  if (!clocked()) return;
+  if (!changed_.empty()) {
+    const auto changed = changed_.find(std::string(key));
+    if (changed != changed_.end() && changed->second > mark.sent_at) return;  // an own change is missing in it
+  }
+  cache_.put(key, value, version, minimum);
 }
 
 void parasrv::take_read(const kv_result& r, value_sink to, const std::string* key, bool quiet) {
@@ -168,7 +188,7 @@ kvclt::sequence parasrv::start_read(const std::string& key, value_sink to, std::
   return client_->request(read_call(net::verb::pull), key, {},
                           [this, to, key, minimum = known_slowest_, mark = read_mark(this),
                            then = std::move(then)](const kv_result& r) mutable {
-                            if (r.ok()) remember_read(key, r.value(), r.header.value_version, minimum);
+                            if (r.ok()) remember_read(key, r.value(), r.header.value_version, minimum, mark);
                             const auto failures = failed_.size();
                             take_read(r, to, &key, !then);
                             if (then && failed_.size() == failures) ready_.push_back(std::move(then));
@@ -222,12 +242,20 @@ void parasrv::apply_to_cache(const std::string& key, const value_view& delta, st
     cache_.drop(key);
     return;
   }
-  switch (element_of(e->tag)) {
-    case value_tag::i32: add<std::uint32_t>(e->bytes, delta.bytes); break;  // unsigned: wraps as the server does
-    case value_tag::i64: add<std::uint64_t>(e->bytes, delta.bytes); break;
-    case value_tag::f32: add<float>(e->bytes, delta.bytes); break;
-    default: add<double>(e->bytes, delta.bytes); break;
+  add_numbers(element_of(e->tag), e->bytes, delta.bytes);
+}
+
+const read_cache::entry* parasrv::read_kept(const std::string& key) {
+  if (cached()) {
+    if (const auto* e = cache_.find_fresh(key, needed()); e != nullptr) {
+      last_staleness_ = finished() - std::min(finished(), e->minimum);
+      return e;
+    }
   }
+  const bool there = read(key, [&](const value_view& v) {
+    if (!clocked()) cache_.put(key, v, 0, known_slowest_);
+  });
+  return there ? cache_.find_fresh(key, 0) : nullptr;
 }
 
 kvclt::sequence parasrv::start_update(const std::string& key, const value_view& delta, std::uint64_t function) {
@@ -248,6 +276,7 @@ kvclt::sequence parasrv::start_update(const std::string& key, const value_view& 
 }
 
 async_functor_type parasrv::update(const std::string& key, const value_view& delta, std::uint64_t function) {
+  if (combines(delta, function)) return combine(key, delta, function);
   return result_of(start_update(key, delta, function));
 }
 
@@ -349,7 +378,7 @@ kvclt::sequence parasrv::start_read_multi(std::span<const std::string> keys, put
       read_call(net::verb::pull_multi), keys, {},
       [this, call](std::size_t i, std::string_view key, const net::reply_item& item) {
         if (item.result == net::status::ok) {
-          remember_read(key, item.value, item.version, call->minimum);
+          if (call->mark) remember_read(key, item.value, item.version, call->minimum, *call->mark);
           call->guarded([&] { call->put(i, item.value); });
         } else if (item.result != net::status::not_found) {
           call->fail(item.result, net::text_of(item.value.bytes), "reading \"" + std::string(key) + "\"");
@@ -529,8 +558,207 @@ kvclt::sequence parasrv::start_set_update(std::shared_ptr<const key_parts> set, 
   return start_set(update_call(what, function, clocked_update), std::move(set), deltas, std::move(to), "updating");
 }
 
-std::uint64_t parasrv::find_function(const std::string& file, const std::string& symbol) {
+// ---- updates that are added up first --------------------------------------------------------------------------
+
+void parasrv::set_combining(bool on) {
+  if (!on) send_combined_before(nullptr);
+  combining_ = on;
+}
+
+bool parasrv::combines(const value_view& delta, std::uint64_t function) const {
+  // Under BSP each update is staged by itself: a sum of them would give other bits.
+  if (model_ == consistency_model::bsp || !combining_.value_or(model_ == consistency_model::ssp)) return false;
+  return is_numeric(delta.tag) && is_well_formed(delta) && is_additive(function);
+}
+
+async_functor_type parasrv::combine(const std::string& key, const value_view& delta, std::uint64_t function) {
+  if (combiner_.bytes() + delta.bytes.size() > most_combined_bytes) send_combined_before(nullptr);
+  auto* e = combiner_.add(key, delta, function);
+  if (e == nullptr) {
+    const std::string_view only = key;
+    send_combined_before(&only);
+    e = combiner_.add(key, delta, function);
+  }
+  if (!e->ticket) {
+    e->ticket = std::make_shared<combined_update>();
+    e->ticket->sent->key = key;
+  }
+  changing(key);
+  apply_to_cache(key, delta, function);
+  return std::async(std::launch::deferred, [self = self_, ticket = e->ticket] {
+    if (*self == nullptr)
+      throw error("the future of an update of \"" + ticket->sent->key + "\" was asked after its paralg had gone");
+    auto& me = **self;
+    const std::string_view only = ticket->sent->key;
+    if (ticket->waits) me.send_combined_before(&only);
+    if (ticket->sequence != 0) me.client_->wait(ticket->sequence);
+    me.forget(ticket->sent);
+    if (ticket->sent->outcome.result != net::status::ok) refuse(*ticket->sent);
+    return true;
+  });
+}
+
+void parasrv::send_combined(combiner::entry e) {
+  e.ticket->waits = false;
+  auto view = e.view();
+  blob large;
+  if (view.bytes.size() > net::tail_threshold_bytes) large = std::move(e.sum);
+  e.ticket->sequence = client_->request(update_call(net::verb::update, e.function, true), e.key, view,
+                                        [this, sent = e.ticket->sent](const kv_result& r) {
+                                          if (r.ok()) return;
+                                          sent->outcome = {r.header.result, std::string(r.text())};
+                                          cache_.drop(sent->key);
+                                          note(sent);
+                                        }, std::move(large));
+}
+
+void parasrv::send_combined_before(const std::string_view* key) {
+  if (combiner_.empty()) return;
+  if (key != nullptr) {
+    if (auto e = combiner_.take(*key)) send_combined(std::move(*e));
+    return;
+  }
+  for (auto& e : combiner_.take_all()) send_combined(std::move(e));
+}
+
+void parasrv::send_all_combined() {
+  if (combiner_.empty()) return;
+  // One request a shard for all keys whose updates have the same function; what is large goes by itself.
+  auto all = combiner_.take_all();
+  const auto small_end = std::stable_partition(all.begin(), all.end(), [](const combiner::entry& e) {
+    return e.sum.size() <= net::tail_threshold_bytes;
+  });
+  for (auto e = small_end; e != all.end(); ++e) send_combined(std::move(*e));
+  all.erase(small_end, all.end());
+  std::ranges::stable_sort(all, {}, &combiner::entry::function);
+  for (auto from = all.begin(); from != all.end();) {
+    const auto to = std::find_if(from, all.end(), [&](const auto& e) { return e.function != from->function; });
+    if (to - from == 1) {
+      send_combined(std::move(*from));
+      from = to;
+      continue;
+    }
+    std::vector<std::string> keys;
+    std::vector<value_view> sums;
+    for (auto e = from; e != to; ++e) {
+      keys.push_back(e->key);
+      sums.push_back(e->view());
+      e->ticket->waits = false;
+      e->ticket->sent->outcome = {net::status::internal, "no answer came: it is unknown whether it was applied"};
+    }
+    client_->multi(update_call(net::verb::update_multi, from->function, true), keys, sums,
+                   [&](std::size_t i, const net::reply_item& item) {
+                     const auto& sent = from[static_cast<std::ptrdiff_t>(i)].ticket->sent;
+                     sent->outcome = {item.result, {}};
+                     if (item.result == net::status::ok) return;
+                     sent->outcome.text = std::string(net::text_of(item.value.bytes));
+                     cache_.drop(sent->key);
+                     note(sent);
+                   });
+    from = to;
+  }
+}
+
+// ---- values in several keys -------------------------------------------------------------------------------------
+
+void parasrv::read_parts(const std::string& name, std::span<const part> parts, const put_item& put) {
+  if (clocked()) {
+    wait_for_minimum();
+    last_staleness_ = finished() - std::min(finished(), known_slowest_);
+  }
+  // Handlers share what they need: one that is called after an exception finds that nobody waits any more.
+  struct reading {
+    const put_item* put;
+    failure outcome;
+  };
+  const auto state = std::make_shared<reading>(reading{&put, {}});
+  struct at_end {
+    reading& state;
+    ~at_end() { state.put = nullptr; }
+  } const over{*state};
+  std::vector<kvclt::sequence> sent;
+  sent.reserve(parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    auto c = read_call(parts[i].what);
+    c.flags |= parts[i].flags;
+    sent.push_back(client_->request(c, parts[i].key, parts[i].value, [state, i](const kv_result& r) {
+      if (state->put == nullptr) return;
+      if (r.ok()) (*state->put)(i, r.value());
+      else if (state->outcome.result == net::status::ok) state->outcome = {r.header.result, std::string(r.text())};
+    }, parts[i].large));
+  }
+  for (const auto s : sent) client_->wait(s);
+  if (state->outcome.result != net::status::ok)
+    fail(state->outcome.result, state->outcome.text, "reading \"" + name + "\"");
+}
+
+void parasrv::read_parts(const std::string& name, const std::vector<std::string>& keys,
+                         const std::vector<value_view>& elements, const put_item& put) {
+  if (clocked()) {
+    wait_for_minimum();
+    last_staleness_ = finished() - std::min(finished(), known_slowest_);
+  }
+  failure f;
+  client_->multi(read_call(net::verb::pull_at_multi), keys, elements, [&](std::size_t i, const net::reply_item& item) {
+    if (item.result == net::status::ok) put(i, item.value);
+    else if (f.result == net::status::ok) f = {item.result, std::string(net::text_of(item.value.bytes))};
+  });
+  if (f.result != net::status::ok) fail(f.result, f.text, "reading \"" + name + "\"");
+}
+
+async_functor_type parasrv::update_parts(const std::string& name, std::span<part> parts, std::uint64_t function,
+                                         bool clocked_update) {
+  auto all = std::make_shared<sent_update>();
+  all->key = name;
+  std::vector<kvclt::sequence> sent;
+  sent.reserve(parts.size());
+  for (auto& p : parts) {
+    auto c = update_call(p.what, function, clocked_update);
+    c.flags |= p.flags;
+    changing(std::string(p.key));
+    cache_.drop(p.key);
+    sent.push_back(client_->request(c, p.key, p.value, [this, all](const kv_result& r) {
+      if (r.ok() || all->outcome.result != net::status::ok) return;
+      all->outcome = {r.header.result, std::string(r.text())};
+      note(all);
+    }, std::move(p.large)));
+  }
+  return std::async(std::launch::deferred, [self = self_, sent = std::move(sent), all] {
+    if (*self == nullptr)
+      throw error("the future of an update of \"" + all->key + "\" was asked after its paralg had gone");
+    for (const auto s : sent) (*self)->client_->wait(s);
+    (*self)->forget(all);
+    if (all->outcome.result != net::status::ok) refuse(*all);
+    return true;
+  });
+}
+
+void parasrv::write_parts(const std::string& name, std::span<part> parts, std::uint64_t assign) {
+  if (model_ == consistency_model::bsp) {
+    wait_for_minimum();
+    for (const auto& p : parts) client_->request(read_call(net::verb::contains), p.key, {}, nullptr);
+  }
+  update_parts(name, parts, assign, false).get();
+}
+
+std::string parasrv::symbol_with(const std::string& symbol, const hyper_parameters& hyper) {
+  std::string text = symbol;
+  for (const auto& [name, value] : hyper) {
+    if (!std::isfinite(value))
+      throw plugin_error(symbol + ": hyper-parameter '" + name + "' is " + std::to_string(value) +
+                         ", want a finite number");
+    std::array<char, 32> digits;
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+    text += text.size() == symbol.size() ? '\0' : ',';
+    text += name + '=';
+    text.append(digits.data(), end);
+  }
+  return text;
+}
+
+std::uint64_t parasrv::find_function(const std::string& file, const std::string& function, const hyper_parameters& hyper) {
   const std::filesystem::path path(file);
+  const auto symbol = symbol_with(function, hyper);
   auto name = path.filename().string();
   const auto known_as = name + '\0' + symbol;
   for (const auto& [name_and_symbol, f] : functions_)
@@ -549,7 +777,7 @@ std::uint64_t parasrv::find_function(const std::string& file, const std::string&
       f = {net::status::internal, "a server's answer to register is too short"};
     }
   });
-  if (f.result != net::status::ok) fail(f.result, f.text, "registering " + name + ":" + symbol);
+  if (f.result != net::status::ok) fail(f.result, f.text, "registering " + name + ":" + function);
   functions_.emplace_back(known_as, found);
   return found.id;
 }
@@ -571,9 +799,10 @@ std::size_t parasrv::poll() {
 
 void parasrv::settle() {
   do {
+    send_all_combined();
     client_->wait_all();
     run_ready();
-  } while (client_->in_flight() != 0);
+  } while (client_->in_flight() != 0 || !combiner_.empty());
   const auto failed = std::exchange(failed_, {});
   for (const auto& f : failed)
     if (!f.quiet) refuse(f);

@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,11 +16,12 @@
 #include <paracel/key_set.hpp>
 #include <paracel/types.hpp>
 #include <paracel/value.hpp>
-#include <tsl/robin_set.h>
+#include <tsl/robin_map.h>
 
 #include "core/read_cache.hpp"
 #include "worker/kvclt.hpp"
 #include "worker/session.hpp"
+#include "worker/update_combiner.hpp"
 
 namespace paracel {
 
@@ -42,12 +44,17 @@ class parasrv {
   parasrv(const parasrv&) = delete;
   parasrv& operator=(const parasrv&) = delete;
 
-  void set_model(consistency_model model) { model_ = model; }
+  void set_model(consistency_model model);
   [[nodiscard]] consistency_model model() const noexcept { return model_; }
   void set_total_iters(std::uint32_t n) { total_iters_ = n; }
 
   /// False when the key is not there. Blocks: as the rule of paralg.hpp says.
   bool read(const std::string& key, const put_value& put);
+  /// The same without a copy: the entry of the cache, or null. Under ASP, too, the value lies in the cache, but each
+  /// call asks the server. Lifetime: until the next call of this object.
+  const read_cache::entry* read_kept(const std::string& key);
+  /// What the cache has of a key, however old, or null.
+  [[nodiscard]] const read_cache::entry* find_cached(const std::string& key) const { return cache_.find_fresh(key, 0); }
   void write(const std::string& key, const value_view& value);
   async_functor_type update(const std::string& key, const value_view& delta, std::uint64_t function);
   /// `put` may be empty; the new value then does not travel, unless the cache wants it.
@@ -88,14 +95,39 @@ class parasrv {
   bool remove_multi(const std::vector<std::string>& keys);
   void clear();
 
+  /// One request of a call on a value that lies in several keys (paracel/array.hpp).
+  /// Lifetime: key and value until the call has returned.
+  struct part {
+    std::string_view key;
+    net::verb what = net::verb::none;
+    value_view value;  ///< what goes along
+    blob large;        ///< in its place: travels without a copy
+    std::uint16_t flags = 0;
+  };
+  /// All parts at once, as a read of one key. Throws: key_error when a part is not there; the others then may have come.
+  void read_parts(const std::string& name, std::span<const part> parts, const put_item& put);
+  /// The same for parts of one kind (pull_at) of which a shard may hold many: one request a shard.
+  void read_parts(const std::string& name, const std::vector<std::string>& keys, const std::vector<value_view>& elements,
+                  const put_item& put);
+  /// All parts at once, as `update` of one key; one future for all. `clocked`: of this iteration, so that BSP stages them.
+  async_functor_type update_parts(const std::string& name, std::span<part> parts, std::uint64_t function, bool clocked);
+  /// As `write` of one key. Parts may be pushes, or updates that assign.
+  void write_parts(const std::string& name, std::span<part> parts, std::uint64_t assign);
+
   /// Finds (at the first use registers) a function at every shard. Throws: plugin_error with the first server's reason.
-  std::uint64_t find_function(const std::string& file, const std::string& symbol);
+  std::uint64_t find_function(const std::string& file, const std::string& function, const hyper_parameters& hyper = {});
+  /// A symbol with the hyper-parameters of its optimizer, as it travels: symbol, and `\0name=value,name=value` if there
+  /// are any. Throws: plugin_error for a number that is not finite.
+  static std::string symbol_with(const std::string& symbol, const hyper_parameters& hyper);
   std::uint64_t update_function = 0;
   std::uint64_t bupdate_function = 0;
 
   void commit();
-  /// Waits for what is in flight and runs the callbacks that become ready. Throws the first failure of a request whose
-  /// future nobody has asked; the others that failed before are forgotten with it.
+  /// On: additive updates are added up here until the commit, or until a request that must not overtake them. Unless it
+  /// was said, it is on under SSP and off under ASP; under BSP it is always off.
+  void set_combining(bool on);
+  /// Sends what was added up, waits for what is in flight and runs the callbacks that become ready. Throws the first failure
+  /// of a request whose future nobody has asked; the others that failed before are forgotten with it.
   void settle();
   [[nodiscard]] std::uint32_t last_staleness() const noexcept { return last_staleness_; }
   [[nodiscard]] kvclt& client() noexcept { return *client_; }
@@ -105,6 +137,10 @@ class parasrv {
     net::status result = net::status::ok;
     std::string text;
   };
+  struct sent_update {
+    std::string key;
+    failure outcome;
+  };
   /// A request whose future was not asked yet.
   struct failed_request {
     kvclt::sequence number = 0;
@@ -112,19 +148,37 @@ class parasrv {
     std::string what;          // was being done
     std::exception_ptr error;  // instead of the outcome
     bool quiet = false;        // not an error: a key that was read is not there
+    std::shared_ptr<sent_update> sent{};  // of an update that has no number of its own
   };
   /// Counts a read whose answer the cache waits for.
   struct read_mark {
-    explicit read_mark(parasrv* s) : of(s) { ++s->reads_in_flight_; }
-    read_mark(read_mark&& other) noexcept : of(std::exchange(other.of, nullptr)) {}
+    explicit read_mark(parasrv* s) : of(s), sent_at(s->changes_) { ++s->reads_in_flight_; }
+    read_mark(read_mark&& other) noexcept : of(std::exchange(other.of, nullptr)), sent_at(other.sent_at) {}
     read_mark& operator=(read_mark&&) = delete;
     ~read_mark() {
       if (of != nullptr && --of->reads_in_flight_ == 0) of->changed_.clear();
     }
     parasrv* of;
+    std::uint64_t sent_at;  // own changes that were made before it was sent
   };
   struct multi_call;
   struct set_call;
+
+  /// What the combined updates of a key share.
+  struct combined_update {
+    std::shared_ptr<sent_update> sent = std::make_shared<sent_update>();
+    kvclt::sequence sequence = 0;  // 0: not sent as a request of its own
+    bool waits = true;
+  };
+  using combiner = update_combiner<combined_update>;
+
+  [[nodiscard]] bool combines(const value_view& delta, std::uint64_t function) const;
+  async_functor_type combine(const std::string& key, const value_view& delta, std::uint64_t function);
+  void send_combined(combiner::entry e);
+  /// Before a request leaves: of one key, or of many.
+  void send_combined_before(const std::string_view* key);
+  /// All of them in requests of many keys. Blocks: until they are answered; failures are in `failed_`.
+  void send_all_combined();
 
   [[nodiscard]] bool clocked() const noexcept { return model_ != consistency_model::asp; }
   [[nodiscard]] bool cached() const noexcept { return clocked() && finished() - begin_ < total_iters_; }
@@ -134,16 +188,25 @@ class parasrv {
   void wait_for_minimum();
   kvclt::call read_call(net::verb what) const noexcept;
   kvclt::call update_call(net::verb what, std::uint64_t function, bool clocked) const noexcept;
+  [[noreturn]] static void refuse(const sent_update& u);
   [[noreturn]] static void refuse(const failed_request& f);
+  void note(const std::shared_ptr<sent_update>& sent) {
+    failed_.emplace_back();
+    failed_.back().sent = sent;
+  }
+  void forget(const std::shared_ptr<sent_update>& sent) {
+    std::erase_if(failed_, [&](const auto& f) { return f.sent == sent; });
+  }
   void note(kvclt::sequence number, net::status result, std::string_view text, std::string what);
   void note(kvclt::sequence number, std::exception_ptr error);
   void take_read(const kv_result& r, value_sink to, const std::string* key, bool quiet);
   void run_ready();
   /// An own change of `key` is on its way: answers to reads that were sent before must not be remembered.
   void changing(const std::string& key) {
-    if (reads_in_flight_ != 0) changed_.insert(key);
+    if (reads_in_flight_ != 0) changed_[key] = ++changes_;
   }
-  void remember_read(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum);
+  void remember_read(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum,
+                     const read_mark& mark);
   kvclt::sequence start_set(const kvclt::call& c, std::shared_ptr<const key_parts> set, const set_source& values,
                             std::shared_ptr<set_target> to, const char* doing);
   void forget_set(const key_parts& set);
@@ -167,7 +230,10 @@ class parasrv {
   std::vector<failed_request> failed_;
   std::deque<std::function<void()>> ready_;  // callbacks, to be run at the next waiting point
   std::size_t reads_in_flight_ = 0;          // that the cache is to remember
-  tsl::robin_set<std::string> changed_;      // keys with an own change since the oldest of them may have been sent
+  std::uint64_t changes_ = 0;                // own changes while there were any
+  tsl::robin_map<std::string, std::uint64_t> changed_;  // the last of these, by key
+  combiner combiner_;
+  std::optional<bool> combining_;  // as it was said
   std::shared_ptr<parasrv*> self_ = std::make_shared<parasrv*>(this);  // futures look whether it is still there
 };
 

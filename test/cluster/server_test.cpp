@@ -325,6 +325,16 @@ TEST_P(ServerNodeTest, AProxyReachesEveryKeyThroughAnyServer) {
   }
   EXPECT_EQ(proxy(verb::pull, "missing", {}).header.result, status::not_found);
 
+  const double one = 1;
+  std::vector<std::byte> both;
+  for (int i = 0; i < 2; ++i) net::append_item(both, {}, view(one));
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(proxy(verb::update_default, "d", {value_tag::none, both}).header.result, status::ok);
+  EXPECT_EQ(proxy(verb::pull, "d", {}).doubles(), std::vector<double>{2});
+  std::vector<std::byte> never(sizeof(std::uint64_t) + sizeof one);  // version 0: the key must not be there
+  const auto conflict = proxy(verb::cas, "d", {value_tag::f64, never});
+  EXPECT_EQ(conflict.header.result, status::conflict);
+  EXPECT_EQ(conflict.header.value_version, proxy(verb::pull, "d", {}).header.value_version);
+
   const std::vector<double> large(50'000, 2.5);
   auto tail = blob::allocate(large.size() * sizeof(double));
   std::memcpy(tail.mutable_data(), large.data(), tail.size());

@@ -4,10 +4,13 @@
 // a read may be compared with a lower bound on everybody's progress.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <numeric>
 #include <random>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -101,6 +104,313 @@ TEST(Ssp, CachedReadsAskNoServerWhileTheyAreFresh) {
     const auto before = c.requests_served();
     for (int i = 0; i < 1000; ++i) ASSERT_EQ(a.paracel_read<std::vector<double>>("k"), (std::vector<double>{1, 2}));
     EXPECT_EQ(c.requests_served(), before);
+  });
+}
+
+// ---- random schedules -------------------------------------------------------------------------------------------
+
+/// The rule, whatever a worker does between its commits: every read contains at least all updates of everybody's first
+/// c - s iterations, and all of its own, and never one that nobody has made. Worker w counts its updates in element w of
+/// each key, and tells the others after each call how many it has made (`made`) and, before each commit, how many the
+/// iterations up to then have (`by_iteration`).
+class SspSchedule : public ::testing::TestWithParam<std::tuple<unsigned, int, bool>> {};
+
+TEST_P(SspSchedule, EveryReadHoldsWhatTheRulePromises) {
+  const auto [seed, s, combining] = GetParam();
+  constexpr std::size_t workers = 3;
+  constexpr std::size_t keys = 5;
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr int iterations = 60;
+#else
+  constexpr int iterations = 250;
+#endif
+  cluster c({.workers = workers, .servers = 2, .threads = 2, .plugin_folders = {TEST_PLUGIN_DIR}});
+  // made[w][k]: updates that worker w has begun; by_iteration[w][i][k]: those of its first i iterations.
+  std::array<std::array<std::atomic<std::int64_t>, keys>, workers> made{};
+  std::vector<std::vector<std::array<std::atomic<std::int64_t>, keys>>> by_iteration(workers);
+  for (auto& w : by_iteration) w = std::vector<std::array<std::atomic<std::int64_t>, keys>>(iterations + 1);
+  for (auto& w : by_iteration)
+    for (std::size_t i = 1; i < w.size(); ++i)
+      for (auto& n : w[i]) n = -1;  // not yet
+  const auto name = [](std::size_t k) { return "k" + std::to_string(k); };
+
+  c.run([&](Comm comm) {
+    paralg a("", comm, "", iterations, s, true);
+    a.set_combining(combining);
+    const auto me = a.get_worker_id();
+    std::mt19937 random(seed * 100 + static_cast<unsigned>(me));
+    if (me == 0)
+      for (std::size_t k = 0; k < keys; ++k) a.paracel_write(name(k), counts(workers, 0));
+    a.paracel_sync();
+    for (int i = 0; i < iterations; ++i) {
+      const auto check = [&](std::size_t k, std::span<const std::int64_t> seen) {
+        ASSERT_EQ(seen.size(), workers);
+        for (std::size_t w = 0; w < workers; ++w) {
+          const auto known = static_cast<std::size_t>(std::max(0, i - s));
+          const auto least = w == me ? made[me][k].load() : by_iteration[w][known][k].load();
+          ASSERT_GE(least, 0) << "worker " << me << " read at " << i << " ahead of worker " << w;
+          ASSERT_GE(seen[w], least) << "worker " << me << " at " << i << " misses updates of " << w << " to " << k;
+          ASSERT_LE(seen[w], made[w][k].load()) << "worker " << me << " at " << i << " sees too much of " << w;
+        }
+      };
+      const auto one = [&](std::size_t k) {
+        counts delta(workers, 0);
+        delta[me] = 1;
+        ++made[me][k];
+        return delta;
+      };
+      for (auto steps = random() % 8; steps > 0; --steps) {
+        const auto k = random() % keys;
+        switch (random() % 11) {
+          case 0:
+          case 1: ASSERT_NO_FATAL_FAILURE(check(k, a.paracel_read<counts>(name(k)))); break;
+          case 2:
+          case 3: ASSERT_NO_FATAL_FAILURE(check(k, a.paracel_read_ref<counts>(name(k)))); break;
+          case 4: {
+            const auto other = random() % keys;
+            const auto both = a.paracel_read_multi<counts>({name(k), name(other)});
+            ASSERT_NO_FATAL_FAILURE(check(k, both[0]));
+            ASSERT_NO_FATAL_FAILURE(check(other, both[1]));
+            break;
+          }
+          case 5:
+          case 6:
+          case 7: a.paracel_update(name(k), one(k)); break;
+          case 8: {
+            auto done = a.paracel_update(name(k), one(k));
+            a.paracel_update(name(k), one(k));
+            ASSERT_TRUE(done.get());
+            break;
+          }
+          case 9: a.paracel_bupdate(name(k), one(k)); break;
+          default: {
+            // The same sum by a function that no worker knows to be one: it is neither combined nor added to a copy.
+            a.paracel_update(name(k), one(k), "element_updates", "plain_sum_update");
+          }
+        }
+      }
+      if (random() % 30 == 0) std::this_thread::sleep_for(std::chrono::microseconds{random() % 800});
+      for (std::size_t k = 0; k < keys; ++k) by_iteration[me][static_cast<std::size_t>(i) + 1][k] = made[me][k].load();
+      a.iter_commit();
+    }
+    a.paracel_sync();
+    for (std::size_t k = 0; k < keys; ++k) {
+      const auto end = a.paracel_read<counts>(name(k));
+      for (std::size_t w = 0; w < workers; ++w) EXPECT_EQ(end[w], made[w][k].load());
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, SspSchedule, ::testing::Combine(::testing::Range(1U, 5U), ::testing::Values(0, 1, 2, 3),
+                                                                ::testing::Bool()));
+
+// ---- combining --------------------------------------------------------------------------------------------------
+
+TEST(Combining, SendsOneRequestAShardAtTheCommit) {
+  cluster c({.workers = 1, .servers = 1});
+  c.run([&](Comm comm) {
+    paralg a("", comm, "", 100, 1, true);
+    a.paracel_write("a", 0.0);
+    a.paracel_write("b", std::vector<double>{0, 0});
+    const auto before = c.requests_served();
+    for (int i = 0; i < 100; ++i) {
+      a.paracel_update("a", 1.0);
+      a.paracel_update("b", std::vector<double>{1, 2});
+    }
+    EXPECT_EQ(a.paracel_read<double>("a"), 100) << "own updates are in the cached copy";
+    EXPECT_EQ(c.requests_served(), before);
+    a.iter_commit();
+    EXPECT_EQ(c.requests_served(), before + 1);
+    const auto other = c.client();
+    std::vector<double> seen;
+    other->wait(other->request({.what = net::verb::pull}, "b", {}, [&](const kv_result& r) { decode_into(r.value(), seen); }));
+    EXPECT_EQ(seen, (std::vector<double>{100, 200}));
+  });
+}
+
+TEST(Combining, CallsOfTheKeyDoNotOvertakeItsUpdates) {
+  cluster c({.workers = 1, .servers = 2});
+  c.run([&](Comm comm) {
+    paralg a("", comm, "", 100, 1, true);
+    a.paracel_update("bupdate", 1.0);
+    double now = 0;
+    a.paracel_bupdate_get("bupdate", 10.0, now);
+    EXPECT_EQ(now, 11);
+    a.paracel_update("write", 1.0);
+    a.paracel_write("write", 5.0);
+    a.paracel_update("write", 1.0);
+    EXPECT_EQ(a.paracel_read<double>("write"), 6);
+    a.paracel_update("contains", 1.0);
+    EXPECT_TRUE(a.paracel_contains("contains"));
+    a.paracel_update("remove", 1.0);
+    EXPECT_TRUE(a.paracel_remove("remove"));
+    a.paracel_update("multi", 1.0);
+    EXPECT_EQ(a.paracel_read_multi<double>({"multi"})[0], 1);
+    a.paracel_update("max", 1.0);
+    a.paracel_update("max", 5.0, "libparacel_default.so", "paracel_max");
+    a.paracel_update("max", 1.0);
+    EXPECT_EQ(a.paracel_read<double>("max"), 6);
+    a.paracel_update("wide", std::int32_t{2'000'000'000});
+    a.paracel_update("wide", std::int32_t{2'000'000'000});
+    a.paracel_sync();
+    EXPECT_EQ(a.paracel_read<std::int32_t>("wide"), static_cast<std::int32_t>(4'000'000'000U)) << "as the server adds";
+    a.paracel_write("wider", std::int64_t{0});
+    a.paracel_update("wider", std::int32_t{2'000'000'000});
+    a.paracel_update("wider", std::int32_t{2'000'000'000});
+    EXPECT_EQ(a.paracel_read<std::int64_t>("wider"), 4'000'000'000);
+    a.paracel_update("clear", 1.0);
+    a.paracel_clear();
+    a.paracel_sync();
+    EXPECT_FALSE(a.paracel_contains("clear"));
+  });
+}
+
+TEST(Combining, AFailureIsThrownByTheFutureOrTheCommit) {
+  cluster c({.workers = 1, .servers = 1});
+  c.run([&](Comm comm) {
+    paralg a("", comm, "", 100, 1, true);
+    a.paracel_write("text", str_type("no number"));
+    a.paracel_write("other", str_type("no number"));
+    auto first = a.paracel_update("text", 1.0);
+    auto second = a.paracel_update("text", 1.0);
+    EXPECT_THROW(first.get(), type_error);
+    EXPECT_THROW(second.get(), type_error) << "they went together";
+    a.iter_commit();
+    a.paracel_update("text", 1.0);
+    a.paracel_update("other", 1.0);
+    EXPECT_THROW(a.iter_commit(), type_error);
+    a.iter_commit();
+    auto late = a.paracel_update("text", 1.0);
+    a.paracel_update("other", 1.0);
+    EXPECT_THROW(a.paracel_sync(), type_error);
+    EXPECT_THROW(late.get(), type_error) << "also when a commit has sent it";
+    auto good = a.paracel_update("good", 1.0);
+    a.paracel_update("good", 2.0);
+    EXPECT_TRUE(good.get());
+    EXPECT_TRUE(a.paracel_update("good", 1.0).get());
+    EXPECT_EQ(a.paracel_read<double>("good"), 4);
+  });
+}
+
+TEST(Combining, HasASwitchAndIsOffWhereItIsNotExpected) {
+  cluster c({.workers = 1, .servers = 1});
+  c.run([&](Comm comm) {
+    const auto requests_of_three_updates = [&](paralg& a) {
+      a.paracel_bupdate("k", 0.0);
+      const auto before = c.requests_served();
+      for (int i = 0; i < 3; ++i) a.paracel_update("k", 1.0);
+      a.paracel_sync();
+      return c.requests_served() - before;
+    };
+    paralg ssp("", comm, "", 100, 1, true);
+    EXPECT_EQ(requests_of_three_updates(ssp), 1U);
+    ssp.set_combining(false);
+    EXPECT_EQ(requests_of_three_updates(ssp), 3U);
+    paralg asp("", comm);
+    EXPECT_EQ(requests_of_three_updates(asp), 3U);
+    asp.set_combining(true);
+    EXPECT_EQ(requests_of_three_updates(asp), 1U);
+    paralg bsp("", comm, "", 100, 0, true);
+    bsp.set_consistency(consistency_model::bsp);
+    bsp.set_combining(true);
+    EXPECT_EQ(requests_of_three_updates(bsp), 3U) << "each is staged by itself";
+  });
+}
+
+TEST(Combining, WhatWasNotCommittedIsSentWhenTheAlgorithmEnds) {
+  cluster c({.workers = 1, .servers = 1});
+  c.run([&](Comm comm) {
+    {
+      paralg a("", comm, "", 100, 1, true);
+      a.paracel_update("k", 1.0);
+      a.paracel_update("k", 1.0);
+    }
+    paralg b("", comm);
+    for (int i = 0; i < 1000 && !b.paracel_contains("k"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    EXPECT_EQ(b.paracel_read<double>("k"), 2);
+  });
+}
+
+TEST(Combining, LargeSumsTravelByThemselves) {
+  cluster c({.workers = 1, .servers = 2});
+  c.run([&](Comm comm) {
+    paralg a("", comm, "", 100, 1, true);
+    const std::vector<double> delta(50'000, 0.5);
+    for (int i = 0; i < 4; ++i) {
+      a.paracel_update("large", delta);
+      a.paracel_update("small", 1.0);
+      a.paracel_update("small2", 1.0);
+    }
+    a.iter_commit();
+    EXPECT_EQ(a.paracel_read<std::vector<double>>("large"), std::vector<double>(50'000, 2.0));
+    EXPECT_EQ(a.paracel_read<double>("small"), 4);
+  });
+}
+
+// ---- the cache by reference -------------------------------------------------------------------------------------
+
+TEST(ReadRef, IsTheCachedValueItselfAndHoldsOwnUpdates) {
+  cluster c({.workers = 1, .servers = 1});
+  c.run([&](Comm comm) {
+    paralg a("", comm, "", 100, 1, true);
+    a.paracel_write("v", std::vector<double>{1, 2});
+    const auto before = c.requests_served();
+    const auto first = a.paracel_read_ref<std::vector<double>>("v");
+    const auto second = a.paracel_read_ref<std::vector<double>>("v");
+    EXPECT_EQ(first.data(), second.data()) << "nothing is copied";
+    EXPECT_EQ(std::vector<double>(first.begin(), first.end()), (std::vector<double>{1, 2}));
+    a.paracel_update("v", std::vector<double>{10, 20});
+    const auto after = a.paracel_read_ref<std::vector<double>>("v");
+    EXPECT_EQ(std::vector<double>(after.begin(), after.end()), (std::vector<double>{11, 22}));
+    EXPECT_EQ(c.requests_served(), before) << "no server was asked";
+    EXPECT_EQ(a.get_cache<std::vector<double>>("v"), (std::vector<double>{11, 22}));
+  });
+}
+
+TEST(ReadRef, GivesEveryType) {
+  cluster c({.workers = 1, .servers = 1});
+  c.run([&](Comm comm) {
+    for (const bool ssp : {true, false}) {
+      paralg a("", comm, "", 100, 1, ssp);
+      a.paracel_write("number", 1.5F);
+      EXPECT_EQ(a.paracel_read_ref<float>("number"), 1.5F);
+      EXPECT_EQ(a.paracel_read_ref<double>("number"), 1.5) << "widened";
+      a.paracel_update("number", 1.0F);
+      EXPECT_EQ(a.paracel_read_ref<double>("number"), 2.5) << "and widened again after a change";
+      const dict_type<str_type, int> map{{"a", 1}, {"b", 2}};
+      a.paracel_write("map", map);
+      const auto& kept = a.paracel_read_ref<dict_type<str_type, int>>("map");
+      EXPECT_EQ(kept, map);
+      if (ssp) {
+        EXPECT_EQ(&(a.paracel_read_ref<dict_type<str_type, int>>("map")), &kept) << "decoded once";
+      }
+      a.paracel_write("map", dict_type<str_type, int>{{"c", 3}});
+      EXPECT_EQ((a.paracel_read_ref<dict_type<str_type, int>>("map").at("c")), 3);
+      a.paracel_write("narrow", std::vector<int>{1, 2});
+      EXPECT_EQ(a.paracel_read_ref<std::vector<std::int64_t>>("narrow")[1], 2);
+      EXPECT_THROW((void)a.paracel_read_ref<std::vector<float>>("map"), type_error);
+      EXPECT_THROW((void)a.paracel_read_ref<double>("no such key"), key_error);
+      a.paracel_clear();
+    }
+  });
+}
+
+TEST(ReadRef, SaysWhatIsCached) {
+  cluster c({.workers = 1, .servers = 1});
+  c.run([&](Comm comm) {
+    paralg a("", comm, "", 100, 1, true);
+    EXPECT_FALSE(a.is_cached("k"));
+    EXPECT_THROW((void)a.get_cache<double>("k"), key_error);
+    a.paracel_bupdate("k", 1.0);
+    EXPECT_FALSE(a.is_cached("k"));
+    (void)a.paracel_read<double>("k");
+    EXPECT_TRUE(a.is_cached("k"));
+    a.paracel_remove("k");
+    EXPECT_FALSE(a.is_cached("k"));
+    a.paracel_write("k", 3.0);
+    a.paracel_update("k", 2.0, "libparacel_default.so", "paracel_max");
+    EXPECT_FALSE(a.is_cached("k")) << "what the function makes of it is not known here";
+    EXPECT_EQ(a.paracel_read_ref<double>("k"), 3);
   });
 }
 

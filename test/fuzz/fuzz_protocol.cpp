@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "net/protocol.hpp"
+#include "server/key_payloads.hpp"
 
 namespace {
 
@@ -60,6 +61,23 @@ void walk_reply_items(std::span<const std::byte> body, std::uint32_t count) {
   if (items.ok()) require(seen == count && again.size() == body.size(), "accepted reply items are the whole body");
 }
 
+void as_payload_of_a_key(std::span<const std::byte> payload) {
+  if (srv::default_and_delta both; srv::parse(payload, both)) {
+    require(inside(both.initial.bytes, payload) && inside(both.delta.bytes, payload), "two values stay in their payload");
+    bytes again;
+    append_item(again, {}, both.initial);
+    append_item(again, {}, both.delta);
+    require(same(again, payload), "initial value and delta are the whole payload");
+  }
+  auto rest = payload;
+  std::uint64_t version = 0;
+  if (srv::take_expected(rest, version)) {
+    require(inside(rest, payload) && rest.size() + sizeof version == payload.size(), "a version and the rest");
+  } else {
+    require(rest.size() == payload.size() && payload.size() < sizeof version, "what holds no version is left alone");
+  }
+}
+
 void as_request(std::span<const std::byte> frame, std::size_t tail_bytes) {
   request_view v;
   if (decode(frame, tail_bytes, v) != nullptr) {
@@ -72,6 +90,7 @@ void as_request(std::span<const std::byte> frame, std::size_t tail_bytes) {
   require(same(v.body, frame.subspan(request_header_bytes)), "the body of a request is the rest of its frame");
   require(v.key().size() + v.payload().size() == v.body.size(), "a request is a key and a payload");
   walk_request_items(v.payload(), v.header.count);
+  as_payload_of_a_key(v.payload());
 }
 
 void as_reply(std::span<const std::byte> frame, std::size_t tail_bytes) {
@@ -115,6 +134,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const bytes body(input.begin() + 1, input.end());
     walk_request_items(body, count);
     walk_reply_items(body, count);
+    as_payload_of_a_key(body);
   }
   return 0;
 }

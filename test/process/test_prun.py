@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """prun.py as its user sees it: what it refuses and how, what it starts, what it prints, its exit status."""
 import fcntl
-import importlib.util
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,9 +16,11 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import (BIN, LR, MPI, PRUN, JobTest, Run, clean_environment, main, processes_of,  # noqa: E402
                              wait_until)
 
-specification = importlib.util.spec_from_file_location("prun", PRUN)
-prun = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(prun)
+sys.path.insert(0, os.path.join(os.path.dirname(PRUN), "tool"))
+from launcher.mpirun import Tagged  # noqa: E402
+from launcher.options import hosts_in, parse_command_line, remote_hosts  # noqa: E402
+from launcher.plan import remove_folder  # noqa: E402
+from launcher.terminal import duration  # noqa: E402
 
 
 class Usage(JobTest):
@@ -58,9 +60,12 @@ class Usage(JobTest):
 
     def test_a_framework_that_is_not_built_is_named(self):
         with tempfile.TemporaryDirectory() as lonely:
-            copy = os.path.join(lonely, "prun.py")
-            with open(PRUN, "rb") as source, open(copy, "wb") as target:
-                target.write(source.read())
+            copy = shutil.copy(PRUN, lonely)
+            alone = subprocess.run([sys.executable, copy, "/bin/true"], capture_output=True, text=True, cwd=lonely,
+                                   stdin=subprocess.DEVNULL)
+            self.assertEqual(alone.returncode, 1)
+            self.assertIn("prun.py: error: its folder launcher/ is neither in ", alone.stderr)
+            shutil.copytree(os.path.join(os.path.dirname(PRUN), "tool", "launcher"), os.path.join(lonely, "tool", "launcher"))
             done = subprocess.run([sys.executable, copy, "/bin/true"], capture_output=True, text=True, cwd=lonely,
                                   stdin=subprocess.DEVNULL)
             self.assertEqual(done.returncode, 2)
@@ -339,7 +344,7 @@ class Programs(JobTest):
         finally:
             os.close(held)
             for path in (fresh, locked):
-                prun.remove_folder(path)
+                remove_folder(path)
 
 
 class Jobs(JobTest):
@@ -409,7 +414,7 @@ class Parts(unittest.TestCase):
     """Functions of prun.py by themselves."""
 
     def test_lines_of_mpirun_are_taken_apart(self):
-        split = prun.Tagged.split
+        split = Tagged.split
         self.assertEqual(split(b"[1,3]<stdout>:hello: [2,1]<x>\n"), (3, b"stdout", b"hello: [2,1]<x>\n"))
         self.assertEqual(split(b"[1,12]<stderr>:\n"), (12, b"stderr", b"\n"))
         for own in (b"mpirun noticed\n", b"[host:12] <x>:y\n", b"[1,x]<stdout>:y\n", b"[1,2]<other>:y\n", b"\n"):
@@ -418,18 +423,18 @@ class Parts(unittest.TestCase):
     def test_durations_are_short(self):
         for seconds, text in ((0.014, "0.014 s"), (3.14159, "3.1 s"), (42.4, "42 s"), (61, "1 min 01 s"),
                               (3600 * 5 + 60 * 7, "5 h 07 min")):
-            self.assertEqual(prun.duration(seconds), text)
+            self.assertEqual(duration(seconds), text)
 
     def test_hosts_are_read_from_a_hostfile(self):
         with tempfile.NamedTemporaryFile("w") as file:
             file.write("# all\n a slots=2\n\nuser@b # last\nlocalhost slots=4\n127.0.0.1\n")
             file.flush()
-            self.assertEqual(prun.hosts_in(file.name), ["a", "b", "localhost", "127.0.0.1"])
-            options = prun.parse_command_line(["-m", "mpi", "--hostfile", file.name, "prog"])
-            self.assertEqual(prun.remote_hosts(options), ["a", "b"])
+            self.assertEqual(hosts_in(file.name), ["a", "b", "localhost", "127.0.0.1"])
+            options = parse_command_line(["-m", "mpi", "--hostfile", file.name, "prog"])
+            self.assertEqual(remote_hosts(options), ["a", "b"])
 
     def test_options_after_the_program_are_the_programs(self):
-        options = prun.parse_command_line(["-w", "3", "prog", "-w", "4", "--ppn", "--dry-run"])
+        options = parse_command_line(["-w", "3", "prog", "-w", "4", "--ppn", "--dry-run"])
         self.assertEqual((options.wnum, options.program, options.arguments), (3, "prog", ["-w", "4", "--ppn", "--dry-run"]))
 
 

@@ -22,7 +22,7 @@ LAYERS = [
     ("plug-in", r"(default/|alg/.*_update\.cpp$|test/support/plugins/)", {"update"}),
     ("alg", r"alg/", {"public", "alg"}),
     ("serial", r"tool/serial/", set()),
-    ("bench", r"tool/bench/", {"public", "core", "net", "worker", "embed", "server", "bench"}),
+    ("bench", r"tool/bench/", {"public", "core", "net", "worker", "embed", "server", "alg", "bench"}),
     ("outside", r"test/compat/", {"compat", "public"}),
     ("test", r"test/", {"compat", "public", "core", "net", "worker", "embed", "server", "alg", "test"}),
 ]

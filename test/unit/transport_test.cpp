@@ -22,6 +22,7 @@
 #include <paracel/error.hpp>
 
 #include "net/inproc_transport.hpp"
+#include "net/unread_replies.hpp"
 #include "net/zmq_transport.hpp"
 
 namespace paracel::net {
@@ -674,7 +675,11 @@ TEST(ZmqTransport, OtherKindsOfAddressAreRefused) {
 /// A socket of its own, as a program of somebody else would have.
 class raw_socket {
  public:
-  raw_socket(int type, const std::string& address) : context_(zmq_ctx_new()), socket_(zmq_socket(context_, type)) {
+  raw_socket(int type, const std::string& address, int most_received = 0)
+      : context_(zmq_ctx_new()), socket_(zmq_socket(context_, type)) {
+    const int no_limit = 0;
+    zmq_setsockopt(socket_, ZMQ_SNDHWM, &no_limit, sizeof no_limit);
+    zmq_setsockopt(socket_, ZMQ_RCVHWM, &most_received, sizeof most_received);
     const int linger = 1000;
     const int timeout = 10000;
     zmq_setsockopt(socket_, ZMQ_LINGER, &linger, sizeof linger);
@@ -727,6 +732,67 @@ TEST(ZmqTransport, APlainReqSocketIsAClient) {
   req.send(two);
   EXPECT_EQ(req.receive(), two);
 }
+
+/// What a server's port says of a client that asks and does not read, and what it says after it has read.
+class UnreadReplies : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(UnreadReplies, AreMeasuredUntilTheyAreReadAndForgottenWithTheConnection) {
+  const std::size_t reply_bytes = GetParam();
+  constexpr std::size_t most_read_ahead = 8;  // by ZeroMQ in the client, beside what the kernel holds
+  constexpr std::size_t asked_bytes = std::size_t{48} << 20;
+  const std::size_t requests = asked_bytes / reply_bytes;
+  ipc_setting s;
+  auto server = s.net.open();
+  const std::string address = server->bind(s.wildcard());
+  const blob large = reply_bytes > 65536 ? filled(reply_bytes, 1) : blob{};
+  const std::string small(reply_bytes, 'r');
+  std::uint64_t unread = 0;
+  const auto serve = [&](std::size_t n) {
+    incoming in;
+    for (std::size_t i = 0; i < n; ++i) {
+      ASSERT_TRUE(server->receive(in, at_most));
+      unread = in.unread_bytes;
+      server->reply(in.from, large ? outgoing{.head = bytes("large"), .tail = large} : saying(small));
+    }
+  };
+  const auto least = [&](std::size_t n) { return n * reply_bytes; };
+  const auto most = [&](std::size_t n) { return n * (reply_bytes + 512); };
+  {
+    raw_socket lazy(ZMQ_DEALER, address, most_read_ahead);
+    lazy.connect();
+    for (std::size_t i = 0; i < requests; ++i) lazy.send({"", "ask"});
+    serve(requests);
+    EXPECT_LT(unread, most(requests));
+    EXPECT_GT(unread, least(requests) - (std::size_t{8} << 20));
+    // Another one's account is his own.
+    raw_socket other(ZMQ_DEALER, address);
+    other.connect();
+    for (int i = 0; i < 3; ++i) {
+      other.send({"", "ask"});
+      serve(1);
+      EXPECT_EQ(unread, 0U);
+      EXPECT_FALSE(other.receive().empty());
+    }
+    for (std::size_t i = 0; i < requests; ++i) ASSERT_FALSE(lazy.receive().empty());
+    lazy.send({"", "ask"});
+    serve(1);
+    EXPECT_LT(unread, unread_replies::noticed_bytes + most(1));
+    EXPECT_FALSE(lazy.receive().empty());
+    for (std::size_t i = 0; i < requests; ++i) lazy.send({"", "ask"});
+    serve(requests);
+  }
+  // It has gone; its memory comes back, and with it the tails that were on their way.
+  if (!large) return;
+  const auto end = steady_clock::now() + at_most;
+  blob& held = const_cast<blob&>(large);
+  while (!held.unique() && steady_clock::now() < end) {
+    incoming in;
+    server->receive(in, milliseconds(10));
+  }
+  EXPECT_TRUE(held.unique());
+}
+
+INSTANTIATE_TEST_SUITE_P(ZmqTransport, UnreadReplies, ::testing::Values(2000, 40000, 200000));
 
 TEST(ZmqTransport, AClientMayNameItself) {
   zmq_transport net;

@@ -3,34 +3,29 @@
 // How long a call of the servers takes and how many there are in a second: one verb, one value size, one window, so many
 // workers (processes) against so many real start_server processes. The line it prints also says what travelled, so that
 // bench_zmq_floor can be run with the same frames.
-#include <fcntl.h>
 #include <gflags/gflags.h>
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
-#include <random>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
 #include <paracel/paralg.hpp>
 
+#include "bench_job.hpp"
 #include "bench_support.hpp"
-#include "net/zmq_transport.hpp"
 #include "worker/comm_scheduler.hpp"
-#include "worker/session.hpp"
 
 DEFINE_string(verb, "pull", "pull, push, update, bupdate, contains, their multi forms: pull_multi, ..., or on a prepared "
                             "key set: set_pull, set_push, set_update, set_bupdate");
 DEFINE_string(api, "kvclt", "kvclt: the client below; paralg: the calls of an algorithm, with futures");
-DEFINE_string(value_type, "f64", "f64 or f32");
+DEFINE_string(value_type, "", "f64 or f32; empty: f64 unless value_bytes is no multiple of 8");
 DEFINE_uint64(value_bytes, 8, "size of a value: one number, or an array of them");
 DEFINE_uint64(key_bytes, 8, "size of a key, at least 8");
 DEFINE_uint64(keys_per_call, 100, "keys in one call of a multi form or of a set");
@@ -70,7 +65,8 @@ bool carries_value(verb v) {
 bool returns_value(verb v) {
   return is_one_of(v, {verb::pull, verb::bupdate, verb::pull_multi, verb::bupdate_multi, verb::set_pull, verb::set_bupdate});
 }
-std::size_t number_bytes() { return FLAGS_value_type == "f32" ? sizeof(float) : sizeof(double); }
+bool is_f32() { return FLAGS_value_type == "f32" || (FLAGS_value_type.empty() && FLAGS_value_bytes % sizeof(double) != 0); }
+std::size_t number_bytes() { return is_f32() ? sizeof(float) : sizeof(double); }
 
 /// What one call puts on the wire, as bench_zmq_floor names it.
 struct frames {
@@ -88,113 +84,11 @@ void add(report& sum, const report& r) {
   sum.seen = r.seen;
 }
 
-/// A program of the framework as a child, its standard output readable.
-pid_t spawn(const std::vector<std::string>& words, int* output) {
-  int up[2];
-  if (::pipe(up) != 0) throw std::runtime_error("cannot make a pipe");
-  const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid < 0) throw std::runtime_error("cannot fork");
-  if (pid == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(1);
-    ::dup2(up[1], STDOUT_FILENO);
-    ::close(up[0]);
-    ::close(up[1]);
-    std::vector<char*> argv;
-    for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
-    argv.push_back(nullptr);
-    ::execv(argv[0], argv.data());
-    std::fprintf(stderr, "bench_kv: error: cannot start %s: %s\n", argv[0], std::strerror(errno));
-    ::_exit(127);
-  }
-  ::close(up[1]);
-  *output = up[0];
-  return pid;
-}
-
-/// The scheduler and the servers of one job; killed at the end.
-class cluster {
- public:
-  cluster() {
-    folder_ = "/tmp/prc-bench-XXXXXX";
-    if (::mkdtemp(folder_.data()) == nullptr) throw std::runtime_error("cannot make a folder in /tmp");
-    std::string bin = FLAGS_bin_dir;
-    if (bin.empty()) bin = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-    const std::string any = FLAGS_transport == "tcp" ? "tcp://127.0.0.1:*" : "ipc://" + folder_;
-    std::random_device source;
-    job_ = (std::uint64_t{source()} << 32U) | source();
-    char job[17];
-    std::snprintf(job, sizeof job, "%016llx", static_cast<unsigned long long>(job_));
-    const std::string parent = std::to_string(::getpid());
-    try {
-      start({bin + "/start_scheduler", "--bind", FLAGS_transport == "tcp" ? any : any + "/s", "--job", job, "--workers",
-             std::to_string(FLAGS_workers), "--servers", std::to_string(FLAGS_servers), "--run-dir", folder_,
-             "--parent", parent});
-      scheduler_ = address_of_ready(outputs_.front());
-      for (int i = 0; i < FLAGS_servers; ++i) {
-        start({bin + "/start_server", "--rendezvous", scheduler_, "--job", job, "--slot", std::to_string(i), "--threads",
-               std::to_string(FLAGS_threads), "--bind", any, "--parent", parent});
-      }
-    } catch (...) {
-      stop();
-      throw;
-    }
-  }
-  cluster(const cluster&) = delete;
-  cluster& operator=(const cluster&) = delete;
-  ~cluster() { stop(); }
-
-  [[nodiscard]] std::shared_ptr<session> join(int rank) const {
-    session_options o;
-    o.over = std::make_shared<net::zmq_transport>();
-    o.job = job_;
-    o.scheduler = scheduler_;
-    o.rank = static_cast<std::uint32_t>(rank);
-    o.size = static_cast<std::uint32_t>(FLAGS_workers);
-    return session::join(std::move(o));
-  }
-
- private:
-  void start(const std::vector<std::string>& words) {
-    int output = -1;
-    pids_.push_back(spawn(words, &output));
-    outputs_.push_back(output);
-  }
-  static std::string address_of_ready(int output) {
-    std::string line;
-    char c = 0;
-    while (::read(output, &c, 1) == 1) {
-      if (c != '\n') {
-        line += c;
-        continue;
-      }
-      const auto event = nlohmann::json::parse(line, nullptr, false);
-      if (event.is_object() && event.value("event", "") == "ready") return event.value("address", "");
-      line.clear();
-    }
-    throw std::runtime_error("start_scheduler ended before it was ready");
-  }
-  void stop() {
-    for (const pid_t p : pids_) ::kill(p, SIGKILL);
-    for (const pid_t p : pids_) ::waitpid(p, nullptr, 0);
-    for (const int o : outputs_) ::close(o);
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-
-  std::string folder_;
-  std::uint64_t job_ = 0;
-  std::string scheduler_;
-  std::vector<pid_t> pids_;
-  std::vector<int> outputs_;
-};
-
 /// One worker: its client, its keys, the value it sends.
 class worker {
  public:
-  worker(const cluster& c, int rank)
-      : job_(c.join(rank)), client_(job_->open_client()), value_(blob::allocate(FLAGS_value_bytes)) {
+  worker(const job& j, int rank)
+      : job_(j.join(rank)), client_(job_->open_client()), value_(blob::allocate(FLAGS_value_bytes)) {
     call_.what = verbs.at(FLAGS_verb);
     // Zero, so that a million additions stay what they were; and a real addition takes as long with it as with any number.
     std::fill_n(value_.mutable_data(), FLAGS_value_bytes, std::byte{0});
@@ -213,7 +107,7 @@ class worker {
     stopwatch watch(r.counted, FLAGS_warm_up, FLAGS_seconds);
     r.seen = travelling();
     if (api_ != nullptr) {
-      if (FLAGS_value_type == "f32") through_paralg<float>(watch);
+      if (is_f32()) through_paralg<float>(watch);
       else through_paralg<double>(watch);
     } else if (has_many_keys(call_.what)) {
       many_keys(watch);
@@ -247,7 +141,7 @@ class worker {
   }
   [[nodiscard]] value_view sent_value() const {
     const bool one = value_.size() == number_bytes();
-    if (FLAGS_value_type == "f32") return {one ? value_tag::f32 : value_tag::f32_array, value_.bytes()};
+    if (is_f32()) return {one ? value_tag::f32 : value_tag::f32_array, value_.bytes()};
     return {one ? value_tag::f64 : value_tag::f64_array, value_.bytes()};
   }
   [[nodiscard]] blob large() const { return value_.size() > net::tail_threshold_bytes ? value_ : blob{}; }
@@ -405,10 +299,11 @@ class worker {
 };
 
 void run() {
-  const cluster c;
-  const report sum = run_clients<report>(FLAGS_workers, [&c](int rank) {
+  const job j({.bin_dir = FLAGS_bin_dir, .transport = FLAGS_transport, .workers = FLAGS_workers, .servers = FLAGS_servers,
+               .threads = FLAGS_threads});
+  const report sum = run_clients<report>(FLAGS_workers, [&j](int rank) {
     keep_large_blocks();
-    auto w = std::make_shared<worker>(c, rank);
+    auto w = std::make_shared<worker>(j, rank);
     return [w] { return w->measure(); };
   });
   const double calls_of = has_many_keys(verbs.at(FLAGS_verb)) ? static_cast<double>(FLAGS_keys_per_call) : 1;
@@ -423,7 +318,9 @@ void run() {
 
 void check_flags() {
   if (!verbs.contains(FLAGS_verb)) throw std::runtime_error("--verb " + FLAGS_verb + " is none of: see --help");
-  if (FLAGS_value_type != "f64" && FLAGS_value_type != "f32") throw std::runtime_error("--value_type is f64 or f32");
+  if (!FLAGS_value_type.empty() && FLAGS_value_type != "f64" && FLAGS_value_type != "f32") {
+    throw std::runtime_error("--value_type is f64 or f32");
+  }
   if (FLAGS_value_bytes == 0 || FLAGS_value_bytes % number_bytes() != 0) {
     throw std::runtime_error("--value_bytes is a multiple of the number's size");
   }

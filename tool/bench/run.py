@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Measures the framework against the floor of its transport, and whole runs of logistic regression.
+"""Measures the framework against the floor of its transport and against what is aimed at, as a table and as JSON.
 
-Machines that others use too swing by a factor of two, so no figure stands alone: each row runs bench_kv and bench_zmq_floor
-alternately, with the same frames, sizes and window, and its result is the median of the paired ratios. Absolute figures are
-for orientation.
+Machines that others use too swing by a factor of two, so no rate stands alone: a row with a floor runs bench_kv and
+bench_zmq_floor alternately, with the same frames, sizes and window, and its result is the median of the paired ratios. A row
+relative to another command is measured in the same way against that. The other rows are medians of a figure that a program
+prints. A row that cannot be measured says why, and the others go on.
 """
 import argparse
+import ctypes
+import ctypes.util
+import datetime
 import json
 import os
 import platform
@@ -19,67 +23,132 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+ONE_RUN_LIMIT = 300  # seconds
 
-# Through paralg; the same keys with pull_multi instead of set_pull are what a set is 3.2 times as fast as.
-SET = "--api paralg --value_type f32 --value_bytes 4 --keys_per_call 10000 --key_bytes 20 --verb "
-
-# name, options of bench_kv, what is aimed at as a ratio to the floor (None: for orientation)
+# Group, name, options of bench_kv, the ratio to the floor that is aimed at (None: for orientation).
 KV_ROWS = [
-    ("pull 8 B, waiting", "--verb pull --value_bytes 8", 0.90),
-    ("update 8 B, waiting", "--verb update --value_bytes 8", 0.90),
-    ("pull 8 B, 64 in flight", "--verb pull --value_bytes 8 --window 64", 0.70),
-    ("update 8 B, 64 in flight", "--verb update --value_bytes 8 --window 64", 0.70),
-    ("pull 8 B, futures, 64 in flight", "--api paralg --verb pull --value_bytes 8 --window 64", 0.80),
-    ("update 8 B, futures, 64 in flight", "--api paralg --verb update --value_bytes 8 --window 64", 0.80),
-    ("pull 8 B, futures, 512 in flight", "--api paralg --verb pull --value_bytes 8 --window 512", 0.80),
-    ("update 8 B, futures, 512 in flight", "--api paralg --verb update --value_bytes 8 --window 512", 0.80),
-    ("pull 100 keys x 8 B, waiting", "--verb pull_multi --value_bytes 8 --keys_per_call 100 --key_bytes 20", 0.85),
-    ("pull 100 keys x 8 B, 8 in flight",
-     "--verb pull_multi --value_bytes 8 --keys_per_call 100 --key_bytes 20 --window 8", 0.80),
-    ("update 100 keys x 8 B, 8 in flight",
-     "--verb update_multi --value_bytes 8 --keys_per_call 100 --key_bytes 20 --window 8", 0.80),
-    ("pull a set of 10 k floats, waiting", SET + "set_pull", 0.80),
-    ("update a set of 10 k floats, waiting", SET + "set_update", 0.80),
-    ("pull a set of 10 k floats, 4 in flight", SET + "set_pull --window 4", None),
-    ("update a set of 10 k floats, 4 in flight", SET + "set_update --window 4", None),
-    ("the 10 k floats by name, waiting", SET + "pull_multi", None),
-    ("pull 1 MB", "--verb pull --value_bytes 1048576", 0.90),
-    ("push 1 MB", "--verb push --value_bytes 1048576", 0.90),
-    ("add 80 kB of doubles in the server", "--verb update --value_bytes 80000", 0.90),
-    ("4 workers, 2 servers: bupdate 808 B", "--verb bupdate --value_bytes 808 --workers 4 --servers 2", 0.85),
+    ("one", "pull 8 B, waiting", "--verb pull --value_bytes 8", 0.95),
+    ("one", "update 8 B, waiting", "--verb update --value_bytes 8", 0.95),
+    ("one", "pull 8 B, waiting, tcp", "--verb pull --value_bytes 8 --transport tcp", 0.95),
+    ("one", "4 workers, 2 servers: bupdate 808 B", "--verb bupdate --value_bytes 808 --workers 4 --servers 2", 0.90),
+    ("one", "4 workers, 2 servers: bupdate 808 B, tcp",
+     "--verb bupdate --value_bytes 808 --workers 4 --servers 2 --transport tcp", 0.90),
+    ("flight", "pull 8 B, 64 in flight", "--verb pull --value_bytes 8 --window 64", 0.80),
+    ("flight", "update 8 B, 64 in flight", "--verb update --value_bytes 8 --window 64", 0.80),
+    ("flight", "pull 8 B, 512 in flight", "--verb pull --value_bytes 8 --window 512", 0.80),
+    ("flight", "update 8 B, 512 in flight", "--verb update --value_bytes 8 --window 512", 0.80),
+    ("flight", "pull 8 B, futures, 64 in flight", "--api paralg --verb pull --value_bytes 8 --window 64", 0.80),
+    ("flight", "update 8 B, futures, 64 in flight", "--api paralg --verb update --value_bytes 8 --window 64", 0.80),
+    ("flight", "pull 8 B, futures, 512 in flight", "--api paralg --verb pull --value_bytes 8 --window 512", 0.80),
+    ("flight", "update 8 B, futures, 512 in flight", "--api paralg --verb update --value_bytes 8 --window 512", 0.80),
+    ("flight", "pull 8 B of 1 M keys, 512 in flight", "--verb pull --value_bytes 8 --window 512 --keys 1000000", None),
+    ("flight", "pull 8 B, 64 in flight, tcp", "--verb pull --value_bytes 8 --window 64 --transport tcp", 0.80),
+    ("flight", "pull 8 B, 512 in flight, tcp", "--verb pull --value_bytes 8 --window 512 --transport tcp", 0.80),
+    ("many", "pull 100 keys x 8 B a call, waiting", "--verb pull_multi --value_bytes 8 --keys_per_call 100", 0.85),
+    ("many", "update 100 keys x 8 B a call, waiting", "--verb update_multi --value_bytes 8 --keys_per_call 100", 0.85),
+    ("many", "pull 100 keys x 8 B a call, 8 in flight",
+     "--verb pull_multi --value_bytes 8 --keys_per_call 100 --window 8", 0.80),
+    ("many", "update 100 keys x 8 B a call, 8 in flight",
+     "--verb update_multi --value_bytes 8 --keys_per_call 100 --window 8", 0.80),
+    ("sets", "prepared: pull 10,000 keys x 1 float, waiting", "--verb set_pull --value_bytes 4 --keys_per_call 10000", 0.80),
+    ("sets", "prepared: update 10,000 keys x 1 float, waiting",
+     "--verb set_update --value_bytes 4 --keys_per_call 10000", 0.80),
+    ("sets", "prepared, through futures: pull 10,000 keys x 1 float, waiting",
+     "--api paralg --verb set_pull --value_bytes 4 --keys_per_call 10000", 0.80),
+    ("sets", "prepared, through futures: update 10,000 keys x 1 float, waiting",
+     "--api paralg --verb set_update --value_bytes 4 --keys_per_call 10000", 0.80),
+    ("sets", "prepared, through futures: update 10,000 keys x 1 float, 4 in flight",
+     "--api paralg --verb set_update --value_bytes 4 --keys_per_call 10000 --window 4", None),
+    ("large", "pull 1 MB", "--verb pull --value_bytes 1048576", 0.95),
+    ("large", "push 1 MB", "--verb push --value_bytes 1048576", 0.95),
+    ("large", "pull 4 MB", "--verb pull --value_bytes 4194304", 0.95),
+    ("large", "push 4 MB", "--verb push --value_bytes 4194304", 0.95),
+    ("large", "pull 1 MB, tcp", "--verb pull --value_bytes 1048576 --transport tcp", 0.95),
+    ("large", "push 1 MB, tcp", "--verb push --value_bytes 1048576 --transport tcp", 0.95),
+    ("large", "pull 4 MB, tcp", "--verb pull --value_bytes 4194304 --transport tcp", 0.95),
+    ("large", "push 4 MB, tcp", "--verb push --value_bytes 4194304 --transport tcp", 0.95),
+    ("large", "add 80 kB of doubles in the server, waiting", "--verb update --value_bytes 80000", 0.95),
+    ("large", "add 80 kB of doubles in the server, 4 in flight", "--verb update --value_bytes 80000 --window 4", 0.70),
+    ("large", "add 80 kB, waiting, tcp", "--verb update --value_bytes 80000 --transport tcp", 0.95),
+    ("large", "add 80 kB, 4 in flight, tcp", "--verb update --value_bytes 80000 --window 4 --transport tcp", 0.70),
 ]
-MORE_ROWS = [
-    ("pull 8 B, waiting, tcp", "--verb pull --value_bytes 8 --transport tcp", None),
-    ("pull 8 B, 64 in flight, tcp", "--verb pull --value_bytes 8 --window 64 --transport tcp", None),
-    ("pull 8 B, 512 in flight", "--verb pull --value_bytes 8 --window 512", None),
-    ("bupdate 808 B, waiting", "--verb bupdate --value_bytes 808", None),
-    ("4 workers, 2 servers: bupdate 808 B, tcp",
-     "--verb bupdate --value_bytes 808 --workers 4 --servers 2 --transport tcp", None),
-    ("update 100 keys x 8 B, waiting", "--verb update_multi --value_bytes 8 --keys_per_call 100 --key_bytes 20", None),
-    ("pull 8 B of 1 M keys, 512 in flight", "--verb pull --value_bytes 8 --window 512 --keys 1000000 --key_bytes 20", None),
-    ("push 80 kB", "--verb push --value_bytes 80000", None),
-    ("push 4 MB", "--verb push --value_bytes 4194304", None),
-    ("add 80 kB, 4 in flight", "--verb update --value_bytes 80000 --window 4", None),
+
+# Group, name, command, figures that it prints (the first that is there), aim (None: for orientation), and the command that
+# it is relative to ("": none). `>=` or `<=` begins an aim.
+PROGRAM_ROWS = [
+    ("sets", "prepared, relative to string keys: pull 10,000 x 1 float",
+     "bench_kv --verb set_pull --value_bytes 4 --keys_per_call 10000", ("calls_per_second",), ">= 3.2",
+     "bench_kv --verb pull_multi --value_bytes 4 --keys_per_call 10000"),
+    ("sets", "prepared: pull 10,000 x 1 float, 4 in flight, calls/s",
+     "bench_kv --verb set_pull --value_bytes 4 --keys_per_call 10000 --window 4", ("calls_per_second",), ">= 20000", ""),
+    ("rows", "rows of 16 floats, 10,000 a call of 1 M: pulled/s", "bench_rows", ("pull_rows_per_second",), ">= 15e6", ""),
+    ("rows", "rows of 16 floats: added/s", "bench_rows", ("add_rows_per_second",), ">= 10e6", ""),
+    ("rows", "rows of 16 floats: AdaGrad/s", "bench_rows", ("adagrad_rows_per_second",), ">= 5e6", ""),
+    ("rows", "bytes of a row of 16 floats without state", "bench_rows", ("bytes_per_row",), "<= 96", ""),
+    ("cache", "cached vector, a reference, ns", "bench_cache", ("hit_ns",), "<= 200", ""),
+    ("cache", "cached vector, copied, ns", "bench_cache", ("copy_ns",), None, ""),
+    ("scan", "top 10 of 1 M keys in a shard, ms", "bench_shard", ("top10_ms", "top_k_ms"), "<= 3", ""),
+    ("scan", "longest stop of a shard by a scan, ms", "bench_shard", ("longest_stop_ms", "scan_stop_ms", "scan_max_ms"),
+     "<= 10", ""),
+    ("memory", "bytes of a key (20 characters, one double, 1 M keys)", "bench_load", ("bytes_per_key",), "<= 80", ""),
+    ("memory", "growth after a million in and out twice, bytes", "bench_load", ("growth_bytes",), "<= 4e6", ""),
+    ("memory", "10 M keys loaded, keys/s", "bench_load --keys 10000000 --turns 1", ("load_keys_per_second",), None, ""),
+    ("memory", "10 M keys loaded, keys/s of a server's core", "bench_load --keys 10000000 --turns 1",
+     ("load_keys_per_core_second",), ">= 1e6", ""),
+    ("straggler", "8 late workers, bsp: iterations/s relative to s = 0", "bench_straggler --consistency bsp",
+     ("iterations_per_second",), None, "bench_straggler"),
+    ("straggler", "8 late workers, s = 1: iterations/s relative to s = 0", "bench_straggler --staleness 1",
+     ("iterations_per_second",), ">= 1.35", "bench_straggler"),
+    ("straggler", "8 late workers, s = 4: iterations/s relative to s = 0", "bench_straggler --staleness 4",
+     ("iterations_per_second",), ">= 1.8", "bench_straggler"),
+    ("straggler", "8 late workers, s = 8: iterations/s relative to s = 0", "bench_straggler --staleness 8",
+     ("iterations_per_second",), ">= 2.0", "bench_straggler"),
+    ("objective", "8 late workers, bsp: seconds to the objective", "bench_straggler --consistency bsp --objective 0.46",
+     ("objective_seconds",), None, ""),
+] + [
+    ("objective", f"8 late workers, s = {s}: seconds to the objective", f"bench_straggler --staleness {s} --objective 0.46",
+     ("objective_seconds",), None, "") for s in (0, 1, 4, 8)
 ]
-# method, seconds aimed at; 2,500 samples of 100 features, 100 rounds, 4 workers, 2 servers
+# Runs of a row of these groups, when --pairs does not say less: they are long, or say the same each time.
+MOST_RUNS = {"rows": 5, "cache": 5, "scan": 5, "memory": 3, "straggler": 3, "objective": 3}
+
+# Method, seconds aimed at; 2,500 samples of 100 features, 100 rounds, 4 workers, 2 servers.
 LR_ROWS = [("dgd", 0.4), ("ipm", 0.4), ("downpour", 1.5), ("agd", 9.0)]
 
 
-def fail(text):
-    print(f"run.py: error: {text}", file=sys.stderr)
-    sys.exit(1)
+class CannotMeasure(Exception):
+    pass
 
 
-def measure(program, words):
+# ---- what is run
+
+def run(command, limit=ONE_RUN_LIMIT, **more):
+    name = os.path.basename(command[0])
+    if not os.access(command[0], os.X_OK):
+        raise CannotMeasure(f"{name} is not built")
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=limit,
+                              **more)
+    except subprocess.TimeoutExpired:
+        raise CannotMeasure(f"{name} took longer than {limit} s") from None
+    if done.returncode != 0:
+        words = (done.stderr or done.stdout).strip().splitlines() or [f"ended with {done.returncode}"]
+        raise CannotMeasure(words[-1][-200:])
+    return done.stdout
+
+
+def figures_of(bin_dir, words):
+    """What a program's last line says, an object of JSON."""
+    command = [os.path.join(bin_dir, words[0])] + words[1:]
     for _ in range(3):
-        done = subprocess.run([program] + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
-                              timeout=300)
-        if done.returncode != 0:
-            fail(f"{os.path.basename(program)} {' '.join(words)} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
-        figures = json.loads(done.stdout.strip().splitlines()[-1])
-        if figures["calls"] > 0:
+        lines = run(command).strip().splitlines()
+        try:
+            figures = json.loads(lines[-1])
+        except (IndexError, ValueError):
+            raise CannotMeasure(f"{words[0]} did not end with a line of JSON") from None
+        if figures.get("calls", 1) > 0:
             return figures
-    fail(f"{os.path.basename(program)} {' '.join(words)}: no call was answered in time; the machine is too busy to measure")
+    raise CannotMeasure("no call was answered in time; the machine is too busy to measure")
 
 
 def floor_words(words, kv):
@@ -95,26 +164,75 @@ def floor_words(words, kv):
     return result
 
 
-def kv_row(args, name, text, aim):
+def figure_in(figures, names, program):
+    for name in names:
+        if figures.get(name) is not None:
+            return float(figures[name])
+    has = ", ".join(k for k, v in figures.items() if isinstance(v, (int, float))) or "nothing"
+    raise CannotMeasure(f"{program} prints no {' or '.join(names)}; it has {has}")
+
+
+# ---- rows: plain objects of JSON
+
+def paired(left, right):
+    """The median of the ratios of what was measured side by side, and their range: not the ratio of the medians."""
+    ratios = [a / b for a, b in zip(left, right)]
+    return {"ratio": statistics.median(ratios), "ratios": [round(r, 4) for r in ratios]}
+
+
+def is_met(value, aim):
+    if aim is None:
+        return None
+    relation, bound = aim.split()
+    return value >= float(bound) if relation == ">=" else value <= float(bound)
+
+
+def kv_row(args, group, name, text, aim):
     words = text.split()
     times = ["--seconds", str(args.seconds)]
-    kv_rates, floor_rates, ratios = [], [], []
+    kv_rates, floor_rates, kv, floor = [], [], {}, {}
     for _ in range(args.pairs):
-        kv = measure(os.path.join(args.bin_dir, "bench_kv"), words + times)
-        floor = measure(os.path.join(args.bin_dir, "bench_zmq_floor"), floor_words(words, kv) + times)
+        kv = figures_of(args.bin_dir, ["bench_kv"] + words + times)
+        floor = figures_of(args.bin_dir, ["bench_zmq_floor"] + floor_words(words, kv) + times)
         kv_rates.append(kv["calls_per_second"])
         floor_rates.append(floor["calls_per_second"])
-        ratios.append(kv_rates[-1] / floor_rates[-1])
-    return {"name": name, "command": "bench_kv " + text, "aim": aim, "calls_per_second": statistics.median(kv_rates),
-            "floor_calls_per_second": statistics.median(floor_rates), "ratio": statistics.median(ratios),
-            "p50_us": kv["p50_us"], "floor_p50_us": floor["p50_us"], "ratios": [round(r, 4) for r in ratios]}
+    row = {"group": group, "name": name, "command": "bench_kv " + text, "aim": None if aim is None else f">= {aim:.2f}",
+           "figure": statistics.median(kv_rates), "unit": "calls/s", "floor": statistics.median(floor_rates),
+           "p50_us": kv["p50_us"], "p99_us": kv["p99_us"], "floor_p50_us": floor["p50_us"], **paired(kv_rates, floor_rates)}
+    row["met"] = is_met(row["ratio"], row["aim"])
+    return row
 
 
-def show_kv(row):
-    low, high = min(row["ratios"]), max(row["ratios"])
-    aim = "" if row["aim"] is None else f">= {row['aim']:.2f} {'reached' if row['ratio'] >= row['aim'] else 'MISSED'}"
-    print(f"{row['name']:<42}{row['calls_per_second']:>12,.0f}{row['floor_calls_per_second']:>12,.0f}{row['ratio']:>8.3f}"
-          f"   {low:.2f}-{high:.2f}  {aim}", flush=True)
+class Programs:
+    """Runs of programs: several rows may want figures of the same one."""
+
+    def __init__(self, args):
+        self.args = args
+        self.runs = {}  # command -> figures of each run
+
+    def figures(self, command, i):
+        done = self.runs.setdefault(command, [])
+        while len(done) <= i:
+            words = command.split()
+            if words[0] == "bench_kv":
+                words += ["--seconds", str(self.args.seconds)]
+            done.append(figures_of(self.args.bin_dir, words))
+        return done[i]
+
+
+def program_row(args, programs, group, name, command, names, aim, base):
+    values, floors = [], []
+    program = command.split()[0]
+    for i in range(min(args.pairs, MOST_RUNS.get(group, args.pairs))):
+        if base:
+            floors.append(figure_in(programs.figures(base, i), names, program))
+        values.append(figure_in(programs.figures(command, i), names, program))
+    row = {"group": group, "name": name, "command": command, "aim": aim, "figure": statistics.median(values), "unit": names[0],
+           "figures": values}
+    if base:
+        row.update(relative_to=base, floor=statistics.median(floors), **paired(values, floors))
+    row["met"] = is_met(row["ratio"] if base else row["figure"], aim)
+    return row
 
 
 def lr_row(args, folder, data, method, aim):
@@ -123,79 +241,190 @@ def lr_row(args, folder, data, method, aim):
               "update_file": plugin, "update_func": "lr_theta_update", "method": method, "rounds": 100, "alpha": 0.001,
               "beta": 0.01, "debug": False}
     path = os.path.join(folder, method + ".json")
-    with open(path, "w") as f:
+    with open(path, "w", encoding="utf-8") as f:
         json.dump(config, f)
+    program = os.path.join(args.bin_dir, "lr")
+    if not os.access(program, os.X_OK):
+        raise CannotMeasure("lr is not built")
     command = [sys.executable, os.path.join(ROOT, "prun.py"), "-w", "4", "-p", "2", "-c", path, "-m", "local", "--output-dir",
-               os.path.join(folder, "runs"), os.path.join(args.bin_dir, "lr")]
+               os.path.join(folder, "runs"), program]
     seconds = []
     for _ in range(args.pairs):
         begin = time.monotonic()
-        done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
-                              timeout=300)
+        run(command, cwd=folder)
         seconds.append(time.monotonic() - begin)
-        if done.returncode != 0:
-            fail(f"{' '.join(command)} ended with {done.returncode}: {done.stdout.strip()[-1000:]}")
-    return {"name": f"lr {method}, whole run", "command": " ".join(command[1:]), "aim_seconds": aim,
-            "median_seconds": statistics.median(seconds), "seconds": [round(s, 3) for s in seconds]}
+    row = {"group": "lr", "name": lr_name(method), "command": " ".join(command[1:]), "aim": f"<= {aim}",
+           "figure": statistics.median(seconds), "unit": "s", "figures": [round(s, 3) for s in seconds]}
+    row["met"] = is_met(row["figure"], row["aim"])
+    return row
 
 
-def show_lr(row):
-    reached = "reached" if row["median_seconds"] < row["aim_seconds"] else "MISSED"
-    print(f"{row['name']:<42}{row['median_seconds']:>10.2f} s   {min(row['seconds']):.2f}-{max(row['seconds']):.2f}"
-          f"  < {row['aim_seconds']:.1f} s {reached}", flush=True)
+def lr_name(method):
+    return f"lr {method}, whole run, s"
 
 
-def main():
+# ---- what is shown
+
+WIDTHS = (58, 12, 12, 8, 18, 11)
+HEAD = ("", "figure", "floor", "ratio", "range", "aim")
+
+
+def number_text(value):
+    if value is None:
+        return ""
+    if abs(value) >= 1e6:
+        return f"{value / 1e6:.2f}M"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 1 else f"{value:.2f}"
+
+
+def line_of(row):
+    """One line of the table."""
+    if "error" in row:
+        return f"{row['name']:<{WIDTHS[0]}}not measured: {row['error']}"
+    spread = row.get("ratios") or row.get("figures") or []
+    relative = "ratio" in row
+    texts = (number_text(row["figure"]), number_text(row.get("floor")), f"{row['ratio']:.3f}" if relative else "",
+             f"{number_text(min(spread))}-{number_text(max(spread))}" if spread else "", row["aim"] or "")
+    met = {True: "met", False: "MISSED", None: ""}[row["met"]]
+    return (f"{row['name']:<{WIDTHS[0]}}" + "".join(f"{t:>{w}}" for t, w in zip(texts, WIDTHS[1:])) + "  " + met).rstrip()
+
+
+def head_line():
+    return "".join(f"{t:<{w}}" if i == 0 else f"{t:>{w}}" for i, (t, w) in enumerate(zip(HEAD, WIDTHS)))
+
+
+def text_in(path, begin):
+    """What stands behind `begin` in the first line that begins with it."""
+    try:
+        with open(path, encoding="utf-8") as f:
+            for line in f:
+                if line.startswith(begin):
+                    return line[len(begin):].strip(" \t:=\n")
+    except OSError:
+        pass
+    return None
+
+
+def zmq_version():
+    name = ctypes.util.find_library("zmq")
+    if name is None:
+        return None
+    numbers = [ctypes.c_int() for _ in range(3)]
+    ctypes.CDLL(name).zmq_version(*(ctypes.byref(n) for n in numbers))
+    return ".".join(str(n.value) for n in numbers)
+
+
+def commit():
+    done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, universal_newlines=True)
+    return done.stdout.strip() or None
+
+
+def machine(bin_dir):
+    cache = os.path.join(os.path.dirname(bin_dir), "CMakeCache.txt")
+    return {"platform": platform.platform(), "processor": text_in("/proc/cpuinfo", "model name"), "cores": os.cpu_count(),
+            "memory": text_in("/proc/meminfo", "MemTotal"), "libzmq": zmq_version(),
+            "compiler": text_in(cache, "CMAKE_CXX_COMPILER:FILEPATH"), "build_type": text_in(cache, "CMAKE_BUILD_TYPE:STRING"),
+            "commit": commit(), "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "load_before": os.getloadavg()[0]}
+
+
+# ---- which rows
+
+def wanted(args, group, name):
+    return (not args.group or group in args.group.split(",")) and args.only in name
+
+
+def all_rows(args):
+    """(group, name, command, how it is measured) of each row that is wanted."""
+    programs = Programs(args)
+    rows = []
+    # In the order in which the groups first appear.
+    order = list(dict.fromkeys([r[0] for r in KV_ROWS] + [r[0] for r in PROGRAM_ROWS]))
+    for group in order:
+        for r in KV_ROWS:
+            if r[0] == group and wanted(args, group, r[1]):
+                rows.append((group, r[1], "bench_kv " + r[2], lambda r=r: kv_row(args, *r)))
+        for r in PROGRAM_ROWS:
+            if r[0] == group and wanted(args, group, r[1]):
+                rows.append((group, r[1], r[2], lambda r=r: program_row(args, programs, *r)))
+    return rows
+
+
+def measured(group, name, command, measure):
+    try:
+        return measure()
+    except CannotMeasure as problem:
+        return {"group": group, "name": name, "command": command, "error": str(problem), "aim": None, "met": None}
+
+
+def write_json(path, result):
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(result, f, indent=1)
+        f.write("\n")
+
+
+def arguments(words=None):
+    groups = list(dict.fromkeys([r[0] for r in KV_ROWS] + [r[0] for r in PROGRAM_ROWS])) + ["lr"]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin-dir", default=os.path.join(ROOT, "build", "bin"),
                         help="where the programs are (default: build/bin)")
     parser.add_argument("--pairs", type=int, default=15, help="runs of each side (default: 15)")
-    parser.add_argument("--seconds", type=float, default=0.3, help="measured time of a run (default: 0.3)")
+    parser.add_argument("--seconds", type=float, default=0.3, help="measured time of a run of bench_kv (default: 0.3)")
+    parser.add_argument("--group", default="", help="rows of these groups, separated by commas: " + ", ".join(groups))
     parser.add_argument("--only", default="", help="rows whose name contains this")
-    parser.add_argument("--all", action="store_true", help="also the rows for orientation")
-    parser.add_argument("--skip-lr", action="store_true", help="without the whole runs of logistic regression")
-    parser.add_argument("--json", default="", help="write the figures to this file")
+    parser.add_argument("--json", default="", help="write the figures to this file, after each row")
     parser.add_argument("--list", action="store_true", help="print the rows and end")
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     args.bin_dir = os.path.abspath(args.bin_dir)
     if args.pairs < 1:
         parser.error("--pairs begins at 1")
+    for group in filter(None, args.group.split(",")):
+        if group not in groups:
+            parser.error(f"there is no group {group}; there are {', '.join(groups)}")
+    return args
 
-    kv = [r for r in KV_ROWS + (MORE_ROWS if args.all else []) if args.only in r[0]]
-    lr = [r for r in LR_ROWS if not args.skip_lr and args.only in f"lr {r[0]}, whole run"]
+
+def main(words=None):
+    args = arguments(words)
+    rows = all_rows(args)
+    lr = [r for r in LR_ROWS if wanted(args, "lr", lr_name(r[0]))]
     if args.list:
-        for name, text, _ in kv:
-            print(f"{name:<42}bench_kv {text}")
+        for group, name, command, _ in rows:
+            print(f"{group:<11}{name:<{WIDTHS[0]}}{command}")
         for method, _ in lr:
-            print(f"lr {method}, whole run")
+            print(f"{'lr':<11}{lr_name(method):<{WIDTHS[0]}}prun.py -w 4 -p 2 ... lr")
         return 0
-    for program in (["bench_kv", "bench_zmq_floor"] if kv else []) + (["lr"] if lr else []):
-        if not os.access(os.path.join(args.bin_dir, program), os.X_OK):
-            fail(f"{os.path.join(args.bin_dir, program)} is not there: build first, or give --bin-dir")
 
-    result = {"machine": platform.platform(), "cores": os.cpu_count(), "pairs": args.pairs, "seconds": args.seconds,
-              "kv": [], "lr": []}
-    if kv:
-        print(f"{'':<42}{'calls/s':>12}{'floor/s':>12}{'ratio':>8}   range      aim")
-    for name, text, aim in kv:
-        result["kv"].append(kv_row(args, name, text, aim))
-        show_kv(result["kv"][-1])
-    if lr:
-        folder = tempfile.mkdtemp(prefix="prc-bench-")
-        try:
+    folder = tempfile.mkdtemp(prefix="prc-bench-")
+    try:
+        if lr:
             data = os.path.join(folder, "training.dat")
             subprocess.run([sys.executable, os.path.join(ROOT, "tool", "datagen.py"), "-m", "classification", "-o", data,
                             "-n", "2500", "-k", "100"], check=True, stdout=subprocess.DEVNULL)
-            for method, aim in lr:
-                result["lr"].append(lr_row(args, folder, data, method, aim))
-                show_lr(result["lr"][-1])
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    if args.json:
-        with open(args.json, "w") as f:
-            json.dump(result, f, indent=1)
-            f.write("\n")
-    return 0
+            rows += [("lr", lr_name(method), "lr", lambda m=method, a=aim: lr_row(args, folder, data, m, a))
+                     for method, aim in lr]
+        facts = machine(args.bin_dir)
+        if facts["load_before"] > 0.5:
+            print(f"note: the load average is {facts['load_before']:.1f} on {facts['cores']} cores; figures will swing",
+                  file=sys.stderr)
+        result = {"machine": facts, "pairs": args.pairs, "seconds": args.seconds, "rows": []}
+        print(head_line())
+        for row in rows:
+            result["rows"].append(measured(*row))
+            print(line_of(result["rows"][-1]), flush=True)
+            facts["load_after"] = os.getloadavg()[0]
+            if args.json:
+                write_json(args.json, result)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    unmeasured = [r["name"] for r in result["rows"] if "error" in r]
+    missed = [r["name"] for r in result["rows"] if r["met"] is False]
+    aims = sum(r["met"] is not None for r in result["rows"])
+    print(f"{aims - len(missed)} of {aims} aims met" + (f"; {len(unmeasured)} rows not measured" if unmeasured else ""))
+    return 1 if unmeasured else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A vector of numbers that is declared element-wise: it lies in pieces on all servers and shards, so that one huge theta
+// uses every server, and it can be read and changed in part.
+//
+//   paracel::array<double> theta(*this, "theta", n);       // zeros, or what is there already
+//   theta.read(local);                                     // all of it, all shards at once
+//   theta.update(delta);                                   // acknowledged at the commit, as paracel_update
+//   theta.update_at(indices, deltas);                      // some elements; a repeated one is changed again
+//   iter_commit();
+//
+// What is atomic is one piece: a read beside an update of another worker may see it in some pieces and not yet in
+// others, under the rule of clocks as everything else. Update functions run on each piece, or on the elements of it that
+// an update names, and must therefore work element by element and in place (paracel_add and all of default/ do;
+// update_in_place makes others).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <paracel/error.hpp>
+#include <paracel/types.hpp>
+#include <paracel/value.hpp>
+
+namespace paracel {
+
+class paralg;
+
+struct array_options {
+  /// Bytes of a piece; 0: as the size of the array and the number of shards suggest. Only the first one's counts.
+  std::size_t piece_bytes = 0;
+};
+
+/// What `array` is without its type. Use `array`.
+class array_base {
+ public:
+  array_base(const array_base&) = delete;
+  array_base& operator=(const array_base&) = delete;
+  array_base(array_base&&) noexcept;
+  array_base& operator=(array_base&&) noexcept;
+
+  [[nodiscard]] const str_type& name() const noexcept;
+  /// Elements.
+  [[nodiscard]] std::size_t size() const noexcept;
+  /// Keys that hold the pieces, in the order of their elements.
+  [[nodiscard]] const list_type<str_type>& pieces() const noexcept;
+  /// Elements of each piece but the last, which may have fewer.
+  [[nodiscard]] std::size_t piece_size() const noexcept;
+  /// Removes the array from the servers. No worker may use it afterwards.
+  void remove();
+
+ protected:
+  struct function {
+    const str_type* file = nullptr;  // null: the registered one
+    const str_type* symbol = nullptr;
+  };
+  array_base(paralg& owner, const str_type& name, std::size_t n, value_tag element, std::uint64_t first_bits,
+             const array_options& options);
+  ~array_base();
+
+  void read(std::size_t first, std::span<std::byte> out) const;
+  void read_at(std::span<const std::uint64_t> indices, std::byte* out) const;
+  void write(std::size_t first, std::span<const std::byte> values);
+  void fill(std::uint64_t bits);
+  async_functor_type update(std::size_t first, std::span<const std::byte> deltas, const function& f, bool waits);
+  async_functor_type update_at(std::span<const std::uint64_t> indices, std::span<const std::byte> deltas,
+                               const function& f, bool waits);
+  /// Throws: error when an argument has `given` elements instead of `wanted`.
+  void same_size(std::size_t given, std::size_t wanted) const;
+
+ private:
+  struct layout;
+  std::unique_ptr<layout> layout_;
+};
+
+/// An array of `T` on the servers: int32, int64, float or double.
+///
+/// Thread-safety: none; it belongs to the thread of its paralg.
+/// Lifetime: the paralg outlives it.
+/// Throws: what the calls of paralg throw; error for elements beyond the end; key_error when the array was removed.
+/// Cost: of each call one request a piece (of read_at: one a shard), all at once, in one round trip; each number is
+/// copied once between your memory and the message.
+template <raw_number T>
+class array : public array_base {
+ public:
+  /// Finds the array, or makes it of `n` times `first`. Every worker says the same; the first one decides, and where the
+  /// pieces lie then never changes.
+  /// Throws: error when it is there with another size or type, type_error when the key holds something else.
+  /// Cost: two round trips; the elements do not travel.
+  array(paralg& owner, const str_type& name, std::size_t n, T first = T{}, const array_options& options = {})
+      : array_base(owner, name, n, tag_of<T>(), bits_of(first), options) {}
+
+  // ---- reads: as paracel_read, under the rule of clocks ---------------------------------------------------------
+
+  [[nodiscard]] list_type<T> read() const {
+    list_type<T> all(size());
+    read(0, all);
+    return all;
+  }
+  /// `out` gets the array's size.
+  void read(list_type<T>& out) const {
+    out.resize(size());
+    read(0, out);
+  }
+  /// The elements from `first` on, as many as `out` has room for.
+  void read(std::size_t first, std::span<T> out) const { array_base::read(first, std::as_writable_bytes(out)); }
+  /// The elements of these indices, in their order; an index may be repeated.
+  void read_at(std::span<const std::uint64_t> indices, std::span<T> out) const {
+    same_size(out.size(), indices.size());
+    array_base::read_at(indices, reinterpret_cast<std::byte*>(out.data()));
+  }
+  [[nodiscard]] list_type<T> read_at(std::span<const std::uint64_t> indices) const {
+    list_type<T> out(indices.size());
+    read_at(indices, out);
+    return out;
+  }
+
+  // ---- writes: as paracel_write, there at once and waited for ----------------------------------------------------
+
+  void write(std::span<const T> values) {
+    same_size(values.size(), size());
+    write(0, values);
+  }
+  void write(std::size_t first, std::span<const T> values) { array_base::write(first, std::as_bytes(values)); }
+  /// Every element becomes `value`. Cost: the elements do not travel.
+  void fill(T value) { array_base::fill(bits_of(value)); }
+
+  // ---- updates: as paracel_update; a failure is thrown by the future, or by the commit ---------------------------
+
+  async_functor_type update(std::span<const T> deltas) {
+    same_size(deltas.size(), size());
+    return update(0, deltas);
+  }
+  async_functor_type update(std::span<const T> deltas, const str_type& file_name, const str_type& func_name) {
+    same_size(deltas.size(), size());
+    return update(0, deltas, file_name, func_name);
+  }
+  async_functor_type update(std::size_t first, std::span<const T> deltas) {
+    return array_base::update(first, std::as_bytes(deltas), {}, false);
+  }
+  async_functor_type update(std::size_t first, std::span<const T> deltas, const str_type& file_name,
+                            const str_type& func_name) {
+    return array_base::update(first, std::as_bytes(deltas), {&file_name, &func_name}, false);
+  }
+  async_functor_type update_at(std::span<const std::uint64_t> indices, std::span<const T> deltas) {
+    same_size(deltas.size(), indices.size());
+    return array_base::update_at(indices, std::as_bytes(deltas), {}, false);
+  }
+  async_functor_type update_at(std::span<const std::uint64_t> indices, std::span<const T> deltas,
+                               const str_type& file_name, const str_type& func_name) {
+    same_size(deltas.size(), indices.size());
+    return array_base::update_at(indices, std::as_bytes(deltas), {&file_name, &func_name}, false);
+  }
+
+  // ---- the same, waited for, and immediate also under BSP; the function of paracel_bupdate -----------------------
+
+  void bupdate(std::span<const T> deltas) {
+    same_size(deltas.size(), size());
+    bupdate(0, deltas);
+  }
+  void bupdate(std::size_t first, std::span<const T> deltas) {
+    array_base::update(first, std::as_bytes(deltas), {}, true).get();
+  }
+  void bupdate(std::size_t first, std::span<const T> deltas, const str_type& file_name, const str_type& func_name) {
+    array_base::update(first, std::as_bytes(deltas), {&file_name, &func_name}, true).get();
+  }
+  void bupdate_at(std::span<const std::uint64_t> indices, std::span<const T> deltas) {
+    same_size(deltas.size(), indices.size());
+    array_base::update_at(indices, std::as_bytes(deltas), {}, true).get();
+  }
+  void bupdate_at(std::span<const std::uint64_t> indices, std::span<const T> deltas, const str_type& file_name,
+                  const str_type& func_name) {
+    same_size(deltas.size(), indices.size());
+    array_base::update_at(indices, std::as_bytes(deltas), {&file_name, &func_name}, true).get();
+  }
+
+ private:
+  static std::uint64_t bits_of(T value) noexcept {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof value);
+    return bits;
+  }
+};
+
+}  // namespace paracel

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The payloads of the verbs on one key that hold more than a value:
+//
+//     update_default   request item: no key, the initial value | request item: no key, the delta
+//     cas              u64 expected version | value, unless it travels in a frame of its own
+//
+// Pure functions over the bytes of a request; what they give points into them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include <paracel/value.hpp>
+
+#include "net/protocol.hpp"
+
+namespace paracel::srv {
+
+struct default_and_delta {
+  value_view initial;
+  value_view delta;
+};
+
+/// False: `payload` is not two items without keys, or has more behind them. Whether the two are values is not looked at.
+inline bool parse(std::span<const std::byte> payload, default_and_delta& out) noexcept {
+  net::request_items walk(payload, 2);
+  net::request_item initial, delta;
+  if (!walk.next(initial) || !walk.next(delta) || !walk.ok()) return false;
+  if (!initial.key.empty() || !delta.key.empty()) return false;
+  out = {initial.value, delta.value};
+  return true;
+}
+
+/// Takes the version off the front of cas's payload; the rest is the value. False: there are not so many bytes.
+inline bool take_expected(std::span<const std::byte>& payload, std::uint64_t& version) noexcept {
+  if (payload.size() < sizeof version) return false;
+  std::memcpy(&version, payload.data(), sizeof version);
+  payload = payload.subspan(sizeof version);
+  return true;
+}
+
+}  // namespace paracel::srv

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/optimizer_state.hpp"
+
+#include <cstring>
+#include <vector>
+
+namespace paracel::srv {
+namespace {
+
+constexpr std::size_t front_bytes = 16;
+
+struct front {
+  std::uint64_t family = 0;
+  std::uint64_t steps = 0;
+};
+
+}  // namespace
+
+entry* step_key(key_store& keys, const loaded_update& f, std::uint64_t hash, std::string_view key,
+                const value_view& gradient, std::string& error, abi::outcome& outcome) {
+  auto& values = keys.table_of(hash);
+  auto* e = values.find(hash, key);
+  const bool fresh = e == nullptr;
+  if (fresh) {
+    if (!steps(f, element_of(gradient.tag))) {
+      error = f.name + ": the key is not there, and a gradient of type " + name_of(gradient.tag) +
+              " cannot say what it shall become: want float or double";
+      outcome = abi::type_mismatch;
+      return nullptr;
+    }
+    auto zeros = blob::allocate(gradient.bytes.size());
+    if (zeros.size() != 0) std::memset(zeros.mutable_data(), 0, zeros.size());
+    e = &keys.store(hash, key, gradient.tag, std::move(zeros));
+  }
+  const auto undo = [&] {
+    if (fresh) keys.erase(hash, key);
+  };
+  try {
+    front begin{f.family, 0};
+    entry* state = nullptr;
+    std::span<std::byte> numbers;
+    bool new_state = false;
+    if (f.optimizer->states != 0 || f.counts_steps()) {
+      const auto bytes = front_bytes + f.optimizer->states * e->value().size();
+      state = keys.find_state(hash, key);
+      if (state != nullptr) {
+        std::memcpy(&begin, state->value().data(), sizeof begin);
+        new_state = state->value().size() != bytes || begin.family != f.family;
+      }
+      if (state == nullptr || new_state) {
+        new_state = true;
+        begin = {f.family, 0};
+        state = &keys.make_state(hash, key, bytes);
+        std::memcpy(keys.open_state(hash, *state).data(), &begin, sizeof begin);
+      }
+      numbers = keys.open_state(hash, *state).subspan(front_bytes);
+    }
+    ++begin.steps;
+    if (!apply_step(f, e->tag(), values.open(*e), numbers, f.counts_steps() ? begin.steps : 0, gradient, error, &outcome)) {
+      if (new_state) keys.drop_state(hash, key);
+      undo();
+      return nullptr;
+    }
+    if (state != nullptr) std::memcpy(keys.open_state(hash, *state).data(), &begin, sizeof begin);
+    values.changed(*e);
+    return e;
+  } catch (...) {
+    undo();
+    throw;
+  }
+}
+
+}  // namespace paracel::srv

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/unread_guard.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace paracel::srv {
+namespace {
+
+constexpr std::size_t limit = 10 << 20;
+
+net::request_header from(std::uint64_t client) {
+  net::request_header h;
+  h.client = client;
+  h.rank = 3;
+  return h;
+}
+
+TEST(UnreadGuard, WhoIsOverTheLimitIsRefusedAndBeyondTwiceTheLimitNotAnswered) {
+  unread_guard g(limit);
+  EXPECT_FALSE(g.is_over(0));
+  EXPECT_FALSE(g.is_over(limit));
+  EXPECT_TRUE(g.is_over(limit + 1));
+  EXPECT_TRUE(g.answers(from(1), limit + 1));
+  EXPECT_TRUE(g.answers(from(1), 2 * limit));
+  EXPECT_FALSE(g.answers(from(1), 2 * limit + 2));
+  EXPECT_FALSE(g.answers(from(2), UINT64_MAX));
+  EXPECT_EQ(g.refused(), 2U);
+  EXPECT_EQ(g.dropped(), 2U);
+}
+
+TEST(UnreadGuard, EachClientIsNamedOnceAndNotWithoutEnd) {
+  std::vector<std::string> lines;
+  unread_guard g(limit, [&](const std::string& line) { lines.push_back(line); });
+  for (int i = 0; i < 5; ++i) {
+    g.answers(from(17), 11 << 20);
+    g.answers(from(18), 100 << 20);
+  }
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0], "client 17 of rank 3 has not read 11 MiB of replies: its requests are refused until it does");
+  for (std::uint64_t c = 0; c < 5000; ++c) g.answers(from(c), 11 << 20);
+  EXPECT_LE(lines.size(), 1000U);
+}
+
+TEST(UnreadGuard, ALimitThatWouldRefuseEverybodyIsRaised) {
+  EXPECT_EQ(unread_guard(0).limit(), unread_guard::least_limit);
+  EXPECT_EQ(unread_guard(limit).limit(), limit);
+}
+
+}  // namespace
+}  // namespace paracel::srv

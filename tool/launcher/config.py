@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The config of an algorithm, checked against the schema that its program publishes."""
+import os
+
+from .status import CONFIG, Failure
+
+
+class Entry:
+    """A key of the config: where it stands and what was written."""
+
+    def __init__(self, name, place, value, written):
+        self.name, self.place, self.value, self.written = name, place, value, written
+
+    def found(self):
+        if isinstance(self.value, str):
+            return f'string "{self.value}"'
+        if isinstance(self.value, list):
+            return "a list"
+        if isinstance(self.value, dict):
+            return "an object"
+        if self.value is None or isinstance(self.value, bool):
+            return self.written
+        return f"number {self.written}"
+
+
+def read_config(path):
+    """The entries of a config file, in file order. Raises Failure with file:line:column."""
+    from json import JSONDecodeError, JSONDecoder
+    from json.decoder import scanstring
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+        text = data.decode("utf-8")
+    except OSError as error:
+        raise Failure(CONFIG, f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise Failure(CONFIG, f"{path}: byte {error.start + 1} is not UTF-8") from None
+
+    def at(offset):
+        line = text.count("\n", 0, offset) + 1
+        return f"{path}:{line}:{offset - text.rfind(chr(10), 0, offset)}"
+
+    def constant(name):
+        raise Failure(CONFIG, f"{at(text.find(name))}: not JSON: {name} is no number")
+
+    decoder = JSONDecoder(parse_constant=constant)
+    try:
+        whole = decoder.decode(text)
+    except JSONDecodeError as error:
+        raise Failure(CONFIG, f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
+    except RecursionError:
+        raise Failure(CONFIG, f"{path}: nested too deep") from None
+    if not isinstance(whole, dict):
+        found = Entry("", "", whole, text.strip()).found()
+        raise Failure(CONFIG, f'{path}:1:1: found {found}, want an object {{"key": value, ...}}')
+
+    # The text is right; walk over its outermost keys again to learn where they stand.
+    entries = {}
+    blank = " \t\r\n"
+
+    def skip(position):
+        while text[position] in blank:
+            position += 1
+        return position
+
+    position = skip(skip(0) + 1)
+    while text[position] != "}":
+        place = at(position)
+        name, position = scanstring(text, position + 1)
+        position = skip(skip(position) + 1)  # over the colon
+        begin = position
+        value, position = decoder.raw_decode(text, position)
+        if name in entries:
+            raise Failure(CONFIG, f'{place}: key "{name}" is given twice, first at {entries[name].place}')
+        entries[name] = Entry(name, place, value, text[begin:position])
+        position = skip(position)
+        if text[position] == ",":
+            position = skip(position + 1)
+    return entries
+
+
+def nearest(word, words):
+    """', did you mean ...' or nothing."""
+    import difflib
+    close = difflib.get_close_matches(word, words, 1, 0.6)
+    return f'; did you mean "{close[0]}"?' if close else ""
+
+
+def limits_of(spec):
+    least, most = spec.get("min"), spec.get("max")
+    text = ""
+    if least is not None:
+        text += (" > " if spec.get("exclusive_min") else " >= ") + f"{least:.17g}".rstrip()
+    if most is not None:
+        text += (" and" if text else "") + f" <= {most:.17g}"
+    return text
+
+
+def file_exists(name):
+    if os.path.exists(name):
+        return True
+    import glob
+    return bool(glob.glob(os.path.expanduser(name)))
+
+
+def why_not_input(name):
+    if not file_exists(name):
+        return f"no such file or folder: {name}"
+    if os.path.isfile(name) and not os.access(name, os.R_OK):
+        return f"cannot be read: {name}"
+    return ""
+
+
+def why_not_output(name):
+    folder = os.path.abspath(name)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    if not os.path.isdir(folder):
+        return f"{folder} is not a folder"
+    return "" if os.access(folder, os.W_OK | os.X_OK) else f"{folder} is not writable"
+
+
+def number_in(value):
+    """The number that a config's value stands for, or None. Numbers in quotes count, as they do in the programs."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        try:
+            value = int(value)
+        except ValueError:
+            try:
+                value = float(value)
+            except ValueError:
+                return None
+    return value if isinstance(value, (int, float)) and abs(value) != float("inf") and value == value else None
+
+
+def check_entry(spec, entry, look_at_files):
+    """Raises Failure when the entry does not fit what the schema says about its key."""
+    kind = spec.get("type", "string")
+    place = f'{entry.place}: key "{entry.name}"'
+
+    def wrong(want):
+        raise Failure(CONFIG, f"{place}: found {entry.found()}, want {want}")
+
+    if kind in ("int", "double"):
+        number = number_in(entry.value)
+        want = ("an integer" if kind == "int" else "a number") + limits_of(spec)
+        if number is None or (kind == "int" and number != int(number)):
+            wrong(want)
+        least, most = spec.get("min"), spec.get("max")
+        if least is not None and (number <= least if spec.get("exclusive_min") else number < least):
+            wrong(want)
+        if most is not None and number > most:
+            wrong(want)
+        return
+    if kind == "bool":
+        if not isinstance(entry.value, bool) and str(entry.value) not in ("0", "1", "true", "false"):
+            wrong("true or false")
+        return
+    if kind == "files":
+        names = entry.value if isinstance(entry.value, list) else [entry.value]
+        if not all(isinstance(name, str) for name in names):
+            wrong("a file, folder or pattern, or a list of them")
+        if not spec.get("required") and names == [""]:
+            return
+        if not names:
+            wrong("at least one file")
+        for name in names if look_at_files else []:
+            why = why_not_input(name)
+            if why:
+                raise Failure(CONFIG, f"{place}: {why}")
+        return
+    text = entry.value
+    if not isinstance(text, str):
+        wrong("a string")
+    choices = spec.get("choices")
+    if choices and text not in choices:
+        wrong("one of " + ", ".join(choices) + nearest(text, choices))
+    if not text:
+        if spec.get("required"):
+            wrong("a name")
+        return
+    why = ""
+    if kind == "file" and look_at_files:
+        why = why_not_input(text) or (f"is a folder, want a file: {text}" if os.path.isdir(text) else "")
+    elif kind == "plugin" and "/" in text and look_at_files:
+        why = "" if os.path.exists(text) else f"no such file: {text}"
+    elif kind == "folder_out" and look_at_files:
+        why = why_not_output(text)
+        why = why and f"cannot write to {text}: {why}"
+    if why:
+        raise Failure(CONFIG, f"{place}: {why}")
+
+
+def check_config(schema, path, entries, look_at_files):
+    """Raises Failure for the first thing that is wrong, in file order; missing keys come last."""
+    specs = {spec["name"]: spec for spec in schema["keys"] if isinstance(spec, dict) and "name" in spec}
+    for entry in entries.values():
+        if entry.name not in specs:
+            raise Failure(CONFIG, f'{entry.place}: key "{entry.name}" is unknown{nearest(entry.name, list(specs))} '
+                                  "(allowed keys: " + ", ".join(specs) + ")")
+        check_entry(specs[entry.name], entry, look_at_files)
+    for spec in specs.values():
+        if spec.get("required") and spec["name"] not in entries:
+            allowed = spec.get("type", "string") + limits_of(spec)
+            if spec.get("choices"):
+                allowed += ": " + ", ".join(spec["choices"])
+            raise Failure(CONFIG, f'{path or "no -c given"}: key "{spec["name"]}" is missing ({allowed}): '
+                                  + spec.get("help", ""))
+
+
+def plugin_folders(schema, entries):
+    """The folders of the plug-ins that the config names by path."""
+    keys = ["update_file"]
+    if schema:
+        keys += [spec["name"] for spec in schema["keys"] if isinstance(spec, dict) and spec.get("type") == "plugin"]
+    values = [entries[key].value for key in dict.fromkeys(keys) if key in entries]
+    return [os.path.dirname(os.path.abspath(value)) for value in values if isinstance(value, str) and "/" in value]

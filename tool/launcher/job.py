@@ -1,0 +1,485 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A job as it runs: one loop that waits for everything at once, and what ends it."""
+import json
+import os
+import select
+import signal
+import time
+
+from .mpirun import Tagged, signal_name
+from .plan import APPEND
+from .program import DEFAULT_SIGNALS
+from .status import FAILURE, MEANING, OK, SCHEDULER_LOST, SERVER_LOST, TIMEOUT, WORKER_LOST, Failure
+from .terminal import Terminal, duration, write_all, write_quietly
+
+LOG_TAIL_LINES = 10
+READY_LIMIT = 10.0                  # seconds until the scheduler must have bound its port
+# A job that was told to end by the scheduler ends by itself, with its own last words in the logs; seconds.
+LAST_WORDS = 0.3
+FAILURE_KILL = 2.0                  # seconds from SIGTERM to SIGKILL
+INTERRUPT_KILL = 3.0
+MAX_TERMINAL_BACKLOG = 1 << 20      # bytes; beyond it worker 0 waits for the reader of our output
+
+
+class Job:
+    def __init__(self, plan):
+        self.plan, self.options = plan, plan.options
+        self.terminal = Terminal()
+        self.children = []
+        self.by_pid = {}
+        self.nodes = {}            # (role, index) -> (pid, host), from the scheduler
+        self.readers = {}          # descriptor -> function of bytes; called with b"" at the end
+        self.poll = select.poll()
+        self.event_rest = b""
+        self.subreaper = False
+        self.address = ""
+        self.started = False
+        # how it ends
+        self.cause = None          # (status, text)
+        self.told = False          # the scheduler has announced the end of the job
+        self.done = False          # the scheduler says that all workers have left with 0
+        self.stopping = False
+        self.interrupts = 0
+        self.kill_at = None
+        self.deadlines = {}        # name -> time
+
+    # -- starting
+
+    def spawn(self, child):
+        """Starts a process in a process group of its own, so that Ctrl-C reaches only the launcher and a child can be killed
+        with all it started."""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
+        environment.update(child.environment)
+        log = os.open(child.log, APPEND, 0o644)
+        devnull = os.open(os.devnull, os.O_RDONLY)
+        into = -1
+        reader = None
+        if child.role == "scheduler":
+            reader = self.hear_events
+        elif child.mpirun:
+            reader = Tagged(child, self.plan.log_of, self.nodes, self.terminal.pass_through)
+        elif child.role == "worker" and child.index == 0:
+            reader = self.copier(child)
+        try:
+            out = log
+            if reader is not None:
+                source, into = os.pipe()
+                os.set_blocking(source, False)
+                self.readers[source] = reader
+                self.poll.register(source, select.POLLIN)
+                out = into
+            actions = [(os.POSIX_SPAWN_DUP2, devnull, 0), (os.POSIX_SPAWN_DUP2, out, 1),
+                       (os.POSIX_SPAWN_DUP2, into if child.mpirun else log, 2)]
+            if self.options.verbose:
+                import shlex
+                self.terminal.say("starts " + " ".join(shlex.quote(w) for w in child.command))
+            try:
+                child.pid = os.posix_spawn(child.command[0], child.command, environment, file_actions=actions,
+                                           setpgroup=0, setsigdef=DEFAULT_SIGNALS)
+            except OSError as error:
+                raise Failure(FAILURE, f"{child.command[0]} cannot be run: {error.strerror}") from None
+        finally:
+            os.close(log)
+            os.close(devnull)
+            if into >= 0:
+                os.close(into)
+        self.children.append(child)
+        self.by_pid[child.pid] = child
+
+    def start_nodes(self, address):
+        self.started = True
+        self.address = address
+        self.deadlines.pop("ready", None)
+        for child in self.plan.make_servers(address):
+            self.spawn(child)
+        if not self.plan.remote:
+            self.start_workers()
+
+    def start_workers(self):
+        """With other hosts, only after all servers have joined: there the two mpiruns share the folder for their files."""
+        for child in self.plan.make_workers(self.address):
+            self.spawn(child)
+
+    def copier(self, child):
+        log = os.open(child.log, APPEND, 0o644)
+
+        def copy(data):
+            if data:
+                write_all(log, data)
+                self.terminal.pass_through(data)
+            else:
+                os.close(log)
+        return copy
+
+    # -- what is heard
+
+    def hear_events(self, data):
+        """Takes the scheduler's JSON lines."""
+        *lines, self.event_rest = (self.event_rest + data).split(b"\n")
+        for line in lines:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict):
+                self.hear_event(event)
+
+    def hear_event(self, event):
+        kind = event.get("event")
+        if kind == "progress":
+            self.terminal.note_progress(event, time.monotonic())
+            return
+        if self.options.verbose:
+            self.terminal.say(f"event {kind} " + " ".join(f"{k}={v}" for k, v in event.items() if k != "event"))
+        if kind == "ready":
+            if not self.started and not self.stopping:
+                self.start_nodes(event["address"])
+        elif kind == "joined":
+            self.nodes[event["role"], event["index"]] = (event["pid"], event["host"])
+            if self.plan.remote and event["role"] == "server" and len(self.nodes) == self.options.snum and not self.stopping:
+                self.start_workers()
+        elif kind == "busy" and not self.options.verbose:
+            self.terminal.say(f"server s{event['index']} (pid {event['pid']} on {event['host']}), shard {event['shard']}: "
+                              f"{event['function']} has been running for {event['seconds']:.0f} s")
+        elif kind == "lost":
+            self.told = True
+            self.fail(event["status"], event["cause"], (event["role"], event["index"]))
+        elif kind == "abort":
+            self.told = True
+            self.fail(event["status"], event["cause"], None, LAST_WORDS)
+        elif kind == "done":
+            self.done = True
+        elif kind == "error":
+            self.terminal.say("the scheduler: " + str(event.get("text")))
+
+    # -- how it ends
+
+    def fail(self, status, text, who=None, patience=0.0):
+        """The first cause stays. `who` is (role, index): the last lines of its log are shown."""
+        if self.cause is not None or (self.stopping and self.interrupts == 0):
+            return
+        self.cause = (status, text)
+        self.terminal.ending = True
+        if not self.interrupts:
+            self.terminal.say(text)
+            self.show_tail(who)
+        if patience > 0:
+            self.deadlines["stop"] = time.monotonic() + patience
+        else:
+            self.stop(FAILURE_KILL)
+
+    def show_tail(self, who):
+        if who is None:
+            return
+        path = who if isinstance(who, str) else self.plan.log_of(*who)
+        try:
+            with open(path, "rb") as file:
+                file.seek(0, os.SEEK_END)
+                file.seek(max(0, file.tell() - (16 << 10)))
+                lines = file.read().decode("utf-8", "replace").splitlines()[-LOG_TAIL_LINES:]
+        except OSError:
+            return
+        if not lines:
+            self.terminal.say(f"its log {path} is empty")
+            return
+        self.terminal.say(f"the last lines of its log {path}:")
+        write_quietly(2, "".join(f"    {line}\n" for line in lines).encode("utf-8", "replace"))
+
+    def status_of(self, child):
+        """The exit status that the death of a child means for the job, and the words for it."""
+        ended = child.ended
+        lost = {"scheduler": SCHEDULER_LOST, "server": SERVER_LOST, "worker": WORKER_LOST}[child.role]
+        if ended.si_code != os.CLD_EXITED:
+            return lost, f"{child.name()} was killed by {signal_name(ended.si_status)}"
+        code = ended.si_status
+        text = f"{child.name()} exited with status {code}"
+        if child.mpirun:
+            _, words = child.first_failure or (None, None)
+            text = words or text
+            if code > 128:  # how mpirun reports a rank that was killed
+                return lost, words or f"{child.name()}: one of its processes was killed by {signal_name(code - 128)}"
+        if 1 <= code <= (9 if child.role == "worker" else 5):
+            return code, text
+        if child.role == "worker":
+            return (code if code in MEANING else FAILURE), text
+        return (code if code == SCHEDULER_LOST else lost), text
+
+    def handle_death(self, child):
+        clean = child.ended.si_code == os.CLD_EXITED and child.ended.si_status == 0
+        if self.stopping:
+            if self.cause is None and not clean and not self.interrupts and child.role != "scheduler":
+                status, text = self.status_of(child)
+                if not (child.ended.si_code == os.CLD_EXITED or child.ended.si_status in (signal.SIGTERM, signal.SIGKILL)):
+                    self.terminal.say(f"after the job was complete, {text}")
+            return
+        if clean and (child.role == "worker" or self.done):
+            if all(c.ended for c in self.children if c.role == "worker"):
+                self.stop(FAILURE_KILL)
+            return
+        if child.role == "scheduler" and self.done:
+            return
+        status, text = self.status_of(child)
+        who = (child.role, child.index)
+        if child.mpirun:
+            rank, _ = child.first_failure or (None, None)
+            who = child.log if rank is None else (child.role, rank)
+        self.fail(status, text, who)
+
+    def alive(self, *roles):
+        return [c for c in self.children if c.ended is None and (not roles or c.role in roles)]
+
+    def send(self, children, number):
+        for child in children:
+            for send in (os.killpg, os.kill):  # the group may not be there yet
+                try:
+                    send(child.pid, number)
+                    break
+                except OSError:
+                    continue
+
+    def stop(self, limit):
+        """Begins the end: SIGTERM now, SIGKILL after `limit` seconds; `go_on_stopping` does the rest."""
+        if self.stopping:
+            return
+        self.stopping = True
+        self.deadlines.clear()
+        self.kill_at = time.monotonic() + limit
+        self.asked = set()
+        self.go_on_stopping()
+
+    def ask(self, children):
+        children = [c for c in children if c.pid not in self.asked]
+        self.asked.update(c.pid for c in children)
+        self.send(children, signal.SIGTERM)
+        self.send(children, signal.SIGCONT)  # one that was stopped hears of it, too
+
+    def go_on_stopping(self):
+        """Workers, then servers, then the scheduler; after a failure workers and servers at once."""
+        failed = self.cause is not None and not self.interrupts
+        if failed and "mpi" in (self.options.method, self.options.m_server) and not self.told:
+            self.told = True
+            self.ask(self.alive("scheduler"))  # it tells those processes that no mpirun reaches any more
+        if self.alive("worker"):
+            self.ask(self.alive("worker"))
+            if not failed:
+                return
+        if self.alive("server"):
+            self.ask(self.alive("server"))
+            return
+        if self.alive("worker") or self.orphans(signal.SIGTERM):
+            return
+        for child in self.alive("scheduler"):
+            if not self.done and self.plan.all_local():
+                self.send([child], signal.SIGKILL)  # it would wait for those who do not know yet, and nobody is left
+            elif child.pid not in self.asked:
+                if self.plan.remote and self.cause is not None and self.told:
+                    return  # it ends by itself when every process on other hosts knows, or at kill_at
+                self.ask([child])
+
+    def orphans(self, number):
+        """Processes that came to us because the mpirun above them has died; sends them a signal. Returns their number."""
+        if not self.subreaper:
+            return 0
+        found = 0
+        me = str(os.getpid())
+        for name in os.listdir("/proc"):
+            if not name.isdigit() or int(name) in self.by_pid:
+                continue
+            try:
+                with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                    state, parent = file.read().rpartition(")")[2].split()[:2]
+                if parent == me and state != "Z":
+                    found += 1
+                    os.kill(int(name), number)
+            except OSError:
+                continue
+        return found
+
+    def kill(self):
+        self.send(self.alive(), signal.SIGKILL)
+        self.orphans(signal.SIGKILL)
+
+    def hear_signal(self, number):
+        if number == signal.SIGCHLD:
+            return
+        if number == signal.SIGINT and self.interrupts:
+            self.terminal.say("interrupted again: killing everything")
+            self.kill_at = time.monotonic()
+            return
+        if self.interrupts:
+            return
+        self.interrupts = 1
+        status = 128 + number
+        if self.cause is not None:   # already failing: only hurry
+            self.stop(0)
+            self.kill_at = time.monotonic()
+            return
+        self.cause = (status, "")
+        self.terminal.ending = True
+        self.terminal.say("interrupted: stopping the job (Ctrl-C again kills it)" if number == signal.SIGINT
+                 else f"{signal_name(number)}: stopping the job")
+        self.stopping = False
+        self.stop(INTERRUPT_KILL)
+
+    # -- the loop
+
+    def reap(self):
+        """The children that have ended. What is left of their groups is killed before their ids can be used again."""
+        dead = []
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return dead
+            if ended is None:
+                return dead
+            child = self.by_pid.get(ended.si_pid)
+            if child is not None:
+                try:
+                    os.killpg(child.pid, signal.SIGKILL)
+                except OSError:
+                    pass
+            os.waitpid(ended.si_pid, 0)
+            if child is not None:
+                child.ended = ended
+                dead.append(child)
+
+    def read_all(self, fd, final=False):
+        """Reads one descriptor as long as there is something."""
+        reader = self.readers[fd]
+        feed = reader.feed if isinstance(reader, Tagged) else reader
+        while True:
+            # What cannot be written stays with the one who printed it.
+            if not final and len(self.terminal.out) > MAX_TERMINAL_BACKLOG and reader != self.hear_events:
+                return
+            try:
+                data = os.read(fd, 1 << 16)
+            except BlockingIOError:
+                return
+            if data:
+                feed(data)
+                continue
+            self.poll.unregister(fd)
+            os.close(fd)
+            del self.readers[fd]
+            if isinstance(reader, Tagged):
+                reader.close()
+            else:
+                reader(b"")
+            return
+
+    def wait_time(self, now):
+        ends = list(self.deadlines.values())
+        if self.kill_at is not None:
+            ends.append(self.kill_at)
+        if self.terminal.pending:
+            ends.append(self.terminal.due())
+        if self.subreaper and self.stopping:
+            ends.append(now + 0.1)  # orphans arrive without a signal
+        return None if not ends else max(0.0, min(ends) - now) * 1000
+
+    def run(self):
+        """Returns the exit status."""
+        o = self.options
+        self.subreaper = "mpi" in (o.method, o.m_server) and become_subreaper()
+        wake, wake_in = os.pipe()
+        os.set_blocking(wake, False)
+        os.set_blocking(wake_in, False)
+        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)  # the byte in the pipe is what counts
+        signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
+        self.poll.register(wake, select.POLLIN)
+        program = self.plan.program
+        self.terminal.say(f"job {self.plan.id}: {o.snum} server{'s' * (o.snum > 1)} ({o.m_server}), "
+                          f"{o.wnum} worker{'s' * (o.wnum > 1)} ({o.method}): "
+                          f"{os.path.relpath(program) if program.startswith(os.getcwd()) else program}")
+        self.terminal.say(f"logs in {self.plan.run_dir}")
+        begin = time.monotonic()
+        if o.timeout is not None:
+            self.deadlines["timeout"] = begin + o.timeout
+        scheduler = self.plan.make_scheduler()
+        self.spawn(scheduler)
+        if self.plan.all_local():
+            self.start_nodes(scheduler.command[scheduler.command.index("--bind") + 1])
+        else:
+            self.deadlines["ready"] = begin + READY_LIMIT
+
+        waiting_for_out = False
+        while self.alive() or (self.subreaper and self.stopping and self.orphans(0)):
+            if bool(self.terminal.out) != waiting_for_out:
+                waiting_for_out = bool(self.terminal.out)
+                if waiting_for_out:
+                    self.poll.register(1, select.POLLOUT)
+                else:
+                    self.poll.unregister(1)
+            ready = [fd for fd, _ in self.poll.poll(self.wait_time(time.monotonic()))]
+            signals = b""
+            try:
+                signals = os.read(wake, 4096)
+            except BlockingIOError:
+                pass
+            # Deaths are looked at before what the dead have said, and judged after it: an event of the scheduler that
+            # explains a death was written before it.
+            dead = self.reap()
+            if len(self.terminal.out) > MAX_TERMINAL_BACKLOG and 1 not in ready:
+                time.sleep(0.01)  # a full pipe of worker 0 keeps poll from waiting
+            for fd in list(self.readers):
+                if dead or fd in ready:
+                    self.read_all(fd)
+            self.terminal.flush_out()
+            for number in signals:
+                self.hear_signal(number)
+            for child in dead:
+                self.handle_death(child)
+            now = time.monotonic()
+            if self.deadlines.get("timeout", now + 1) <= now:
+                self.deadlines.pop("timeout")
+                self.fail(TIMEOUT, f"the job was not complete within {o.timeout:g} s")
+            if self.deadlines.get("ready", now + 1) <= now:
+                self.deadlines.pop("ready")
+                self.fail(SCHEDULER_LOST, "the scheduler did not start", ("scheduler", 0))
+            if self.deadlines.get("stop", now + 1) <= now:
+                self.deadlines.pop("stop")
+                self.stop(FAILURE_KILL)
+            if self.stopping:
+                if self.kill_at <= now:
+                    self.kill()
+                    self.kill_at = now + 0.2  # again, for what was born meanwhile
+                else:
+                    self.go_on_stopping()
+            self.terminal.show_progress(now)
+        for fd in list(self.readers):
+            self.read_all(fd, final=True)
+        self.terminal.flush_out(wait=2.0)
+        self.finish(time.monotonic() - begin)
+        return self.cause[0] if self.cause is not None else OK
+
+    def finish(self, took):
+        self.terminal.finish_progress()
+        if self.cause is None:
+            self.terminal.say(f"done in {duration(took)}")
+        else:
+            status = self.cause[0]
+            meaning = f" ({MEANING[status]})" if status in MEANING else ""
+            self.terminal.say(f"exit status {status}{meaning}, logs in {self.plan.run_dir}")
+
+    def clean_up(self):
+        """Whatever happened: no process and no socket stays."""
+        while self.alive():
+            self.kill()
+            for child in self.alive():
+                try:
+                    os.waitpid(child.pid, 0)
+                except ChildProcessError:
+                    pass
+                child.ended = True
+        self.plan.remove_folders()
+
+
+def become_subreaper():
+    """Orphans of an mpirun that was killed become our children. False where the system cannot do that."""
+    try:
+        import ctypes
+        return ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER
+    except (ImportError, OSError, AttributeError):
+        return False

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a job consists of: the commands of its processes and the folders it needs."""
+import os
+import time
+
+from .config import plugin_folders
+from .options import own_address, remote_hosts
+from .status import FAILURE, USAGE, Failure
+
+APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+class Child:
+    """A process that this launcher started: the scheduler, a server, a worker, or an mpirun for all servers or workers."""
+
+    def __init__(self, role, index, command, log, environment=None):
+        self.role, self.index, self.command, self.log = role, index, command, log
+        self.environment = environment or {}
+        self.pid = 0
+        self.ended = None          # waitid's answer
+        self.first_failure = None  # of an mpirun: (rank, how it ended), from its own words
+        self.mpirun = index is None
+
+    def name(self):
+        if self.mpirun:
+            return f"mpirun of the {self.role}s (pid {self.pid})"
+        number = {"scheduler": "", "server": f" s{self.index}", "worker": f" {self.index}"}[self.role]
+        return f"the {self.role} (pid {self.pid})" if self.role == "scheduler" else f"{self.role}{number} (pid {self.pid})"
+
+
+class Plan:
+    def __init__(self, options, program, framework, schema, entries, linked):
+        self.options, self.program, self.framework, self.linked = options, program, framework, linked
+        self.id = os.urandom(8).hex()
+        self.remote = remote_hosts(options) if "mpi" in (options.method, options.m_server) else []
+        self.sockets = ""
+        self.socket_lock = -1
+        self.run_dir = ""
+        self.plugin_dirs = self.find_plugin_dirs(schema, entries)
+
+    def find_plugin_dirs(self, schema, entries):
+        prefix = os.path.dirname(self.framework)
+        folders = [os.path.join(prefix, "lib"), os.path.join(prefix, "lib", "paracel")]
+        folders = [f for f in folders if os.path.isdir(f)] + plugin_folders(schema, entries)
+        for folder in self.options.plugin_dir:
+            if not os.path.isdir(folder):
+                raise Failure(USAGE, f"--plugin-dir {folder}: no such folder")
+            folders.append(os.path.abspath(folder))
+        bad = next((f for f in folders if ":" in f), None)
+        if bad:
+            raise Failure(USAGE, f"the plug-in folder {bad} has a colon in its name, which separates folders")
+        return list(dict.fromkeys(folders))
+
+    def all_local(self):
+        return self.options.method == "local" and self.options.m_server == "local"
+
+    def scheduler_bind(self):
+        if self.all_local():
+            return f"ipc://{self.sockets}/s"
+        host = "127.0.0.1"
+        if self.options.host or self.options.bind_interface or self.remote:
+            host = own_address(self.options, self.remote)
+            if not self.options.insecure and not host.startswith("127."):
+                raise Failure(USAGE, f"the job would listen at {host}, where anybody can reach it and nothing is encrypted: "
+                                     "add --insecure if that network is trusted")
+        return f"tcp://{host}:*"
+
+    def make_scheduler(self):
+        o = self.options
+        command = [os.path.join(self.framework, "start_scheduler"), "--bind", self.scheduler_bind(), "--job", self.id,
+                   "--workers", str(o.wnum), "--servers", str(o.snum), "--heartbeat-limit", f"{o.heartbeat_limit:g}",
+                   "--join-timeout", f"{o.join_timeout:g}", "--run-dir", self.run_dir, "--parent", str(os.getpid())]
+        return Child("scheduler", 0, command + (["--insecure"] if o.insecure else []), self.log_of("scheduler", 0))
+
+    def make_servers(self, address):
+        o = self.options
+        if self.all_local():
+            bind = f"ipc://{self.sockets}"
+        elif self.remote or not address.startswith("tcp://127."):
+            bind = "tcp://*:*"  # the interface towards the scheduler
+        else:
+            bind = "tcp://127.0.0.1:*"
+        command = [os.path.join(self.framework, "start_server"), "--rendezvous", address, "--job", self.id,
+                   "--threads", str(o.threads), "--bind", bind, "--plugin-dirs", ":".join(self.plugin_dirs),
+                   "--function-timeout", f"{o.function_timeout:g}", "--heartbeat-limit", f"{o.heartbeat_limit:g}"]
+        if o.insecure:
+            command.append("--insecure")
+        if o.m_server == "mpi":
+            return [Child("server", None, self.mpirun("server", {}) + command + ["--slot", "auto"],
+                          os.path.join(self.run_dir, "mpirun_servers.log"), {"TMPDIR": self.sockets + "/server"})]
+        command += ["--parent", str(os.getpid())]
+        return [Child("server", slot, command + ["--slot", str(slot)], self.log_of("server", slot))
+                for slot in range(o.snum)]
+
+    def make_workers(self, address):
+        o = self.options
+        info = f"paracel1;{self.id};{address}"
+        command = [self.program] + o.arguments + ["--server_info", info]
+        if o.cfg_file:
+            command += ["--cfg_file", o.cfg_file]
+        environment = {"PARACEL_RENDEZVOUS": info, "PARACEL_RUN_DIR": self.run_dir, "PARACEL_MODE": o.method,
+                       "PARACEL_HEARTBEAT_LIMIT_MS": str(round(o.heartbeat_limit * 1000))}
+        if o.method == "mpi":
+            return [Child("worker", None, self.mpirun("worker", environment) + command,
+                          os.path.join(self.run_dir, "mpirun_workers.log"),
+                          dict(environment, TMPDIR=self.sockets + "/worker"))]
+        if not self.linked:
+            # A program that does not ask the kernel itself to die with its parent is made to, by setpriv (util-linux).
+            setpriv = "/usr/bin/setpriv"
+            if os.access(setpriv, os.X_OK):
+                command = [setpriv, "--pdeathsig", "KILL"] + command
+        environment.update(PARACEL_SIZE=str(o.wnum), PARACEL_PARENT=str(os.getpid()))
+        return [Child("worker", rank, command, self.log_of("worker", rank), dict(environment, PARACEL_RANK=str(rank)))
+                for rank in range(o.wnum)]
+
+    def mpirun(self, role, environment):
+        import shutil
+        o = self.options
+        count, hostfile = (o.snum, o.hostfile_server) if role == "server" else (o.wnum, o.hostfile)
+        path = shutil.which("mpirun")
+        if path is None:
+            raise Failure(USAGE, "-m mpi: mpirun is not installed (Debian: openmpi-bin)")
+        # Two mpiruns know nothing of each other: without --bind-to none both would bind to the same cores, and in a common
+        # folder for their files each can remove what the other is just making ("orte_session_dir failed"). TMPDIR says where
+        # that folder is; the programs get their own back.
+        command = [path, "-np", str(count), "--tag-output", "--bind-to", "none",
+                   "-x", "TMPDIR=" + os.environ.get("TMPDIR", "/tmp")]
+        if os.geteuid() == 0:
+            command.append("--allow-run-as-root")
+        if hostfile:
+            command += ["--hostfile", os.path.abspath(hostfile)]
+        else:
+            command.append("--oversubscribe")
+            if shutil.which("ssh") is None and shutil.which("rsh") is None:
+                command += ["--mca", "plm", "isolated"]
+        for name in list(environment) + [n for n in ("LD_LIBRARY_PATH",) if n in os.environ]:
+            command += ["-x", name]
+        # mpirun ends its ranks when it is told to; when this launcher is killed, the kernel tells it.
+        if os.access("/usr/bin/setpriv", os.X_OK):
+            command = ["/usr/bin/setpriv", "--pdeathsig", "TERM"] + command
+        return command
+
+    def log_of(self, role, index):
+        return os.path.join(self.run_dir, "scheduler.log" if role == "scheduler" else f"{role}_{index}.log")
+
+    def make_folders(self):
+        o = self.options
+        self.run_dir = os.path.abspath(o.run_dir or os.path.join(
+            o.output_dir, "paracel_runs", f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"))
+        if o.dry_run:
+            self.sockets = "/tmp/prc-XXXXXX"
+            return
+        try:
+            os.makedirs(self.run_dir, exist_ok=True)
+            for name in os.listdir(self.run_dir):  # logs of an earlier run in the same --run-dir
+                if name.endswith(".log"):
+                    os.unlink(os.path.join(self.run_dir, name))
+        except OSError as error:
+            raise Failure(USAGE, f"the run folder {self.run_dir} cannot be made: {error.strerror}") from None
+        self.make_socket_folder()
+
+    def make_socket_folder(self):
+        """A short private folder for sockets, and for mpirun's own files: the path of a Unix socket ends at 107 bytes. It
+        stays locked while this process lives, so that a later launcher can tell a folder that nobody will remove."""
+        import fcntl
+        base = "/tmp"
+        sweep_socket_folders(base, fcntl)
+        for _ in range(100):
+            path = os.path.join(base, "prc-" + os.urandom(4).hex())
+            try:
+                os.mkdir(path, 0o700)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise Failure(FAILURE, f"no folder for sockets in {base}: {error.strerror}") from None
+            self.socket_lock = os.open(path, os.O_RDONLY)
+            fcntl.flock(self.socket_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.sockets = path
+            for role, method in (("server", self.options.m_server), ("worker", self.options.method)):
+                if method == "mpi":
+                    os.mkdir(os.path.join(path, role), 0o700)
+            return
+        raise Failure(FAILURE, f"no free name for a folder for sockets in {base}")
+
+    def print_dry_run(self):
+        import shlex
+        address = self.scheduler_bind()
+        address = address.replace("*", "PORT") if address.startswith("tcp") else address
+        for child in [self.make_scheduler()] + self.make_servers(address) + self.make_workers(address):
+            words = [f"{k}={shlex.quote(v)}" for k, v in child.environment.items()] + [shlex.quote(w) for w in child.command]
+            print(" ".join(words))
+
+    def remove_folders(self):
+        if self.sockets and not self.options.dry_run:
+            remove_folder(self.sockets)
+
+
+def remove_folder(path):
+    try:
+        for name in os.listdir(path):
+            inner = os.path.join(path, name)
+            if os.path.isdir(inner) and not os.path.islink(inner):
+                import shutil
+                shutil.rmtree(inner, ignore_errors=True)
+            else:
+                os.unlink(inner)
+        os.rmdir(path)
+    except OSError:
+        pass
+
+
+def sweep_socket_folders(base, fcntl):
+    """Removes the socket folders of launchers that were killed: ours, a minute old, and locked by nobody."""
+    now = time.time()
+    for name in os.listdir(base):
+        if len(name) != 12 or not name.startswith("prc-") or not all(c in "0123456789abcdef" for c in name[4:]):
+            continue
+        path = os.path.join(base, name)
+        try:
+            about = os.lstat(path)
+            if about.st_uid != os.geteuid() or now - about.st_mtime < 60 or os.path.islink(path):
+                continue
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_folder(path)
+        except OSError:
+            pass
+        finally:
+            os.close(fd)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The user's program and the framework's: where they are, and what they say of themselves."""
+import os
+import select
+import signal
+import time
+
+from .status import USAGE, Failure
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+SCHEMA_MARK = b"paracel-schema-v1"  # these bytes in a program say that it answers --schema
+SCHEMA_LIMIT = 5.0                  # seconds for that answer
+# Python ignores SIGPIPE; what it starts should not.
+DEFAULT_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD]
+
+
+def find_program(name):
+    """The path of the user's program. Raises Failure."""
+    if os.sep in name or os.path.exists(name):
+        path = name
+    else:
+        folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        candidates = (os.path.join(folder, name) for folder in folders)
+        path = next((p for p in candidates if os.access(p, os.X_OK) and os.path.isfile(p)), name)
+    if not os.path.exists(path):
+        raise Failure(USAGE, f"{name}: no such program")
+    if os.path.isdir(path):
+        raise Failure(USAGE, f"{name} is a folder, want a program")
+    if not os.access(path, os.X_OK):
+        raise Failure(USAGE, f"{name} is not executable")
+    return os.path.abspath(path)
+
+
+def find_framework(program):
+    """The folder with start_server and start_scheduler: that of the program first, so that a build folder of any name is
+    used as a whole; then the build folder of this source tree; then bin/ of the installed one."""
+    tried = [os.path.dirname(os.path.realpath(program)), os.path.join(TOP, "build", "bin"), os.path.join(TOP, "..", "bin")]
+    for folder in tried:
+        if all(os.access(os.path.join(folder, name), os.X_OK) for name in ("start_server", "start_scheduler")):
+            return os.path.abspath(folder)
+    raise Failure(USAGE, "start_server and start_scheduler are not built: looked in "
+                         + ", ".join(map(os.path.normpath, tried)))
+
+
+def marks_in(path):
+    """(publishes a schema, is linked with the framework), from the bytes of the program."""
+    import mmap
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return content.find(SCHEMA_MARK) >= 0, content.find(b"libparacel") >= 0
+    except (OSError, ValueError):  # unreadable or empty
+        return False, False
+
+
+def ask_schema(program):
+    """What `program --schema` prints, or None when that is no schema. It is stopped after SCHEMA_LIMIT seconds."""
+    out, into = os.pipe()
+    devnull = os.open(os.devnull, os.O_RDWR)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
+    try:
+        pid = os.posix_spawn(program, [program, "--schema"], environment, setpgroup=0, setsigdef=DEFAULT_SIGNALS,
+                             file_actions=[(os.POSIX_SPAWN_DUP2, devnull, 0), (os.POSIX_SPAWN_DUP2, into, 1),
+                                           (os.POSIX_SPAWN_DUP2, devnull, 2)])
+    except OSError as error:
+        raise Failure(USAGE, f"{program} cannot be run: {error.strerror}") from None
+    finally:
+        os.close(into)
+        os.close(devnull)
+    text = bytearray()
+    end = time.monotonic() + SCHEMA_LIMIT
+    with open(out, "rb", buffering=0) as pipe:
+        poll = select.poll()
+        poll.register(out, select.POLLIN)
+        while (left := end - time.monotonic()) > 0 and len(text) < 1 << 24:
+            if poll.poll(left * 1000):
+                chunk = pipe.read(1 << 16)
+                if not chunk:
+                    break
+                text += chunk
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    os.waitpid(pid, 0)
+    import json
+    try:
+        schema = json.loads(text)
+    except ValueError:
+        return None
+    return schema if isinstance(schema, dict) and "program" in schema and isinstance(schema.get("keys"), list) else None
