@@ -83,7 +83,8 @@ prepared_set::state prepared_set::look_up(key_store& keys) {
         tag_ = value.tag;
         value_bytes_ = value.bytes.size();
       }
-      if (value.tag != tag_ || value.bytes.size() != value_bytes_ || !is_numeric(tag_) || e->is_large()) return state::mixed;
+      if (value.tag != tag_ || value.bytes.size() != value_bytes_) return state::mixed;
+      if (!is_numeric(tag_) || e->is_large()) return state::mixed;
       entries_[i] = e;
       places_[i] = keys.table_of(hashes_[i]).open(*e).data();
     }

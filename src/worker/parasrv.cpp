@@ -155,7 +155,8 @@ void parasrv::remember_read(std::string_view key, const value_view& value, std::
 void parasrv::take_read(const kv_result& r, value_sink to, const std::string* key, bool quiet) {
   if (!r.ok()) {
     const auto name = key != nullptr ? "\"" + *key + "\"" : std::string("a key");
-    if (r.header.result != net::status::not_found) return note(r.header.sequence, r.header.result, r.text(), "reading " + name);
+    if (r.header.result != net::status::not_found)
+      return note(r.header.sequence, r.header.result, r.text(), "reading " + name);
     note(r.header.sequence, r.header.result, "key " + name + " is not there", {});
     failed_.back().quiet = quiet;
     return;
@@ -548,10 +549,12 @@ kvclt::sequence parasrv::start_set_update(std::shared_ptr<const key_parts> set, 
   if (set == nullptr) return 0;
   if (clocked() && (cache_.size() != 0 || reads_in_flight_ != 0)) {
     for (std::size_t i = 0; i < set->keys.size(); ++i) {
-      changing(set->keys[i]);
-      if (!clocked_update) cache_.drop(set->keys[i]);
-      else if (!deltas.items.empty()) apply_to_cache(set->keys[i], deltas.items[i], function);
-      else apply_to_cache(set->keys[i], {deltas.tag, deltas.numbers.subspan(i * deltas.value_bytes, deltas.value_bytes)}, function);
+      const auto& key = set->keys[i];
+      const auto width = deltas.value_bytes;
+      changing(key);
+      if (!clocked_update) cache_.drop(key);
+      else if (!deltas.items.empty()) apply_to_cache(key, deltas.items[i], function);
+      else apply_to_cache(key, {deltas.tag, deltas.numbers.subspan(i * width, width)}, function);
     }
   }
   const auto what = to != nullptr ? net::verb::set_bupdate : net::verb::set_update;

@@ -82,7 +82,10 @@ TEST(Async, RequestsForOneKeyAreExecutedInTheOrderTheyWereMade) {
           for (auto& [k, v] : model) v += x;
           break;
         }
-        case 4: a.paracel_update(set, std::vector<std::int64_t>(keys.size(), x)); for (auto& [k, v] : model) v += x; break;
+        case 4:
+          a.paracel_update(set, std::vector<std::int64_t>(keys.size(), x));
+          for (auto& [k, v] : model) v += x;
+          break;
         default: {
           lists.emplace_back();
           if (random() % 2 == 0) a.paracel_read_multi_async(keys, lists.back());

@@ -127,7 +127,10 @@ TEST(KeySet, KeysThatAreRemovedRetypedOrClearedMeanwhileAreSeen) {
           case 5: {
             const auto& s = random() % 2 == 0 ? set : half;
             std::vector<double> deltas(s.size());
-            for (std::size_t i = 0; i < deltas.size(); ++i) model[s.keys()[i]] += deltas[i] = static_cast<double>(random() % 100);
+            for (std::size_t i = 0; i < deltas.size(); ++i) {
+              deltas[i] = static_cast<double>(random() % 100);
+              model[s.keys()[i]] += deltas[i];
+            }
             a.paracel_update(s, deltas);
             break;
           }

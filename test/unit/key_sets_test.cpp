@@ -195,7 +195,8 @@ class SetVerbs : public testing::Test {
     }
     net::reply_items walk(a.body, a.header.count);
     for (net::reply_item i; walk.next(i);) {
-      if (i.result == status::ok) out.emplace_back(std::string(name_of(i.value.tag)) + ":" + std::string(net::text_of(i.value.bytes)));
+      const auto tag = std::string(name_of(i.value.tag));
+      if (i.result == status::ok) out.emplace_back(tag + ":" + std::string(net::text_of(i.value.bytes)));
       else out.emplace_back(std::nullopt);
     }
     EXPECT_TRUE(walk.ok());
@@ -332,7 +333,8 @@ TEST_F(SetVerbs, StagedUpdatesWaitForTheClockAsByName) {
   push("b", 2);
   const auto delta = raw<double>({10, 20});
   EXPECT_EQ(call(verb::set_update, set, delta, 2, value_tag::f64, net::flag_staged, 0).header.result, status::ok);
-  EXPECT_EQ(values_of(call(verb::set_pull, set, {}, 2)), values_of(call(verb::set_pull, set, {}, 2, value_tag::none, net::flag_bsp_read, 0)));
+  EXPECT_EQ(values_of(call(verb::set_pull, set, {}, 2)),
+            values_of(call(verb::set_pull, set, {}, 2, value_tag::none, net::flag_bsp_read, 0)));
   const auto folded = values_of(call(verb::set_pull, set, {}, 2, value_tag::none, net::flag_bsp_read, 1));
   EXPECT_EQ(folded[1], "f64:" + std::string(net::text_of(raw<double>({22}))));
   const auto after = call(verb::set_pull, set, {}, 2);

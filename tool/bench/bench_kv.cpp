@@ -65,7 +65,9 @@ bool carries_value(verb v) {
 bool returns_value(verb v) {
   return is_one_of(v, {verb::pull, verb::bupdate, verb::pull_multi, verb::bupdate_multi, verb::set_pull, verb::set_bupdate});
 }
-bool is_f32() { return FLAGS_value_type == "f32" || (FLAGS_value_type.empty() && FLAGS_value_bytes % sizeof(double) != 0); }
+bool is_f32() {
+  return FLAGS_value_type.empty() ? FLAGS_value_bytes % sizeof(double) != 0 : FLAGS_value_type == "f32";
+}
 std::size_t number_bytes() { return is_f32() ? sizeof(float) : sizeof(double); }
 
 /// What one call puts on the wire, as bench_zmq_floor names it.
@@ -95,8 +97,8 @@ class worker {
     make_keys(rank, wanted_keys());
     if (FLAGS_api == "paralg") {
       const auto workers = static_cast<std::size_t>(FLAGS_workers);
-      api_ = std::make_unique<paralg>(
-          "", Comm(std::make_shared<comm_scheduler>(static_cast<std::size_t>(rank), workers, [j = job_] { return j; }), job_));
+      const auto mine = std::make_shared<comm_scheduler>(static_cast<std::size_t>(rank), workers, [j = job_] { return j; });
+      api_ = std::make_unique<paralg>("", Comm(mine, job_));
     }
     for (const std::string& k : keys_) client_->request({.what = verb::push}, k, sent_value(), check, large());
     client_->wait_all();
