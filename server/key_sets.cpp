@@ -83,7 +83,8 @@ prepared_set::state prepared_set::look_up(key_store& keys) {
         tag_ = value.tag;
         value_bytes_ = value.bytes.size();
       }
-      if (value.tag != tag_ || value.bytes.size() != value_bytes_ || !is_numeric(tag_) || e->is_large()) return state::mixed;
+      if (value.tag != tag_ || value.bytes.size() != value_bytes_) return state::mixed;
+      if (!is_numeric(tag_) || e->is_large()) return state::mixed;
       entries_[i] = e;
       places_[i] = keys.table_of(hashes_[i]).open(*e).data();
     }
@@ -115,7 +116,7 @@ void prepared_set::scatter(key_store& keys, const std::byte* in) noexcept {
 bool prepared_set::can_update(const loaded_update& f) const noexcept {
   // The rule of cannot_fail; an unaligned delta is copied.
   const auto wanted = static_cast<value_tag>(f.function->value_tag);
-  return f.function->in_place != nullptr && (f.function->flags & abi::no_throw) != 0 &&
+  return f.optimizer == nullptr && f.function->in_place != nullptr && (f.function->flags & abi::no_throw) != 0 &&
          (wanted == value_tag::none || wanted == element_of(tag_));
 }
 

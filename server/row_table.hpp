@@ -12,6 +12,7 @@
 // keeps a row of floats below width * 4 * (1 + states) + 32 bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -138,7 +139,9 @@ class row_table {
   void grow(index& p);
   std::uint32_t take_number();
   void release_slabs() noexcept;
-  static std::size_t name_block_bytes(std::size_t text) noexcept { return arena::rounded(sizeof(std::uint32_t) + text); }
+  static std::size_t name_block_bytes(std::size_t text) noexcept {
+    return std::max(arena::smallest, arena::rounded(sizeof(std::uint32_t) + text));
+  }
 
   row_layout layout_;
   std::size_t stride_;

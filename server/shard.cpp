@@ -417,12 +417,16 @@ void shard::answer_items(const context& c, Next&& next, completion& done) {
 void shard::handle_set(const net::request_view& request, completion& done) {
   const auto& h = request.header;
   digest128 digest;
-  if (request.key().size() != sizeof digest) return refuse(done, status::bad_request, "a key set has a name of 16 bytes");
+  if (request.key().size() != sizeof digest) {
+    return refuse(done, status::bad_request, "a key set has a name of 16 bytes");
+  }
   std::memcpy(&digest, request.key().data(), sizeof digest);
   if (h.what == verb::set_prepare) return prepare_set(request, digest, done);
   auto* set = sets_.find(digest);
   if (set == nullptr) {
-    if (!waiting_room_.refused(h.client)) return refuse(done, status::internal, "too many clients wait for their key sets");
+    if (!waiting_room_.refused(h.client, digest)) {
+      return refuse(done, status::internal, "too many clients wait for their key sets");
+    }
     return refuse(done, status::unknown_set, "no such key set is here");
   }
   if (h.count != set->size()) {

@@ -3,12 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "core/blob.hpp"
+#include "core/hash.hpp"
 #include "net/protocol.hpp"
 #include "server/completion.hpp"
 
@@ -17,8 +20,8 @@ namespace paracel::srv {
 /// Keeps the order of a client's requests when one of them was refused because its key set is not here.
 ///
 /// The client, when it learns of that, sends set_prepare and the request again; what it had sent in between must not
-/// overtake them. So from the refusal on its requests are held back, unanswered, until the one that follows its next
-/// set_prepare has been handled. A ping gives up the refused request: what is held goes on without it.
+/// overtake them. So from the refusal on its requests are held back, unanswered, until that request has come again, behind the
+/// set_prepare of its set, and has been handled. A ping gives up the refused request: what is held goes on without it.
 ///
 /// Thread-safety: owned by the shard thread.
 class waiting_room {
@@ -45,23 +48,27 @@ class waiting_room {
   [[nodiscard]] bool empty() const noexcept { return clients_.empty(); }
 
   /// A request of this client was refused. False: there is no room, and its order is not kept.
-  bool refused(std::uint64_t client) {
+  bool refused(std::uint64_t client, const digest128& set) {
     if (const auto at = clients_.find(client); at != clients_.end()) {
+      at->second.set = set;
       at->second.refused_again = true;
       return true;
     }
-    return clients_.size() < most_clients && clients_.try_emplace(client).second;
+    if (clients_.size() >= most_clients) return false;
+    clients_[client].set = set;
+    return true;
   }
 
   [[nodiscard]] verdict judge(const net::request_view& request, const blob& tail) {
     const auto at = clients_.find(request.header.client);
     if (at == clients_.end()) return verdict::go_on;
     auto& c = at->second;
-    if (request.header.what == net::verb::set_prepare) {
-      c.next_passes = true;
+    const bool same_set = names(request, c.set);
+    if (request.header.what == net::verb::set_prepare) {  // of another set: it changes nothing
+      c.next_passes = c.next_passes || same_set;
       return verdict::go_on;
     }
-    if (c.next_passes || request.header.what == net::verb::ping) {
+    if ((c.next_passes && same_set) || request.header.what == net::verb::ping) {
       c.next_passes = false;
       c.refused_again = false;
       return verdict::go_on_then_drain;
@@ -103,9 +110,16 @@ class waiting_room {
  private:
   struct client_state {
     std::deque<held> waiting;
+    digest128 set;               // that was not here
     bool next_passes = false;    // its set_prepare has come: the next one is the refused request
     bool refused_again = false;
   };
+  static bool names(const net::request_view& request, const digest128& set) noexcept {
+    const auto v = request.header.what;
+    return v >= net::verb::set_prepare && v <= net::verb::set_bupdate && request.key().size() == sizeof set &&
+           std::memcmp(request.key().data(), &set, sizeof set) == 0;
+  }
+
   std::unordered_map<std::uint64_t, client_state> clients_;
   std::size_t bytes_ = 0;
 };

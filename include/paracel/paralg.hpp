@@ -24,6 +24,7 @@
 #include <paracel/comm.hpp>
 #include <paracel/dump.hpp>
 #include <paracel/error.hpp>
+#include <paracel/key_set.hpp>
 #include <paracel/load.hpp>
 #include <paracel/main_env.hpp>
 #include <paracel/types.hpp>
@@ -291,6 +292,128 @@ class paralg {
   }
   bool paracel_cas(const str_type& key, std::uint64_t& version, const char* value) {
     return paracel_cas(key, version, str_type(value));
+  }
+
+  // ---- without waiting ----------------------------------------------------------------------------------------------
+  //
+  // These return at once, unless the rule above makes a read wait for the clock, and many requests may be in flight.
+  // Requests of one worker for one key are executed in the order in which they were made, whatever calls made them.
+  // `paracel_wait` is the one point to wait at; a future is needed only by who wants to know of one request. What a request
+  // failed with is thrown by its future's get(), or, if that is not asked, by the next paracel_wait, iter_commit or
+  // paracel_sync (the first of several failures).
+
+  /// `value` is set when the future is ready and must be there until then. The future's get() is false when the key is not
+  /// there; `value` is then unchanged.
+  template <class V>
+  async_functor_type paracel_read_async(const str_type& key, V& value) {
+    return read_async(key, sink(value));
+  }
+  /// `callback(const V&)` runs inside paracel_wait, paracel_poll, iter_commit or paracel_sync. It may make any call of this
+  /// object. A key that is not there is a key_error of the next waiting point.
+  template <class V, class F>
+    requires std::is_invocable_v<F&, const V&>
+  void paracel_read_async(const str_type& key, F callback) {
+    struct state {
+      F callback;
+      V value{};
+    };
+    auto s = std::make_shared<state>(state{std::move(callback)});
+    const auto to = sink(s->value);
+    read_async(key, to, [s = std::move(s)] { s->callback(std::as_const(s->value)); });
+  }
+  template <class V>
+  async_functor_type paracel_write_async(const str_type& key, const V& value) {
+    const encoded<V> e(value);
+    return write_async(key, e.view());
+  }
+  async_functor_type paracel_write_async(const str_type& key, const char* value) {
+    return paracel_write_async(key, str_type(value));
+  }
+  /// `values`, which is resized to the number of keys at once, must be there until the future is ready. A key that is not
+  /// there is a key_error.
+  template <class V>
+  async_functor_type paracel_read_multi_async(const list_type<str_type>& keys, list_type<V>& values) {
+    values.resize(keys.size());
+    return read_multi_async(keys, [to = values.data()](std::size_t i, const value_view& v) { decode_into(v, to[i]); });
+  }
+  template <class V>
+  async_functor_type paracel_update_multi_async(const list_type<str_type>& keys, const list_type<V>& deltas) {
+    const batch<V> b(keys, deltas);
+    return update_multi_async(b.keys, b.views, update_function());
+  }
+  template <class V>
+  async_functor_type paracel_update_multi_async(const dict_type<str_type, V>& deltas) {
+    const batch<V> b(deltas);
+    return update_multi_async(b.keys, b.views, update_function());
+  }
+  /// Blocks: until everything that was asked for, also by callbacks, is answered and they have run.
+  /// Throws: what a request whose future was not asked failed with; what a callback throws.
+  void paracel_wait();
+  /// Takes in what has arrived and runs its callbacks; never blocks. Returns: the number of answers.
+  std::size_t paracel_poll();
+
+  // ---- prepared key sets (key_set.hpp) --------------------------------------------------------------------------------
+  //
+  // Clock, staging and failures as for the forms with keys; the reads are not answered from the cache. Values are numbers
+  // (as many for each key, one after the other) or, in a list, anything else.
+
+  /// Cost: the keys travel to their shards once; nothing is waited for.
+  key_set paracel_prepare(list_type<str_type> keys);
+  /// `values` is resized: values[i * n], ... are the n numbers of key i. Throws: key_error when a key is not there.
+  /// Cost: one request a shard, 16 bytes there and the values back.
+  template <class V>
+  void paracel_read(const key_set& keys, list_type<V>& values) {
+    (void)read_set(keys, set_detail::target(keys.size(), values)).get();
+  }
+  template <raw_number V>
+  void paracel_read(const key_set& keys, std::span<V> values) {
+    (void)read_set(keys, set_detail::target(keys.size(), values)).get();
+  }
+  /// `values` must be there until the future is ready.
+  template <class V>
+  async_functor_type paracel_read_async(const key_set& keys, list_type<V>& values) {
+    return read_set(keys, set_detail::target(keys.size(), values));
+  }
+  template <raw_number V>
+  async_functor_type paracel_read_async(const key_set& keys, std::span<V> values) {
+    return read_set(keys, set_detail::target(keys.size(), values));
+  }
+  template <class V>
+  bool paracel_write(const key_set& keys, const V& values) {
+    return with_source(keys, values, [&](const set_source& s) { return write_set(keys, s); }).get();
+  }
+  template <class V>
+  async_functor_type paracel_write_async(const key_set& keys, const V& values) {
+    return with_source(keys, values, [&](const set_source& s) { return write_set(keys, s); });
+  }
+  /// `deltas`: a list or a span, as above; it is copied. Returns at once, as paracel_update of a key.
+  template <class V>
+  async_functor_type paracel_update(const key_set& keys, const V& deltas) {
+    return with_source(keys, deltas, [&](const set_source& s) { return update_set(keys, s, update_function(), true, {}); });
+  }
+  template <class V>
+  async_functor_type paracel_update(const key_set& keys, const V& deltas, const str_type& file_name,
+                                    const str_type& func_name) {
+    const auto f = find_function(file_name, func_name);
+    return with_source(keys, deltas, [&](const set_source& s) { return update_set(keys, s, f, true, {}); });
+  }
+  template <class V>
+  bool paracel_bupdate(const key_set& keys, const V& deltas) {
+    return with_source(keys, deltas, [&](const set_source& s) {
+      return update_set(keys, s, bupdate_function(), false, {});
+    }).get();
+  }
+  template <class V>
+  bool paracel_bupdate(const key_set& keys, const V& deltas, const str_type& file_name, const str_type& func_name) {
+    const auto f = find_function(file_name, func_name);
+    return with_source(keys, deltas, [&](const set_source& s) { return update_set(keys, s, f, false, {}); }).get();
+  }
+  /// Updates and gets the new values in the same round trip.
+  template <class V, class W>
+  void paracel_bupdate_get(const key_set& keys, const V& deltas, list_type<W>& new_values) {
+    (void)with_source(keys, deltas, [&](const set_source& s) {
+      return update_set(keys, s, bupdate_function(), false, set_detail::target(keys.size(), new_values));
+    }).get();
   }
 
   bool paracel_contains(const str_type& key);
@@ -641,11 +764,6 @@ class paralg {
   }
 
  private:
-  /// Where a value that arrives is decoded to.
-  struct value_sink {
-    void* target = nullptr;
-    void (*put)(void*, const value_view&) = nullptr;
-  };
   template <class V>
   static value_sink sink(V& target) {
     return {&target, [](void* to, const value_view& v) { decode_into(v, *static_cast<V*>(to)); }};
@@ -678,6 +796,24 @@ class paralg {
     std::vector<value_view> views;
   };
 
+  /// Calls f with `values` (a list or a span) as the values of a set.
+  template <class V, class F>
+  async_functor_type with_source(const key_set& keys, const V& values, const F& f) {
+    using element = std::remove_cv_t<typename V::value_type>;
+    if constexpr (raw_number<element>) {
+      return f(set_detail::source(keys.size(), std::span<const element>(values.data(), values.size())));
+    } else {
+      if (keys.size() != values.size())
+        throw error("a key set of " + std::to_string(keys.size()) + " keys got " + std::to_string(values.size()) + " values");
+      std::vector<encoded<element>> encodings;
+      std::vector<value_view> views;
+      encodings.reserve(keys.size());
+      for (const auto& v : values) views.push_back(encodings.emplace_back(v).view());
+      set_source source;
+      source.items = views;
+      return f(source);
+    }
+  }
   /// A value in the cache, and what has been made of it.
   struct kept_value {
     value_view value;
@@ -761,6 +897,16 @@ class paralg {
                             const std::vector<value_view>& deltas, std::uint64_t function);
   bool cas(const str_type& key, std::uint64_t& version, const value_view& value);
   std::uint64_t read_version(const str_type& key, value_sink to);
+  async_functor_type read_async(const str_type& key, value_sink to);
+  void read_async(const str_type& key, value_sink to, std::function<void()> then);
+  async_functor_type write_async(const str_type& key, const value_view& value);
+  async_functor_type read_multi_async(const list_type<str_type>& keys, multi_sink put);
+  async_functor_type update_multi_async(const list_type<str_type>& keys, const std::vector<value_view>& deltas,
+                                        std::uint64_t function);
+  async_functor_type read_set(const key_set& keys, std::shared_ptr<set_target> to);
+  async_functor_type write_set(const key_set& keys, const set_source& values);
+  async_functor_type update_set(const key_set& keys, const set_source& deltas, std::uint64_t function, bool clocked,
+                                std::shared_ptr<set_target> to);
   std::uint64_t find_function(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper = {});
   [[nodiscard]] std::uint64_t update_function() const;
   [[nodiscard]] std::uint64_t bupdate_function() const;

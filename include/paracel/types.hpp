@@ -5,8 +5,10 @@
 #include <functional>
 #include <future>
 #include <map>
+#include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace paracel {
@@ -34,8 +36,40 @@ enum class consistency_model {
 /// Hyper-parameters of an optimizer by name: {{"lr", 0.1}, {"eps", 1e-8}}. One that is not named has its default.
 using hyper_parameters = std::map<std::string, double>;
 
-/// What `paracel_update` returns: true once the server has acknowledged the update. It is deferred: `wait()` or `get()`
-/// drives the client that made it, so call them on the thread that owns the `paralg`.
-using async_functor_type = std::future<bool>;
+class parasrv;
+
+/// What a call that returns at once gives: a future of the paralg that made it. `wait` and `get` drive its client, so call
+/// them on the thread that owns the paralg, and before it goes. A future that is not asked costs nothing; what its request
+/// failed with is thrown by the next waiting point of the paralg.
+///
+/// Cost: two numbers and a reference count, no memory of its own.
+class async_result {
+ public:
+  async_result() = default;
+  /// Any future: a list of them may hold both.
+  async_result(std::future<bool> other) noexcept  // NOLINT(google-explicit-constructor): as the operator below
+      : other_(std::move(other)) {}
+  /// False when it was asked already, moved away or never made.
+  [[nodiscard]] bool valid() const noexcept { return from_ != nullptr || other_.valid(); }
+  /// True: done. False: a read of a key that is not there. May be asked once.
+  /// Blocks: until the server has answered. Throws: what went wrong there; error when the paralg has gone.
+  bool get();
+  /// Blocks: until the server has answered. What went wrong is left to `get`.
+  void wait() const;
+  /// Whether `get` would return at once. Takes in what has arrived; never blocks.
+  [[nodiscard]] bool ready() const;
+  /// The same as a deferred std::future, for code that names that type.
+  operator std::future<bool>() &&;  // NOLINT(google-explicit-constructor): async_functor_type was a std::future
+
+ private:
+  friend class parasrv;
+  async_result(std::shared_ptr<parasrv*> from, std::uint64_t number) noexcept : from_(std::move(from)), number_(number) {}
+  std::future<bool> other_;
+  std::shared_ptr<parasrv*> from_;  // null inside once the paralg has gone
+  std::uint64_t number_ = 0;        // of the request
+};
+
+/// What `paracel_update` returns: true once the server has acknowledged the update.
+using async_functor_type = async_result;
 
 }  // namespace paracel

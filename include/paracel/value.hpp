@@ -78,6 +78,12 @@ struct value_view {
   std::span<const std::byte> bytes;
 };
 
+/// Where a value that arrives is put: `put(target, value)`.
+struct value_sink {
+  void* target = nullptr;
+  void (*put)(void* target, const value_view& value) = nullptr;
+};
+
 /// Whether `v` is well formed: a known tag and a length that fits it.
 constexpr bool is_well_formed(const value_view& v) noexcept {
   if (!is_known(v.tag)) return false;

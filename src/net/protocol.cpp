@@ -19,7 +19,6 @@ constexpr std::uint32_t reply_magic = 0x52435250;    // "PRCR"
 constexpr std::uint16_t known_flags = flag_staged | flag_bsp_read | flag_range | flag_keys_only | flag_named;
 constexpr std::uint16_t known_reply_flags = reply_uniform | reply_more;
 constexpr const char* unknown = "unknown";
-constexpr std::size_t request_item_bytes = 12;
 constexpr std::size_t reply_item_bytes = 16;
 
 // Fields in the order of the drawing in README.md: their offsets follow from their types. Golden frames pin them.
@@ -240,15 +239,28 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, rep
   return nullptr;
 }
 
-void append_item(std::vector<std::byte>& body, std::string_view key, const value_view& value) {
+std::byte* write_item(std::byte* to, std::string_view key, const value_view& value) {
   if (key.size() > max_key_bytes) {
     throw protocol_error("a key of " + std::to_string(key.size()) + " bytes; at most 65535 are allowed");
   }
-  std::array<std::byte, request_item_bytes> front{};
-  writer(front.data()).put(static_cast<std::uint32_t>(key.size())).put(item_value_bytes(value)).put(value.tag);
-  append(body, front.data(), front.size());
-  append(body, key.data(), key.size());
-  append(body, value.bytes.data(), value.bytes.size());
+  writer(to).put(static_cast<std::uint32_t>(key.size())).put(item_value_bytes(value))
+      .put(static_cast<std::uint32_t>(value.tag));  // and three zero bytes
+  to += request_item_bytes;
+  if (!key.empty()) std::memcpy(to, key.data(), key.size());
+  to += key.size();
+  if (!value.bytes.empty()) std::memcpy(to, value.bytes.data(), value.bytes.size());
+  return to + value.bytes.size();
+}
+
+void append_item(std::vector<std::byte>& body, std::string_view key, const value_view& value) {
+  const auto at = body.size();
+  body.resize(at + request_item_bytes + key.size() + value.bytes.size());
+  try {
+    write_item(body.data() + at, key, value);
+  } catch (...) {
+    body.resize(at);
+    throw;
+  }
 }
 
 void append_item(std::vector<std::byte>& body, status result, std::uint64_t version, const value_view& value) {

@@ -171,7 +171,12 @@ struct reply_item {
   std::uint64_t version = 0;
   value_view value;
 };
+/// Bytes before the key of a request item.
+inline constexpr std::size_t request_item_bytes = 12;
 void append_item(std::vector<std::byte>& body, std::string_view key, const value_view& value = {});
+/// The same into memory that has room for it. Returns: where the next one goes.
+/// Throws: protocol_error for a key or a value that is too long; nothing is written.
+std::byte* write_item(std::byte* to, std::string_view key, const value_view& value);
 void append_item(std::vector<std::byte>& body, status result, std::uint64_t version, const value_view& value);
 
 /// Walks `count` items of a body; stops at the first malformed one.

@@ -91,9 +91,7 @@ struct sending {
   explicit sending(const outgoing& message, unread_replies::mark* mark = nullptr) {
     const std::size_t head = message.head.size();
     const std::size_t body = message.body.size();
-    zmq_msg_init(&id);
     zmq_msg_init(&delimiter);
-    zmq_msg_init(&tail);
     const bool marks_frame = mark != nullptr && message.tail.size() == 0;
     if (marks_frame ? zmq_msg_init_data(&frame, mark->frame(), head + body, &unread_replies::mark::release, mark) != 0
                     : zmq_msg_init_size(&frame, head + body) != 0) {
@@ -113,24 +111,28 @@ struct sending {
       zmq_msg_close(&frame);
       throw std::bad_alloc();
     }
+    has_tail = true;
   }
   sending(const sending&) = delete;
   sending& operator=(const sending&) = delete;
   ~sending() {
     const int error = errno;
-    zmq_msg_close(&id);
+    if (has_id) zmq_msg_close(&id);
     zmq_msg_close(&delimiter);
     zmq_msg_close(&frame);
-    zmq_msg_close(&tail);
+    if (has_tail) zmq_msg_close(&tail);
     errno = error;
   }
   zmq_msg_t& address(const peer& to) {
     // At most 31 bytes: they fit into the message itself and nothing is allocated.
+    has_id = true;
     zmq_msg_init_size(&id, to.size);
     std::memcpy(zmq_msg_data(&id), to.id.data(), to.size);
     return id;
   }
   zmq_msg_t id, delimiter, frame, tail;
+  bool has_id = false;
+  bool has_tail = false;
 };
 
 }  // namespace

@@ -9,16 +9,21 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/blob.hpp"
 #include "core/membership.hpp"
+#include "core/small_function.hpp"
 #include "net/protocol.hpp"
 #include "net/transport.hpp"
 #include "worker/abort_signal.hpp"
+#include "worker/key_parts.hpp"
 
 namespace paracel {
 
@@ -51,9 +56,15 @@ struct kvclt_options {
 /// then do not wait for room (the views of the answer in hand would not outlive it), but they may not wait.
 class kvclt {
  public:
-  using handler = std::function<void(const kv_result&)>;
+  using handler = small_function<void(const kv_result&)>;
   using item_handler = std::function<void(std::size_t index, const net::reply_item&)>;
   using sequence = std::uint64_t;
+  /// The same with the key, which is valid inside the handler.
+  using keyed_handler = small_function<void(std::size_t index, std::string_view key, const net::reply_item&)>;
+  /// The answer to one part of a key set: `order` are the indices of its keys.
+  using part_handler = small_function<void(std::span<const std::uint32_t> order, const kv_result&)>;
+  /// With the number of the call. It does not throw.
+  using end_handler = small_function<void(sequence)>;
 
   /// What a request carries besides key and value.
   struct call {
@@ -87,6 +98,29 @@ class kvclt {
   /// To one shard of one server (by its index in the membership); returns at once. `key` says no place.
   sequence shard_request(const call& c, std::uint32_t server, std::uint32_t shard, std::string_view key,
                          std::span<const std::byte> payload, handler done);
+  /// The same, and returns at once. The number stands for all of its requests: it is answered when they are. `each` runs
+  /// as they are answered, then `end`; keys and values are copied.
+  sequence multi_async(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
+                       keyed_handler each, end_handler end = {});
+
+  /// Where the keys of a set live. Cost: two hashes a key; nothing is sent.
+  [[nodiscard]] std::shared_ptr<const key_parts> split(std::vector<std::string> keys) const;
+  /// Sends the keys to those shards that have not had them from this client. Returns at once.
+  void prepare(const key_parts& set);
+  /// The values that a request on a set carries: none (tag none and no items), numbers one after the other in the order of
+  /// the keys, or anything as items.
+  struct set_payload {
+    value_tag tag = value_tag::none;          ///< of each value
+    std::size_t value_bytes = 0;              ///< of each
+    std::span<const std::byte> numbers;
+    std::span<const value_view> items;
+  };
+  /// One request for each part of the set, all at once; returns at once. Where a server has forgotten the set, it is given
+  /// the keys and the request again, before anything that this client asked of that shard afterwards. The values are
+  /// copied. `each` runs for each part, then `end`.
+  /// Throws: error when the set is one of another job.
+  sequence set_async(const call& c, std::shared_ptr<const key_parts> set, const set_payload& values, part_handler each,
+                     end_handler end = {});
 
   /// The same request to every shard of every server; returns after the last answer.
   void broadcast(const call& c, std::string_view key, std::span<const std::byte> payload, const handler& each);
@@ -140,7 +174,10 @@ class kvclt {
     std::uint32_t bytes = 0;
     net::verb what = net::verb::none;
     bool open = false;
+    bool group = false;  // several requests: answered when they are, and never by a reply of its own
   };
+  struct group;
+  using unsigned_range = std::pair<std::uint32_t, std::uint32_t>;
   struct channel_state {
     int number = -1;  // of the port; -1 while it is not open
     std::string address;
@@ -149,6 +186,17 @@ class kvclt {
   pending& slot(sequence s) noexcept { return window_[s & (window_.size() - 1)]; }
   [[nodiscard]] const pending& slot(sequence s) const noexcept { return window_[s & (window_.size() - 1)]; }
   net::request_header header_of(const call& c) const noexcept;
+  group& open_group(const call& c);
+  void answered_part(group& g);
+  void release(group& g) noexcept;
+  static void silence(group& g) noexcept;
+  void send_items(group& g, std::uint32_t channel, unsigned_range piece, std::span<const std::string> keys,
+                  std::span<const value_view> values, std::size_t bytes);
+  void take_items(group& g, std::size_t chunk, const kv_result& r);
+  void send_prepare(const key_parts& set, const key_parts::part& part, handler done);
+  void send_part(group& g, std::size_t chunk);
+  void take_part(group& g, std::size_t chunk, const kv_result& r);
+  void close(pending& p) noexcept;
   sequence send(std::uint32_t channel, net::request_header& h, std::string_view key, std::span<const std::byte> prefix,
                 std::span<const std::byte> payload, blob tail, handler done);
   bool receive(std::chrono::milliseconds timeout);
@@ -183,6 +231,9 @@ class kvclt {
   std::vector<std::uint32_t> first_channel_;  // of each server: its shards, then clock, then control
   std::vector<channel_state> channels_;
   std::vector<std::byte> front_;              // header, key and prefix of the request being sent
+  std::vector<std::unique_ptr<group>> groups_;
+  std::vector<group*> free_groups_;           // of these
+  std::set<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> prepared_;  // channel and digest
   net::incoming incoming_;
 };
 

@@ -106,6 +106,37 @@ std::uint64_t paralg::read_version(const str_type& key, value_sink to) {
   return servers_->read_version(key, [&](const value_view& v) { to.put(to.target, v); });
 }
 
+async_functor_type paralg::read_async(const str_type& key, value_sink to) {
+  return servers_->result_of(servers_->start_read(key, to));
+}
+void paralg::read_async(const str_type& key, value_sink to, std::function<void()> then) {
+  servers_->start_read(key, to, std::move(then));
+}
+async_functor_type paralg::write_async(const str_type& key, const value_view& value) {
+  return servers_->result_of(servers_->start_write(key, value));
+}
+async_functor_type paralg::read_multi_async(const list_type<str_type>& keys, multi_sink put) {
+  return servers_->result_of(servers_->start_read_multi(keys, std::move(put), true));
+}
+async_functor_type paralg::update_multi_async(const list_type<str_type>& keys, const std::vector<value_view>& deltas,
+                                              std::uint64_t function) {
+  return servers_->result_of(servers_->start_update_multi(keys, deltas, function, true, {}));
+}
+void paralg::paracel_wait() { servers_->settle(); }
+std::size_t paralg::paracel_poll() { return servers_->poll(); }
+
+key_set paralg::paracel_prepare(list_type<str_type> keys) { return key_set(servers_->prepare(std::move(keys))); }
+async_functor_type paralg::read_set(const key_set& keys, std::shared_ptr<set_target> to) {
+  return servers_->result_of(servers_->start_set_read(keys.parts_, std::move(to)));
+}
+async_functor_type paralg::write_set(const key_set& keys, const set_source& values) {
+  return servers_->result_of(servers_->start_set_write(keys.parts_, values));
+}
+async_functor_type paralg::update_set(const key_set& keys, const set_source& deltas, std::uint64_t function, bool clocked,
+                                      std::shared_ptr<set_target> to) {
+  return servers_->result_of(servers_->start_set_update(keys.parts_, deltas, function, clocked, std::move(to)));
+}
+
 std::uint64_t paralg::find_function(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper) {
   return servers_->find_function(file_name, func_name, hyper);
 }

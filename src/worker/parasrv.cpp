@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -65,12 +67,38 @@ parasrv::~parasrv() {
     send_combined_before(nullptr);  // as an update that was sent and not waited for
   } catch (const std::exception&) {  // the job has ended, and with it what was to be sent
   }
+  *self_ = nullptr;
 }
 
 void parasrv::set_model(consistency_model model) {
   send_combined_before(nullptr);
   cache_.clear();
   model_ = model;
+}
+
+bool async_result::get() {
+  if (other_.valid()) return other_.get();
+  const auto from = std::exchange(from_, nullptr);
+  if (from == nullptr) throw error("a future was asked twice, or never made");
+  if (*from == nullptr) throw error("a future was asked after its paralg had gone");
+  return (*from)->finish(number_);
+}
+
+void async_result::wait() const {
+  if (other_.valid()) other_.wait();
+  else if (from_ != nullptr && *from_ != nullptr) (*from_)->client().wait(number_);
+}
+
+bool async_result::ready() const {
+  if (other_.valid()) return other_.wait_for(std::chrono::seconds{0}) != std::future_status::timeout;
+  if (from_ == nullptr || *from_ == nullptr) return true;
+  auto& client = (*from_)->client();
+  if (!client.answered(number_)) client.poll();
+  return client.answered(number_);
+}
+
+async_result::operator std::future<bool>() && {
+  return std::async(std::launch::deferred, [self = std::move(*this)]() mutable { return self.get(); });
 }
 
 std::uint32_t parasrv::needed() const noexcept {
@@ -104,17 +132,89 @@ kvclt::call parasrv::update_call(net::verb what, std::uint64_t function, bool cl
   return c;
 }
 
-bool parasrv::read(const std::string& key, const put_value& put) {
+void parasrv::note(kvclt::sequence number, net::status result, std::string_view text, std::string what) {
+  failed_.push_back({number, {result, std::string(text)}, std::move(what), nullptr, false});
+}
+
+void parasrv::note(kvclt::sequence number, std::exception_ptr error) {
+  failed_.push_back({number, {}, {}, std::move(error), false});
+}
+
+void parasrv::refuse(const failed_request& f) {
+  if (f.error) std::rethrow_exception(f.error);
+  fail(f.outcome.result, f.outcome.text, f.what);
+}
+
+bool parasrv::finish(kvclt::sequence number) {
+  client_->wait(number);
+  if (failed_.empty() || number == 0) return true;
+  const auto found = std::ranges::find(failed_, number, &failed_request::number);
+  if (found == failed_.end()) return true;
+  const auto failed = std::move(*found);
+  failed_.erase(found);
+  if (failed.quiet) return false;
+  refuse(failed);
+}
+
+void parasrv::remember_read(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum,
+                            const read_mark& mark) {
+  if (!clocked()) return;
+  if (!changed_.empty()) {
+    const auto changed = changed_.find(std::string(key));
+    if (changed != changed_.end() && changed->second > mark.sent_at) return;  // an own change is missing in it
+  }
+  cache_.put(key, value, version, minimum);
+  if (pushed_) was_read(std::string(key));
+}
+
+void parasrv::take_read(const kv_result& r, value_sink to, const std::string* key, bool quiet) {
+  if (!r.ok()) {
+    const auto name = key != nullptr ? "\"" + *key + "\"" : std::string("a key");
+    if (r.header.result != net::status::not_found)
+      return note(r.header.sequence, r.header.result, r.text(), "reading " + name);
+    note(r.header.sequence, r.header.result, "key " + name + " is not there", {});
+    failed_.back().quiet = quiet;
+    return;
+  }
+  try {
+    to.put(to.target, r.value());
+  } catch (...) {
+    note(r.header.sequence, std::current_exception());
+  }
+}
+
+kvclt::sequence parasrv::start_read(const std::string& key, value_sink to, std::function<void()> then) {
+  if (!clocked() && !then) {
+    return client_->request(read_call(net::verb::pull), key, {}, [this, to](const kv_result& r) {
+      take_read(r, to, nullptr, true);
+    });
+  }
   if (clocked()) {
     if (cached()) {
       if (const auto* e = find_fresh(key); e != nullptr) {
         last_staleness_ = finished() - std::min(finished(), e->minimum);
-        put(e->view());
-        return true;
+        to.put(to.target, e->view());
+        if (then) ready_.push_back(std::move(then));
+        return 0;
       }
     }
+    wait_for_minimum();
+    last_staleness_ = finished() - std::min(finished(), known_slowest_);
   }
-  return read_version(key, put) != 0;
+  return client_->request(read_call(net::verb::pull), key, {},
+                          [this, to, key, minimum = known_slowest_, mark = read_mark(this),
+                           then = std::move(then)](const kv_result& r) mutable {
+                            if (r.ok()) remember_read(key, r.value(), r.header.value_version, minimum, mark);
+                            const auto failures = failed_.size();
+                            take_read(r, to, &key, !then);
+                            if (then && failed_.size() == failures) ready_.push_back(std::move(then));
+                          });
+}
+
+bool parasrv::read(const std::string& key, const put_value& put) {
+  return finish(start_read(key, {const_cast<put_value*>(&put), [](void* to, const value_view& v) {
+                                   (*static_cast<const put_value*>(to))(v);
+                                 }}));
 }
 
 std::uint64_t parasrv::read_version(const std::string& key, const put_value& put) {
@@ -149,6 +249,7 @@ bool parasrv::cas(const std::string& key, std::uint64_t& version, const value_vi
   c.prefix = std::as_bytes(std::span(&expected, 1));
   bool swapped = false;
   failure f;
+  changing(key);
   client_->wait(client_->request(c, key, value, [&](const kv_result& r) {
     swapped = r.ok();
     if (swapped || r.header.result == net::status::conflict) version = r.header.value_version;
@@ -166,15 +267,19 @@ void parasrv::fold_before_write(std::span<const std::string> keys) {
   for (const auto& key : keys) client_->request(read_call(net::verb::contains), key, {}, nullptr);
 }
 
-void parasrv::write(const std::string& key, const value_view& value) {
+kvclt::sequence parasrv::start_write(const std::string& key, const value_view& value) {
   fold_before_write({&key, 1});
-  failure f;
-  client_->wait(client_->request({.what = net::verb::push}, key, value, [&](const kv_result& r) {
-    if (!r.ok()) f = {r.header.result, std::string(r.text())};
-  }));
-  if (f.result != net::status::ok) fail(f.result, f.text, "writing \"" + key + "\"");
+  changing(key);
+  const auto s = client_->request({.what = net::verb::push}, key, value, [this, key](const kv_result& r) {
+    if (r.ok()) return;
+    cache_.drop(key);
+    note(r.header.sequence, r.header.result, r.text(), "writing \"" + key + "\"");
+  });
   remember_write(key, value);
+  return s;
 }
+
+void parasrv::write(const std::string& key, const value_view& value) { (void)finish(start_write(key, value)); }
 
 void parasrv::remember_write(const std::string& key, const value_view& value) {
   // Under BSP only an answer to a read is known to be the state of this clock.
@@ -213,11 +318,8 @@ const read_cache::entry* parasrv::read_kept(const std::string& key) {
   return there ? cache_.find_fresh(key, 0) : nullptr;
 }
 
-async_functor_type parasrv::update(const std::string& key, const value_view& delta, std::uint64_t function) {
-  if (combines(delta, function)) return combine(key, delta, function);
-  auto done = send_update(update_call(net::verb::update, function, true), key, delta);
-  apply_to_cache(key, delta, function);
-  return done;
+kvclt::sequence parasrv::start_update(const std::string& key, const value_view& delta, std::uint64_t function) {
+  return send_update(update_call(net::verb::update, function, true), key, delta, delta);
 }
 
 async_functor_type parasrv::update_default(const std::string& key, const value_view& initial, const value_view& delta,
@@ -225,38 +327,36 @@ async_functor_type parasrv::update_default(const std::string& key, const value_v
   const auto payload = default_and_delta(initial, delta);
   auto c = update_call(net::verb::update_default, function, true);
   c.prefix = payload;
-  auto done = send_update(c, key, {});
-  apply_to_cache(key, delta, function);  // what is cached was there
-  return done;
+  return result_of(send_update(c, key, {}, delta));  // what is cached was there: the delta is added to it
 }
 
-async_functor_type parasrv::send_update(const kvclt::call& c, const std::string& key, const value_view& delta) {
-  auto sent = std::make_shared<sent_update>();
-  sent->key = key;
-  const auto s = client_->request(c, key, delta, [this, sent](const kv_result& r) {
+kvclt::sequence parasrv::send_update(const kvclt::call& c, const std::string& key, const value_view& value,
+                                     const value_view& delta) {
+  if (!clocked()) {  // nothing is cached
+    return client_->request(c, key, value, [this](const kv_result& r) {
+      if (!r.ok()) note(r.header.sequence, r.header.result, r.text(), "updating a key");
+    });
+  }
+  changing(key);
+  const auto s = client_->request(c, key, value, [this, key](const kv_result& r) {
     if (r.ok()) return;
-    sent->outcome = {r.header.result, std::string(r.text())};
-    cache_.drop(sent->key);  // the delta was added to it
-    failed_.push_back(sent);
+    cache_.drop(key);  // the delta was added to it
+    note(r.header.sequence, r.header.result, r.text(), "updating \"" + key + "\"");
   });
-  return std::async(std::launch::deferred, [self = std::weak_ptr(self_), s, sent] {
-    const auto there = self.lock();
-    if (!there) throw error("the future of an update of \"" + sent->key + "\" was asked after its paralg had gone");
-    (*there)->client_->wait(s);
-    std::erase((*there)->failed_, sent);
-    if (sent->outcome.result != net::status::ok) refuse(*sent);
-    return true;
-  });
+  apply_to_cache(key, delta, c.function);
+  return s;
 }
 
-void parasrv::refuse(const sent_update& u) {
-  fail(u.outcome.result, u.outcome.text, "updating \"" + u.key + "\"");
+async_functor_type parasrv::update(const std::string& key, const value_view& delta, std::uint64_t function) {
+  if (combines(delta, function)) return combine(key, delta, function);
+  return result_of(start_update(key, delta, function));
 }
 
 void parasrv::bupdate(const std::string& key, const value_view& delta, std::uint64_t function, const put_value& put) {
   // The new value under BSP lacks what is staged; a read would not get it.
   const bool refresh = model_ == consistency_model::ssp && cache_.contains(key);
   if (!refresh) cache_.drop(key);
+  changing(key);
   const auto what = put || refresh ? net::verb::bupdate : net::verb::update;
   const auto minimum = known_slowest_;
   failure f;
@@ -283,6 +383,7 @@ bool parasrv::contains(const std::string& key) {
 }
 
 bool parasrv::remove(const std::string& key) {
+  changing(key);
   failure f;
   client_->wait(client_->request({.what = net::verb::remove}, key, {}, [&](const kv_result& r) {
     f = {r.header.result, r.ok() ? std::string() : std::string(r.text())};
@@ -293,7 +394,39 @@ bool parasrv::remove(const std::string& key) {
   return f.result == net::status::ok;
 }
 
-void parasrv::read_multi(const std::vector<std::string>& keys, const put_item& put, bool all) {
+// ---- many keys ----------------------------------------------------------------------------------------------------
+
+/// What is known of a call on many keys until its last request is answered.
+struct parasrv::multi_call {
+  put_item put;
+  std::uint32_t minimum = 0;
+  bool all = true;  // a missing key is a failure
+  failure outcome;
+  std::string what;
+  std::exception_ptr error;
+  std::optional<read_mark> mark;
+
+  void fail(net::status result, std::string_view text, std::string doing) {
+    if (outcome.result != net::status::ok || error) return;
+    outcome = {result, std::string(text)};
+    what = std::move(doing);
+  }
+  /// Hands a value to the caller; what he throws is the failure of the call.
+  template <class F>
+  void guarded(const F& f) noexcept {
+    try {
+      f();
+    } catch (...) {
+      if (!error && outcome.result == net::status::ok) error = std::current_exception();
+    }
+  }
+  void end(parasrv& s, kvclt::sequence number) {
+    if (error) s.note(number, error);
+    else if (outcome.result != net::status::ok) s.note(number, outcome.result, outcome.text, what);
+  }
+};
+
+kvclt::sequence parasrv::start_read_multi(std::span<const std::string> keys, put_item put, bool all) {
   if (clocked()) {
     if (cached() && std::ranges::all_of(keys, [&](const auto& k) { return find_fresh(k) != nullptr; })) {
       auto minimum = finished();
@@ -303,32 +436,38 @@ void parasrv::read_multi(const std::vector<std::string>& keys, const put_item& p
         put(i, e->view());
       }
       last_staleness_ = finished() - minimum;
-      return;
+      return 0;
     }
     wait_for_minimum();
     last_staleness_ = finished() - std::min(finished(), known_slowest_);
   }
-  const auto minimum = known_slowest_;
-  failure f;
-  std::string failed;
-  client_->multi(read_call(net::verb::pull_multi), keys, {}, [&](std::size_t i, const net::reply_item& item) {
-    if (item.result == net::status::ok) {
-      if (clocked()) {
-        cache_.put(keys[i], item.value, item.version, minimum);
-        was_read(keys[i]);
-      }
-      put(i, item.value);
-    } else if (f.result == net::status::ok && (all || item.result != net::status::not_found)) {
-      f = {item.result, std::string(net::text_of(item.value.bytes))};
-      failed = keys[i];
-    }
-  });
-  if (f.result == net::status::not_found) throw key_error("key \"" + failed + "\" is not there");
-  if (f.result != net::status::ok) fail(f.result, f.text, "reading \"" + failed + "\"");
+  auto call = std::make_shared<multi_call>();
+  call->put = std::move(put);
+  call->minimum = known_slowest_;
+  call->all = all;
+  if (clocked()) call->mark.emplace(this);
+  return client_->multi_async(
+      read_call(net::verb::pull_multi), keys, {},
+      [this, call](std::size_t i, std::string_view key, const net::reply_item& item) {
+        if (item.result == net::status::ok) {
+          if (call->mark) remember_read(key, item.value, item.version, call->minimum, *call->mark);
+          call->guarded([&] { call->put(i, item.value); });
+        } else if (item.result != net::status::not_found) {
+          call->fail(item.result, net::text_of(item.value.bytes), "reading \"" + std::string(key) + "\"");
+        } else if (call->all) {
+          call->fail(item.result, "key \"" + std::string(key) + "\" is not there", {});
+        }
+      },
+      [this, call](kvclt::sequence number) { call->end(*this, number); });
+}
+
+void parasrv::read_multi(const std::vector<std::string>& keys, const put_item& put, bool all) {
+  (void)finish(start_read_multi(keys, std::ref(put), all));
 }
 
 void parasrv::write_multi(const std::vector<std::string>& keys, const std::vector<value_view>& values) {
   fold_before_write(keys);
+  for (const auto& key : keys) changing(key);
   failure f;
   std::string failed;
   client_->multi({.what = net::verb::push_multi}, keys, values, [&](std::size_t i, const net::reply_item& item) {
@@ -340,10 +479,40 @@ void parasrv::write_multi(const std::vector<std::string>& keys, const std::vecto
   for (std::size_t i = 0; i < keys.size(); ++i) remember_write(keys[i], values[i]);
 }
 
+kvclt::sequence parasrv::start_update_multi(std::span<const std::string> keys, std::span<const value_view> deltas,
+                                            std::uint64_t function, bool clocked_update, put_item put) {
+  const auto what = put ? net::verb::bupdate_multi : net::verb::update_multi;
+  return send_updates(update_call(what, function, clocked_update), keys, deltas, deltas, clocked_update, std::move(put));
+}
+
+kvclt::sequence parasrv::send_updates(const kvclt::call& c, std::span<const std::string> keys,
+                                      std::span<const value_view> values, std::span<const value_view> deltas,
+                                      bool clocked_update, put_item put) {
+  if (clocked()) {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      changing(keys[i]);
+      if (clocked_update) apply_to_cache(keys[i], deltas[i], c.function);
+      else cache_.drop(keys[i]);
+    }
+  }
+  auto call = std::make_shared<multi_call>();
+  call->put = std::move(put);
+  return client_->multi_async(
+      c, keys, values,
+      [this, call](std::size_t i, std::string_view key, const net::reply_item& item) {
+        if (item.result == net::status::ok) {
+          if (call->put) call->guarded([&] { call->put(i, item.value); });
+          return;
+        }
+        cache_.drop(key);  // the delta was added to it
+        call->fail(item.result, net::text_of(item.value.bytes), "updating \"" + std::string(key) + "\"");
+      },
+      [this, call](kvclt::sequence number) { call->end(*this, number); });
+}
+
 void parasrv::update_multi(const std::vector<std::string>& keys, const std::vector<value_view>& deltas,
                            std::uint64_t function, bool clocked_update, const put_item* put) {
-  const auto what = put != nullptr ? net::verb::bupdate_multi : net::verb::update_multi;
-  send_updates(update_call(what, function, clocked_update), keys, deltas, deltas, clocked_update, put);
+  (void)finish(start_update_multi(keys, deltas, function, clocked_update, put != nullptr ? std::ref(*put) : put_item()));
 }
 
 void parasrv::update_default_multi(const std::vector<std::string>& keys, const std::vector<value_view>& initials,
@@ -354,32 +523,11 @@ void parasrv::update_default_multi(const std::vector<std::string>& keys, const s
     payloads[i] = default_and_delta(initials[i], deltas[i]);
     values[i] = {value_tag::none, payloads[i]};
   }
-  send_updates(update_call(net::verb::update_default_multi, function, true), keys, values, deltas, true, nullptr);
-}
-
-void parasrv::send_updates(const kvclt::call& c, const std::vector<std::string>& keys,
-                           const std::vector<value_view>& values, const std::vector<value_view>& deltas,
-                           bool clocked_update, const put_item* put) {
-  if (!clocked_update)
-    for (const auto& key : keys) cache_.drop(key);
-  failure f;
-  std::string failed;
-  client_->multi(c, keys, values, [&](std::size_t i, const net::reply_item& item) {
-    if (item.result == net::status::ok) {
-      if (put != nullptr) (*put)(i, item.value);
-    } else if (f.result == net::status::ok) {
-      f = {item.result, std::string(net::text_of(item.value.bytes))};
-      failed = keys[i];
-    }
-  });
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (f.result != net::status::ok) cache_.drop(keys[i]);
-    else if (clocked_update) apply_to_cache(keys[i], deltas[i], c.function);
-  }
-  if (f.result != net::status::ok) fail(f.result, f.text, "updating \"" + failed + "\"");
+  (void)finish(send_updates(update_call(net::verb::update_default_multi, function, true), keys, values, deltas, true, {}));
 }
 
 bool parasrv::remove_multi(const std::vector<std::string>& keys) {
+  for (const auto& key : keys) changing(key);
   bool all = true;
   failure f;
   client_->multi({.what = net::verb::remove_multi}, keys, {}, [&](std::size_t i, const net::reply_item& item) {
@@ -456,6 +604,107 @@ void parasrv::was_read(const std::string& key) {
   if (pushed_ && cached()) pushed_->wants(key, finished());
 }
 
+// ---- prepared key sets --------------------------------------------------------------------------------------------
+
+struct parasrv::set_call : multi_call {
+  std::shared_ptr<const key_parts> set;
+  std::shared_ptr<set_target> to;
+  const char* doing = "";  // to the keys
+
+  void take(std::span<const std::uint32_t> order, const kv_result& r) {
+    if (!r.ok()) return fail(r.header.result, r.text(), std::string(doing) + " a key set");
+    if ((r.header.flags & net::reply_uniform) != 0) {
+      if (to == nullptr) return;
+      const auto width = element_bytes(r.header.tag);
+      if (!is_numeric(r.header.tag) || r.body.size() % (width * order.size()) != 0)
+        throw protocol_error("the reply to a key set does not fit its request");
+      const auto numbers = r.body.size() / width / order.size();
+      const auto array = static_cast<value_tag>(static_cast<unsigned>(r.header.tag) | 0x10U);
+      return guarded([&] { to->put_all(order, {array, r.body}, numbers, is_array(r.header.tag)); });
+    }
+    net::reply_items items(r.body, r.header.count);
+    net::reply_item item;
+    std::size_t k = 0;
+    for (; k < order.size() && items.next(item); ++k) {
+      const auto& key = set->keys[order[k]];
+      if (item.result == net::status::ok) {
+        if (to != nullptr) guarded([&] { to->put_one(order[k], item.value); });
+      } else if (item.result == net::status::not_found) {
+        fail(item.result, "key \"" + key + "\" is not there", {});
+      } else {
+        fail(item.result, net::text_of(item.value.bytes), std::string(doing) + " \"" + key + "\"");
+      }
+    }
+    if (k != order.size() || !items.ok()) throw protocol_error("the reply to a key set does not fit its request");
+  }
+};
+
+std::shared_ptr<const key_parts> parasrv::prepare(std::vector<std::string> keys) {
+  auto set = client_->split(std::move(keys));
+  client_->prepare(*set);
+  return set;
+}
+
+kvclt::sequence parasrv::start_set(const kvclt::call& c, std::shared_ptr<const key_parts> set, const set_source& values,
+                                   std::shared_ptr<set_target> to, const char* doing) {
+  if (set == nullptr || set->keys.empty()) return 0;
+  auto call = std::make_shared<set_call>();
+  call->set = set;
+  call->to = std::move(to);
+  call->doing = doing;
+  const bool changes = c.what != net::verb::set_pull;
+  return client_->set_async(
+      c, std::move(set), {values.tag, values.value_bytes, values.numbers, values.items},
+      [call](std::span<const std::uint32_t> order, const kv_result& r) { call->take(order, r); },
+      [this, call, changes](kvclt::sequence number) {
+        if (changes && (call->error || call->outcome.result != net::status::ok)) forget_set(*call->set);
+        call->end(*this, number);
+      });
+}
+
+void parasrv::forget_set(const key_parts& set) {
+  if (cache_.size() == 0) return;
+  for (const auto& key : set.keys) cache_.drop(key);
+}
+
+kvclt::sequence parasrv::start_set_read(std::shared_ptr<const key_parts> set, std::shared_ptr<set_target> to) {
+  if (clocked()) {
+    wait_for_minimum();
+    last_staleness_ = finished() - std::min(finished(), known_slowest_);
+  }
+  return start_set(read_call(net::verb::set_pull), std::move(set), {}, std::move(to), "reading");
+}
+
+kvclt::sequence parasrv::start_set_write(std::shared_ptr<const key_parts> set, const set_source& values) {
+  if (set == nullptr) return 0;
+  if (model_ == consistency_model::bsp) {  // fold what all have finished, as fold_before_write does
+    wait_for_minimum();
+    client_->set_async(read_call(net::verb::set_pull), set, {}, nullptr);
+  }
+  if (clocked()) {
+    for (const auto& key : set->keys) changing(key);
+    forget_set(*set);
+  }
+  return start_set({.what = net::verb::set_push}, std::move(set), values, nullptr, "writing");
+}
+
+kvclt::sequence parasrv::start_set_update(std::shared_ptr<const key_parts> set, const set_source& deltas,
+                                          std::uint64_t function, bool clocked_update, std::shared_ptr<set_target> to) {
+  if (set == nullptr) return 0;
+  if (clocked() && (cache_.size() != 0 || reads_in_flight_ != 0)) {
+    for (std::size_t i = 0; i < set->keys.size(); ++i) {
+      const auto& key = set->keys[i];
+      const auto width = deltas.value_bytes;
+      changing(key);
+      if (!clocked_update) cache_.drop(key);
+      else if (!deltas.items.empty()) apply_to_cache(key, deltas.items[i], function);
+      else apply_to_cache(key, {deltas.tag, deltas.numbers.subspan(i * width, width)}, function);
+    }
+  }
+  const auto what = to != nullptr ? net::verb::set_bupdate : net::verb::set_update;
+  return start_set(update_call(what, function, clocked_update), std::move(set), deltas, std::move(to), "updating");
+}
+
 // ---- updates that are added up first --------------------------------------------------------------------------
 
 void parasrv::set_combining(bool on) {
@@ -481,6 +730,7 @@ async_functor_type parasrv::combine(const std::string& key, const value_view& de
     e->ticket = std::make_shared<combined_update>();
     e->ticket->name = key;
   }
+  changing(key);
   apply_to_cache(key, delta, function);
   return future_of(e->ticket, &e->ticket->waits);
 }
@@ -496,7 +746,8 @@ void parasrv::note(const std::shared_ptr<joint_update>& u, net::status result, s
 async_functor_type parasrv::future_of(std::shared_ptr<joint_update> u, bool* waits) {
   return std::async(std::launch::deferred, [self = std::weak_ptr(self_), u = std::move(u), waits] {
     const auto there = self.lock();
-    if (!there) throw error("the future of an update of \"" + u->name + "\" was asked after its paralg had gone");
+    if (!there || *there == nullptr)
+      throw error("the future of an update of \"" + u->name + "\" was asked after its paralg had gone");
     auto& me = **there;
     const std::string_view only = u->name;
     if (waits != nullptr && *waits) me.send_combined_before(&only);
@@ -624,6 +875,7 @@ async_functor_type parasrv::update_parts(const std::string& name, std::span<part
   for (auto& p : parts) {
     auto c = update_call(p.what, function, clocked_update);
     c.flags |= p.flags;
+    changing(std::string(p.key));
     cache_.drop(p.key);
     all->sent.push_back(client_->request(c, p.key, p.value, [this, all](const kv_result& r) {
       if (!r.ok()) note(all, r.header.result, r.text());
@@ -705,24 +957,37 @@ kvclt::call parasrv::begin_write(net::verb what) {
 }
 
 void parasrv::failed_later(const std::string& what, net::status why, std::string text) {
-  auto u = std::make_shared<sent_update>();
-  u->key = what;
-  u->outcome = {why, std::move(text)};
-  failed_.push_back(std::move(u));
+  note(0, why, text, "updating \"" + what + "\"");
 }
 
 void parasrv::raise(net::status why, const std::string& text, const std::string& what) { fail(why, text, what); }
 
-void parasrv::settle() {
-  send_all_combined();
-  client_->wait_all();
-  if (const auto failed = std::exchange(joint_failed_, {}); failed_.empty() && !failed.empty()) {
-    const auto& first = *failed.front();
-    fail(first.result, first.text, "updating \"" + first.name + "\"");
+void parasrv::run_ready() {
+  // A callback may make requests, wait for them, and so come here again.
+  while (!ready_.empty()) {
+    const auto then = std::move(ready_.front());
+    ready_.pop_front();
+    then();
   }
-  if (failed_.empty()) return;
+}
+
+std::size_t parasrv::poll() {
+  const auto answers = client_->poll();
+  run_ready();
+  return answers;
+}
+
+void parasrv::settle() {
+  do {
+    send_all_combined();
+    client_->wait_all();
+    run_ready();
+  } while (client_->in_flight() != 0 || !combiner_.empty());
+  const auto joint = std::exchange(joint_failed_, {});
   const auto failed = std::exchange(failed_, {});
-  refuse(*failed.front());
+  for (const auto& f : failed)
+    if (!f.quiet) refuse(f);
+  if (!joint.empty()) fail(joint.front()->result, joint.front()->text, "updating \"" + joint.front()->name + "\"");
 }
 
 void parasrv::commit() {

@@ -2,15 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include <paracel/key_set.hpp>
 #include <paracel/types.hpp>
 #include <paracel/value.hpp>
+#include <tsl/robin_map.h>
 
 #include "core/read_cache.hpp"
 #include "worker/kvclt.hpp"
@@ -35,8 +41,9 @@ class parasrv {
   };
 
   parasrv(std::shared_ptr<session> job, std::uint32_t staleness, consistency_model model);
-
   ~parasrv();
+  parasrv(const parasrv&) = delete;
+  parasrv& operator=(const parasrv&) = delete;
 
   void set_model(consistency_model model);
   [[nodiscard]] consistency_model model() const noexcept { return model_; }
@@ -63,6 +70,30 @@ class parasrv {
   std::uint64_t read_version(const std::string& key, const put_value& put);
   bool contains(const std::string& key);
   bool remove(const std::string& key);
+
+  // The same without waiting. A number stands for the request: `finish` waits for it, and what it fails with is thrown there
+  // or, if nobody finishes it, by `settle`. What they write to must be there until then.
+
+  /// `then`, if there is one, runs in `settle` or `poll` after the value was put; a missing key is then an error.
+  kvclt::sequence start_read(const std::string& key, value_sink to, std::function<void()> then = {});
+  kvclt::sequence start_write(const std::string& key, const value_view& value);
+  kvclt::sequence start_update(const std::string& key, const value_view& delta, std::uint64_t function);
+  kvclt::sequence start_read_multi(std::span<const std::string> keys, put_item put, bool all);
+  kvclt::sequence start_update_multi(std::span<const std::string> keys, std::span<const value_view> deltas,
+                                     std::uint64_t function, bool clocked, put_item put);
+
+  [[nodiscard]] std::shared_ptr<const key_parts> prepare(std::vector<std::string> keys);
+  kvclt::sequence start_set_read(std::shared_ptr<const key_parts> set, std::shared_ptr<set_target> to);
+  kvclt::sequence start_set_write(std::shared_ptr<const key_parts> set, const set_source& values);
+  /// `to` may be null; with it the update is immediate and the new values come back.
+  kvclt::sequence start_set_update(std::shared_ptr<const key_parts> set, const set_source& deltas, std::uint64_t function,
+                                   bool clocked, std::shared_ptr<set_target> to);
+
+  /// Blocks: until the request is answered. False: a key that was read is not there. Throws: what it failed with.
+  bool finish(kvclt::sequence number);
+  [[nodiscard]] async_result result_of(kvclt::sequence number) const { return {self_, number}; }
+  /// Runs what has become ready and never waits. Returns: the number of answers.
+  std::size_t poll();
 
   /// `all`: a missing key is a key_error.
   void read_multi(const std::vector<std::string>& keys, const put_item& put, bool all);
@@ -120,8 +151,8 @@ class parasrv {
   /// Keys to be sent from now on. Throws: key_error.
   void subscribe(const std::vector<std::string>& keys);
   [[nodiscard]] std::uint64_t pushes_taken() const noexcept { return pushed_ ? pushed_->taken() : 0; }
-  /// Sends what was added up, and waits for what is in flight. Throws the first failure of an update whose future nobody
-  /// has asked; the others that failed before are forgotten with it.
+  /// Sends what was added up, waits for what is in flight and runs the callbacks that become ready. Throws the first failure
+  /// of a request whose future nobody has asked; the others that failed before are forgotten with it.
   void settle();
   [[nodiscard]] std::uint32_t last_staleness() const noexcept { return last_staleness_; }
   [[nodiscard]] kvclt& client() noexcept { return *client_; }
@@ -148,10 +179,27 @@ class parasrv {
     net::status result = net::status::ok;
     std::string text;
   };
-  struct sent_update {
-    std::string key;
+  /// A request whose future was not asked yet.
+  struct failed_request {
+    kvclt::sequence number = 0;
     failure outcome;
+    std::string what;          // was being done
+    std::exception_ptr error;  // instead of the outcome
+    bool quiet = false;        // not an error: a key that was read is not there
   };
+  /// Counts a read whose answer the cache waits for.
+  struct read_mark {
+    explicit read_mark(parasrv* s) : of(s), sent_at(s->changes_) { ++s->reads_in_flight_; }
+    read_mark(read_mark&& other) noexcept : of(std::exchange(other.of, nullptr)), sent_at(other.sent_at) {}
+    read_mark& operator=(read_mark&&) = delete;
+    ~read_mark() {
+      if (of != nullptr && --of->reads_in_flight_ == 0) of->changed_.clear();
+    }
+    parasrv* of;
+    std::uint64_t sent_at;  // own changes that were made before it was sent
+  };
+  struct multi_call;
+  struct set_call;
 
   /// What several futures, or several requests, share: the updates of a key that were added up, the parts of an array.
   struct joint_update {
@@ -186,12 +234,26 @@ class parasrv {
   void wait_for_minimum();
   kvclt::call read_call(net::verb what) const noexcept;
   kvclt::call update_call(net::verb what, std::uint64_t function, bool clocked) const noexcept;
-  [[noreturn]] static void refuse(const sent_update& u);
-  /// An update that its future, `settle` or `commit` waits for, whichever is first.
-  async_functor_type send_update(const kvclt::call& c, const std::string& key, const value_view& delta);
-  /// `values` travel; `deltas` are what becomes of a cached copy.
-  void send_updates(const kvclt::call& c, const std::vector<std::string>& keys, const std::vector<value_view>& values,
-                    const std::vector<value_view>& deltas, bool clocked, const put_item* put);
+  /// An update that is on its way when it returns. `value` travels; `delta` is what becomes of a cached copy.
+  kvclt::sequence send_update(const kvclt::call& c, const std::string& key, const value_view& value,
+                              const value_view& delta);
+  kvclt::sequence send_updates(const kvclt::call& c, std::span<const std::string> keys,
+                               std::span<const value_view> values, std::span<const value_view> deltas, bool clocked,
+                               put_item put);
+  [[noreturn]] static void refuse(const failed_request& f);
+  void note(kvclt::sequence number, net::status result, std::string_view text, std::string what);
+  void note(kvclt::sequence number, std::exception_ptr error);
+  void take_read(const kv_result& r, value_sink to, const std::string* key, bool quiet);
+  void run_ready();
+  /// An own change of `key` is on its way: answers to reads that were sent before must not be remembered.
+  void changing(const std::string& key) {
+    if (reads_in_flight_ != 0) changed_[key] = ++changes_;
+  }
+  void remember_read(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum,
+                     const read_mark& mark);
+  kvclt::sequence start_set(const kvclt::call& c, std::shared_ptr<const key_parts> set, const set_source& values,
+                            std::shared_ptr<set_target> to, const char* doing);
+  void forget_set(const key_parts& set);
   /// Under BSP what all have finished is folded into the values, so that a write replaces it. It is not waited for: the
   /// write follows on the same channel.
   void fold_before_write(std::span<const std::string> keys);
@@ -210,7 +272,11 @@ class parasrv {
   std::uint32_t last_staleness_ = 0;
   read_cache cache_;
   std::vector<std::pair<std::string, function_ref>> functions_;  // "file\0symbol\0verb"; a handful
-  std::vector<std::shared_ptr<sent_update>> failed_;  // whose futures nobody has asked
+  std::vector<failed_request> failed_;
+  std::deque<std::function<void()>> ready_;  // callbacks, to be run at the next waiting point
+  std::size_t reads_in_flight_ = 0;          // that the cache is to remember
+  std::uint64_t changes_ = 0;                // own changes while there were any
+  tsl::robin_map<std::string, std::uint64_t> changed_;  // the last of these, by key
   combiner combiner_;
   std::vector<std::shared_ptr<joint_update>> joint_failed_;  // whose futures nobody has asked
   std::optional<bool> combining_;  // as it was said

@@ -177,8 +177,8 @@ std::span<const std::byte> row_client::encode(const names& rows, const part& p, 
   return large ? std::span<const std::byte>() : std::span<const std::byte>(to, total);
 }
 
-void row_client::send_parts(kvclt::call c, const names& rows, const std::byte* values, const kvclt::handler& done,
-                            std::vector<kvclt::sequence>* sent) {
+void row_client::send_parts(kvclt::call c, const names& rows, const std::byte* values,
+                            const std::function<void(const kv_result&)>& done, std::vector<kvclt::sequence>* sent) {
   c.table = id_;
   if (rows.ids == nullptr) c.flags |= net::flag_named;
   for (const auto& one : parts_) {
@@ -275,7 +275,7 @@ async_functor_type row_client::pull_async(const names& rows, std::byte* out) {
   const auto what = "pulling rows of " + place();
   return std::async(std::launch::deferred, [self = servers_.self(), p = std::move(p), what] {
     const auto there = self.lock();
-    if (!there) throw error(what + ": the future was asked after its paralg had gone");
+    if (!there || *there == nullptr) throw error(what + ": the future was asked after its paralg had gone");
     for (const auto s : p->sent) (*there)->client().wait(s);
     if (p->result != net::status::ok) parasrv::raise(p->result, p->text, what);
     return true;

@@ -64,7 +64,7 @@ class row_client {
   std::span<const std::byte> encode(const names& rows, const part& p, const std::byte* values, blob& large);
   std::shared_ptr<pending_pull> send_pull(const names& rows, std::byte* out);
   /// Sends the planned requests, each with its part of the values (null: names alone).
-  void send_parts(kvclt::call c, const names& rows, const std::byte* values, const kvclt::handler& done,
+  void send_parts(kvclt::call c, const names& rows, const std::byte* values, const std::function<void(const kv_result&)>& done,
                   std::vector<kvclt::sequence>* sent);
   /// The same, and waits. `each` gets the answers that are ok. `doing` is for the error's text.
   void finish_parts(const kvclt::call& c, const names& rows, const std::byte* values, const char* doing,

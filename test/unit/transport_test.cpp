@@ -253,6 +253,54 @@ TYPED_TEST(Transport, RepliesMayComeInAnyOrder) {
   }
 }
 
+TYPED_TEST(Transport, ABatchIsWhatHasArrivedInOrderAndItsFramesLastUntilTheNext) {
+  TypeParam s;
+  const auto server = s.net.open();
+  const auto client = s.net.open();
+  const auto channel = client->connect(server->bind(s.wildcard()));
+  constexpr std::size_t requests = 500;
+  for (std::size_t i = 0; i < requests; ++i) {
+    outgoing m = saying("");
+    const auto number = std::to_string(i);
+    m.head = bytes(number);
+    if (i % 7 == 0) m.tail = filled(1000 + i, 3);
+    client->send(channel, m);
+  }
+  std::array<incoming, 40> in;
+  EXPECT_EQ(server->receive_batch({}, milliseconds(0)), 0U);
+  std::size_t next = 0;
+  std::size_t largest = 0;
+  while (next < requests) {
+    // Room for a few, for many, and for more than a transport gives at once.
+    const std::size_t room = next % 3 == 0 ? 3 : next % 3 == 1 ? 16 : in.size();
+    const auto n = server->receive_batch(std::span(in).first(room), at_most);
+    ASSERT_GT(n, 0U);
+    ASSERT_LE(n, room);
+    largest = std::max(largest, n);
+    for (std::size_t k = 0; k < n; ++k, ++next) {
+      ASSERT_EQ(text(in[k]), std::to_string(next));
+      if (next % 7 == 0) {
+        EXPECT_TRUE(is_filled(in[k].tail, 1000 + next, 3));
+      } else {
+        EXPECT_EQ(in[k].tail.size(), 0U);
+      }
+      server->reply(in[k].from, saying(text(in[k])));  // its frame is still there
+    }
+  }
+  EXPECT_GT(largest, 1U) << "nothing was ever taken together";
+  EXPECT_EQ(server->receive_batch(in, milliseconds(0)), 0U);
+  next = 0;
+  while (next < requests) {
+    const auto n = client->receive_batch(in, at_most);
+    ASSERT_GT(n, 0U);
+    for (std::size_t k = 0; k < n; ++k, ++next) {
+      ASSERT_EQ(in[k].channel, channel);
+      ASSERT_EQ(text(in[k]), std::to_string(next));
+    }
+  }
+  EXPECT_EQ(client->receive_batch(in, milliseconds(0)), 0U);
+}
+
 TYPED_TEST(Transport, ManyClientsEachGetTheirOwnReplies) {
   TypeParam s;
   const answering server([&s] {

@@ -6,19 +6,29 @@
 #include <gflags/gflags.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include <paracel/paralg.hpp>
 
 #include "bench_job.hpp"
 #include "bench_support.hpp"
+#include "worker/comm_scheduler.hpp"
 
-DEFINE_string(verb, "pull", "pull, push, update, bupdate, contains, or their multi forms: pull_multi, ...");
-DEFINE_uint64(value_bytes, 8, "size of a value, an array of doubles; a multiple of 8");
+DEFINE_string(verb, "pull", "pull, push, update, bupdate, contains, their multi forms: pull_multi, ..., or on a prepared "
+                            "key set: set_pull, set_push, set_update, set_bupdate");
+DEFINE_string(api, "kvclt", "kvclt: the client below; paralg: the calls of an algorithm, with futures");
+DEFINE_string(value_type, "", "f64 or f32; empty: f64 unless value_bytes is no multiple of 8");
+DEFINE_uint64(value_bytes, 8, "size of a value: one number, or an array of them");
 DEFINE_uint64(key_bytes, 8, "size of a key, at least 8");
-DEFINE_uint64(keys_per_call, 100, "keys in one call of a multi form");
+DEFINE_uint64(keys_per_call, 100, "keys in one call of a multi form or of a set");
 DEFINE_uint64(keys, 0, "distinct keys of a worker; 0: one for each request in flight");
 DEFINE_uint64(window, 1, "requests in flight; 1: each is waited for");
 DEFINE_int32(workers, 1, "worker processes");
@@ -41,12 +51,24 @@ const std::map<std::string, verb> verbs{
     {"contains", verb::contains},   {"pull_multi", verb::pull_multi},
     {"push_multi", verb::push_multi}, {"update_multi", verb::update_multi},
     {"bupdate_multi", verb::bupdate_multi}, {"contains_multi", verb::contains_multi},
+    {"set_pull", verb::set_pull},   {"set_push", verb::set_push},
+    {"set_update", verb::set_update}, {"set_bupdate", verb::set_bupdate},
 };
-bool is_multi(verb v) { return v >= verb::pull_multi; }
+bool is_set(verb v) { return v >= verb::set_pull && v <= verb::set_bupdate; }
+bool is_multi(verb v) { return v >= verb::pull_multi && !is_set(v); }
+bool has_many_keys(verb v) { return is_multi(v) || is_set(v); }
+bool is_one_of(verb v, std::initializer_list<verb> all) { return std::find(all.begin(), all.end(), v) != all.end(); }
 bool carries_value(verb v) {
-  return v == verb::push || v == verb::update || v == verb::bupdate || v == verb::push_multi || v == verb::update_multi ||
-         v == verb::bupdate_multi;
+  return is_one_of(v, {verb::push, verb::update, verb::bupdate, verb::push_multi, verb::update_multi, verb::bupdate_multi,
+                       verb::set_push, verb::set_update, verb::set_bupdate});
 }
+bool returns_value(verb v) {
+  return is_one_of(v, {verb::pull, verb::bupdate, verb::pull_multi, verb::bupdate_multi, verb::set_pull, verb::set_bupdate});
+}
+bool is_f32() {
+  return FLAGS_value_type.empty() ? FLAGS_value_bytes % sizeof(double) != 0 : FLAGS_value_type == "f32";
+}
+std::size_t number_bytes() { return is_f32() ? sizeof(float) : sizeof(double); }
 
 /// What one call puts on the wire, as bench_zmq_floor names it.
 struct frames {
@@ -70,10 +92,14 @@ class worker {
   worker(const job& j, int rank)
       : job_(j.join(rank)), client_(job_->open_client()), value_(blob::allocate(FLAGS_value_bytes)) {
     call_.what = verbs.at(FLAGS_verb);
-    auto* numbers = reinterpret_cast<double*>(value_.mutable_data());
     // Zero, so that a million additions stay what they were; and a real addition takes as long with it as with any number.
-    std::fill(numbers, numbers + FLAGS_value_bytes / sizeof(double), 0.0);
+    std::fill_n(value_.mutable_data(), FLAGS_value_bytes, std::byte{0});
     make_keys(rank, wanted_keys());
+    if (FLAGS_api == "paralg") {
+      const auto workers = static_cast<std::size_t>(FLAGS_workers);
+      const auto mine = std::make_shared<comm_scheduler>(static_cast<std::size_t>(rank), workers, [j = job_] { return j; });
+      api_ = std::make_unique<paralg>("", Comm(mine, job_));
+    }
     for (const std::string& k : keys_) client_->request({.what = verb::push}, k, sent_value(), check, large());
     client_->wait_all();
   }
@@ -81,12 +107,16 @@ class worker {
   report measure() {
     report r;
     stopwatch watch(r.counted, FLAGS_warm_up, FLAGS_seconds);
-    if (is_multi(call_.what)) {
-      many_keys(r, watch);
+    r.seen = travelling();
+    if (api_ != nullptr) {
+      if (is_f32()) through_paralg<float>(watch);
+      else through_paralg<double>(watch);
+    } else if (has_many_keys(call_.what)) {
+      many_keys(watch);
     } else if (FLAGS_window == 1) {
-      one_at_a_time(r, watch);
+      one_at_a_time(watch);
     } else {
-      many_in_flight(r, watch);
+      many_in_flight(watch);
     }
     job_->leave();
     return r;
@@ -94,7 +124,7 @@ class worker {
 
  private:
   [[nodiscard]] std::size_t wanted_keys() const {
-    if (is_multi(call_.what)) return FLAGS_keys_per_call;
+    if (has_many_keys(call_.what)) return FLAGS_keys_per_call;
     if (FLAGS_keys != 0) return FLAGS_keys;
     return std::max<std::size_t>(FLAGS_window, static_cast<std::size_t>(FLAGS_servers));
   }
@@ -106,12 +136,16 @@ class worker {
       std::snprintf(digits, sizeof digits, "%02x%06x", static_cast<unsigned>(rank) & 0xffU, n & 0xffffffU);
       std::string k = digits;
       k.resize(std::max<std::size_t>(k.size(), FLAGS_key_bytes), '.');
-      if (is_multi(call_.what) || client_->locate(k).server == (static_cast<std::size_t>(rank) + keys_.size()) % servers) {
+      if (has_many_keys(call_.what) || client_->locate(k).server == (static_cast<std::size_t>(rank) + keys_.size()) % servers) {
         keys_.push_back(std::move(k));
       }
     }
   }
-  [[nodiscard]] value_view sent_value() const { return {value_tag::f64_array, value_.bytes()}; }
+  [[nodiscard]] value_view sent_value() const {
+    const bool one = value_.size() == number_bytes();
+    if (is_f32()) return {one ? value_tag::f32 : value_tag::f32_array, value_.bytes()};
+    return {one ? value_tag::f64 : value_tag::f64_array, value_.bytes()};
+  }
   [[nodiscard]] blob large() const { return value_.size() > net::tail_threshold_bytes ? value_ : blob{}; }
   static void check(const kv_result& r) {
     if (!r.ok()) throw std::runtime_error(std::string(net::name_of(r.header.result)) + ": " + std::string(r.text()));
@@ -122,31 +156,40 @@ class worker {
     if (!carries_value(call_.what)) return client_->request(call_, key(i), {}, std::move(done));
     return client_->request(call_, key(i), sent_value(), std::move(done), large());
   }
-  void note(frames& f, const kv_result& r) const {
-    const std::size_t value_bytes = carries_value(call_.what) ? value_.size() : 0;
-    const bool apart = value_bytes > net::tail_threshold_bytes;
-    f.request = net::request_header_bytes + keys_.front().size() + (apart ? 0 : value_bytes);
-    f.tail_request = apart ? value_bytes : 0;
-    f.reply = net::reply_header_bytes + r.body.size();
-    f.tail_reply = r.tail.size();
+  /// The frames of one call: of one shard, when there are many keys.
+  [[nodiscard]] frames travelling() const {
+    frames f;
+    const std::size_t there = carries_value(call_.what) ? value_.size() : 0;
+    const std::size_t back = returns_value(call_.what) ? value_.size() : 0;
+    const std::size_t n = keys_.size();
+    f.request = net::request_header_bytes;
+    f.reply = net::reply_header_bytes;
+    if (is_set(call_.what)) {
+      f.request += 16 + n * there;
+      f.reply += n * back;
+    } else if (is_multi(call_.what)) {  // the items' headers are 12 bytes in a request and 16 in a reply
+      f.request += n * (12 + keys_.front().size() + there);
+      f.reply += n * (16 + back);
+    } else {
+      f.request += keys_.front().size();
+      (there > net::tail_threshold_bytes ? f.tail_request : f.request) += there;
+      (back > net::tail_threshold_bytes ? f.tail_reply : f.reply) += back;
+    }
+    return f;
   }
 
-  void one_at_a_time(report& r, stopwatch& watch) {
+  void one_at_a_time(stopwatch& watch) {
     for (std::size_t i = 0;; ++i) {
       const clock::time_point sent = clock::now();
-      client_->wait(send(i, [this, &r](const kv_result& answer) {
-        check(answer);
-        note(r.seen, answer);
-      }));
+      client_->wait(send(i, check));
       if (!watch.answered(sent, clock::now())) return;
     }
   }
 
   /// So many chains, each of which sends its next request when the last one is answered.
-  void many_in_flight(report& r, stopwatch& watch) {
+  void many_in_flight(stopwatch& watch) {
     struct chain {
       worker* self;
-      report* out;
       stopwatch* watch;
       std::size_t next;
       clock::time_point sent;
@@ -155,7 +198,6 @@ class worker {
       }
       void answered(const kv_result& answer) {
         check(answer);
-        self->note(out->seen, answer);
         const clock::time_point now = clock::now();
         if (!watch->answered(sent, now)) return;
         next += FLAGS_window;
@@ -164,28 +206,90 @@ class worker {
       }
     };
     std::vector<chain> chains;
-    for (std::size_t i = 0; i < FLAGS_window; ++i) chains.push_back({this, &r, &watch, i, clock::now()});
+    for (std::size_t i = 0; i < FLAGS_window; ++i) chains.push_back({this, &watch, i, clock::now()});
     for (chain& c : chains) c.go();
     client_->wait_all();
   }
 
-  void many_keys(report& r, stopwatch& watch) {
+  /// Chains as above, of calls with many keys.
+  void many_keys(stopwatch& watch) {
     const std::vector<value_view> values(carries_value(call_.what) ? keys_.size() : 0, sent_value());
-    for (;;) {
-      const clock::time_point sent = clock::now();
-      std::size_t value_bytes = 0;
-      client_->multi(call_, keys_, values, [&value_bytes](std::size_t, const net::reply_item& item) {
-        if (item.result != net::status::ok) throw std::runtime_error(net::name_of(item.result));
-        value_bytes += item.value.bytes.size();
-      });
-      if (!watch.answered(sent, clock::now())) {
-        // The items' headers are 12 bytes in a request and 16 in a reply.
-        r.seen.request = net::request_header_bytes + keys_.size() * (12 + keys_.front().size());
-        if (!values.empty()) r.seen.request += keys_.size() * value_.size();
-        r.seen.reply = net::reply_header_bytes + keys_.size() * 16 + value_bytes;
+    std::vector<std::byte> numbers(values.size() * value_.size(), std::byte{0});
+    const auto set = is_set(call_.what) ? client_->split(keys_) : nullptr;
+    struct chain {
+      clock::time_point sent;
+      std::vector<std::byte> out;
+    };
+    std::vector<chain> chains(FLAGS_window);
+    bool over = false;
+    std::function<void(chain&)> go = [&](chain& c) {
+      c.sent = clock::now();
+      const auto end = [&](kvclt::sequence) {
+        if (over) return;
+        over = !watch.answered(c.sent, clock::now());
+        if (!over) go(c);
+      };
+      if (set != nullptr) {
+        kvclt::set_payload payload;
+        if (!values.empty()) payload = {sent_value().tag, value_.size(), numbers, {}};
+        client_->set_async(call_, set, payload, [&c](std::span<const std::uint32_t>, const kv_result& r) {
+          check(r);
+          c.out.assign(r.body.begin(), r.body.end());  // what a reader has of it
+        }, end);
         return;
       }
+      c.out.resize(keys_.size() * value_.size());
+      client_->multi_async(call_, keys_, values, [&c](std::size_t i, std::string_view, const net::reply_item& item) {
+        if (item.result != net::status::ok) throw std::runtime_error(net::name_of(item.result));
+        const auto bytes = item.value.bytes;
+        if (!bytes.empty()) std::memcpy(c.out.data() + i * bytes.size(), bytes.data(), bytes.size());
+      }, end);
+    };
+    for (chain& c : chains) go(c);
+    client_->wait_all();
+  }
+
+  /// A ring of futures: the oldest is asked and its place taken by the next call.
+  template <class T>
+  void through_paralg(stopwatch& watch) {
+    if (value_.size() == sizeof(T) && !has_many_keys(call_.what)) return with_values<T, T>(watch, T{});
+    if (!has_many_keys(call_.what)) return with_values<T, std::vector<T>>(watch, std::vector<T>(value_.size() / sizeof(T)));
+    with_values<T, T>(watch, T{});
+  }
+  template <class T, class V>
+  void with_values(stopwatch& watch, const V& value) {
+    struct place {
+      V value{};
+      std::vector<T> values;
+      async_functor_type done;
+      clock::time_point sent;
+    };
+    paralg& a = *api_;
+    std::vector<place> ring(FLAGS_window);
+    const auto set = is_set(call_.what) ? a.paracel_prepare(keys_) : key_set();
+    const std::vector<T> deltas(has_many_keys(call_.what) ? keys_.size() * value_.size() / sizeof(T) : 0);
+    const auto ask = [&](place& p, std::size_t i) {
+      p.sent = clock::now();
+      switch (call_.what) {
+        case verb::pull: p.done = a.paracel_read_async(key(i), p.value); break;
+        case verb::push: p.done = a.paracel_write_async(key(i), value); break;
+        case verb::update: p.done = a.paracel_update(key(i), value); break;
+        case verb::pull_multi: p.done = a.paracel_read_multi_async(keys_, p.values); break;
+        case verb::update_multi: p.done = a.paracel_update_multi_async(keys_, deltas); break;
+        case verb::set_pull: p.done = a.paracel_read_async(set, p.values); break;
+        case verb::set_push: p.done = a.paracel_write_async(set, deltas); break;
+        default: p.done = a.paracel_update(set, deltas);
+      }
+    };
+    std::size_t i = 0;
+    for (place& p : ring) ask(p, i++);
+    for (;; ++i) {
+      place& p = ring[i % ring.size()];
+      p.done.get();
+      if (!watch.answered(p.sent, clock::now())) break;
+      ask(p, i);
     }
+    a.paracel_wait();
   }
 
   std::shared_ptr<session> job_;
@@ -193,6 +297,7 @@ class worker {
   kvclt::call call_;
   blob value_;
   std::vector<std::string> keys_;
+  std::unique_ptr<paralg> api_;
 };
 
 void run() {
@@ -203,7 +308,7 @@ void run() {
     auto w = std::make_shared<worker>(j, rank);
     return [w] { return w->measure(); };
   });
-  const double calls_of = is_multi(verbs.at(FLAGS_verb)) ? static_cast<double>(FLAGS_keys_per_call) : 1;
+  const double calls_of = has_many_keys(verbs.at(FLAGS_verb)) ? static_cast<double>(FLAGS_keys_per_call) : 1;
   const frames& f = sum.seen;
   char extra[256];
   std::snprintf(extra, sizeof extra,
@@ -214,15 +319,25 @@ void run() {
 }
 
 void check_flags() {
-  if (!verbs.contains(FLAGS_verb)) {
-    throw std::runtime_error("--verb " + FLAGS_verb +
-                             " is not one of pull, push, update, bupdate, contains and their _multi forms");
+  if (!verbs.contains(FLAGS_verb)) throw std::runtime_error("--verb " + FLAGS_verb + " is none of: see --help");
+  if (!FLAGS_value_type.empty() && FLAGS_value_type != "f64" && FLAGS_value_type != "f32") {
+    throw std::runtime_error("--value_type is f64 or f32");
   }
-  if (FLAGS_value_bytes == 0 || FLAGS_value_bytes % 8 != 0) throw std::runtime_error("--value_bytes is a multiple of 8");
+  if (FLAGS_value_bytes == 0 || FLAGS_value_bytes % number_bytes() != 0) {
+    throw std::runtime_error("--value_bytes is a multiple of the number's size");
+  }
   if (FLAGS_window == 0 || FLAGS_workers < 1 || FLAGS_servers < 1 || FLAGS_keys_per_call == 0) {
     throw std::runtime_error("window, workers, servers and keys_per_call begin at 1");
   }
-  if (is_multi(verbs.at(FLAGS_verb)) && FLAGS_window != 1) throw std::runtime_error("a multi call is waited for: --window 1");
+  const auto v = verbs.at(FLAGS_verb);
+  if (FLAGS_api != "kvclt" && FLAGS_api != "paralg") throw std::runtime_error("--api is kvclt or paralg");
+  if (FLAGS_api == "paralg" && !is_one_of(v, {verb::pull, verb::push, verb::update, verb::pull_multi, verb::update_multi,
+                                              verb::set_pull, verb::set_push, verb::set_update})) {
+    throw std::runtime_error("--api paralg: pull, push, update, pull_multi, update_multi, set_pull, set_push, set_update");
+  }
+  if (FLAGS_api == "paralg" && is_multi(v) && FLAGS_value_bytes != number_bytes()) {
+    throw std::runtime_error("--api paralg: a multi form takes one number a key");
+  }
   if (FLAGS_transport != "ipc" && FLAGS_transport != "tcp") throw std::runtime_error("--transport is ipc or tcp");
 }
 
