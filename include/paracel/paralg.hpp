@@ -303,7 +303,7 @@ class paralg {
   // paracel_sync (the first of several failures).
 
   /// `value` is set when the future is ready and must be there until then. The future's get() is false when the key is not
-  /// there; `value` is then unchanged.
+  /// there, if it is asked before the next iter_commit; `value` is then unchanged.
   template <class V>
   async_functor_type paracel_read_async(const str_type& key, V& value) {
     return read_async(key, sink(value));

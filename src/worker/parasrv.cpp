@@ -133,11 +133,11 @@ kvclt::call parasrv::update_call(net::verb what, std::uint64_t function, bool cl
 }
 
 void parasrv::note(kvclt::sequence number, net::status result, std::string_view text, std::string what) {
-  failed_.push_back({number, {result, std::string(text)}, std::move(what), nullptr, false});
+  failed_.push_back({number, {result, std::string(text)}, std::move(what), nullptr});
 }
 
 void parasrv::note(kvclt::sequence number, std::exception_ptr error) {
-  failed_.push_back({number, {}, {}, std::move(error), false});
+  failed_.push_back({number, {}, {}, std::move(error)});
 }
 
 void parasrv::refuse(const failed_request& f) {
@@ -147,12 +147,13 @@ void parasrv::refuse(const failed_request& f) {
 
 bool parasrv::finish(kvclt::sequence number) {
   client_->wait(number);
-  if (failed_.empty() || number == 0) return true;
+  if (number == 0) return true;
+  if (!missing_.empty() && missing_.erase(number) != 0) return false;
+  if (failed_.empty()) return true;
   const auto found = std::ranges::find(failed_, number, &failed_request::number);
   if (found == failed_.end()) return true;
   const auto failed = std::move(*found);
   failed_.erase(found);
-  if (failed.quiet) return false;
   refuse(failed);
 }
 
@@ -167,13 +168,13 @@ void parasrv::remember_read(std::string_view key, const value_view& value, std::
   if (pushed_) was_read(std::string(key));
 }
 
-void parasrv::take_read(const kv_result& r, value_sink to, const std::string* key, bool quiet) {
+void parasrv::take_read(const kv_result& r, value_sink to, const std::string* key, bool may_miss) {
   if (!r.ok()) {
     const auto name = key != nullptr ? "\"" + *key + "\"" : std::string("a key");
     if (r.header.result != net::status::not_found)
       return note(r.header.sequence, r.header.result, r.text(), "reading " + name);
-    note(r.header.sequence, r.header.result, "key " + name + " is not there", {});
-    failed_.back().quiet = quiet;
+    if (!may_miss) return note(r.header.sequence, r.header.result, "key " + name + " is not there", {});
+    missing_.insert(r.header.sequence);
     return;
   }
   try {
@@ -985,13 +986,13 @@ void parasrv::settle() {
   } while (client_->in_flight() != 0 || !combiner_.empty());
   const auto joint = std::exchange(joint_failed_, {});
   const auto failed = std::exchange(failed_, {});
-  for (const auto& f : failed)
-    if (!f.quiet) refuse(f);
+  if (!failed.empty()) refuse(failed.front());
   if (!joint.empty()) fail(joint.front()->result, joint.front()->text, "updating \"" + joint.front()->name + "\"");
 }
 
 void parasrv::commit() {
   settle();
+  missing_.clear();
   const auto next = finished() + 1;
   failure f;
   client_->wait(client_->clock_request(net::verb::clock_tick, next, [&](const kv_result& r) {

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -185,7 +186,6 @@ class parasrv {
     failure outcome;
     std::string what;          // was being done
     std::exception_ptr error;  // instead of the outcome
-    bool quiet = false;        // not an error: a key that was read is not there
   };
   /// Counts a read whose answer the cache waits for.
   struct read_mark {
@@ -243,7 +243,8 @@ class parasrv {
   [[noreturn]] static void refuse(const failed_request& f);
   void note(kvclt::sequence number, net::status result, std::string_view text, std::string what);
   void note(kvclt::sequence number, std::exception_ptr error);
-  void take_read(const kv_result& r, value_sink to, const std::string* key, bool quiet);
+  /// `may_miss`: a key that is not there is no failure.
+  void take_read(const kv_result& r, value_sink to, const std::string* key, bool may_miss);
   void run_ready();
   /// An own change of `key` is on its way: answers to reads that were sent before must not be remembered.
   void changing(const std::string& key) {
@@ -273,6 +274,7 @@ class parasrv {
   read_cache cache_;
   std::vector<std::pair<std::string, function_ref>> functions_;  // "file\0symbol\0verb"; a handful
   std::vector<failed_request> failed_;
+  std::unordered_set<kvclt::sequence> missing_;  // reads of this iteration whose keys are not there, not yet asked for
   std::deque<std::function<void()>> ready_;  // callbacks, to be run at the next waiting point
   std::size_t reads_in_flight_ = 0;          // that the cache is to remember
   std::uint64_t changes_ = 0;                // own changes while there were any

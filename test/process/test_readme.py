@@ -81,8 +81,11 @@ class Readme(unittest.TestCase):
                 for line in text.splitlines():
                     if line == DONE:
                         continue
-                    self.run_line(line)
+                    said = self.run_line(line)
                     ran += 1
+                    if line.endswith("tour"):
+                        for words in ("w999 is 2997\n", "theta[700000] is 9\n", "2 rows\n", "3 workers were here\n"):
+                            self.assertIn(words, said)
                     if "bin/lr" in line:
                         thetas.append([float(v) for v in self.read("result/lr_theta_0").strip().split("|")])
                     if "line_fit" in line and not line.startswith("cmake"):
@@ -92,7 +95,7 @@ class Readme(unittest.TestCase):
                     self.assertTrue(line.startswith(NOT_HERE), f"{line}: say <!-- run --> before its block")
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
-        self.assertEqual(ran, 8)
+        self.assertEqual(ran, 9)
         self.assertEqual(len(thetas), 3)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):
