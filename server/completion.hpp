@@ -54,8 +54,7 @@ class completion {
 
   /// Answers with `fields`; verb, sequence, server, epoch and lengths are filled in here.
   void answer(net::reply_header fields, std::span<const std::byte> body = {}, blob tail = {}) {
-    auto* sink = std::exchange(sink_, nullptr);
-    if (sink == nullptr) return;
+    if (sink_ == nullptr) return;
     fields.what = what_;
     fields.sequence = sequence_;
     fields.server = server_;
@@ -64,7 +63,8 @@ class completion {
     fields.tail_bytes = tail.size();
     net::reply_bytes head;
     net::encode(fields, head);
-    sink->send(to_, {head, body, std::move(tail)});
+    sink_->send(to_, {head, body, std::move(tail)});
+    sink_ = nullptr;  // not before: what could not be sent can still be refused
   }
   void ok() { answer({}); }
   /// Answers with the reason for people; the client prints it.

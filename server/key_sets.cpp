@@ -66,6 +66,7 @@ bool prepared_set::resolve(key_store& keys) {
 }
 
 prepared_set::state prepared_set::look_up(key_store& keys) {
+  if (hashes_.empty()) return state::mixed;  // no type and no size that a loop could go by
   entries_.resize(size());
   places_.resize(size());
   for (std::size_t begin = 0; begin < size(); begin += batch) {

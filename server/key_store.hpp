@@ -158,8 +158,10 @@ class key_store {
   [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_; }
   /// False when `bytes` more would be too many.
   [[nodiscard]] bool has_room(std::size_t bytes) const noexcept {
-    return memory_bytes_ + bytes <= settings_.max_memory_bytes;
+    return memory_bytes_ + other_bytes_ + bytes <= settings_.max_memory_bytes;
   }
+  /// What the shard holds beside its keys, rows of typed tables, is within the same limit.
+  void set_other_bytes(std::size_t bytes) noexcept { other_bytes_ = bytes; }
   /// Counts memory that is held for keys elsewhere.
   void note(std::ptrdiff_t bytes) noexcept { memory_bytes_ += static_cast<std::size_t>(bytes); }
   [[nodiscard]] const table_family& family() const noexcept { return family_; }
@@ -187,6 +189,7 @@ class key_store {
   const std::atomic<const ownership*>& owned_;
   table_family family_;
   std::size_t memory_bytes_ = 0;
+  std::size_t other_bytes_ = 0;
   std::deque<arena> groups_;   // before the tables: they give back to them
   std::size_t group_tables_ = 1;
   std::vector<table> tables_;  // by partition / threads

@@ -2,6 +2,7 @@
 #include "server/optimizer_state.hpp"
 
 #include <cstring>
+#include <span>
 #include <vector>
 
 namespace paracel::srv {
@@ -39,9 +40,11 @@ entry* step_key(key_store& keys, const loaded_update& f, std::uint64_t hash, std
     front begin{f.family, 0};
     entry* state = nullptr;
     std::span<std::byte> numbers;
+    std::vector<double> scratch;  // new state, until the step has succeeded; aligned for every element
     bool new_state = false;
+    std::size_t state_bytes = 0;
     if (f.optimizer->states != 0 || f.counts_steps()) {
-      const auto bytes = front_bytes + f.optimizer->states * e->value().size();
+      const auto bytes = state_bytes = front_bytes + f.optimizer->states * e->value().size();
       state = keys.find_state(hash, key);
       if (state != nullptr) {
         std::memcpy(&begin, state->value().data(), sizeof begin);
@@ -50,17 +53,23 @@ entry* step_key(key_store& keys, const loaded_update& f, std::uint64_t hash, std
       if (state == nullptr || new_state) {
         new_state = true;
         begin = {f.family, 0};
-        state = &keys.make_state(hash, key, bytes);
-        std::memcpy(keys.open_state(hash, *state).data(), &begin, sizeof begin);
+        if (!keys.has_room(bytes)) throw memory_limit_reached();
+        scratch.assign((bytes - front_bytes + sizeof(double) - 1) / sizeof(double), 0.0);
+        numbers = std::as_writable_bytes(std::span(scratch)).first(bytes - front_bytes);
+      } else {
+        numbers = keys.open_state(hash, *state).subspan(front_bytes);
       }
-      numbers = keys.open_state(hash, *state).subspan(front_bytes);
     }
     ++begin.steps;
     const auto number = f.counts_steps() ? begin.steps : 0;
     if (!apply_step(f, e->tag(), values.open(*e), numbers, number, gradient, error, &outcome)) {
-      if (new_state) keys.drop_state(hash, key);
       undo();
       return nullptr;
+    }
+    if (new_state) {
+      state = &keys.make_state(hash, key, state_bytes);
+      const auto to = keys.open_state(hash, *state).subspan(front_bytes);
+      if (!numbers.empty()) std::memcpy(to.data(), numbers.data(), numbers.size());
     }
     if (state != nullptr) std::memcpy(keys.open_state(hash, *state).data(), &begin, sizeof begin);
     values.changed(*e);

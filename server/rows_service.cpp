@@ -257,16 +257,35 @@ rows_service::problem rows_service::on_rows(const net::request_view& request, bl
   }
   if (auto p = locate(r, named)) return p;
   auto& rows = rows_of(t, named);
+  const bool staged =
+      h.what == verb::rows_update && (h.flags & net::flag_staged) != 0 && h.clock != net::no_clock;
+  if (h.what != verb::rows_remove && !has_room(t, rows, staged)) {
+    return refusal{status::out_of_memory, memory_limit_reached().what()};
+  }
   out.header.count = h.count;
   switch (h.what) {
     case verb::rows_pull: return pull(t, rows, r, h.credit, out);
     case verb::rows_push: push(t, rows, r); return {};
     case verb::rows_remove: remove(rows, r, out); return {};
     default:
-      if ((h.flags & net::flag_staged) != 0 && h.clock != net::no_clock)
-        return stage(t, request, std::move(tail), folded_clock);
+      if (staged) return stage(t, request, std::move(tail), folded_clock);
       return update(t, rows, r);
   }
+}
+
+/// Whether the rows that were located may be made, as far as they are not there.
+bool rows_service::has_room(typed_table& t, const row_table& rows, bool staged) const {
+  constexpr std::size_t index_bytes = 16;  // of a row, as much as it takes at most
+  const auto row_bytes = t.layout().stride() + index_bytes;
+  if (keys_.has_room(hashes_.size() * row_bytes)) return true;
+  if (staged) return false;
+  std::size_t missing = 0;
+  for (std::size_t i = 0; i < hashes_.size(); ++i) {
+    const auto place = place_of_[partition_of(hashes_[i])];
+    const auto* row = rows.named() ? rows.find(place, hashes_[i], names_[i]) : rows.find(place, hashes_[i], ids_[i]);
+    if (row == nullptr) ++missing;
+  }
+  return missing == 0 || keys_.has_room(missing * row_bytes);
 }
 
 /// Hashes of all rows of a request. Nothing is handled when one of them belongs to another shard.
@@ -464,7 +483,8 @@ rows_service::problem rows_service::scan(typed_table& t, const net::request_view
   std::memcpy(&position, request.payload().data(), sizeof position);
   auto& rows = rows_of(t, named);
   const auto row_bytes = with_values ? t.layout().value_bytes() : 0;
-  const auto room = h.credit != 0 ? std::min<std::size_t>(h.credit, scan_chunk_bytes) : scan_chunk_bytes;
+  const auto most = std::min(scan_chunk_bytes, keys_.settings().max_message_bytes - net::reply_header_bytes);
+  const auto room = h.credit != 0 ? std::min<std::size_t>(h.credit, most) : most;
 
   found_.clear();
   std::size_t texts = 0;
@@ -538,18 +558,25 @@ void rows_service::fold_before(std::uint32_t clock, typed_table& t) {
   std::sort(due, waiting.end(), [](const auto& a, const auto& b) {
     return std::tie(a.clock, a.rank, a.arrival) < std::tie(b.clock, b.rank, b.arrival);
   });
-  for (auto b = due; b != waiting.end(); ++b) {
+  // They are taken out first: whatever happens to one, none is folded twice.
+  std::vector<staged_batch> now(std::make_move_iterator(due), std::make_move_iterator(waiting.end()));
+  waiting.erase(due, waiting.end());
+  staged_count_ -= now.size();
+  for (const auto& b : now) {
     net::rows_view r;
-    (void)net::decode(b->payload.bytes(), b->count, b->named, t.layout().value_bytes(), r);  // was checked when it came
-    auto p = locate(r, b->named);
-    if (!p) p = update(t, rows_of(t, b->named), r);
+    (void)net::decode(b.payload.bytes(), b.count, b.named, t.layout().value_bytes(), r);  // was checked when it came
+    problem p;
+    try {
+      p = locate(r, b.named);
+      if (!p) p = update(t, rows_of(t, b.named), r);
+    } catch (const std::bad_alloc&) {
+      p = refusal{status::out_of_memory, "there was no memory for it"};
+    }
     if (p && !t.broken) {
-      t.broken = refusal{p->why, "staged rows of rank " + std::to_string(b->rank) + " in iteration " +
-                                     std::to_string(b->clock) + ": " + p->text};
+      t.broken = refusal{p->why, "staged rows of rank " + std::to_string(b.rank) + " in iteration " +
+                                     std::to_string(b.clock) + ": " + p->text};
     }
   }
-  staged_count_ -= static_cast<std::uint64_t>(waiting.end() - due);
-  waiting.erase(due, waiting.end());
 }
 
 }  // namespace paracel::srv

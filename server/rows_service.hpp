@@ -86,6 +86,7 @@ class rows_service {
   problem scan(typed_table& t, const net::request_view& request, reply& out);
   problem locate(const net::rows_view& rows, bool named);
   row_table& rows_of(typed_table& t, bool named);
+  bool has_room(typed_table& t, const row_table& rows, bool staged) const;
   problem pull(typed_table& t, row_table& rows, const net::rows_view& r, std::uint32_t credit, reply& out);
   void push(typed_table& t, row_table& rows, const net::rows_view& r);
   problem update(typed_table& t, row_table& rows, const net::rows_view& r);

@@ -126,8 +126,9 @@ void scan_service::walk(call& c, Visitor& visitor) {
     if (worked && steady_clock::now() >= c.until) break;
     if (const auto group = i / keys_.group_tables();
         i % keys_.group_tables() == 0 && position == 0 && group != refused_group) {
+      const bool any = keys_.groups()[group].blocks() != 0;  // before: what is visited may be removed
       if (step_over_group(c, group, visitor)) {
-        worked = worked || keys_.groups()[group].blocks() != 0;
+        worked = worked || any;
         i += keys_.group_tables();
       } else {
         refused_group = group;
@@ -163,8 +164,9 @@ void scan_service::walk(call& c, Visitor& visitor) {
     width = 0;
   }
   const auto next = i * threads + index;
-  c.at = i < tables.size() ? net::scan_cursor{static_cast<std::uint32_t>(next), position}
-                           : net::scan_cursor{partition_count, 0};
+  // Where threads do not divide the partitions, the last table of some stands for none.
+  c.at = i < tables.size() && next < partition_count ? net::scan_cursor{static_cast<std::uint32_t>(next), position}
+                                                     : net::scan_cursor{partition_count, 0};
 }
 
 scan_answer scan_service::finished(const call& c, std::uint64_t count) {
@@ -201,7 +203,8 @@ class collector {
     count_at_mark_ = count_;
     over_ = false;
     // A range that cannot be cut further is sent whatever it takes, if nothing else is in the reply.
-    limit_ = forced && mark_ == front_ ? most_bytes_ : call_.room;
+    forced_ = forced && mark_ == front_;
+    limit_ = forced_ ? most_bytes_ : call_.room;
   }
   void visit(const entry& e) {
     if (over_ || !call_.wants(e)) return;
@@ -213,7 +216,7 @@ class collector {
   }
   bool end() {
     if (!over_) return true;
-    if (limit_ == most_bytes_) {
+    if (forced_) {
       call_.fail(status::too_large, "keys of one hash do not fit a message together");
       return true;
     }
@@ -233,6 +236,7 @@ class collector {
   std::size_t limit_ = 0;
   std::uint64_t count_ = 0;
   std::uint64_t count_at_mark_ = 0;
+  bool forced_ = false;
   bool over_ = false;
   bool full_ = false;
 };

@@ -58,7 +58,9 @@ class at_end {
 bool decode(server& s, reply_sink& sink, const net::incoming& in, net::request_view& request) {
   const char* reason = net::decode(in.frame, in.tail.size(), request);
   if (reason != nullptr) request.header.what = verb::none;  // it may be a number that no reply can carry
-  if (s.unread().is_over(in.unread_bytes)) [[unlikely]] {
+  // These two free what is held for the sender, and are answered in 64 bytes.
+  const bool frees = request.header.what == verb::ping || request.header.what == verb::set_prepare;
+  if (!frees && s.unread().is_over(in.unread_bytes)) [[unlikely]] {
     if (s.unread().answers(request.header, in.unread_bytes)) {
       s.completion_for(sink, in.from, request.header).fail(status::too_large, unread_guard::text);
     }
@@ -390,6 +392,7 @@ void server_node::run(net::port& mine, reply_sink& sink, const Expect& expect, c
     for (std::size_t i = 0; i < received; ++i) {
       if (in[i].channel >= 0) continue;  // a shard's answer to `clock_moved`
       if (decode(server_, sink, in[i], requests[n])) from[n++] = &in[i];
+      else in[i].tail = {};
     }
     if (n != 0) expect(std::span<const net::request_view>(requests.data(), n));
     for (std::size_t i = 0; i < n; ++i) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <new>
 #include <tuple>
 #include <utility>
@@ -190,6 +191,7 @@ std::uint64_t shard::hash_of(std::string_view key) noexcept {
 
 void shard::publish() noexcept {
   shard_counters::set(counters_.keys, keys_.size());
+  keys_.set_other_bytes(rows_.memory_bytes());
   shard_counters::set(counters_.memory_bytes, keys_.memory_bytes() + rows_.memory_bytes());
   shard_counters::set(counters_.staged, staged_count_ + rows_.staged());
   shard_counters::set(counters_.rows, rows_.rows());
@@ -301,6 +303,11 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
     return done.answer(reply);
   }
   const auto [tag, bytes] = out.view();
+  if (bytes.size() > settings_.max_message_bytes - net::reply_header_bytes) {
+    return refuse(done, status::too_large, quoted(key) + ": " + std::to_string(bytes.size()) +
+                                               " bytes do not fit a message of " +
+                                               std::to_string(settings_.max_message_bytes));
+  }
   if (h.credit != 0 && bytes.size() > h.credit && is_cut_by_credit(h.what)) {
     return refuse(done, status::too_large, quoted(key) + " has " + std::to_string(bytes.size()) +
                                                " bytes, more than the credit of " + std::to_string(h.credit));
@@ -532,6 +539,7 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
   }
   if ((c.header->flags & net::flag_bsp_read) != 0 && c.header->clock != net::no_clock && reads(c.what)) {
     fold_before(c.header->clock, key, hash, out);
+    if (c.what == verb::remove) out = {};  // it goes, whatever became of it
     if (out.result != status::ok) return;
   }
   switch (c.what) {
@@ -676,6 +684,8 @@ void shard::update(const loaded_update& f, std::string_view key, std::uint64_t h
     if (type == value_tag::none) return failed();
     if (!fits(f, key, out)) return;
     keys_.check_room(hash, key, computed_.size());
+    // What an optimizer keeps belongs to the shape that the value had.
+    if (type != e->tag() || computed_.size() != e->value().size()) keys_.drop_state(hash, key);
     e = &t.store(hash, key, {type, computed_});
     if (computed_.capacity() > kept_buffer_bytes) computed_ = {};
   }
@@ -731,31 +741,41 @@ void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_vie
   std::sort(due, waiting.end(), [](const auto& a, const auto& b) {
     return std::tie(a.clock, a.rank, a.arrival) < std::tie(b.clock, b.rank, b.arrival);
   });
-  for (auto u = due; u != waiting.end(); ++u) {
+  // They are taken out first: whatever happens to one, none is folded twice.
+  std::vector<staged_update> now(std::make_move_iterator(due), std::make_move_iterator(waiting.end()));
+  waiting.erase(due, waiting.end());
+  staged_count_ -= now.size();
+  for (const auto& u : now) keys_.note(-static_cast<std::ptrdiff_t>(staged_bytes(u.delta.size())));
+  for (auto& u : now) {
     outcome folded;
-    const value_view delta{u->tag, u->delta.bytes()};
-    keys_.note(-static_cast<std::ptrdiff_t>(staged_bytes(u->delta.size())));
-    if (default_and_delta both; u->what == verb::update_default && parse(delta.bytes, both)) {
-      update_default(*u->function, key, hash, both, folded);
-    } else if (u->what == verb::update_at) {
-      element_change change;  // it was looked at when it was staged
-      if (parse_update_at(delta, (u->flags & net::flag_range) != 0, change) == nullptr) {
-        update_at(*u->function, key, hash, change, folded);
-      }
-    } else {
-      blob large;
-      if (u->delta.size() > net::tail_threshold_bytes) large = std::move(u->delta);
-      update(*u->function, key, hash, delta, std::move(large), folded);
-    }
+    fold(u, key, hash, folded);
     if (folded.result != status::ok && staged.broken == status::ok) {
       ++broken_count_;
       staged.broken = folded.result;
-      staged.why = "a staged update of rank " + std::to_string(u->rank) + " in iteration " + std::to_string(u->clock) +
+      staged.why = "a staged update of rank " + std::to_string(u.rank) + " in iteration " + std::to_string(u.clock) +
                    ": " + folded.text;
     }
   }
-  staged_count_ -= static_cast<std::uint64_t>(waiting.end() - due);
-  waiting.erase(due, waiting.end());
+}
+
+void shard::fold(staged_update& u, std::string_view key, std::uint64_t hash, outcome& folded) {
+  try {
+    const value_view delta{u.tag, u.delta.bytes()};
+    if (default_and_delta both; u.what == verb::update_default && parse(delta.bytes, both)) {
+      update_default(*u.function, key, hash, both, folded);
+    } else if (u.what == verb::update_at) {
+      element_change change;  // it was looked at when it was staged
+      if (parse_update_at(delta, (u.flags & net::flag_range) != 0, change) == nullptr) {
+        update_at(*u.function, key, hash, change, folded);
+      }
+    } else {
+      blob large;
+      if (u.delta.size() > net::tail_threshold_bytes) large = std::move(u.delta);
+      update(*u.function, key, hash, delta, std::move(large), folded);
+    }
+  } catch (const std::bad_alloc&) {
+    folded.fail(status::out_of_memory, "there was no memory for it");
+  }
 }
 
 bool shard::fold_all_before(std::uint32_t clock, time_point until) {

@@ -170,6 +170,7 @@ class shard final : private scan_host {
              outcome& out);
   void fold_before(std::uint32_t clock, std::string_view key, std::uint64_t hash, outcome& out);
   void mend(staged_key& staged) noexcept;
+  void fold(staged_update& u, std::string_view key, std::uint64_t hash, outcome& folded);
   void fold_before(std::uint32_t clock, staged_key& staged, std::string_view key, std::uint64_t hash);
   bool fold_all_before(std::uint32_t clock, time_point until) override;
   net::status broken(std::string_view prefix, std::string& why) const override;

@@ -61,7 +61,9 @@ void subscriptions::clock_moved(std::uint32_t clock) {
 
 void subscriptions::answer(const net::request_header& header, std::span<const std::byte> items, completion& done) {
   auto room = keys_.settings().max_message_bytes - net::reply_header_bytes;
-  if (header.credit != 0) room = std::max<std::size_t>(header.credit, std::size_t{header.count} * reply_item_bytes);
+  if (header.credit != 0) {
+    room = std::min(room, std::max<std::size_t>(header.credit, std::size_t{header.count} * reply_item_bytes));
+  }
   reply_.clear();
   std::size_t left = header.count;
   net::request_items walk(items, header.count);

@@ -50,7 +50,7 @@ class async_result {
   async_result(std::future<bool> other) noexcept  // NOLINT(google-explicit-constructor): as the operator below
       : other_(std::move(other)) {}
   /// False when it was asked already, moved away or never made.
-  [[nodiscard]] bool valid() const noexcept { return from_ != nullptr || other_.valid(); }
+  [[nodiscard]] bool valid() const noexcept { return other_.valid() || (from_ != nullptr && !requests_); }
   /// True: done. False: a read of a key that is not there. May be asked once.
   /// Blocks: until the server has answered. Throws: what went wrong there; error when the paralg has gone.
   bool get();
@@ -64,9 +64,14 @@ class async_result {
  private:
   friend class parasrv;
   async_result(std::shared_ptr<parasrv*> from, std::uint64_t number) noexcept : from_(std::move(from)), number_(number) {}
+  /// `requests`: what `other` waits for; empty as long as it is not sent.
+  async_result(std::shared_ptr<parasrv*> from, std::future<bool> other,
+               std::shared_ptr<const std::vector<std::uint64_t>> requests) noexcept
+      : other_(std::move(other)), from_(std::move(from)), requests_(std::move(requests)) {}
   std::future<bool> other_;
   std::shared_ptr<parasrv*> from_;  // null inside once the paralg has gone
   std::uint64_t number_ = 0;        // of the request
+  std::shared_ptr<const std::vector<std::uint64_t>> requests_;
 };
 
 /// What `paracel_update` returns: true once the server has acknowledged the update.

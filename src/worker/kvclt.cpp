@@ -35,6 +35,12 @@ constexpr subject subject_of(net::verb v) noexcept {
   }
 }
 
+void check_key(std::string_view key) {
+  if (key.size() > net::max_key_bytes)
+    throw protocol_error("a key of " + std::to_string(key.size()) + " bytes is over the limit of " +
+                         std::to_string(net::max_key_bytes));
+}
+
 std::uint64_t new_incarnation() {
   std::random_device source;
   return (static_cast<std::uint64_t>(source()) << 32U) | source();
@@ -124,9 +130,7 @@ kvclt::sequence kvclt::send(std::uint32_t channel, net::request_header& h, std::
                             std::span<const std::byte> prefix, std::span<const std::byte> payload, blob tail,
                             handler done) {
   if (ended_) ended_->check();
-  if (key.size() > net::max_key_bytes)
-    throw protocol_error("a key of " + std::to_string(key.size()) + " bytes is over the limit of " +
-                         std::to_string(net::max_key_bytes));
+  check_key(key);
   const auto total = net::request_header_bytes + key.size() + prefix.size() + payload.size() + tail.size();
   if (total > options_.max_message_bytes)
     throw network_error("a request of " + std::to_string(total) + " bytes is over the limit of " +
@@ -136,6 +140,7 @@ kvclt::sequence kvclt::send(std::uint32_t channel, net::request_header& h, std::
   if (before_) {
     const auto about = subject_of(h.what);
     if (about != subject::other) before_(h.what, about == subject::key ? &key : nullptr);
+    widen();  // what was sent before this has taken room
   }
 
   const auto s = next_;
@@ -184,6 +189,10 @@ void kvclt::make_room(std::size_t bytes) {
   // A handler that runs while we wait may send too, so look at the window only afterwards.
   if (!in_handler_ && in_flight_ > 0 && outstanding_bytes_ + bytes > options_.max_outstanding_bytes)
     drive([&] { return in_flight_ == 0 || outstanding_bytes_ + bytes <= options_.max_outstanding_bytes; }, low_);
+  widen();
+}
+
+void kvclt::widen() {
   if (next_ - low_ < window_.size()) return;
   std::vector<pending> wider(window_.size() * 2);
   for (auto s = low_; s < next_; ++s) wider[s & (wider.size() - 1)] = std::move(slot(s));
@@ -273,12 +282,12 @@ struct kvclt::group {
 };
 
 kvclt::group& kvclt::open_group(const call& c) {
+  make_room(0);  // first: a handler that runs meanwhile may take a group
   if (free_groups_.empty()) {
     free_groups_.reserve(groups_.size() + 1);
     groups_.push_back(std::make_unique<group>());
     free_groups_.push_back(groups_.back().get());
   }
-  make_room(0);
   auto& g = *free_groups_.back();
   free_groups_.pop_back();
   g.number = next_++;
@@ -351,6 +360,7 @@ kvclt::sequence kvclt::multi_async(const call& c, std::span<const std::string> k
   g.channel_of.resize(keys.size());
   g.begin.assign(channels_.size() + 1, 0);
   for (std::size_t i = 0; i < keys.size(); ++i) {
+    check_key(keys[i]);
     const auto at = router_.locate(keys[i]);
     g.channel_of[i] = first_channel_[at.server] + at.shard;
     ++g.begin[g.channel_of[i]];
@@ -451,9 +461,7 @@ std::shared_ptr<const key_parts> kvclt::split(std::vector<std::string> keys) con
   set->keys = std::move(keys);
   std::vector<std::vector<std::uint32_t>> of_channel(channels_.size());
   for (std::uint32_t i = 0; i < set->keys.size(); ++i) {
-    if (set->keys[i].size() > net::max_key_bytes)
-      throw protocol_error("a key of " + std::to_string(set->keys[i].size()) + " bytes is over the limit of " +
-                           std::to_string(net::max_key_bytes));
+    check_key(set->keys[i]);
     const auto at = router_.locate(set->keys[i]);
     of_channel[first_channel_[at.server] + at.shard].push_back(i);
   }
@@ -552,6 +560,8 @@ void kvclt::take_part(group& g, std::size_t index, const kv_result& r) {
       });
       return send_part(g, index);
     }
+  }
+  if (chunk.attempts != 0 && !r.ok()) {  // nothing may stay held back for it
     net::request_header give_up;
     give_up.what = net::verb::ping;
     send(chunk.channel, give_up, {}, {}, {}, {}, nullptr);

@@ -203,6 +203,8 @@ class kvclt {
   void close_front() noexcept;
   void run(const handler& done, const net::reply_view& reply);
   void make_room(std::size_t bytes);
+  /// Room for one more open request in the window.
+  void widen();
   /// Drives until `reached()`; `s` is the request that is waited for, to be named if it is never answered.
   template <class Reached>
   void drive(const Reached& reached, sequence s);

@@ -35,6 +35,8 @@ namespace {
 }
 
 // Deltas that wait here are memory that nobody counts; beyond this they are sent.
+// Failures whose futures may still be asked, after the first of them was thrown.
+constexpr std::size_t most_kept_failures = 4096;
 constexpr std::size_t most_combined_bytes = std::size_t{64} << 20;
 /// The payload of update_default: two request items without keys.
 std::vector<std::byte> default_and_delta(const value_view& initial, const value_view& delta) {
@@ -68,11 +70,13 @@ parasrv::~parasrv() {
   } catch (const std::exception&) {  // the job has ended, and with it what was to be sent
   }
   *self_ = nullptr;
+  client_.reset();  // its handlers hold marks of reads
 }
 
 void parasrv::set_model(consistency_model model) {
   send_combined_before(nullptr);
   cache_.clear();
+  if (model != consistency_model::ssp) pushed_.reset();
   model_ = model;
 }
 
@@ -90,9 +94,15 @@ void async_result::wait() const {
 }
 
 bool async_result::ready() const {
-  if (other_.valid()) return other_.wait_for(std::chrono::seconds{0}) != std::future_status::timeout;
+  if (other_.valid() && !requests_) return other_.wait_for(std::chrono::seconds{0}) != std::future_status::timeout;
   if (from_ == nullptr || *from_ == nullptr) return true;
   auto& client = (*from_)->client();
+  if (requests_) {
+    if (requests_->empty()) (*from_)->send_combined_before(nullptr);
+    const auto answered = [&] { return std::ranges::all_of(*requests_, [&](auto s) { return client.answered(s); }); };
+    if (!answered()) client.poll();
+    return answered();
+  }
   if (!client.answered(number_)) client.poll();
   return client.answered(number_);
 }
@@ -251,13 +261,14 @@ bool parasrv::cas(const std::string& key, std::uint64_t& version, const value_vi
   bool swapped = false;
   failure f;
   changing(key);
+  const auto minimum = known_slowest_;
   client_->wait(client_->request(c, key, value, [&](const kv_result& r) {
     swapped = r.ok();
     if (swapped || r.header.result == net::status::conflict) version = r.header.value_version;
     else f = {r.header.result, std::string(r.text())};
   }));
   if (f.result != net::status::ok) fail(f.result, f.text, "swapping \"" + key + "\"");
-  if (swapped) remember_write(key, value);
+  if (swapped) remember_write(key, value, minimum);
   else cache_.drop(key);  // whoever reads next wants what is there
   return swapped;
 }
@@ -276,15 +287,16 @@ kvclt::sequence parasrv::start_write(const std::string& key, const value_view& v
     cache_.drop(key);
     note(r.header.sequence, r.header.result, r.text(), "writing \"" + key + "\"");
   });
-  remember_write(key, value);
+  remember_write(key, value, known_slowest_);
   return s;
 }
 
 void parasrv::write(const std::string& key, const value_view& value) { (void)finish(start_write(key, value)); }
 
-void parasrv::remember_write(const std::string& key, const value_view& value) {
+/// `minimum`: the slowest clock that was known when the write was sent.
+void parasrv::remember_write(const std::string& key, const value_view& value, std::uint32_t minimum) {
   // Under BSP only an answer to a read is known to be the state of this clock.
-  if (model_ == consistency_model::ssp) cache_.put(key, value, 0, known_slowest_);
+  if (model_ == consistency_model::ssp) cache_.put(key, value, 0, minimum);
   else cache_.drop(key);
 }
 
@@ -349,7 +361,7 @@ kvclt::sequence parasrv::send_update(const kvclt::call& c, const std::string& ke
 }
 
 async_functor_type parasrv::update(const std::string& key, const value_view& delta, std::uint64_t function) {
-  if (combines(delta, function)) return combine(key, delta, function);
+  if (combines(key, delta, function)) return combine(key, delta, function);
   return result_of(start_update(key, delta, function));
 }
 
@@ -429,10 +441,19 @@ struct parasrv::multi_call {
 
 kvclt::sequence parasrv::start_read_multi(std::span<const std::string> keys, put_item put, bool all) {
   if (clocked()) {
-    if (cached() && std::ranges::all_of(keys, [&](const auto& k) { return find_fresh(k) != nullptr; })) {
+    const auto all_fresh = [&] {
+      return cached() && std::ranges::all_of(keys, [&](const auto& k) { return cache_.find_fresh(k, needed()) != nullptr; });
+    };
+    bool fresh = all_fresh();
+    if (!fresh && pushed_) {
+      client_->poll();
+      fresh = all_fresh();
+    }
+    if (fresh) {
       auto minimum = finished();
       for (std::size_t i = 0; i < keys.size(); ++i) {
         const auto* e = cache_.find_fresh(keys[i], needed());
+        e->read_in = finished();
         minimum = std::min(minimum, e->minimum);
         put(i, e->view());
       }
@@ -468,7 +489,11 @@ void parasrv::read_multi(const std::vector<std::string>& keys, const put_item& p
 
 void parasrv::write_multi(const std::vector<std::string>& keys, const std::vector<value_view>& values) {
   fold_before_write(keys);
-  for (const auto& key : keys) changing(key);
+  for (const auto& key : keys) {
+    changing(key);
+    cache_.drop(key);
+  }
+  const auto minimum = known_slowest_;
   failure f;
   std::string failed;
   client_->multi({.what = net::verb::push_multi}, keys, values, [&](std::size_t i, const net::reply_item& item) {
@@ -477,7 +502,7 @@ void parasrv::write_multi(const std::vector<std::string>& keys, const std::vecto
     failed = keys[i];
   });
   if (f.result != net::status::ok) fail(f.result, f.text, "writing \"" + failed + "\"");
-  for (std::size_t i = 0; i < keys.size(); ++i) remember_write(keys[i], values[i]);
+  for (std::size_t i = 0; i < keys.size(); ++i) remember_write(keys[i], values[i], minimum);
 }
 
 kvclt::sequence parasrv::start_update_multi(std::span<const std::string> keys, std::span<const value_view> deltas,
@@ -490,15 +515,14 @@ kvclt::sequence parasrv::send_updates(const kvclt::call& c, std::span<const std:
                                       std::span<const value_view> values, std::span<const value_view> deltas,
                                       bool clocked_update, put_item put) {
   if (clocked()) {
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      changing(keys[i]);
-      if (clocked_update) apply_to_cache(keys[i], deltas[i], c.function);
-      else cache_.drop(keys[i]);
+    for (const auto& key : keys) {
+      changing(key);
+      if (!clocked_update) cache_.drop(key);
     }
   }
   auto call = std::make_shared<multi_call>();
   call->put = std::move(put);
-  return client_->multi_async(
+  const auto number = client_->multi_async(
       c, keys, values,
       [this, call](std::size_t i, std::string_view key, const net::reply_item& item) {
         if (item.result == net::status::ok) {
@@ -509,6 +533,9 @@ kvclt::sequence parasrv::send_updates(const kvclt::call& c, std::span<const std:
         call->fail(item.result, net::text_of(item.value.bytes), "updating \"" + std::string(key) + "\"");
       },
       [this, call](kvclt::sequence number) { call->end(*this, number); });
+  if (clocked() && clocked_update)
+    for (std::size_t i = 0; i < keys.size(); ++i) apply_to_cache(keys[i], deltas[i], c.function);
+  return number;
 }
 
 void parasrv::update_multi(const std::vector<std::string>& keys, const std::vector<value_view>& deltas,
@@ -587,7 +614,7 @@ void parasrv::subscribe(const std::vector<std::string>& keys) {
   set_push(true);
   read_multi(keys, [](std::size_t, const value_view&) {}, true);
   for (const auto& key : keys) pushed_->wants(key, finished());
-  if (clocked()) pushed_->renew(known_slowest_, finished());
+  if (model_ == consistency_model::ssp) pushed_->renew(known_slowest_, finished());
 }
 
 /// The entry of `key` if it may answer a read; what has been pushed is looked at when there seems to be none.
@@ -692,18 +719,23 @@ kvclt::sequence parasrv::start_set_write(std::shared_ptr<const key_parts> set, c
 kvclt::sequence parasrv::start_set_update(std::shared_ptr<const key_parts> set, const set_source& deltas,
                                           std::uint64_t function, bool clocked_update, std::shared_ptr<set_target> to) {
   if (set == nullptr) return 0;
-  if (clocked() && (cache_.size() != 0 || reads_in_flight_ != 0)) {
-    for (std::size_t i = 0; i < set->keys.size(); ++i) {
-      const auto& key = set->keys[i];
-      const auto width = deltas.value_bytes;
+  const bool remembered = clocked() && (cache_.size() != 0 || reads_in_flight_ != 0);
+  if (remembered) {
+    for (const auto& key : set->keys) {
       changing(key);
       if (!clocked_update) cache_.drop(key);
-      else if (!deltas.items.empty()) apply_to_cache(key, deltas.items[i], function);
-      else apply_to_cache(key, {deltas.tag, deltas.numbers.subspan(i * width, width)}, function);
     }
   }
   const auto what = to != nullptr ? net::verb::set_bupdate : net::verb::set_update;
-  return start_set(update_call(what, function, clocked_update), std::move(set), deltas, std::move(to), "updating");
+  const auto number = start_set(update_call(what, function, clocked_update), set, deltas, std::move(to), "updating");
+  if (remembered && clocked_update) {
+    const auto width = deltas.value_bytes;
+    for (std::size_t i = 0; i < set->keys.size(); ++i) {
+      if (!deltas.items.empty()) apply_to_cache(set->keys[i], deltas.items[i], function);
+      else apply_to_cache(set->keys[i], {deltas.tag, deltas.numbers.subspan(i * width, width)}, function);
+    }
+  }
+  return number;
 }
 
 // ---- updates that are added up first --------------------------------------------------------------------------
@@ -713,10 +745,11 @@ void parasrv::set_combining(bool on) {
   combining_ = on;
 }
 
-bool parasrv::combines(const value_view& delta, std::uint64_t function) const {
+bool parasrv::combines(const std::string& key, const value_view& delta, std::uint64_t function) const {
   // Under BSP each update is staged by itself: a sum of them would give other bits.
   if (model_ == consistency_model::bsp || !combining_.value_or(model_ == consistency_model::ssp)) return false;
-  return is_numeric(delta.tag) && is_well_formed(delta) && is_additive(function);
+  // A key that cannot travel is refused now, and not when others travel with it.
+  return key.size() <= net::max_key_bytes && is_numeric(delta.tag) && is_well_formed(delta) && is_additive(function);
 }
 
 async_functor_type parasrv::combine(const std::string& key, const value_view& delta, std::uint64_t function) {
@@ -745,7 +778,8 @@ void parasrv::note(const std::shared_ptr<joint_update>& u, net::status result, s
 
 /// `waits`, a member of `u`: it is still to be sent.
 async_functor_type parasrv::future_of(std::shared_ptr<joint_update> u, bool* waits) {
-  return std::async(std::launch::deferred, [self = std::weak_ptr(self_), u = std::move(u), waits] {
+  const std::shared_ptr<const std::vector<kvclt::sequence>> requests(u, &u->sent);
+  return result_of(std::async(std::launch::deferred, [self = std::weak_ptr(self_), u = std::move(u), waits] {
     const auto there = self.lock();
     if (!there || *there == nullptr)
       throw error("the future of an update of \"" + u->name + "\" was asked after its paralg had gone");
@@ -756,11 +790,18 @@ async_functor_type parasrv::future_of(std::shared_ptr<joint_update> u, bool* wai
     std::erase(me.joint_failed_, u);
     if (u->result != net::status::ok) fail(u->result, u->text, "updating \"" + u->name + "\"");
     return true;
-  });
+  }), requests);
+}
+
+/// What is not sent must not look as if it had been acknowledged.
+void parasrv::unsent(combined_update& u) {
+  u.waits = false;
+  u.result = net::status::internal;
+  u.text = "it could not be sent";
 }
 
 void parasrv::send_combined(combiner::entry e) {
-  e.ticket->waits = false;
+  unsent(*e.ticket);
   auto view = e.view();
   blob large;
   if (view.bytes.size() > net::tail_threshold_bytes) large = std::move(e.sum);
@@ -770,6 +811,7 @@ void parasrv::send_combined(combiner::entry e) {
                                               cache_.drop(u->name);
                                               note(u, r.header.result, r.text());
                                             }, std::move(large)));
+  e.ticket->result = net::status::ok;
 }
 
 void parasrv::send_combined_before(const std::string_view* key) {
@@ -778,13 +820,16 @@ void parasrv::send_combined_before(const std::string_view* key) {
     if (auto e = combiner_.take(*key)) send_combined(std::move(*e));
     return;
   }
-  for (auto& e : combiner_.take_all()) send_combined(std::move(e));
+  auto all = combiner_.take_all();
+  for (auto& e : all) unsent(*e.ticket);
+  for (auto& e : all) send_combined(std::move(e));
 }
 
 void parasrv::send_all_combined() {
   if (combiner_.empty()) return;
   // One request a shard for all keys whose updates have the same function; what is large goes by itself.
   auto all = combiner_.take_all();
+  for (auto& e : all) unsent(*e.ticket);
   const auto small_end = std::stable_partition(all.begin(), all.end(), [](const combiner::entry& e) {
     return e.sum.size() <= net::tail_threshold_bytes;
   });
@@ -985,8 +1030,14 @@ void parasrv::settle() {
     run_ready();
   } while (client_->in_flight() != 0 || !combiner_.empty());
   const auto joint = std::exchange(joint_failed_, {});
-  const auto failed = std::exchange(failed_, {});
-  if (!failed.empty()) refuse(failed.front());
+  std::optional<failed_request> first;
+  for (auto& f : failed_) {
+    if (!std::exchange(f.told, true) && !first) first = f;
+  }
+  std::erase_if(failed_, [](const auto& f) { return f.number == 0; });  // nobody can ask for these
+  if (failed_.size() > most_kept_failures)
+    failed_.erase(failed_.begin(), failed_.end() - static_cast<std::ptrdiff_t>(most_kept_failures));
+  if (first) refuse(*first);
   if (!joint.empty()) fail(joint.front()->result, joint.front()->text, "updating \"" + joint.front()->name + "\"");
 }
 

@@ -30,6 +30,8 @@ namespace paracel {
 /// The servers as one worker sees them: the client, this worker's clock, and the cache that the staleness rule allows.
 /// Thread-safety: owned by the thread that runs the algorithm.
 class parasrv {
+  friend class async_result;
+
  public:
   using put_value = std::function<void(const value_view&)>;
   using put_item = std::function<void(std::size_t index, const value_view&)>;
@@ -93,6 +95,11 @@ class parasrv {
   /// Blocks: until the request is answered. False: a key that was read is not there. Throws: what it failed with.
   bool finish(kvclt::sequence number);
   [[nodiscard]] async_result result_of(kvclt::sequence number) const { return {self_, number}; }
+  /// Of several requests: `other` waits for them and says how they ended.
+  [[nodiscard]] async_result result_of(std::future<bool> other,
+                                       std::shared_ptr<const std::vector<kvclt::sequence>> requests) const {
+    return {self_, std::move(other), std::move(requests)};
+  }
   /// Runs what has become ready and never waits. Returns: the number of answers.
   std::size_t poll();
 
@@ -186,6 +193,7 @@ class parasrv {
     failure outcome;
     std::string what;          // was being done
     std::exception_ptr error;  // instead of the outcome
+    bool told = false;         // thrown by a waiting point already; kept for who asks its future
   };
   /// Counts a read whose answer the cache waits for.
   struct read_mark {
@@ -214,8 +222,9 @@ class parasrv {
   void note(const std::shared_ptr<joint_update>& u, net::status result, std::string_view text);
   async_functor_type future_of(std::shared_ptr<joint_update> u, bool* waits);
   using combiner = update_combiner<combined_update>;
+  static void unsent(combined_update& u);
 
-  [[nodiscard]] bool combines(const value_view& delta, std::uint64_t function) const;
+  [[nodiscard]] bool combines(const std::string& key, const value_view& delta, std::uint64_t function) const;
   async_functor_type combine(const std::string& key, const value_view& delta, std::uint64_t function);
   void send_combined(combiner::entry e);
   void before_request(net::verb what, const std::string_view* key);
@@ -258,7 +267,7 @@ class parasrv {
   /// Under BSP what all have finished is folded into the values, so that a write replaces it. It is not waited for: the
   /// write follows on the same channel.
   void fold_before_write(std::span<const std::string> keys);
-  void remember_write(const std::string& key, const value_view& value);
+  void remember_write(const std::string& key, const value_view& value, std::uint32_t minimum);
   void apply_to_cache(const std::string& key, const value_view& delta, std::uint64_t function);
   std::uint64_t find_function(const std::string& file, const std::string& symbol, net::verb what);
   [[nodiscard]] bool is_additive(std::uint64_t function) const;

@@ -273,13 +273,19 @@ void row_client::pull(const names& rows, std::byte* out) {
 async_functor_type row_client::pull_async(const names& rows, std::byte* out) {
   auto p = send_pull(rows, out);
   const auto what = "pulling rows of " + place();
-  return std::async(std::launch::deferred, [self = servers_.self(), p = std::move(p), what] {
+  const std::shared_ptr<const std::vector<kvclt::sequence>> requests(p, &p->sent);
+  return servers_.result_of(std::async(std::launch::deferred, [self = servers_.self(), p = std::move(p), what] {
     const auto there = self.lock();
     if (!there || *there == nullptr) throw error(what + ": the future was asked after its paralg had gone");
-    for (const auto s : p->sent) (*there)->client().wait(s);
+    try {
+      for (const auto s : p->sent) (*there)->client().wait(s);
+    } catch (...) {
+      p->out = nullptr;
+      throw;
+    }
     if (p->result != net::status::ok) parasrv::raise(p->result, p->text, what);
     return true;
-  });
+  }), requests);
 }
 
 void row_client::scan(bool named, const each_row& each) {

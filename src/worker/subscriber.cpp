@@ -64,12 +64,12 @@ void subscriber::subscribe(std::size_t at, std::uint32_t minimum) {
     const auto version = cache_.find_fresh(key, 0)->version;
     net::append_item(body_, key, {value_tag::i64, std::as_bytes(std::span(&version, 1))});
   }
-  p.parked = true;
   const auto count = static_cast<std::uint32_t>(p.keys.size());
   client_.subscribe(p.server, p.shard, minimum, body_, count,
                     [self = std::weak_ptr(self_), at, keys = p.keys](const kv_result& r) {
                       if (const auto there = self.lock()) (*there)->take(at, keys, r);
                     });
+  p.parked = true;
 }
 
 void subscriber::take(std::size_t at, const std::vector<std::string>& keys, const kv_result& r) {
