@@ -41,6 +41,7 @@ TEST(Async, AFutureTellsWhetherTheKeyWasThere) {
     EXPECT_THROW(there.get(), error) << "it was asked already";
     auto forgotten = a.paracel_read_async("no_such_key", untouched);
     EXPECT_NO_THROW(a.paracel_wait()) << "a key that is not there is an answer, not a failure";
+    EXPECT_FALSE(forgotten.get()) << "also after the waiting point";
     std::future<bool> old_style = a.paracel_write_async("k", 2.5);
     EXPECT_TRUE(old_style.get());
     EXPECT_EQ(a.paracel_read<double>("k"), 2.5);
@@ -202,6 +203,45 @@ TEST(Async, UnderSspAReadThatWasOvertakenByAnOwnUpdateIsNotRemembered) {
       if (random() % 4 == 0) a.paracel_bupdate("k", std::int64_t{1}), ++model;
       if (random() % 10 == 0) a.iter_commit();
     }
+  });
+}
+
+// The updates that leave before a read may fill the client's window of open requests to the last place.
+TEST(Async, SumsThatLeaveBeforeAReadTakeNoOpenRequestsPlace) {
+  for (const std::size_t shards : {1, 2}) {
+    cluster c({.workers = 1, .servers = shards});
+    c.run([](Comm comm) {
+      paralg a("", comm, "", 1, 1, true);
+      a.set_consistency(consistency_model::ssp);
+      a.paracel_write_multi(dict_type<str_type, double>{{"x", 1}, {"y", 2}, {"z", 3}});
+      for (const int n : {1022, 1023, 1024, 2047}) {
+        a.iter_commit();  // what was written is too old for the cache
+        a.iter_commit();
+        for (int i = 0; i < n; ++i) a.paracel_update("k" + std::to_string(i), 1.0);
+        EXPECT_EQ(a.paracel_read_multi<double>({"x", "y", "z"}), (std::vector<double>{1, 2, 3})) << n;
+      }
+      EXPECT_EQ(a.paracel_read<double>("k0"), 4);
+      EXPECT_EQ(a.paracel_read<double>("k2046"), 1);
+    });
+  }
+}
+
+TEST(Async, AKeyThatIsTooLongFailsTheCallBeforeAnythingIsSent) {
+  cluster c({.workers = 1, .servers = 1});
+  c.run([](Comm comm) {
+    paralg a("", comm, "", 1, 1, true);
+    a.set_consistency(consistency_model::ssp);
+    const std::string longest(70'000, 'k');
+    a.paracel_write("k", 1.0);
+    EXPECT_THROW(a.paracel_update_multi(std::vector<std::string>{longest, "k"}, std::vector<double>{1, 1}), protocol_error);
+    EXPECT_THROW((void)a.paracel_read_multi<double>({longest, "k"}), protocol_error);
+    EXPECT_THROW(a.paracel_prepare({"k", longest}), protocol_error);
+    a.paracel_update("k", 2.0);
+    EXPECT_THROW(a.paracel_update(longest, 1.0), protocol_error) << "and not when others travel with it";
+    a.iter_commit();
+    double value = 0;
+    a.paracel_read_version("k", value);
+    EXPECT_EQ(value, 3);
   });
 }
 

@@ -555,5 +555,22 @@ TEST(Bsp, FoldsInRankOrderSoThatRunsAreBitIdentical) {
   }
 }
 
+// What a shard sends when the clock moves is not folded yet: under BSP reads must ask.
+TEST(Ssp, ASubscriptionDoesNotHideWhatBspHasStaged) {
+  cluster c({.workers = 2, .servers = 2});
+  c.run([](Comm comm) {
+    paralg a("", comm);
+    a.set_consistency(consistency_model::bsp);
+    if (comm.get_rank() == 0) a.paracel_write("k", 0.0);
+    a.paracel_sync();
+    a.paracel_subscribe({"k"});
+    for (int round = 1; round <= 20; ++round) {
+      a.paracel_update("k", 1.0);
+      a.iter_commit();
+      ASSERT_EQ(a.paracel_read<double>("k"), 2.0 * round);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace paracel

@@ -496,5 +496,26 @@ TEST(Keys, StagedOptimizerStepsAreFoldedInRankOrder) {
   EXPECT_EQ(results[0], results[1]);
 }
 
+TEST(Table, AStepThatFailsLeavesTheStateOfTheOptimizerBefore) {
+  cluster c({.workers = 1, .servers = 1});
+  c.run([](Comm comm) {
+    paralg a("", comm);
+    const std::vector<float> gradient(4, 0.5F);
+    const std::vector<float> wrong(2, 0.5F);
+    for (const auto* key : {"disturbed", "left alone"}) {
+      a.paracel_register_bupdate("libparacel_default.so", "paracel_adam", {{"lr", 0.1}});
+      a.paracel_bupdate(key, gradient);
+      if (key[0] == 'd') {
+        EXPECT_THROW(a.paracel_bupdate(key, wrong), error);
+        a.paracel_register_bupdate("libparacel_default.so", "paracel_adagrad", {{"lr", 0.1}});
+        EXPECT_THROW(a.paracel_bupdate(key, wrong), error);
+        a.paracel_register_bupdate("libparacel_default.so", "paracel_adam", {{"lr", 0.1}});
+      }
+      a.paracel_bupdate(key, std::vector<float>{1, 2, 3, 4});
+    }
+    EXPECT_EQ(a.paracel_read<std::vector<float>>("disturbed"), a.paracel_read<std::vector<float>>("left alone"));
+  });
+}
+
 }  // namespace
 }  // namespace paracel

@@ -327,6 +327,22 @@ TEST_F(SetVerbs, AFunctionOfAPlugInRunsOnEveryValue) {
   EXPECT_EQ(call(verb::set_update, set, raw<double>({3, 4}), 2, value_tag::f64).header.result, status::unknown_function);
 }
 
+TEST_F(SetVerbs, AnEmptySetIsAnsweredWhateverTheFunction) {
+  const auto set = prepare({});
+  for (const auto* symbol : {"paracel_max", "paracel_add"}) {
+    const auto name = std::string("libparacel_default.so") + '\0' + symbol;
+    const auto registered = call(verb::register_update, name);
+    ASSERT_EQ(registered.header.result, status::ok);
+    std::memcpy(&function_, registered.body.data(), sizeof function_);
+    for (const auto what : {verb::set_update, verb::set_bupdate, verb::set_push, verb::set_pull}) {
+      const auto a = call(what, set, {}, 0);
+      EXPECT_EQ(a.header.result, status::ok) << net::name_of(what);
+      EXPECT_EQ(a.header.count, 0U);
+      EXPECT_TRUE(a.body.empty());
+    }
+  }
+}
+
 TEST_F(SetVerbs, StagedUpdatesWaitForTheClockAsByName) {
   const auto set = prepare({"a", "b"});
   push("a", 1);
