@@ -56,7 +56,7 @@ class scan_service {
  public:
   struct limits {
     std::chrono::microseconds slice{4000};            ///< other clients wait as long at most, and a step longer
-    std::size_t reply_bytes = std::size_t{8} << 20;   ///< of a client that gives no credit
+    std::size_t reply_bytes = std::size_t{4} << 20;   ///< of a client that gives no credit
   };
 
   scan_service(key_store& keys, const plugin_registry& plugins, scan_host& host, limits l)
