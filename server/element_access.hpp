@@ -48,7 +48,8 @@ struct element_change {
 
 /// Updates the elements of `e`, an entry of `t`, where they lie. A list is changed one element after the other, a range
 /// in one call of the function. Any status but ok: `why` says what was wrong, and the value is as before.
-/// Cost: an additive function is a loop of additions over a list; another one is called for each element. A large value that a reply still holds is copied first.
+/// Cost: an additive function is a loop of additions over a list; another one is called for each element. A
+/// large value that a reply still holds is copied first.
 [[nodiscard]] net::status update_elements(const loaded_update& f, table& t, entry& e, const element_change& change,
                                           std::string& why);
 
