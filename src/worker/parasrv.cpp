@@ -35,26 +35,16 @@ namespace {
 }
 
 // Deltas that wait here are memory that nobody counts; beyond this they are sent.
+constexpr std::size_t most_combined_bytes = std::size_t{64} << 20;
 // Failures whose futures may still be asked, after the first of them was thrown.
 constexpr std::size_t most_kept_failures = 4096;
-constexpr std::size_t most_combined_bytes = std::size_t{64} << 20;
+
 /// The payload of update_default: two request items without keys.
 std::vector<std::byte> default_and_delta(const value_view& initial, const value_view& delta) {
   std::vector<std::byte> payload;
   net::append_item(payload, {}, initial);
   net::append_item(payload, {}, delta);
   return payload;
-}
-
-template <class T>
-void add(std::span<std::byte> value, std::span<const std::byte> delta) {
-  for (std::size_t at = 0; at + sizeof(T) <= value.size(); at += sizeof(T)) {
-    T a, b;
-    std::memcpy(&a, value.data() + at, sizeof(T));
-    std::memcpy(&b, delta.data() + at, sizeof(T));
-    a = static_cast<T>(a + b);
-    std::memcpy(value.data() + at, &a, sizeof(T));
-  }
 }
 
 }  // namespace
