@@ -522,7 +522,7 @@ kvclt::sequence parasrv::send_updates(const kvclt::call& c, std::span<const std:
         cache_.drop(key);  // the delta was added to it
         call->fail(item.result, net::text_of(item.value.bytes), "updating \"" + std::string(key) + "\"");
       },
-      [this, call](kvclt::sequence number) { call->end(*this, number); });
+      [this, call](kvclt::sequence answered) { call->end(*this, answered); });
   if (clocked() && clocked_update)
     for (std::size_t i = 0; i < keys.size(); ++i) apply_to_cache(keys[i], deltas[i], c.function);
   return number;

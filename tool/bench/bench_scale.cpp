@@ -164,7 +164,7 @@ double longest_insert_ms() {
   double longest = 0;
   const auto keys = static_cast<std::uint64_t>(FLAGS_keys / partition_count);
   for (std::uint64_t i = 0; i < keys; ++i) {
-    char key[24];
+    char key[32];
     std::snprintf(key, sizeof key, "key:%016llu", static_cast<unsigned long long>(i));
     const auto hash = hash_key(key) & (~std::uint64_t{0} >> 14U);  // all of them in partition 0
     const auto begin = clock::now();
