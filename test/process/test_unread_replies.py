@@ -84,8 +84,9 @@ class UnreadReplies(unittest.TestCase):
 
     def test_small_replies_count_with_what_they_cost(self):
         before = self.server.memory()
-        _, sent = self.ask_without_reading(8, 20 * MB)  # 290,000 replies; 80 MB of memory without a limit
-        self.assertLess(self.server.memory() - before, 2 * LIMIT + 8 * MB)
+        _, sent = self.ask_without_reading(8, 40 * MB)  # 580,000 replies; 160 MB of memory without a limit
+        # On a busy machine the requests that wait for the server's threads count too.
+        self.assertLess(self.server.memory() - before, 4 * LIMIT)
         self.assertGreater(self.unread()["dropped"], sent // 10)
 
     def test_a_value_in_a_frame_of_its_own_counts_too(self):
