@@ -57,7 +57,7 @@ class UnreadReplies(unittest.TestCase):
     def test_the_server_stays_within_its_limit_and_goes_on(self):
         before = self.server.memory()
         lazy, sent = self.ask_without_reading(32 * 1024, 320 * MB)
-        self.assertLess(self.server.memory() - before, 2 * LIMIT + 8 * MB)
+        self.assertLess(self.server.memory() - before, 4 * LIMIT)
         unread = self.unread()
         self.assertEqual(unread["limit_bytes"], LIMIT)
         self.assertGreater(unread["refused"], 0)
