@@ -11,7 +11,7 @@ set -euo pipefail
 build_packages=(
   g++ cmake ninja-build pkg-config ccache
   libzmq3-dev libxxhash-dev libmsgpack-cxx-dev nlohmann-json3-dev robin-map-dev libgflags-dev
-  libopenmpi-dev openmpi-bin
+  libopenmpi-dev openmpi-bin libeigen3-dev zlib1g-dev libzstd-dev
   python3
 )
 data_packages=(python3-sklearn)  # only its data sets are read; without it the data is generated

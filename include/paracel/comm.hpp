@@ -137,6 +137,12 @@ class Comm {
     for (std::size_t r = 0; r < got.size(); ++r) unpack(got[r], rbuf[r]);
   }
 
+  /// The same with bytes as they are.
+  std::vector<byte_vector> alltoall_bytes(const std::vector<byte_vector>& blocks) {
+    if (blocks.size() != get_size()) throw error("alltoall: the send buffer must have one element for each worker");
+    return backend_->alltoall(blocks);
+  }
+
   /// The job this communicator belongs to; null for one that stands alone.
   [[nodiscard]] const std::shared_ptr<session>& job() const { return session_; }
 

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include <paracel/comm.hpp>
 #include <paracel/error.hpp>
 
 namespace paracel {
@@ -36,6 +37,11 @@ void visit_lines(const std::vector<std::string>& names, std::size_t rank, std::s
 void visit_lines(const std::string& name, std::size_t rank, std::size_t size,
                  const std::function<void(std::string&&)>& visit);
 
+/// Calls `visit` with runs of whole lines of this part (their line ends included), in their order, each of about a megabyte
+/// or one line, whatever is more. For those who look for words rather than lines.
+void visit_text(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
+                const std::function<void(std::string_view)>& visit);
+
 /// Samples with labels: compressed sparse rows, or a dense row-major matrix.
 struct sample_rows {
   bool dense = false;
@@ -44,10 +50,13 @@ struct sample_rows {
   std::vector<std::size_t> row_begin{0};  ///< sparse: row i is [row_begin[i], row_begin[i + 1]) of column and value
   std::vector<std::uint32_t> column;      ///< sparse: 0-based, strictly increasing in a row
   std::vector<double> value;              ///< sparse: as column; dense: rows() * columns
-  std::vector<double> label;              ///< -1 or +1 a row; empty when the input has none
+  std::vector<double> label;              ///< binary: -1 or +1 a row; real: the target; empty when none is read
   std::size_t row_count = 0;
   bool has_label_zero = false;       ///< a label 0 was read (and became -1)
   bool has_label_minus_one = false;  ///< a label -1 was read
+  std::uint64_t first_row = 0;       ///< load_samples: rows of the workers before this one
+  std::uint64_t rows_total = 0;      ///< load_samples: rows of all workers
+  std::vector<std::string> names;    ///< CSV with a header: the features' names
 
   [[nodiscard]] std::size_t rows() const noexcept { return row_count; }
   [[nodiscard]] std::span<const double> dense_row(std::size_t i) const {
@@ -68,6 +77,16 @@ struct sample_options {
   std::uint64_t index_limit = std::uint64_t{1} << 31;
   /// Input to predict: the label may be missing and is not read. CSV then needs `columns`.
   bool without_label = false;
+  /// binary: two classes. real: any finite number. none: every field of a CSV line is a feature; the first field of a libsvm
+  /// line is skipped, if it is no index:value.
+  enum class label_rule { binary, real, none } label = label_rule::binary;
+  /// CSV: what is between fields; 0: comma, semicolon or tab, whatever the first line has.
+  char separator = 0;
+  /// CSV: whether the first line of each file names the fields; automatic: when one of its fields is no number.
+  enum class header_rule { automatic, yes, no } header = header_rule::automatic;
+  /// CSV with a header: the label's field (default: the last) and the features', in this order (default: all others).
+  std::string target{};
+  std::vector<std::string> features{};
 };
 
 /// Part `rank` of `size` of the samples in two formats, told apart by the first line that is not blank:
@@ -81,6 +100,11 @@ struct sample_options {
 /// Cost: about 1/size of the bytes; 200 to 400 MB/s.
 sample_rows read_samples(const std::vector<std::string>& names, std::size_t rank = 0, std::size_t size = 1,
                          const sample_options& options = {});
+
+/// The same for all workers of `comm` together: every worker must call it. `columns`, `has_label_*` and the width of the
+/// rows are agreed on; `first_row` and `rows_total` are filled in.
+/// Throws: as read_samples, the same error on every worker. Blocks: a collective.
+sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const sample_options& options = {});
 
 /// The same for a text that came from `file`; for tests and fuzzing.
 sample_rows parse_samples(const std::string& file, std::string_view text, const sample_options& options = {});

@@ -118,6 +118,7 @@ class config_schema {
   /// Adds a key. Lifetime: the reference is good until the next call.
   key_spec& key(std::string name, key_type type, std::string help);
 
+  [[nodiscard]] const std::string& program() const noexcept { return program_; }
   /// {"format": "paracel-schema-v1", "program": ..., "keys": [{"name", "type", "required", "default", "choices", "min",
   /// "max", "exclusive_min", "help"}]}; absent limits are left out.
   [[nodiscard]] std::string to_json() const;

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "paracel/error.hpp"
-#include "worker/byte_range.hpp"
-#include "worker/data_reader.hpp"
+#include "load/byte_range.hpp"
+#include "load/data_reader.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/data_reader.hpp"
+#include "load/data_reader.hpp"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -15,16 +15,18 @@ LAYERS = [
     ("public", r"include/paracel/", {"public"}),
     ("core", r"src/core/", {"public", "core"}),
     ("net", r"src/net/", {"public", "core", "net"}),
-    ("worker", r"src/worker/", {"public", "core", "net", "worker"}),
+    # Input: files, formats, and who gets what. Knows workers only as a Comm.
+    ("load", r"src/load/", {"public", "core", "load"}),
+    ("worker", r"src/worker/", {"public", "core", "net", "load", "worker"}),
     # The one place where both sides meet: a server inside a worker's process.
     ("embed", r"src/embed/", {"public", "core", "net", "worker", "server", "embed"}),
     ("server", r"server/", {"public", "core", "net", "server"}),
     ("plug-in", r"(default/|alg/.*_update\.cpp$|test/support/plugins/)", {"update"}),
     ("alg", r"alg/", {"public", "alg"}),
     ("serial", r"tool/serial/", set()),
-    ("bench", r"tool/bench/", {"public", "core", "net", "worker", "embed", "server", "alg", "bench"}),
+    ("bench", r"tool/bench/", {"public", "core", "net", "load", "worker", "embed", "server", "alg", "bench"}),
     ("outside", r"test/compat/", {"compat", "public"}),
-    ("test", r"test/", {"compat", "public", "core", "net", "worker", "embed", "server", "alg", "test"}),
+    ("test", r"test/", {"compat", "public", "core", "net", "load", "worker", "embed", "server", "alg", "test"}),
 ]
 
 # What a plug-in is compiled against; nothing in it needs the framework's library.
@@ -36,8 +38,9 @@ LIBRARIES = [
     (r"mpi\.h$", r"src/worker/mpi/comm_mpi\.cpp$|include/paracel/compat/|test/compat/"),
     (r"msgpack", r"include/paracel/codec\.hpp$|test/"),
     (r"xxhash\.h$", r"src/core/hash\.hpp$|tool/bench/|test/"),
+    (r"(zlib|zstd)\.h$", r"src/load/|test/"),
     (r"dlfcn\.h$", r"server/plugin_registry\.cpp$|src/worker/main_env\.cpp$|test/"),
-    (r"gflags/", r"server/start_\w+\.cpp$|alg/\w+/\w+_main\.cpp$|tool/bench/|test/compat/"),
+    (r"gflags/", r"server/start_\w+\.cpp$|alg/common/program\.cpp$|tool/bench/|test/compat/"),
     # core is pure: no thread, no socket.
     (r"(thread|mutex|shared_mutex|condition_variable|sys/socket\.h|poll\.h)$", r"(?!src/core/|include/)"),
 ]

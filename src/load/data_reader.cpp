@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/data_reader.hpp"
+#include "load/data_reader.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "core/text_number.hpp"
 #include "paracel/error.hpp"
-#include "worker/byte_range.hpp"
+#include "load/byte_range.hpp"
 
 namespace paracel {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/byte_range.hpp"
+#include "load/byte_range.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "run_log.hpp"
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include <paracel/dump.hpp>
+
+namespace paracel::alg {
+
+std::string json_number(double v) {
+  if (!std::isfinite(v)) return "null";
+  std::string s;
+  append_text(s, v);
+  return s;
+}
+
+std::string json_string(const std::string& text) {
+  std::string s = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      s += '\\';
+      s += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char code[8];
+      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+      s += code;
+    } else {
+      s += c;
+    }
+  }
+  return s + '"';
+}
+
+json_object& json_object::raw(const std::string& name, const std::string& json) {
+  if (!fields_.empty()) fields_ += ", ";
+  fields_ += json_string(name) + ": " + json;
+  return *this;
+}
+
+run_log::run_log(paralg& job, int rounds, std::string objective_name, bool debug)
+    : job_(job),
+      name_(std::move(objective_name)),
+      start_(std::chrono::steady_clock::now()),
+      rounds_(rounds),
+      debug_(debug),
+      first_(job.get_worker_id() == 0) {
+  if (!first_) return;
+  const auto path = job.get_output() + "/metrics.jsonl";
+  metrics_.open(path, std::ios::trunc);
+  if (!metrics_) throw error(path + ": cannot be written: " + std::strerror(errno));
+}
+
+void run_log::round(int number, double objective, std::initializer_list<std::pair<const char*, double>> more) {
+  if (!first_) return;
+  json_object line;
+  line.add("round", number).add(name_, objective).add("seconds", seconds());
+  for (const auto& [name, value] : more) line.add(name, value);
+  metrics_ << line.text() << std::endl;
+  if (debug_) {
+    std::printf("round %d: %s %.10g\n", number, name_.c_str(), objective);
+    std::fflush(stdout);
+  }
+  job_.report_progress({number, rounds_, objective});
+}
+
+void run_log::result(const char* name, double value) { result(name, json_number(value)); }
+void run_log::result(const char* name, std::uint64_t value) { result(name, std::to_string(value)); }
+void run_log::result(const char* name, const std::string& value) {
+  if (!first_) return;
+  std::printf("%s %s\n", name, value.c_str());
+  std::fflush(stdout);
+}
+
+double run_log::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+void write_text_file(const std::string& path, const std::string& text) {
+  const auto temporary = path + ".tmp";
+  std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+  out << text << std::flush;
+  const bool written = static_cast<bool>(out);
+  out.close();
+  if (!written || std::rename(temporary.c_str(), path.c_str()) != 0)
+    throw error(path + ": cannot be written: " + std::strerror(errno));
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What rank 0 says of a run: metrics.jsonl (a line a round), progress, and the lines `name value` on stdout at the end.
+#pragma once
+
+#include <chrono>
+#include <fstream>
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include <paracel/paralg.hpp>
+
+namespace paracel::alg {
+
+/// A finite number as JSON with all its bits; anything else is null.
+std::string json_number(double v);
+/// Text as a JSON string.
+std::string json_string(const std::string& text);
+
+/// A JSON object under construction: fields in the order in which they are added.
+class json_object {
+ public:
+  json_object& add(const std::string& name, double v) { return raw(name, json_number(v)); }
+  json_object& add(const std::string& name, int v) { return raw(name, std::to_string(v)); }
+  json_object& add(const std::string& name, std::int64_t v) { return raw(name, std::to_string(v)); }
+  json_object& add(const std::string& name, std::uint64_t v) { return raw(name, std::to_string(v)); }
+  json_object& add(const std::string& name, bool v) { return raw(name, v ? "true" : "false"); }
+  json_object& add(const std::string& name, const std::string& v) { return raw(name, json_string(v)); }
+  json_object& add(const std::string& name, const char* v) { return raw(name, json_string(v)); }
+  /// `json` is written as it is.
+  json_object& raw(const std::string& name, const std::string& json);
+  [[nodiscard]] std::string text() const { return "{" + fields_ + "}"; }
+
+ private:
+  std::string fields_;
+};
+
+/// Metrics and progress of a run. On other ranks than 0 every call does nothing.
+/// Thread-safety: none
+class run_log {
+ public:
+  /// `objective_name` names the number in metrics.jsonl; `rounds` is the most there will be.
+  /// Throws: error when <output>/metrics.jsonl cannot be written.
+  run_log(paralg& job, int rounds, std::string objective_name = "objective", bool debug = false);
+
+  /// A line {"round", objective, "seconds", more...} and prun.py's progress; with `debug` a line on stdout, too.
+  void round(int number, double objective, std::initializer_list<std::pair<const char*, double>> more = {});
+  /// `name value` on stdout, with enough digits.
+  void result(const char* name, double value);
+  void result(const char* name, std::uint64_t value);
+  void result(const char* name, const std::string& value);
+  /// Seconds since the beginning.
+  [[nodiscard]] double seconds() const;
+
+ private:
+  paralg& job_;
+  std::string name_;
+  std::ofstream metrics_;
+  std::chrono::steady_clock::time_point start_;
+  int rounds_;
+  bool debug_;
+  bool first_;
+};
+
+/// Writes `text` to <output>/<name>, whole or not at all. Throws: error that names the file.
+void write_text_file(const std::string& path, const std::string& text);
+
+}  // namespace paracel::alg

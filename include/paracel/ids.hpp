@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What the rows, columns and vertices of an input are called: all of them 64-bit numbers, or all of them names.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace paracel {
+
+/// A list of ids. Names lie one after the other in one buffer.
+/// Thread-safety: const-concurrent
+/// Cost: 8 bytes an id; of names their bytes too.
+class id_list {
+ public:
+  id_list() = default;
+  explicit id_list(std::vector<std::uint64_t> numbers) : numbers_(std::move(numbers)) {}
+  explicit id_list(const std::vector<std::string>& names) : numeric_(false) {
+    for (const auto& n : names) push_back(n);
+  }
+  /// An empty list of numbers, or of names.
+  static id_list empty(bool numeric) {
+    id_list l;
+    l.numeric_ = numeric;
+    return l;
+  }
+
+  [[nodiscard]] bool numeric() const noexcept { return numeric_; }
+  [[nodiscard]] std::size_t size() const noexcept { return numbers_.size(); }
+  /// Of a list of numbers.
+  [[nodiscard]] std::uint64_t number(std::size_t i) const { return numbers_[i]; }
+  [[nodiscard]] const std::vector<std::uint64_t>& numbers() const noexcept { return numbers_; }
+  /// Of a list of names. Lifetime: until the list changes.
+  [[nodiscard]] std::string_view name(std::size_t i) const {
+    const std::size_t begin = i == 0 ? 0 : numbers_[i - 1];
+    return std::string_view(bytes_).substr(begin, numbers_[i] - begin);
+  }
+  [[nodiscard]] std::string text(std::size_t i) const {
+    return numeric_ ? std::to_string(numbers_[i]) : std::string(name(i));
+  }
+  /// The number, or 64 bits of hash of the name: what random numbers of a row are drawn from, and its id in a `table`.
+  [[nodiscard]] std::uint64_t key(std::size_t i) const;
+
+  void push_back(std::uint64_t number) { numbers_.push_back(number); }
+  void push_back(std::string_view name) {
+    numeric_ = false;
+    bytes_ += name;
+    numbers_.push_back(bytes_.size());
+  }
+  void reserve(std::size_t n) { numbers_.reserve(n); }
+
+  /// Where it is, in a list that ascends (names by their bytes). Cost: O(log n)
+  [[nodiscard]] std::optional<std::size_t> find(std::uint64_t number) const;
+  [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
+  /// Sorts ascending and drops what is there twice. Cost: O(n log n)
+  void sort_unique();
+
+  bool operator==(const id_list&) const = default;
+
+ private:
+  std::vector<std::uint64_t> numbers_;  // or the end of each name in bytes_
+  std::string bytes_;
+  bool numeric_ = true;
+};
+
+}  // namespace paracel

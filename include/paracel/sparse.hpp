@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A sparse matrix spread over the workers by rows: ratings, similarities, documents, weighted links.
+//
+// Rows are numbered 0, 1, ... in ascending order of their ids, over all workers; each worker has a range of them, cut so
+// that the entries are spread evenly. So a row's number, and everything that is drawn from it, does not depend on the
+// number of workers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <paracel/comm.hpp>
+#include <paracel/ids.hpp>
+
+namespace paracel {
+
+/// How the fields of a line (`row, column` and perhaps `value`, and more that are not read) are told apart.
+enum class entry_format {
+  automatic,      ///< by the first line: %%MatrixMarket, or the separator that it has (tab, comma, semicolon, |, blank)
+  matrix_market,  ///< coordinate, real | integer | pattern, general | symmetric
+  fields,         ///< a,b  a,b,w  a,b:w  a,b|w and the same with other separators
+  libsvm,         ///< row index:value ...   (one row a line; the first field is the row's id)
+};
+
+/// What an entry that is there twice means.
+enum class duplicate_rule { sum, keep, last, refuse };
+
+struct entry_options {
+  entry_format format = entry_format::automatic;
+  /// Rows are the second field, columns the first (Paracel's smap).
+  bool transpose = false;
+  /// Whether ids are 64-bit numbers, names, or numbers if all of them are.
+  enum class id_kind { automatic, number, name } ids = id_kind::automatic;
+  duplicate_rule duplicates = duplicate_rule::sum;
+  /// Lines must have a value (`need`), may have one (`take`: 1 where there is none), or it is not read (`ignore`).
+  enum class value_rule { need, take, ignore } values = value_rule::take;
+  /// Files whose first field names rows (of a graph: vertices) that need not occur in an entry; empty: none.
+  std::vector<std::string> rows_also;
+  /// The first line is a header (yes, no), or is one if it does not read as an entry and all others do.
+  enum class header_rule { no, yes } header = header_rule::no;
+};
+
+/// This worker's rows of a sparse matrix.
+struct sparse_rows {
+  /// Rows of worker w: numbers [row_first[w], row_first[w + 1]). One more element than there are workers.
+  std::vector<std::uint64_t> row_first{0, 0};
+  id_list row_ids;                        ///< of this worker's rows, ascending
+  id_list column_ids;                     ///< of the columns that have an entry here, ascending
+  std::vector<std::uint64_t> column_number;  ///< their numbers among the columns of all workers, ascending
+  std::uint64_t columns_total = 0;        ///< columns of all workers
+  std::uint64_t entries_total = 0;        ///< entries of all workers
+  std::vector<std::uint64_t> begin{0};    ///< row i is [begin[i], begin[i + 1]) of column and value
+  std::vector<std::uint32_t> column;      ///< index into column_ids, ascending in a row
+  std::vector<double> value;
+
+  [[nodiscard]] std::size_t rows() const noexcept { return begin.size() - 1; }
+  [[nodiscard]] std::uint64_t rows_total() const noexcept { return row_first.back(); }
+  [[nodiscard]] std::span<const std::uint32_t> columns_of(std::size_t i) const {
+    return std::span(column).subspan(begin[i], begin[i + 1] - begin[i]);
+  }
+  [[nodiscard]] std::span<const double> values_of(std::size_t i) const {
+    return std::span(value).subspan(begin[i], begin[i + 1] - begin[i]);
+  }
+};
+
+/// Loads a sparse matrix. Every worker must call it, with the same arguments; each reads its byte range and sends the
+/// entries to the workers that own their rows.
+/// Throws: data_error file:line:column, the same on every worker (the first in the order of the ranks).
+/// Blocks: a collective. Cost: each entry travels once, in rounds of at most 64 MB a worker.
+sparse_rows load_sparse(Comm comm, const std::vector<std::string>& files, const entry_options& options = {});
+
+/// Ids of all columns (or rows), in the order of their numbers, on every worker. A collective.
+/// Cost: O(all ids) memory and traffic a worker.
+id_list all_column_ids(Comm comm, const sparse_rows& rows);
+id_list all_row_ids(Comm comm, const sparse_rows& rows);
+
+}  // namespace paracel
