@@ -90,9 +90,11 @@ class UnreadReplies(unittest.TestCase):
         self.assertGreater(self.unread()["dropped"], sent // 10)
 
     def test_a_value_in_a_frame_of_its_own_counts_too(self):
+        before = self.server.memory()
         lazy, sent = self.ask_without_reading(512 * 1024, 512 * MB)
-        unread = self.unread()
-        self.assertGreater(unread["refused"], sent - 4 * LIMIT // (512 * 1024) - 20)
+        self.assertLess(self.server.memory() - before, 4 * LIMIT)
+        # What the connection takes depends on the machine; without counting such frames nothing would be refused.
+        self.assertGreater(self.unread()["refused"], sent // 4)
         lazy.close()
         self.clients.remove(lazy)
         # Its queue goes with its connection.
