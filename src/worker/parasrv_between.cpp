@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What happens between the calls: updates that are added up until the commit, and values that the servers push.
+#include <algorithm>
+#include <utility>
+
+#include <paracel/error.hpp>
+
+#include "worker/parasrv.hpp"
+
+namespace paracel {
+
+namespace {
+
+// Deltas that wait here are memory that nobody counts; beyond this they are sent.
+constexpr std::size_t most_combined_bytes = std::size_t{64} << 20;
+
+}  // namespace
+
+// ---- updates that are added up first --------------------------------------------------------------------------
+
+void parasrv::set_combining(bool on) {
+  if (!on) send_combined_before(nullptr);
+  combining_ = on;
+}
+
+bool parasrv::combines(const std::string& key, const value_view& delta, std::uint64_t function) const {
+  // Under BSP each update is staged by itself: a sum of them would give other bits.
+  if (model_ == consistency_model::bsp || !combining_.value_or(model_ == consistency_model::ssp)) return false;
+  // A key that cannot travel is refused now, and not when others travel with it.
+  return key.size() <= net::max_key_bytes && is_numeric(delta.tag) && is_well_formed(delta) && is_additive(function);
+}
+
+async_functor_type parasrv::combine(const std::string& key, const value_view& delta, std::uint64_t function) {
+  if (combiner_.bytes() + delta.bytes.size() > most_combined_bytes) send_combined_before(nullptr);
+  auto* e = combiner_.add(key, delta, function);
+  if (e == nullptr) {
+    const std::string_view only = key;
+    send_combined_before(&only);
+    e = combiner_.add(key, delta, function);
+  }
+  if (!e->ticket) {
+    e->ticket = std::make_shared<combined_update>();
+    e->ticket->name = key;
+  }
+  changing(key);
+  apply_to_cache(key, delta, function);
+  return future_of(e->ticket, &e->ticket->waits);
+}
+
+void parasrv::note(const std::shared_ptr<joint_update>& u, net::status result, std::string_view text) {
+  if (std::ranges::find(joint_failed_, u) != joint_failed_.end()) return;  // the first reason counts
+  u->result = result;
+  u->text = text;
+  joint_failed_.push_back(u);
+}
+
+/// `waits`, a member of `u`: it is still to be sent.
+async_functor_type parasrv::future_of(std::shared_ptr<joint_update> u, bool* waits) {
+  const std::shared_ptr<const std::vector<kvclt::sequence>> requests(u, &u->sent);
+  return result_of(std::async(std::launch::deferred, [self = std::weak_ptr(self_), u = std::move(u), waits] {
+    const auto there = self.lock();
+    if (!there || *there == nullptr)
+      throw error("the future of an update of \"" + u->name + "\" was asked after its paralg had gone");
+    auto& me = **there;
+    const std::string_view only = u->name;
+    if (waits != nullptr && *waits) me.send_combined_before(&only);
+    for (const auto s : u->sent) me.client_->wait(s);
+    std::erase(me.joint_failed_, u);
+    if (u->result != net::status::ok) raise(u->result, u->text, "updating \"" + u->name + "\"");
+    return true;
+  }), requests);
+}
+
+/// What is not sent must not look as if it had been acknowledged.
+void parasrv::unsent(combined_update& u) {
+  u.waits = false;
+  u.result = net::status::internal;
+  u.text = "it could not be sent";
+}
+
+void parasrv::send_combined(combiner::entry e) {
+  unsent(*e.ticket);
+  auto view = e.view();
+  blob large;
+  if (view.bytes.size() > net::tail_threshold_bytes) large = std::move(e.sum);
+  e.ticket->sent.push_back(client_->request(update_call(net::verb::update, e.function, true), e.key, view,
+                                            [this, u = e.ticket](const kv_result& r) {
+                                              if (r.ok()) return;
+                                              cache_.drop(u->name);
+                                              note(u, r.header.result, r.text());
+                                            }, std::move(large)));
+  e.ticket->result = net::status::ok;
+}
+
+void parasrv::send_combined_before(const std::string_view* key) {
+  if (combiner_.empty()) return;
+  if (key != nullptr) {
+    if (auto e = combiner_.take(*key)) send_combined(std::move(*e));
+    return;
+  }
+  auto all = combiner_.take_all();
+  for (auto& e : all) unsent(*e.ticket);
+  for (auto& e : all) send_combined(std::move(e));
+}
+
+void parasrv::send_all_combined() {
+  if (combiner_.empty()) return;
+  // One request a shard for all keys whose updates have the same function; what is large goes by itself.
+  auto all = combiner_.take_all();
+  for (auto& e : all) unsent(*e.ticket);
+  const auto small_end = std::stable_partition(all.begin(), all.end(), [](const combiner::entry& e) {
+    return e.sum.size() <= net::tail_threshold_bytes;
+  });
+  for (auto e = small_end; e != all.end(); ++e) send_combined(std::move(*e));
+  all.erase(small_end, all.end());
+  std::ranges::stable_sort(all, {}, &combiner::entry::function);
+  for (auto from = all.begin(); from != all.end();) {
+    const auto to = std::find_if(from, all.end(), [&](const auto& e) { return e.function != from->function; });
+    if (to - from == 1) {
+      send_combined(std::move(*from));
+      from = to;
+      continue;
+    }
+    std::vector<std::string> keys;
+    std::vector<value_view> sums;
+    for (auto e = from; e != to; ++e) {
+      keys.push_back(e->key);
+      sums.push_back(e->view());
+      e->ticket->waits = false;
+      e->ticket->result = net::status::internal;
+      e->ticket->text = "no answer came: it is unknown whether it was applied";
+    }
+    client_->multi(update_call(net::verb::update_multi, from->function, true), keys, sums,
+                   [&](std::size_t i, const net::reply_item& item) {
+                     const auto& u = from[static_cast<std::ptrdiff_t>(i)].ticket;
+                     u->result = item.result;
+                     if (item.result == net::status::ok) return;
+                     cache_.drop(u->name);
+                     note(u, item.result, net::text_of(item.value.bytes));
+                   });
+    from = to;
+  }
+}
+
+// ---- values that come by themselves -----------------------------------------------------------------------------
+
+namespace {
+constexpr bool only_looks(net::verb v) noexcept {
+  using net::verb;
+  switch (v) {
+    case verb::pull: case verb::contains: case verb::pull_at: case verb::pull_multi: case verb::contains_multi:
+    case verb::pull_at_multi: case verb::scan: case verb::top_k: case verb::reduce: case verb::set_pull: return true;
+    default: return false;
+  }
+}
+}  // namespace
+
+void parasrv::before_request(net::verb what, const std::string_view* key) {
+  send_combined_before(key);
+  if (pushed_ && !only_looks(what)) pushed_->changing(key, client_->next());
+}
+
+void parasrv::set_push(bool on) {
+  if (!on) {
+    pushed_.reset();
+    return;
+  }
+  if (pushed_) return;
+  client_->clock_request(net::verb::subscribe, 0, nullptr);  // from now on it tells the shards
+  pushed_ = std::make_unique<subscriber>(*client_, cache_, [this](std::string_view key, read_cache::entry& e) {
+    const auto* unsent = combiner_.find(key);
+    if (unsent == nullptr) return true;
+    if (unsent->tag != e.tag || unsent->sum.size() != e.bytes.size()) return false;
+    add_numbers(element_of(e.tag), e.bytes, unsent->sum.bytes());
+    return true;
+  }, [this](std::uint32_t slowest) { known_slowest_ = std::max(known_slowest_, slowest); });
+}
+
+void parasrv::subscribe(const std::vector<std::string>& keys) {
+  set_push(true);
+  read_multi(keys, [](std::size_t, const value_view&) {}, true);
+  for (const auto& key : keys) pushed_->wants(key, finished());
+  if (model_ == consistency_model::ssp) pushed_->renew(known_slowest_, finished());
+}
+
+/// The entry of `key` if it may answer a read; what has been pushed is looked at when there seems to be none.
+const read_cache::entry* parasrv::find_fresh(const std::string& key) {
+  const auto* e = cache_.find_fresh(key, needed());
+  if (e == nullptr && pushed_) {
+    client_->poll();
+    e = cache_.find_fresh(key, needed());
+  }
+  if (e != nullptr) e->read_in = finished();
+  return e;
+}
+
+void parasrv::was_read(const std::string& key) {
+  if (pushed_ && cached()) pushed_->wants(key, finished());
+}
+
+}  // namespace paracel
