@@ -29,13 +29,16 @@ enum class key_type {
   integer,        ///< "int"
   number,         ///< "double"
   boolean,        ///< "bool"
+  numbers,        ///< "doubles": a list of numbers, or one; limits are those of each
+  strings,        ///< "strings": a list of strings, or one; choices are those of each
   file,           ///< "file": one existing file
   files,          ///< "files": an existing file or folder, a glob pattern that matches, or a list of these
   plugin,         ///< "plugin": the name of a plug-in; if it has a slash, an existing file
   output_folder,  ///< "folder_out": a folder that exists or can be created, and is writable
 };
 
-using config_value = std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<std::string>>;
+using config_value = std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<std::string>,
+                                  std::vector<double>>;
 
 /// One key. Built by `config_schema::key` and the setters, which return the same object.
 class key_spec {
@@ -74,8 +77,8 @@ class key_spec {
 /// Thread-safety: const-concurrent
 class config {
  public:
-  /// The value of a key of the schema. T: std::string, bool, double, an integer type, or std::vector<std::string> for
-  /// `files`. An integer that does not fit into T is refused by `check` only if the schema bounds it.
+  /// The value of a key of the schema. T: std::string, bool, double, an integer type, std::vector<std::string> for
+  /// `files` and `strings`, or std::vector<double> for `numbers`. An integer that does not fit into T is refused by `check` only if the schema bounds it.
   /// Throws: config_error when the schema has no such key or another type, or the integer does not fit.
   template <class T>
   [[nodiscard]] T get(std::string_view name) const {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <span>
 
 #include "core/config_tree.hpp"
 #include "core/file_names.hpp"
@@ -22,6 +23,8 @@ const char* type_name(key_type t) {
     case key_type::integer: return "int";
     case key_type::number: return "double";
     case key_type::boolean: return "bool";
+    case key_type::numbers: return "doubles";
+    case key_type::strings: return "strings";
     case key_type::file: return "file";
     case key_type::files: return "files";
     case key_type::plugin: return "plugin";
@@ -41,7 +44,9 @@ config_value zero_of(key_type t) {
     case key_type::integer: return std::int64_t{0};
     case key_type::number: return 0.0;
     case key_type::boolean: return false;
-    case key_type::files: return std::vector<std::string>{};
+    case key_type::files:
+    case key_type::strings: return std::vector<std::string>{};
+    case key_type::numbers: return std::vector<double>{};
     default: return std::string();
   }
 }
@@ -229,6 +234,31 @@ config_value config_schema::checked(const key_spec& spec, const config_node& nod
       const auto v = node.as_boolean();
       if (!v) wrong("true or false");
       return *v;
+    }
+    case key_type::numbers: {
+      const std::string wanted = "a list of numbers" + (limits.empty() ? "" : ", each" + limits);
+      const bool list = node.type == config_node::kind::list;
+      if (list && node.items.empty()) wrong(wanted);
+      std::vector<double> values;
+      for (const auto& item : list ? std::span(node.items) : std::span(&node, 1)) {
+        const auto v = item.as_number();
+        if (!v || !within(*v)) wrong(wanted);
+        values.push_back(*v);
+      }
+      return values;
+    }
+    case key_type::strings: {
+      const bool list = node.type == config_node::kind::list;
+      std::vector<std::string> values;
+      for (const auto& item : list ? std::span(node.items) : std::span(&node, 1)) {
+        const auto& known = spec.choices_;
+        if (item.type != config_node::kind::string || item.text.find('\0') != std::string::npos) wrong("a list of strings");
+        if (!known.empty() && std::find(known.begin(), known.end(), item.text) == known.end()) {
+          wrong("a list of " + joined(known, ", "));
+        }
+        values.push_back(item.text);
+      }
+      return values;
     }
     case key_type::files: {
       std::vector<std::string> names;

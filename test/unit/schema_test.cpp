@@ -31,6 +31,8 @@ class Schema : public ::testing::Test {
     schema_.key("debug", key_type::boolean, "more text");
     schema_.key("plugin", key_type::plugin, "functions");
     schema_.key("output", key_type::output_folder, "where to");
+    schema_.key("lambdas", key_type::numbers, "weights").at_least(0);
+    schema_.key("functions", key_type::strings, "names");
   }
   ~Schema() override { fs::remove_all(folder_); }
 
@@ -80,10 +82,22 @@ TEST_F(Schema, AValueThatDoesNotFitTheTypeAskedForIsAnErrorAndNotAnotherValue) {
   EXPECT_THROW((void)c.get<int>("nothing"), paracel::config_error);
 }
 
+TEST_F(Schema, AListOfNumbersOrStringsMayBeOneOfThem) {
+  const auto c = check(R"("lambdas": [0.1, "2", 3], "functions": "f")");
+  EXPECT_EQ(c.get<std::vector<double>>("lambdas"), (std::vector<double>{0.1, 2, 3}));
+  EXPECT_EQ(c.get<std::vector<std::string>>("functions"), (std::vector<std::string>{"f"}));
+  const auto d = check(R"("lambdas": 7)");
+  EXPECT_EQ(d.get<std::vector<double>>("lambdas"), (std::vector<double>{7}));
+  EXPECT_TRUE(d.get<std::vector<std::string>>("functions").empty());
+  EXPECT_NE(error_of(R"("lambdas": [])").find("found list, want a list of numbers, each >= 0"), std::string::npos);
+  EXPECT_NE(error_of(R"("lambdas": [1, -1])").find("want a list of numbers, each >= 0"), std::string::npos);
+  EXPECT_NE(error_of(R"("functions": ["f", 3])").find("want a list of strings"), std::string::npos);
+}
+
 TEST_F(Schema, NamesAnUnknownKeyAndWhatWasProbablyMeant) {
   EXPECT_EQ(error_of(R"(  "alhpa": 1)"),
             "cfg.json:2:3: key \"alhpa\" is unknown; did you mean \"alpha\"? allowed keys: input, other, method, "
-            "rounds, alpha, debug, plugin, output");
+            "rounds, alpha, debug, plugin, output, lambdas, functions");
   EXPECT_EQ(error_of(R"("zzzzzz": 1)").find("did you mean"), std::string::npos);
 }
 
@@ -151,7 +165,7 @@ TEST_F(Schema, PublishesItselfAsJson) {
   EXPECT_EQ(root.find("format")->text, "paracel-schema-v1");
   EXPECT_EQ(root.find("program")->text, "prog");
   const auto& keys = root.find("keys")->items;
-  ASSERT_EQ(keys.size(), 8U);
+  ASSERT_EQ(keys.size(), 10U);
   EXPECT_EQ(keys[0].find("type")->text, "files");
   EXPECT_TRUE(keys[0].find("required")->boolean);
   EXPECT_EQ(keys[0].find("default"), nullptr);

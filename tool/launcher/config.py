@@ -158,6 +158,22 @@ def check_entry(spec, entry, look_at_files):
         if not isinstance(entry.value, bool) and str(entry.value) not in ("0", "1", "true", "false"):
             wrong("true or false")
         return
+    if kind == "doubles":
+        values = entry.value if isinstance(entry.value, list) else [entry.value]
+        limits = limits_of(spec)
+        least, most = spec.get("min"), spec.get("max")
+        for number in map(number_in, values or [None]):
+            if (number is None or (most is not None and number > most) or
+                    (least is not None and (number <= least if spec.get("exclusive_min") else number < least))):
+                wrong("a list of numbers" + (limits and ", each" + limits))
+        return
+    if kind == "strings":
+        for text in entry.value if isinstance(entry.value, list) else [entry.value]:
+            if not isinstance(text, str):
+                wrong("a list of strings")
+            if spec.get("choices") and text not in spec["choices"]:
+                wrong("a list of " + ", ".join(spec["choices"]))
+        return
     if kind == "files":
         names = entry.value if isinstance(entry.value, list) else [entry.value]
         if not all(isinstance(name, str) for name in names):
