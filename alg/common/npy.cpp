@@ -1,0 +1,549 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "npy.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string_view>
+
+#include <paracel/dump.hpp>
+
+namespace paracel::alg {
+
+namespace {
+
+// The format's own words.
+constexpr std::string_view magic = "\x93NUMPY";
+constexpr std::size_t header_alignment = 64;  // bytes, of what stands before the elements
+constexpr std::size_t dimension_limit = 8;
+
+static_assert(std::endian::native == std::endian::little, "arrays are written as they lie in memory");
+
+constexpr npy_type all_types[] = {npy_type::float64, npy_type::float32, npy_type::int64, npy_type::uint64};
+
+std::size_t bytes_of(npy_type type) { return type == npy_type::float32 ? 4 : 8; }
+
+template <class F>
+decltype(auto) with_type(npy_type type, F&& f) {
+  switch (type) {
+    case npy_type::float64: return f(double{});
+    case npy_type::float32: return f(float{});
+    case npy_type::int64: return f(std::int64_t{});
+    case npy_type::uint64: break;
+  }
+  return f(std::uint64_t{});
+}
+
+std::string shape_text(std::span<const std::uint64_t> shape) {
+  std::string s = "(";
+  for (const auto n : shape) s += std::to_string(n) + ", ";
+  if (shape.size() > 1) s.resize(s.size() - 2);
+  if (shape.size() == 1) s.pop_back();
+  return s + ")";
+}
+
+std::string header_of(npy_type type, std::span<const std::uint64_t> shape) {
+  std::string dictionary = std::string("{'descr': '") + npy_name(type) + "', 'fortran_order': False, 'shape': " +
+                           shape_text(shape) + ", }";
+  constexpr std::size_t before = magic.size() + 4;
+  const std::size_t used = before + dictionary.size() + 1;
+  dictionary.append((header_alignment - used % header_alignment) % header_alignment, ' ');
+  dictionary += '\n';
+  std::string header(magic);
+  header += '\x01';
+  header += '\0';
+  header += static_cast<char>(dictionary.size() & 0xffU);
+  header += static_cast<char>(dictionary.size() >> 8U);
+  return header + dictionary;
+}
+
+/// The value of a field of the header's dictionary, up to the comma that ends it.
+std::optional<std::string_view> field_of(std::string_view dictionary, std::string_view name) {
+  for (const char quote : {'\'', '"'}) {
+    const auto key = quote + std::string(name) + quote;
+    auto at = dictionary.find(key);
+    if (at == std::string_view::npos) continue;
+    at = dictionary.find_first_not_of(" :", at + key.size());
+    if (at == std::string_view::npos) continue;
+    const char closing = dictionary[at] == '(' ? ')' : ',';
+    auto end = dictionary.find(closing, at);
+    if (end == std::string_view::npos) end = dictionary.find('}', at);
+    if (end == std::string_view::npos) continue;
+    return dictionary.substr(at, end - at + (closing == ')' ? 1 : 0));
+  }
+  return std::nullopt;
+}
+
+std::optional<std::vector<std::uint64_t>> shape_of(std::string_view text) {
+  if (text.size() < 2 || text.front() != '(' || text.back() != ')') return std::nullopt;
+  text = text.substr(1, text.size() - 2);
+  std::vector<std::uint64_t> shape;
+  while (true) {
+    while (!text.empty() && (text.front() == ' ' || text.front() == ',')) text.remove_prefix(1);
+    if (text.empty()) break;
+    std::uint64_t n = 0;
+    const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), n);
+    if (wrong != std::errc{} || shape.size() == dimension_limit) return std::nullopt;
+    shape.push_back(n);
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  }
+  return shape;
+}
+
+/// The number of elements, if their bytes can be counted.
+std::optional<std::uint64_t> size_of(std::span<const std::uint64_t> shape, std::size_t element) {
+  if (std::find(shape.begin(), shape.end(), 0U) != shape.end()) return 0;
+  const std::uint64_t most = (std::uint64_t{1} << 60U) / element;
+  std::uint64_t n = 1;
+  for (const auto s : shape) {
+    if (s > most / n) return std::nullopt;
+    n *= s;
+  }
+  return n;
+}
+
+std::string read_whole(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw data_error(path + ": cannot be read: " + std::strerror(errno));
+  std::string text;
+  char block[1U << 16U];
+  while (in.read(block, sizeof block) || in.gcount() > 0) text.append(block, static_cast<std::size_t>(in.gcount()));
+  if (in.bad()) throw data_error(path + ": cannot be read: " + std::strerror(errno));
+  return text;
+}
+
+/// Writes through a temporary file beside it, so that the file is whole or not there.
+class whole_file {
+ public:
+  explicit whole_file(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
+    out_.open(temporary_, std::ios::binary | std::ios::trunc);
+    if (!out_) failed();
+  }
+  whole_file(const whole_file&) = delete;
+  whole_file& operator=(const whole_file&) = delete;
+  ~whole_file() {
+    if (!done_) std::remove(temporary_.c_str());
+  }
+  void write(std::span<const std::byte> bytes) {
+    out_.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  }
+  void write(std::string_view text) { out_.write(text.data(), static_cast<std::streamsize>(text.size())); }
+  void finish() {
+    out_.flush();
+    if (!out_) failed();
+    out_.close();
+    if (!out_ || std::rename(temporary_.c_str(), path_.c_str()) != 0) failed();
+    done_ = true;
+  }
+
+ private:
+  [[noreturn]] void failed() const { throw error(path_ + ": cannot be written: " + std::strerror(errno)); }
+
+  std::string path_;
+  std::string temporary_;
+  std::ofstream out_;
+  bool done_ = false;
+};
+
+std::string list_json(const std::vector<std::string>& items, bool quoted) {
+  std::string s = "[";
+  for (std::size_t i = 0; i < items.size(); ++i) s += (i > 0 ? ", " : "") + (quoted ? json_string(items[i]) : items[i]);
+  return s + "]";
+}
+std::string list_json(std::span<const std::uint64_t> items) {
+  std::vector<std::string> texts;
+  for (const auto i : items) texts.push_back(std::to_string(i));
+  return list_json(texts, false);
+}
+
+/// Whether `from` is exactly one of `To`.
+template <class To, class From>
+bool converts(From from, To& to) {
+  if constexpr (std::is_same_v<To, From>) {
+    to = from;
+    return true;
+  } else if constexpr (std::is_integral_v<To> && std::is_integral_v<From>) {
+    to = static_cast<To>(from);
+    return std::in_range<To>(from);
+  } else if constexpr (std::is_integral_v<To>) {
+    // 2^63 and 2^64 are numbers of both kinds of float, the greatest integers below them are not.
+    const auto wide = static_cast<double>(from);
+    constexpr double above = std::is_signed_v<To> ? 0x1p63 : 0x1p64;
+    constexpr double least = std::is_signed_v<To> ? -0x1p63 : 0.0;
+    if (!(wide >= least && wide < above) || wide != std::trunc(wide)) return false;
+    to = static_cast<To>(wide);
+    return true;
+  } else if constexpr (std::is_integral_v<From>) {
+    to = static_cast<To>(from);
+    // Above the type's digits a neighbour may have been taken; back in integers it shows.
+    constexpr double above = std::is_signed_v<From> ? 0x1p63 : 0x1p64;
+    return static_cast<double>(to) < above && static_cast<From>(to) == from;
+  } else {
+    to = static_cast<To>(from);
+    return std::isnan(from) || static_cast<From>(to) == from;
+  }
+}
+
+}  // namespace
+
+const char* npy_name(npy_type type) noexcept {
+  switch (type) {
+    case npy_type::float64: return "<f8";
+    case npy_type::float32: return "<f4";
+    case npy_type::int64: return "<i8";
+    case npy_type::uint64: break;
+  }
+  return "<u8";
+}
+
+template <npy_number T>
+std::vector<T> npy_array::as() const {
+  std::vector<T> out(size());
+  with_type(type, [&](auto kind) {
+    using element = decltype(kind);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      element e{};
+      std::memcpy(&e, bytes.data() + i * sizeof e, sizeof e);
+      if (!converts(e, out[i])) {
+        std::string found;
+        append_text(found, e);
+        throw type_error("element " + std::to_string(i) + " of an array of " + npy_name(type) + " is " + found +
+                         ", which is no " + npy_name(npy_type_of<T>()));
+      }
+    }
+  });
+  return out;
+}
+template std::vector<double> npy_array::as() const;
+template std::vector<float> npy_array::as() const;
+template std::vector<std::int64_t> npy_array::as() const;
+template std::vector<std::uint64_t> npy_array::as() const;
+
+void write_npy(const std::string& path, npy_type type, std::span<const std::byte> bytes,
+               std::span<const std::uint64_t> shape) {
+  const auto n = shape.size() <= dimension_limit ? size_of(shape, bytes_of(type)) : std::nullopt;
+  if (!n || *n * bytes_of(type) != bytes.size()) {
+    throw error(path + ": found " + std::to_string(bytes.size() / bytes_of(type)) + " elements, want the shape " +
+                shape_text(shape));
+  }
+  whole_file file(path);
+  file.write(header_of(type, shape));
+  file.write(bytes);
+  file.finish();
+}
+
+npy_array read_npy(const std::string& path) {
+  const auto text = read_whole(path);
+  const std::string_view all = text;
+  const auto wrong = [&](const std::string& found, const std::string& wanted) -> data_error {
+    return data_error(path + ": found " + found + ", want " + wanted);
+  };
+  if (all.size() < magic.size() + 4 || all.substr(0, magic.size()) != magic) throw wrong("another format", "an .npy file");
+  const auto byte_at = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(all[i])); };
+  const auto version = byte_at(magic.size());
+  if (version < 1 || version > 3) throw wrong("version " + std::to_string(version), "version 1, 2 or 3 of the format");
+  const std::size_t length_bytes = version == 1 ? 2 : 4;
+  const std::size_t begin = magic.size() + 2 + length_bytes;
+  if (all.size() < begin) throw wrong("a header that is cut off", "an .npy file");
+  std::size_t length = 0;
+  for (std::size_t i = 0; i < length_bytes; ++i) length |= std::size_t{byte_at(magic.size() + 2 + i)} << (8 * i);
+  if (all.size() - begin < length) throw wrong("a header that is cut off", "an .npy file");
+
+  const auto dictionary = all.substr(begin, length);
+  const auto type_name = field_of(dictionary, "descr");
+  const auto order = field_of(dictionary, "fortran_order");
+  const auto shape_found = field_of(dictionary, "shape");
+  if (!type_name || !order || !shape_found) throw wrong("a header without descr, fortran_order or shape", "an .npy file");
+  npy_array array;
+  bool known = false;
+  bool swapped = false;
+  if (type_name->size() == 5) {  // with its quotes
+    const auto name = type_name->substr(1, 3);
+    for (const auto type : all_types) {
+      if (name.substr(1) != std::string_view(npy_name(type)).substr(1)) continue;
+      known = name[0] == '<' || name[0] == '>' || name[0] == '=';
+      swapped = name[0] == '>';
+      array.type = type;
+    }
+  }
+  if (!known) throw wrong("elements of type " + std::string(*type_name), "<f8, <f4, <i8 or <u8");
+  if (order->substr(0, 5) != "False") throw wrong("columns one after the other", "an array in C order");
+  auto shape = shape_of(*shape_found);
+  if (!shape) throw wrong("the shape " + std::string(*shape_found), "up to " + std::to_string(dimension_limit) + " numbers");
+  array.shape = std::move(*shape);
+  const auto count = size_of(array.shape, bytes_of(array.type));
+  const auto data = all.substr(begin + length);
+  if (!count || data.size() / bytes_of(array.type) != *count || data.size() % bytes_of(array.type) != 0) {
+    throw wrong(std::to_string(data.size()) + " bytes of elements",
+                "the shape " + shape_text(array.shape) + " of " + std::string(*type_name));
+  }
+  array.bytes.resize(data.size());
+  if (!data.empty()) std::memcpy(array.bytes.data(), data.data(), data.size());
+  if (swapped) {
+    const auto width = static_cast<std::ptrdiff_t>(bytes_of(array.type));
+    for (auto at = array.bytes.begin(); at != array.bytes.end(); at += width) std::reverse(at, at + width);
+  }
+  return array;
+}
+
+// ---- models
+
+model_writer::model_writer(paralg& job, std::string algorithm, const std::string& format)
+    : job_(job), algorithm_(std::move(algorithm)), text_(format == "text"), first_(job.get_worker_id() == 0) {
+  if (format != "npy" && format != "text") throw error("a model has the format npy or text, not " + format);
+}
+
+void model_writer::write_array(const std::string& file, npy_type type, std::span<const std::byte> bytes,
+                               const std::vector<std::uint64_t>& shape, std::uint64_t first_row, const id_list* ids,
+                               bool keyed) {
+  const auto path = job_.get_output() + "/" + file;
+  if (!text_) {
+    write_npy(path, type, bytes, shape);
+    return;
+  }
+  whole_file out(path);
+  with_type(type, [&](auto kind) {
+    using element = decltype(kind);
+    const std::uint64_t rows = keyed ? shape.front() : 1;
+    const std::uint64_t width = rows == 0 ? 0 : bytes.size() / sizeof(element) / rows;
+    std::string line;
+    for (std::uint64_t row = 0; row < rows; ++row) {
+      line.clear();
+      if (keyed) line = (ids != nullptr ? ids->text(row) : std::to_string(first_row + row)) + '\t';
+      for (std::uint64_t j = 0; j < width; ++j) {
+        element e{};
+        std::memcpy(&e, bytes.data() + (row * width + j) * sizeof e, sizeof e);
+        if (j > 0) line += '|';
+        append_text(line, e);
+      }
+      out.write(line += '\n');
+    }
+  });
+  out.finish();
+}
+
+void model_writer::add_whole(const std::string& name, npy_type type, std::span<const std::byte> bytes,
+                             std::vector<std::uint64_t> shape) {
+  const bool keyed = shape.size() > 1;
+  const auto file = name + (text_ ? "_0" : "_0.npy");
+  write_array(file, type, bytes, shape, 0, nullptr, keyed);
+  json_object entry;
+  entry.add("dtype", npy_name(type)).raw("shape", list_json(shape)).raw("files", list_json({file}, true));
+  if (text_) entry.add("keyed", keyed);
+  arrays_.raw(name, entry.text());
+}
+
+void model_writer::add_part(const std::string& name, npy_type type, std::span<const std::byte> bytes,
+                            std::vector<std::uint64_t> row_shape, const id_list* ids) {
+  std::uint64_t width = bytes_of(type);
+  for (const auto n : row_shape) width *= n;
+  const std::uint64_t rows = width == 0 ? 0 : bytes.size() / width;
+  auto comm = job_.get_comm();
+  // What the manifest and the text form must know of all ranks: rows, and the kind of their ids.
+  const std::vector<std::int64_t> mine{static_cast<std::int64_t>(rows),
+                                       ids == nullptr ? 0 : ids->numeric() || ids->size() == 0 ? 1 : 2};
+  const auto all = comm.allgather(mine);
+  std::vector<std::uint64_t> counts;
+  std::uint64_t total = 0;
+  std::uint64_t first_row = 0;
+  std::int64_t kind = 0;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (r == comm.get_rank()) first_row = total;
+    counts.push_back(static_cast<std::uint64_t>(all[r][0]));
+    total += counts.back();
+    kind = std::max(kind, all[r][1]);
+  }
+
+  auto shape = row_shape;
+  shape.insert(shape.begin(), rows);
+  const auto rank = std::to_string(comm.get_rank());
+  write_array(name + "_" + rank + (text_ ? "" : ".npy"), type, bytes, shape, first_row, ids, true);
+  const char* id_ending = kind == 2 ? ".txt" : ".npy";
+  if (ids != nullptr && !text_) {
+    if (ids->size() != rows) throw error(name + ": found " + std::to_string(ids->size()) + " ids for " +
+                                         std::to_string(rows) + " rows");
+    const auto path = job_.get_output() + "/" + name + "_id_" + rank + id_ending;
+    if (kind == 1) {
+      write_npy(path, ids->numbers());
+    } else {
+      std::string text;
+      for (std::size_t i = 0; i < ids->size(); ++i) text += ids->text(i) + '\n';
+      write_text_file(path, text);
+    }
+  }
+  if (!first_) return;
+  std::vector<std::string> names;
+  std::vector<std::string> id_names;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    names.push_back(name + "_" + std::to_string(r) + (text_ ? "" : ".npy"));
+    id_names.push_back(text_ ? names.back() : name + "_id_" + std::to_string(r) + id_ending);
+  }
+  shape.front() = total;
+  json_object entry;
+  entry.add("dtype", npy_name(type)).raw("shape", list_json(shape)).raw("files", list_json(names, true));
+  entry.raw("rows", list_json(counts));
+  if (text_) entry.add("keyed", true);
+  if (ids != nullptr) entry.raw("ids", list_json(id_names, true)).add("id_kind", kind == 2 ? "name" : "number");
+  arrays_.raw(name, entry.text());
+}
+
+void model_writer::finish() {
+  job_.get_comm().synchronize();
+  if (!first_) return;
+  json_object manifest;
+  manifest.add("format", text_ ? "text" : "npy").add("algorithm", algorithm_);
+  auto text = manifest.text();
+  text.pop_back();
+  if (fields_.text() != "{}") text += ", " + fields_.text().substr(1, fields_.text().size() - 2);
+  text += ",\n \"settings\": " + settings_.text() + ",\n \"arrays\": " + arrays_.text() + "}\n";
+  write_text_file(job_.get_output() + "/model.json", text);
+}
+
+namespace {
+
+std::string manifest_path(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) ? path + "/model.json" : path;
+}
+
+json_parser manifest_of(const std::string& path) {
+  try {
+    return json_parser(path);
+  } catch (const config_error& e) {
+    throw data_error(e.what());
+  }
+}
+
+}  // namespace
+
+model_reader::model_reader(const std::string& path, const std::string& algorithm)
+    : path_(manifest_path(path)), manifest_(manifest_of(path_)) {
+  folder_ = std::filesystem::path(path_).parent_path().string();
+  if (!folder_.empty()) folder_ += '/';
+  if (!manifest_.has("algorithm") || !manifest_.has("arrays") || !manifest_.has("format"))
+    throw data_error(path_ + ": found no model, want a manifest with algorithm, format and arrays");
+  if (const auto found = field<std::string>("algorithm"); found != algorithm)
+    throw data_error(path_ + ": found a model of " + found + ", want one of " + algorithm);
+}
+
+bool model_reader::has(const std::string& array) const { return manifest_.has("arrays." + array); }
+
+std::vector<std::string> model_reader::files(const std::string& array, const char* which) const {
+  std::vector<std::string> names;
+  try {
+    names = manifest_.parse_v<std::string>("arrays." + array + "." + which);
+  } catch (const config_error& e) {
+    throw data_error(e.what());
+  }
+  for (auto& name : names) {
+    if (name.find('/') != std::string::npos)
+      throw data_error(path_ + ": found the file " + name + ", want one beside the manifest");
+    name = folder_ + name;
+  }
+  return names;
+}
+
+std::vector<std::uint64_t> model_reader::shape(const std::string& array) const {
+  try {
+    return manifest_.parse_v<std::uint64_t>("arrays." + array + ".shape");
+  } catch (const config_error& e) {
+    throw data_error(e.what());
+  }
+}
+
+npy_array model_reader::read_array(const std::string& array) const {
+  npy_array whole;
+  whole.shape = shape(array);
+  const auto type_name = field<std::string>("arrays." + array + ".dtype");
+  bool known = false;
+  for (const auto type : all_types) {
+    if (type_name != npy_name(type)) continue;
+    whole.type = type;
+    known = true;
+  }
+  if (!known) throw data_error(path_ + ": array " + array + ": found dtype " + type_name + ", want <f8, <f4, <i8 or <u8");
+  const bool text = field<std::string>("format") == "text";
+  const bool keyed = text && field<bool>("arrays." + array + ".keyed", false);
+  for (const auto& file : files(array, "files")) {
+    if (!text) {
+      const auto part = read_npy(file);
+      if (part.type != whole.type) {
+        throw data_error(file + ": found elements of type " + npy_name(part.type) + ", want " + npy_name(whole.type) +
+                         ", as the manifest says");
+      }
+      whole.bytes.insert(whole.bytes.end(), part.bytes.begin(), part.bytes.end());
+      continue;
+    }
+    const auto content = read_whole(file);
+    std::size_t number = 0;
+    for (std::size_t begin = 0; begin < content.size();) {
+      ++number;
+      auto end = content.find('\n', begin);
+      if (end == std::string::npos) end = content.size();
+      auto line = std::string_view(content).substr(begin, end - begin);
+      begin = end + 1;
+      if (keyed) line.remove_prefix(std::min(line.size(), line.rfind('\t') + 1));
+      with_type(whole.type, [&](auto e) {
+        while (!line.empty()) {
+          const auto [stop, failed] = std::from_chars(line.data(), line.data() + line.size(), e);
+          const auto used = static_cast<std::size_t>(stop - line.data());
+          if (failed != std::errc{} || (used < line.size() && line[used] != '|')) {
+            throw data_error(file + ":" + std::to_string(number) + ": found \"" + std::string(line.substr(0, 20)) +
+                             "\", want numbers with | between them");
+          }
+          const auto at = whole.bytes.size();
+          whole.bytes.resize(at + sizeof e);
+          std::memcpy(whole.bytes.data() + at, &e, sizeof e);
+          line.remove_prefix(std::min(line.size(), used + 1));
+        }
+      });
+    }
+  }
+  const auto count = size_of(whole.shape, bytes_of(whole.type));
+  if (!count || *count * bytes_of(whole.type) != whole.bytes.size()) {
+    throw data_error(path_ + ": array " + array + ": found " +
+                     std::to_string(whole.bytes.size() / bytes_of(whole.type)) + " elements in its files, want the shape " +
+                     shape_text(whole.shape));
+  }
+  return whole;
+}
+
+id_list model_reader::ids(const std::string& array) const {
+  const bool numeric = field<std::string>("arrays." + array + ".id_kind", "") != "name";
+  const bool text = field<std::string>("format") == "text";
+  auto list = id_list::empty(numeric);
+  for (const auto& file : files(array, "ids")) {
+    if (!text && numeric) {
+      for (const auto n : read_npy(file).as<std::uint64_t>()) list.push_back(n);
+      continue;
+    }
+    const auto content = read_whole(file);
+    for (std::size_t begin = 0; begin < content.size();) {
+      auto end = content.find('\n', begin);
+      if (end == std::string::npos) end = content.size();
+      auto name = std::string_view(content).substr(begin, end - begin);
+      begin = end + 1;
+      if (text) name = name.substr(0, name.rfind('\t'));
+      if (!numeric) {
+        list.push_back(name);
+        continue;
+      }
+      std::uint64_t n = 0;
+      const auto [stop, failed] = std::from_chars(name.data(), name.data() + name.size(), n);
+      if (failed != std::errc{} || stop != name.data() + name.size())
+        throw data_error(file + ": found the id \"" + std::string(name) + "\", want a number");
+      list.push_back(n);
+    }
+  }
+  if (list.size() != (shape(array).empty() ? 0 : shape(array).front()))
+    throw data_error(path_ + ": array " + array + ": found " + std::to_string(list.size()) + " ids, want one a row");
+  return list;
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Results that other programs read: arrays as .npy files, and a model's manifest that names them.
+//
+//     model.json    {"format": "npy", "algorithm": "kmeans", "objective": 9682.6, ...,
+//                    "settings": {"kclusters": 10, ...},
+//                    "arrays": {"centers": {"dtype": "<f8", "shape": [10, 64], "files": ["centers_0.npy"]},
+//                               "users": {..., "files": ["users_0.npy", "users_1.npy"], "rows": [40, 38],
+//                                         "ids": ["users_id_0.npy", "users_id_1.npy"]}}}
+//
+// An array that lies in several files is their rows one after the other. Ids of rows are numbers in .npy files of uint64, or
+// names in .txt files, a line each. Files are named relative to the manifest. With "format": "text" the files are Paracel's
+// text form: numbers with | between them; "keyed": a row a line, behind its number or id and a tab.
+//
+// In Python:  m = json.load(open("model.json")); np.concatenate([np.load(f) for f in m["arrays"]["users"]["files"]])
+//
+// Source: NumPy Enhancement Proposal 1, versions 1.0 to 3.0 of the format. Written: 1.0, little-endian, C order.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <paracel/error.hpp>
+#include <paracel/ids.hpp>
+#include <paracel/json_parser.hpp>
+#include <paracel/paralg.hpp>
+
+#include "run_log.hpp"
+
+namespace paracel::alg {
+
+enum class npy_type { float64, float32, int64, uint64 };
+
+template <class T>
+concept npy_number = std::same_as<T, double> || std::same_as<T, float> || std::same_as<T, std::int64_t> ||
+                     std::same_as<T, std::uint64_t>;
+
+template <npy_number T>
+constexpr npy_type npy_type_of() noexcept {
+  if constexpr (std::same_as<T, double>) return npy_type::float64;
+  else if constexpr (std::same_as<T, float>) return npy_type::float32;
+  else if constexpr (std::same_as<T, std::int64_t>) return npy_type::int64;
+  else return npy_type::uint64;
+}
+/// "<f8", "<f4", "<i8" or "<u8".
+const char* npy_name(npy_type type) noexcept;
+
+/// An array of one of these types as it was read.
+struct npy_array {
+  npy_type type = npy_type::float64;
+  std::vector<std::uint64_t> shape;
+  std::vector<std::byte> bytes;
+
+  [[nodiscard]] std::uint64_t size() const noexcept {
+    std::uint64_t n = 1;
+    for (const auto s : shape) n *= s;
+    return n;
+  }
+  /// The elements, converted. Throws: type_error when one does not fit exactly (a fraction as an integer, 2^63 as int64,
+  /// 2^53 + 1 as double).
+  template <npy_number T>
+  [[nodiscard]] std::vector<T> as() const;
+};
+
+/// Writes an array in C order, whole or not at all. Throws: error that names the file, or that shape and size differ.
+void write_npy(const std::string& path, npy_type type, std::span<const std::byte> bytes,
+               std::span<const std::uint64_t> shape);
+template <npy_number T>
+void write_npy(const std::string& path, std::span<const T> values, std::vector<std::uint64_t> shape) {
+  write_npy(path, npy_type_of<T>(), std::as_bytes(values), shape);
+}
+template <npy_number T>
+void write_npy(const std::string& path, const std::vector<T>& values, std::vector<std::uint64_t> shape = {}) {
+  if (shape.empty()) shape.push_back(values.size());
+  write_npy(path, npy_type_of<T>(), std::as_bytes(std::span<const T>(values)), shape);
+}
+
+/// Reads an array of one of the four types with up to 8 dimensions; both byte orders, C order.
+/// Throws: data_error `file: found ..., want ...`.
+npy_array read_npy(const std::string& path);
+
+/// Writes a model: arrays, and at the end the manifest <output>/model.json. Every worker makes the same calls.
+/// Thread-safety: none
+class model_writer {
+ public:
+  /// `format`: "npy" or "text".
+  model_writer(paralg& job, std::string algorithm, const std::string& format);
+
+  /// An array that rank 0 has, in <name>_0.npy. In text form of one dimension: numbers joined by |; of two: a line a row.
+  template <npy_number T>
+  void add(const std::string& name, std::span<const T> values, std::vector<std::uint64_t> shape) {
+    if (first_) add_whole(name, npy_type_of<T>(), std::as_bytes(values), std::move(shape));
+  }
+  template <npy_number T>
+  void add(const std::string& name, const std::vector<T>& values) {
+    add(name, std::span<const T>(values), {values.size()});
+  }
+  /// Rows of which each worker has some (one after the other in the order of the ranks), `row_shape` numbers each (nothing:
+  /// one number), in <name>_<rank>.npy; `ids`: what this worker's rows are called, on every worker or on none.
+  /// A collective. In text form a line a row: its number among all rows, or its id, a tab, and the numbers.
+  template <npy_number T>
+  void add_rows(const std::string& name, std::span<const T> values, std::vector<std::uint64_t> row_shape = {},
+                const id_list* ids = nullptr) {
+    add_part(name, npy_type_of<T>(), std::as_bytes(values), std::move(row_shape), ids);
+  }
+  /// More fields of the manifest itself (objective, rows, ...), and those of "settings".
+  [[nodiscard]] json_object& fields() noexcept { return fields_; }
+  [[nodiscard]] json_object& settings() noexcept { return settings_; }
+  /// Writes the manifest once the files of all workers are there. A collective.
+  void finish();
+
+ private:
+  void add_whole(const std::string& name, npy_type type, std::span<const std::byte> bytes,
+                 std::vector<std::uint64_t> shape);
+  void add_part(const std::string& name, npy_type type, std::span<const std::byte> bytes,
+                std::vector<std::uint64_t> row_shape, const id_list* ids);
+  void write_array(const std::string& file, npy_type type, std::span<const std::byte> bytes,
+                   const std::vector<std::uint64_t>& shape, std::uint64_t first_row, const id_list* ids, bool keyed);
+
+  paralg& job_;
+  std::string algorithm_;
+  bool text_;
+  bool first_;
+  json_object fields_;
+  json_object settings_;
+  json_object arrays_;
+};
+
+/// A model that model_writer wrote: every worker may read all of it.
+/// Throws (every call): data_error that names the file and the field.
+/// Thread-safety: const-concurrent
+class model_reader {
+ public:
+  /// `path`: the manifest, or the folder that has model.json.
+  /// Throws: data_error when it is none, or one of another algorithm.
+  model_reader(const std::string& path, const std::string& algorithm);
+
+  [[nodiscard]] bool has(const std::string& array) const;
+  /// The shape of the whole array.
+  [[nodiscard]] std::vector<std::uint64_t> shape(const std::string& array) const;
+  /// All elements, one file after the other, in C order.
+  template <npy_number T>
+  [[nodiscard]] std::vector<T> read(const std::string& array) const {
+    return read_array(array).as<T>();
+  }
+  /// The ids of its rows, in their order. Throws: data_error when it has none.
+  [[nodiscard]] id_list ids(const std::string& array) const;
+  /// A field of the manifest ("objective", "settings.kclusters").
+  template <class T>
+  [[nodiscard]] T field(const std::string& name) const {
+    try {
+      return manifest_.parse<T>(name);
+    } catch (const config_error& e) {
+      throw data_error(e.what());
+    }
+  }
+  template <class T>
+  [[nodiscard]] T field(const std::string& name, const T& fallback) const {
+    return manifest_.has(name) ? field<T>(name) : fallback;
+  }
+
+ private:
+  [[nodiscard]] std::vector<std::string> files(const std::string& array, const char* which) const;
+  [[nodiscard]] npy_array read_array(const std::string& array) const;
+
+  std::string path_;
+  std::string folder_;
+  json_parser manifest_;
+};
+
+}  // namespace paracel::alg
