@@ -17,8 +17,8 @@
 
 namespace paracel {
 
-/// The files that one name stands for: a file, a folder (all files below it that are not hidden) or a glob pattern.
-/// Sorted. Throws: data_error when there is none.
+/// The files that one name stands for: a file, a folder (all files below it that are not hidden), a glob pattern, or "-",
+/// which is standard input. Sorted. Files compressed by gzip or zstd are read like others. Throws: data_error when there is none.
 std::vector<std::string> expand(const std::string& name);
 /// The same for each of `names`, in their order.
 std::vector<std::string> expand(const std::vector<std::string>& names);
@@ -82,7 +82,7 @@ struct sample_options {
   enum class label_rule { binary, real, none } label = label_rule::binary;
   /// CSV: what is between fields; 0: comma, semicolon or tab, whatever the first line has.
   char separator = 0;
-  /// CSV: whether the first line of each file names the fields; automatic: when one of its fields is no number.
+  /// CSV: whether the first line of each file names the fields; automatic: when none of its fields is a number or empty.
   enum class header_rule { automatic, yes, no } header = header_rule::automatic;
   /// CSV with a header: the label's field (default: the last) and the features', in this order (default: all others).
   std::string target{};

@@ -275,6 +275,7 @@ config_value config_schema::checked(const key_spec& spec, const config_node& nod
       if (!spec.required_ && names.size() == 1 && names[0].empty()) return std::vector<std::string>{};
       if (names.empty()) wrong("at least one file");
       for (const auto& name : names) {
+        if (name == "-") continue;  // standard input
         if (const auto why = why_not_input(name); !why.empty()) throw config_error(place + ": " + why);
       }
       return names;

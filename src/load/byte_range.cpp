@@ -1,49 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "load/byte_range.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <utility>
+#include <iterator>
 
 #include "core/file_names.hpp"
 #include "paracel/error.hpp"
 #include "paracel/load.hpp"
 
 namespace paracel {
-
-mapped_file::mapped_file(const std::string& path) : path_(path) {
-  const auto refuse = [&](const char* why) { throw data_error(path + ": cannot be read: " + why); };
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a fifo must not block here
-  if (fd < 0) refuse(std::strerror(errno));
-  struct stat about{};
-  if (::fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
-    ::close(fd);
-    refuse("not a regular file");
-  }
-  size_ = static_cast<std::size_t>(about.st_size);
-  if (size_ > 0) {
-    void* memory = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
-    const int problem = errno;
-    ::close(fd);
-    if (memory == MAP_FAILED) refuse(std::strerror(problem));
-    data_ = static_cast<const char*>(memory);
-  } else {
-    ::close(fd);
-  }
-}
-
-mapped_file::~mapped_file() {
-  if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
-}
-
-mapped_file::mapped_file(mapped_file&& other) noexcept
-    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 
 std::vector<file_piece> byte_range(const std::vector<std::uint64_t>& file_bytes, std::size_t rank, std::size_t size) {
   std::uint64_t total = 0;
@@ -77,6 +42,7 @@ std::string_view whole_lines(std::string_view text, std::size_t begin, std::size
 }
 
 std::vector<std::string> expand(const std::string& name) {
+  if (name == "-") return {name};
   auto files = expand_files(name);
   if (files.empty()) {
     throw data_error(file_exists(name) ? name + ": no file in this folder" : name + ": no such file or folder");
@@ -91,35 +57,6 @@ std::vector<std::string> expand(const std::vector<std::string>& names) {
     files.insert(files.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
   }
   return files;
-}
-
-void visit_lines(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
-                 const std::function<void(std::string&&)>& visit) {
-  std::vector<mapped_file> files;
-  std::vector<std::uint64_t> bytes;
-  for (const auto& path : expand(names)) {
-    files.emplace_back(path);
-    bytes.push_back(files.back().text().size());
-  }
-  for (const auto& piece : byte_range(bytes, rank, size)) {
-    const auto text = whole_lines(files[piece.file].text(), piece.begin, piece.end);
-    for_each_line(text, [&](std::string_view line, std::size_t) { visit(std::string(line)); });
-  }
-}
-
-void visit_lines(const std::string& name, std::size_t rank, std::size_t size,
-                 const std::function<void(std::string&&)>& visit) {
-  visit_lines(std::vector<std::string>{name}, rank, size, visit);
-}
-
-std::vector<std::string> read_lines(const std::vector<std::string>& names, std::size_t rank, std::size_t size) {
-  std::vector<std::string> lines;
-  visit_lines(names, rank, size, [&](std::string&& line) { lines.push_back(std::move(line)); });
-  return lines;
-}
-
-std::vector<std::string> read_lines(const std::string& name, std::size_t rank, std::size_t size) {
-  return read_lines(std::vector<std::string>{name}, rank, size);
 }
 
 }  // namespace paracel

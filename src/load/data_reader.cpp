@@ -6,77 +6,297 @@
 
 #include "core/text_number.hpp"
 #include "paracel/error.hpp"
-#include "load/byte_range.hpp"
 
 namespace paracel {
 
 namespace {
 
 constexpr std::string_view blanks = " \t";
-constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
 bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
 
 bool only_blanks(std::string_view line) noexcept { return line.find_first_not_of(blanks) == std::string_view::npos; }
 
-std::string_view without_mark(std::string_view text) noexcept {
-  if (text.substr(0, byte_order_mark.size()) == byte_order_mark) text.remove_prefix(byte_order_mark.size());
-  return text;
+std::string fields_text(std::size_t n) { return std::to_string(n) + (n == 1 ? " field" : " fields"); }
+
+const char* separator_name(char c) noexcept {
+  switch (c) {
+    case ',': return "a comma";
+    case ';': return "a semicolon";
+    case '\t': return "a tab";
+    case ' ': return "a blank";
+    default: return "a separator";
+  }
 }
 
-std::string fields_text(std::size_t n) { return std::to_string(n) + (n == 1 ? " field" : " fields"); }
+/// The fields of a CSV line, one after the other.
+class csv_fields {
+ public:
+  csv_fields(std::string_view line, char separator) : at_(line.data()), last_(at_ + line.size()), separator_(separator) {}
+
+  /// The next field, without blanks around it and without quotes. False when its quotes do not end.
+  bool next(std::string_view& field, bool& quoted) {
+    skip_blanks();
+    quoted = at_ != last_ && *at_ == '"';
+    if (!quoted) {
+      const char* begin = at_;
+      while (at_ != last_ && *at_ != separator_ && !(separator_ == ' ' && is_blank(*at_))) ++at_;
+      const char* end = at_;
+      while (end != begin && is_blank(end[-1])) --end;
+      field = {begin, static_cast<std::size_t>(end - begin)};
+      return true;
+    }
+    const char* begin = ++at_;
+    for (;; ++at_) {
+      if (at_ == last_) {
+        field = {begin - 1, 1};
+        return false;
+      }
+      if (*at_ != '"') continue;
+      if (at_ + 1 == last_ || at_[1] != '"') break;
+      ++at_;  // "" is a quote that belongs to the field
+    }
+    field = {begin, static_cast<std::size_t>(at_ - begin)};
+    ++at_;
+    skip_blanks();
+    return true;
+  }
+  /// Whether another field follows; it is then at its front.
+  bool more() {
+    if (separator_ == ' ') {
+      skip_blanks();
+      return at_ != last_;
+    }
+    if (at_ == last_ || *at_ != separator_) return false;
+    ++at_;
+    return true;
+  }
+  /// Where it stands, for messages.
+  [[nodiscard]] const char* at() const noexcept { return at_; }
+  [[nodiscard]] bool over() const noexcept { return at_ == last_; }
+
+ private:
+  void skip_blanks() {
+    while (at_ != last_ && is_blank(*at_) && *at_ != separator_) ++at_;
+    if (separator_ == ' ') {
+      while (at_ != last_ && is_blank(*at_)) ++at_;
+    }
+  }
+
+  const char* at_;
+  const char* last_;
+  char separator_;
+};
+
+constexpr const char* open_quote = "found a quote that does not end in its line, want fields without line ends: a part of a "
+                                   "file begins at a line";
+
+/// A field with its doubled quotes made single.
+std::string unquoted(std::string_view field) {
+  std::string s;
+  for (std::size_t i = 0; i < field.size(); ++i) {
+    s += field[i];
+    if (field[i] == '"' && i + 1 < field.size() && field[i + 1] == '"') ++i;
+  }
+  return s;
+}
+
+/// All fields of a line; false when quotes do not end, with where.
+bool all_fields(std::string_view line, char separator, std::vector<std::string>& names, const char*& problem) {
+  csv_fields fields(line, separator);
+  std::string_view field;
+  bool quoted = false;
+  do {
+    if (!fields.next(field, quoted)) {
+      problem = field.data();
+      return false;
+    }
+    names.push_back(quoted ? unquoted(field) : std::string(field));
+  } while (fields.more());
+  return true;
+}
+
+std::size_t count_fields(std::string_view line, char separator) {
+  std::vector<std::string> names;
+  const char* problem = nullptr;
+  all_fields(line, separator, names, problem);
+  return names.size();
+}
+
+/// Whether no field is a number, and none is missing: so a line of data with a field that is wrong is no header.
+bool names_only(const std::vector<std::string>& fields) {
+  return std::none_of(fields.begin(), fields.end(), [](const std::string& f) {
+    return f.empty() || read_number(f.data(), f.data() + f.size()).outcome != number_outcome::not_a_number;
+  });
+}
+
+/// What stands between the fields of a line that is no libsvm; 0: nothing, it is one field.
+char separator_of(std::string_view line, bool blanks_too) {
+  bool inside = false;
+  bool tab = false;
+  bool blank = false;
+  while (!line.empty() && is_blank(line.back())) line.remove_suffix(1);
+  while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
+  for (const char c : line) {
+    if (c == '"') inside = !inside;
+    if (inside) continue;
+    if (c == ',' || c == ';') return c;
+    tab = tab || c == '\t';
+    blank = blank || c == ' ';
+  }
+  if (tab) return '\t';
+  return blank && blanks_too ? ' ' : '\0';
+}
 
 }  // namespace
 
-bool find_layout(std::string_view text, sample_layout& out) noexcept {
-  text = without_mark(text);
-  while (!text.empty()) {
-    const auto newline = text.find('\n');
-    auto line = text.substr(0, newline);
-    text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    if (only_blanks(line)) continue;
-    // A line without either mark is a libsvm sample that is zero everywhere: a CSV sample has at least one feature.
-    const bool csv = line.find(':') == std::string_view::npos && line.find(',') != std::string_view::npos;
-    out.format = csv ? sample_format::csv : sample_format::libsvm;
-    out.fields = csv ? 1 + static_cast<std::size_t>(std::count(line.begin(), line.end(), ',')) : 0;
-    return true;
+bool find_layout(const std::string& file, std::string_view text, const sample_options& options, sample_layout& out) {
+  const input_piece piece(file, text);
+  text = piece.text();
+  std::string_view first;
+  const bool named = !options.target.empty() || !options.features.empty();
+  const bool said = options.separator != 0 || named || options.header == sample_options::header_rule::yes;
+  const bool binary = options.label == sample_options::label_rule::binary;
+  for_each_line(text, [&](std::string_view line, std::size_t) {
+    if (only_blanks(line)) return;
+    if (first.empty()) first = line;
+  });
+  if (first.empty()) return false;
+  out = {};
+  out.place = piece.place(first.data());
+  bool csv = said;
+  out.separator = options.separator;
+  if (out.separator == 0) {
+    const bool pairs = first.find(':') != std::string_view::npos && !said;
+    out.separator = pairs ? '\0' : separator_of(first, !binary);
+    // For labels of two classes only what has always been CSV is CSV: a line of one field is a libsvm sample without
+    // features, since a CSV sample has a feature.
+    csv = csv || out.separator != 0;
+    if (!csv && !pairs && options.label == sample_options::label_rule::none && !options.without_label) {
+      // One field: a column of numbers, unless a line further on has an index:value.
+      csv = text.find(':') == std::string_view::npos;
+    }
+    if (out.separator == 0) out.separator = ',';
   }
-  return false;
+  out.format = csv ? sample_format::csv : sample_format::libsvm;
+  if (!csv) return true;
+  std::vector<std::string> names;
+  const char* problem = nullptr;
+  if (!all_fields(first, out.separator, names, problem)) piece.fail(problem, open_quote);
+  out.fields = names.size();
+  using rule = sample_options::header_rule;
+  out.header = options.header == rule::yes || (options.header == rule::automatic && names_only(names));
+  if (out.header) out.names = std::move(names);
+  return true;
 }
 
-sample_parser::sample_parser(const sample_layout& layout, const sample_options& options)
-    : layout_(layout), options_(options) {
-  rows_.dense = layout.format == sample_format::csv;
+sample_parser::sample_parser(sample_layout layout, const sample_options& options)
+    : layout_(std::move(layout)), options_(options) {
+  rows_.dense = layout_.format == sample_format::csv;
   rows_.columns = options.columns;
-  if (rows_.dense && !options.without_label) rows_.columns = static_cast<std::uint32_t>(layout.fields - 1);
+  if (rows_.dense) plan_fields();
 }
 
-void sample_parser::fail(const source& from, const char* at, const std::string& what) {
-  const auto offset = static_cast<std::size_t>(at - from.whole.data());
-  const auto before = from.whole.substr(0, offset);
-  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-  const auto newline = before.rfind('\n');
-  const auto column = offset - (newline == std::string_view::npos ? 0 : newline + 1) + 1;
-  throw data_error(from.file + ":" + std::to_string(line) + ":" + std::to_string(column) + ": " + what);
+/// Which field of a line is what.
+void sample_parser::plan_fields() {
+  const auto refuse = [&](const std::string& what) { throw data_error(layout_.place + ": " + what); };
+  const auto all = layout_.fields;
+  const auto& names = layout_.names;
+  const auto find = [&](const std::string& name) {
+    const auto at = std::find(names.begin(), names.end(), name);
+    if (at == names.end()) {
+      std::string has;
+      for (const auto& n : names) has += (has.empty() ? "" : ", ") + n;
+      refuse("found no field " + shown(name) + " in the header, which has " + has);
+    }
+    if (std::find(at + 1, names.end(), name) != names.end()) refuse("found two fields " + shown(name) + " in the header");
+    return static_cast<std::size_t>(at - names.begin());
+  };
+  if (!layout_.header && (!options_.target.empty() || !options_.features.empty()))
+    refuse("found no header, want one that names " +
+           shown(options_.target.empty() ? options_.features.front() : options_.target));
+
+  role_.assign(all, not_read);
+  const bool labelled = !options_.without_label && options_.label != sample_options::label_rule::none;
+  bool last_is_label = labelled;
+  if (!options_.target.empty()) {
+    last_is_label = false;
+    const bool there = std::find(names.begin(), names.end(), options_.target) != names.end();
+    if (labelled || there) role_[find(options_.target)] = is_label;
+  }
+  if (!options_.features.empty()) {
+    if (last_is_label) role_[all - 1] = is_label;
+    std::uint32_t column = 0;
+    for (const auto& name : options_.features) {
+      const auto field = find(name);
+      if (role_[field] != not_read)
+        refuse("field " + shown(name) + (role_[field] == is_label ? " is the label, too" : " is a feature twice"));
+      role_[field] = column++;
+    }
+    if (options_.columns != 0 && column != options_.columns)
+      refuse("want " + std::to_string(options_.columns) + " features, " + std::to_string(column) + " are named");
+  } else {
+    auto features = all - static_cast<std::size_t>(std::count(role_.begin(), role_.end(), is_label));
+    if (last_is_label) {
+      features = all - 1;
+      if (options_.columns != 0 && features != options_.columns)
+        refuse("found " + fields_text(all) + " in the first line, want " + std::to_string(options_.columns + std::size_t{1}) +
+               ": " + std::to_string(options_.columns) + " features and a label");
+    } else if (options_.without_label && options_.label != sample_options::label_rule::none) {
+      if (features != options_.columns && (features != options_.columns + std::size_t{1} || !options_.target.empty()))
+        refuse("found " + fields_text(all) + " in the first line, want " + std::to_string(options_.columns) +
+               " features, with or without a label");
+      last_is_label = features != options_.columns;
+      features = options_.columns;
+    } else if (options_.columns != 0 && features != options_.columns) {
+      refuse("found " + fields_text(all) + " in the first line, want " + std::to_string(options_.columns) + " features");
+    }
+    if (last_is_label) role_[all - 1] = is_label;
+    std::uint32_t column = 0;
+    for (auto& r : role_) {
+      if (r == not_read) r = column++;
+    }
+  }
+  if (!labelled) std::replace(role_.begin(), role_.end(), std::uint32_t{is_label}, std::uint32_t{not_read});
+  rows_.columns = 0;
+  for (const auto r : role_) rows_.columns += r < is_label ? 1 : 0;
+  if (layout_.header) {
+    rows_.names.resize(rows_.columns);
+    for (std::size_t f = 0; f < all; ++f) {
+      if (role_[f] < is_label) rows_.names[role_[f]] = names[f];
+    }
+  }
+}
+
+namespace {
+
+/// What stands where a number should, up to one of `stops`.
+[[noreturn]] void no_number(const input_piece& from, const char* at, const char* last, std::string_view stops,
+                            const number_reading& reading, const char* what) {
+  const char* end = at;
+  while (end != last && stops.find(*end) == std::string_view::npos) ++end;
+  const bool whole = reading.end == last || (reading.end != nullptr && stops.find(*reading.end) != std::string_view::npos);
+  from.fail(at, std::string("found ") + what + shown({at, static_cast<std::size_t>(end - at)}) + ", want a " +
+                    (reading.outcome == number_outcome::not_finite && whole ? "finite number" : "number"));
 }
 
 /// Reads the number at `at`, which ends at one of `stops` or at `last`, and moves `at` behind it.
-double sample_parser::number(const source& from, const char*& at, const char* last, std::string_view stops) {
+double number(const input_piece& from, const char*& at, const char* last, std::string_view stops, const char* what = "") {
   const auto reading = read_number(at, last);
   const bool whole = reading.end == last || stops.find(*reading.end) != std::string_view::npos;
-  if (reading.outcome == number_outcome::ok && whole) {
-    at = reading.end;
-    return reading.value;
-  }
-  const char* end = at;
-  while (end != last && stops.find(*end) == std::string_view::npos) ++end;
-  const std::string_view token(at, static_cast<std::size_t>(end - at));
-  fail(from, at, "found " + shown(token) + ", want a " +
-                     (reading.outcome == number_outcome::not_finite && whole ? "finite number" : "number"));
+  if (reading.outcome != number_outcome::ok || !whole) no_number(from, at, last, stops, reading, what);
+  at = reading.end;
+  return reading.value;
 }
 
-void sample_parser::label(const source& from, std::string_view token) {
+}  // namespace
+
+void sample_parser::label(const input_piece& from, std::string_view token) {
+  if (options_.label == sample_options::label_rule::real) {
+    const char* at = token.data();
+    rows_.label.push_back(number(from, at, at + token.size(), {}, "label "));
+    return;
+  }
   double v = 0;
   const bool csv = layout_.format == sample_format::csv;
   const bool read = read_whole_number(token, v);
@@ -87,45 +307,51 @@ void sample_parser::label(const source& from, std::string_view token) {
   if (read && (v == 0 || (v == -1 && !csv))) {
     (v == 0 ? rows_.has_label_zero : rows_.has_label_minus_one) = true;
     if (rows_.has_label_zero && rows_.has_label_minus_one) {
-      fail(from, token.data(), "found label " + shown(token) + " in an input that has label " +
-                                   (v == 0 ? "-1" : "0") + " too; want 0 and 1, or -1 and +1");
+      from.fail(token.data(), "found label " + shown(token) + " in an input that has label " + (v == 0 ? "-1" : "0") +
+                                  " too; want 0 and 1, or -1 and +1");
     }
     rows_.label.push_back(-1);
     return;
   }
-  fail(from, token.data(), "found label " + shown(token) + ", want " + (csv ? "0 or 1" : "-1, 0 or +1"));
+  from.fail(token.data(), "found label " + shown(token) + ", want " + (csv ? "0 or 1" : "-1, 0 or +1"));
 }
 
-void sample_parser::csv_line(const source& from, std::string_view line) {
-  const char* at = line.data();
-  const char* last = at + line.size();
-  const std::size_t features = rows_.columns;
-  std::string_view last_field;
-  for (std::size_t field = 0; field < layout_.fields; ++field) {
-    while (at != last && is_blank(*at)) ++at;
-    if (field < features) {
-      rows_.value.push_back(number(from, at, last, ", \t"));
-    } else {
-      const char* begin = at;
-      while (at != last && *at != ',' && !is_blank(*at)) ++at;
-      last_field = {begin, static_cast<std::size_t>(at - begin)};
+void sample_parser::csv_line(const input_piece& from, std::string_view line) {
+  csv_fields fields(line, layout_.separator);
+  const char stops[] = {layout_.separator, ' ', '\t'};
+  const auto row = rows_.value.size();
+  rows_.value.resize(row + rows_.columns);
+  std::string_view label_field{line.data(), 0};
+  for (std::size_t f = 0; f < layout_.fields; ++f) {
+    std::string_view field;
+    bool quoted = false;
+    if (!fields.next(field, quoted)) from.fail(field.data(), open_quote);
+    const auto role = role_[f];
+    if (role < is_label) {
+      const char* at = field.data();
+      const char* last = at + field.size();
+      rows_.value[row + role] = number(from, at, last, {stops, sizeof stops});
+      // "1,2 3": a separator is missing.
+      while (at != last && is_blank(*at)) ++at;
+      if (at != last) from.fail(at, "found " + shown({at, 1}) + " after a number, want " + separator_name(layout_.separator));
+    } else if (role == is_label) {
+      label_field = field;
     }
-    while (at != last && is_blank(*at)) ++at;
-    const bool more = field + 1 < layout_.fields;
-    if (more && at != last && *at == ',') {
-      ++at;
-    } else if (more || at != last) {
-      if (at != last && *at != ',') fail(from, at, "found " + shown({at, 1}) + " after a number, want a comma");
-      const auto found = 1 + static_cast<std::size_t>(std::count(line.begin(), line.end(), ','));
-      fail(from, at, "found " + fields_text(found) + ", want " + std::to_string(layout_.fields) +
-                         " as in the first line");
+    const bool more = fields.more();
+    if (!more && !fields.over())
+      from.fail(fields.at(), "found " + shown({fields.at(), 1}) + " after a quoted field, want " +
+                                 separator_name(layout_.separator));
+    if (more != (f + 1 < layout_.fields)) {
+      const char* at = more && layout_.separator != ' ' ? fields.at() - 1 : fields.at();
+      from.fail(at, "found " + fields_text(count_fields(line, layout_.separator)) + ", want " +
+                        std::to_string(layout_.fields) + " as in the first line");
     }
   }
   // After the width: in a row with a field too many, the label is not where it seems to be.
-  if (!options_.without_label) label(from, last_field);
+  if (!options_.without_label && options_.label != sample_options::label_rule::none) label(from, label_field);
 }
 
-void sample_parser::libsvm_line(const source& from, std::string_view line) {
+void sample_parser::libsvm_line(const input_piece& from, std::string_view line) {
   const char* at = line.data();
   const char* last = at + line.size();
   const auto skip_blanks = [&] {
@@ -134,10 +360,11 @@ void sample_parser::libsvm_line(const source& from, std::string_view line) {
   skip_blanks();
   const char* end = at;
   while (end != last && !is_blank(*end) && *end != ':') ++end;
-  const bool missing = options_.without_label && end != last && *end == ':';
+  const bool unlabelled = options_.without_label || options_.label == sample_options::label_rule::none;
+  const bool missing = unlabelled && end != last && *end == ':';
   if (!missing) {
     while (end != last && !is_blank(*end)) ++end;
-    if (!options_.without_label) label(from, {at, static_cast<std::size_t>(end - at)});
+    if (!unlabelled) label(from, {at, static_cast<std::size_t>(end - at)});
     at = end;
   }
   std::uint64_t previous = 0;
@@ -151,16 +378,16 @@ void sample_parser::libsvm_line(const source& from, std::string_view line) {
     if (at == begin || at == last || *at != ':') {
       const char* stop = begin;
       while (stop != last && !is_blank(*stop)) ++stop;
-      fail(from, begin, "found " + shown({begin, static_cast<std::size_t>(stop - begin)}) + ", want index:value");
+      from.fail(begin, "found " + shown({begin, static_cast<std::size_t>(stop - begin)}) + ", want index:value");
     }
-    if (index == 0) fail(from, begin, "found index 0, want 1 or more");
+    if (index == 0) from.fail(begin, "found index 0, want 1 or more");
     if (index > options_.index_limit) {
-      fail(from, begin, "found index " + std::to_string(index) + ", want at most " +
-                            std::to_string(options_.index_limit));
+      from.fail(begin,
+                "found index " + std::to_string(index) + ", want at most " + std::to_string(options_.index_limit));
     }
     if (index <= previous) {
-      fail(from, begin, "found index " + std::to_string(index) + " after " + std::to_string(previous) +
-                            ", want increasing indices");
+      from.fail(begin, "found index " + std::to_string(index) + " after " + std::to_string(previous) +
+                           ", want increasing indices");
     }
     previous = index;
     ++at;
@@ -173,79 +400,66 @@ void sample_parser::libsvm_line(const source& from, std::string_view line) {
   if (options_.columns == 0) rows_.columns = std::max(rows_.columns, static_cast<std::uint32_t>(previous));
 }
 
-void sample_parser::parse(const std::string& file, std::string_view whole, std::string_view lines) {
-  const source from{file, whole};
-  if (lines.data() == whole.data()) lines = without_mark(lines);
-  const auto row_guess = static_cast<std::size_t>(std::count(lines.begin(), lines.end(), '\n')) + 1;
-  rows_.label.reserve(rows_.label.size() + row_guess);
-  if (layout_.format == sample_format::csv) {
-    const std::size_t features = rows_.columns;
-    if (options_.columns != 0 && features != options_.columns) {
-      fail(from, whole.data(), "found " + fields_text(layout_.fields) + " in the first line, want " +
-                                   std::to_string(options_.columns + std::size_t{1}) + ": " +
-                                   std::to_string(options_.columns) + " features and a label");
+/// Whether the first line of a file is its header.
+bool sample_parser::is_header(const input_piece& from, std::string_view line) const {
+  std::vector<std::string> names;
+  const char* problem = nullptr;
+  const bool same = all_fields(line, layout_.separator, names, problem) && names == layout_.names;
+  if (!same && options_.header == sample_options::header_rule::yes)
+    from.fail(line.data(), "found another header than in the first file, want the same fields");
+  return same;
+}
+
+void sample_parser::parse(const input_piece& piece) {
+  auto lines = piece.text();
+  if (piece.begins_file()) expect_header();
+  while (header_ahead_ && !lines.empty()) {
+    const auto newline = lines.find('\n');
+    auto line = lines.substr(0, newline);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const bool blank = only_blanks(line);
+    if (!blank) {
+      header_ahead_ = false;
+      if (!is_header(piece, line)) break;
     }
-    if (options_.without_label && layout_.fields != features && layout_.fields != features + 1) {
-      fail(from, whole.data(), "found " + fields_text(layout_.fields) + " in the first line, want " +
-                                   std::to_string(features) + " features, with or without a label");
-    }
-    // A number and its comma are two bytes at least: a long first line over many short ones must not reserve terabytes.
-    rows_.value.reserve(rows_.value.size() + std::min(row_guess * features, lines.size() / 2 + 1));
-  } else {
-    rows_.row_begin.reserve(rows_.row_begin.size() + row_guess);
-    const auto entries = static_cast<std::size_t>(std::count(lines.begin(), lines.end(), ':'));
-    rows_.column.reserve(rows_.column.size() + entries);
-    rows_.value.reserve(rows_.value.size() + entries);
+    lines.remove_prefix(newline == std::string_view::npos ? lines.size() : newline + 1);
   }
+  const std::size_t before[] = {rows_.value.size(), rows_.row_count};
   for_each_line(lines, [&](std::string_view line, std::size_t) {
     if (only_blanks(line)) return;
     if (layout_.format == sample_format::csv) {
-      csv_line(from, line);
+      csv_line(piece, line);
     } else {
-      libsvm_line(from, line);
+      libsvm_line(piece, line);
     }
     ++rows_.row_count;
   });
+  make_room(piece.done(), rows_.value.size() - before[0], rows_.row_count - before[1]);
+}
+
+/// Reserves what the rest of the input will need, as far as the lines so far can tell. What is reserved too much is never
+/// touched, and so takes no memory.
+void sample_parser::make_room(double done, std::size_t new_values, std::size_t new_rows) {
+  if (done <= 0 || done >= 1) return;
+  const auto reserve = [done](auto& v, std::size_t fresh) {
+    if (v.capacity() - v.size() < 2 * fresh)
+      v.reserve(static_cast<std::size_t>(1.02 * static_cast<double>(v.size()) / done) + 4 * fresh);
+  };
+  reserve(rows_.value, new_values);
+  if (!rows_.dense) {
+    reserve(rows_.column, new_values);
+    reserve(rows_.row_begin, new_rows);
+  }
+  reserve(rows_.label, new_rows);
 }
 
 sample_rows sample_parser::take() { return std::move(rows_); }
 
-namespace {
-
-std::string all_names(const std::vector<std::string>& names) {
-  std::string s;
-  for (const auto& n : names) s += (s.empty() ? "" : ", ") + n;
-  return s;
-}
-
-}  // namespace
-
-sample_rows read_samples(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
-                         const sample_options& options) {
-  std::vector<mapped_file> files;
-  std::vector<std::uint64_t> bytes;
-  for (const auto& path : expand(names)) {
-    files.emplace_back(path);
-    bytes.push_back(files.back().text().size());
-  }
-  sample_layout layout;
-  if (std::none_of(files.begin(), files.end(), [&](const auto& f) { return find_layout(f.text(), layout); })) {
-    throw data_error((files.size() == 1 ? files[0].path() : all_names(names)) + ":1:1: found no line, want samples");
-  }
-  sample_parser parser(layout, options);
-  for (const auto& piece : byte_range(bytes, rank, size)) {
-    const auto whole = files[piece.file].text();
-    const auto lines = whole_lines(whole, piece.begin, piece.end);
-    parser.parse(files[piece.file].path(), whole, lines);
-  }
-  return parser.take();
-}
-
 sample_rows parse_samples(const std::string& file, std::string_view text, const sample_options& options) {
   sample_layout layout;
-  if (!find_layout(text, layout)) throw data_error(file + ":1:1: found no line, want samples");
-  sample_parser parser(layout, options);
-  parser.parse(file, text, text);
+  if (!find_layout(file, text, options, layout)) throw data_error(file + ":1:1: found no line, want samples");
+  sample_parser parser(std::move(layout), options);
+  parser.parse(input_piece(file, text));
   return parser.take();
 }
 

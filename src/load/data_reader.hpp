@@ -1,52 +1,63 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Turns lines of CSV or libsvm into sample_rows. The text is one file or a part of one; line numbers are worked out
-// only when something is wrong, by counting the line ends before it.
+// Turns lines of CSV or libsvm into sample_rows. The input comes in pieces of whole lines; line numbers are worked out
+// only when something is wrong.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "load/input.hpp"
 #include "paracel/load.hpp"
 
 namespace paracel {
 
 enum class sample_format { csv, libsvm };
 
-/// What the first line of the input that is not blank says about all of it.
+/// What the beginning of the input says about all of it.
 struct sample_layout {
   sample_format format = sample_format::csv;
-  std::size_t fields = 0;  ///< csv: fields in each line
+  char separator = ',';            ///< csv: what is between fields; ' ' stands for runs of blanks
+  std::size_t fields = 0;          ///< csv: fields in each line
+  bool header = false;             ///< csv: the first line names the fields
+  std::vector<std::string> names;  ///< csv with a header: of all fields
+  std::string place = "?:1:1";     ///< of the first line that is not blank
 };
 
-/// Finds the first line of `text` that is not blank; false if there is none.
-bool find_layout(std::string_view text, sample_layout& out) noexcept;
+/// Finds the first line of `text` that is not blank, and what it says; false if there is none. `file` is for messages.
+/// Throws: data_error when a quoted field of it does not end.
+bool find_layout(const std::string& file, std::string_view text, const sample_options& options, sample_layout& out);
 
 class sample_parser {
  public:
-  sample_parser(const sample_layout& layout, const sample_options& options);
+  /// Throws: data_error when the options do not go with the layout.
+  sample_parser(sample_layout layout, const sample_options& options);
 
-  /// Parses `lines`, a part of `whole`, which is all of `file`.
+  /// The next piece. A piece that begins a file begins with its header, if the layout has one.
   /// Throws: data_error file:line:column.
-  void parse(const std::string& file, std::string_view whole, std::string_view lines);
+  void parse(const input_piece& piece);
+  /// The piece that comes next has nothing but blank lines before it in its file.
+  void expect_header() noexcept { header_ahead_ = layout_.header; }
   /// The rows so far; ends the parser's life.
   sample_rows take();
 
  private:
-  struct source {
-    const std::string& file;
-    std::string_view whole;
-  };
+  enum : std::uint32_t { not_read = 0xffffffff, is_label = 0xfffffffe };
 
-  void csv_line(const source& from, std::string_view line);
-  void libsvm_line(const source& from, std::string_view line);
-  void label(const source& from, std::string_view token);
-  [[noreturn]] static void fail(const source& from, const char* at, const std::string& what);
-  [[nodiscard]] static double number(const source& from, const char*& at, const char* last, std::string_view stops);
+  void plan_fields();
+  void csv_line(const input_piece& from, std::string_view line);
+  void libsvm_line(const input_piece& from, std::string_view line);
+  bool is_header(const input_piece& from, std::string_view line) const;
+  void label(const input_piece& from, std::string_view token);
+  void make_room(double done, std::size_t new_values, std::size_t new_rows);
 
   sample_layout layout_;
   sample_options options_;
+  std::vector<std::uint32_t> role_;  // csv, by field: the feature's column, or one of the above
+  bool header_ahead_ = false;
   sample_rows rows_;
 };
 

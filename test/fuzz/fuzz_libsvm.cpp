@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 #include "paracel/error.hpp"
@@ -36,16 +37,18 @@ void check(const paracel::sample_rows& rows) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const paracel::sample_layout layout{paracel::sample_format::libsvm, 0};
+  paracel::sample_layout layout;
+  layout.format = paracel::sample_format::libsvm;
+  const std::string file = "fuzz";
   try {
     paracel::sample_parser whole(layout, {});
-    whole.parse("fuzz", text, text);
+    whole.parse({file, text});
     const auto rows = whole.take();
     check(rows);
     paracel::sample_parser parts(layout, {});
     const std::size_t cut = size / 3;
-    parts.parse("fuzz", text, paracel::whole_lines(text, 0, cut));
-    parts.parse("fuzz", text, paracel::whole_lines(text, cut, size));
+    parts.parse({file, text, paracel::whole_lines(text, 0, cut)});
+    parts.parse({file, text, paracel::whole_lines(text, cut, size)});
     const auto again = parts.take();
     require(again.value == rows.value && again.column == rows.column && again.row_begin == rows.row_begin &&
             again.label == rows.label);

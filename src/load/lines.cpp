@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Lines and runs of lines for whoever takes them apart.
+#include <paracel/load.hpp>
+
+#include "load/input.hpp"
+
+namespace paracel {
+
+namespace {
+
+constexpr std::size_t text_piece_bytes = std::size_t{1} << 20;
+
+}  // namespace
+
+void visit_text(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
+                const std::function<void(std::string_view)>& visit) {
+  input_set(names).visit(rank, size, [&](const input_piece& piece) { visit(piece.text()); }, {}, text_piece_bytes);
+}
+
+void visit_lines(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
+                 const std::function<void(std::string&&)>& visit) {
+  visit_text(names, rank, size, [&](std::string_view text) {
+    for_each_line(text, [&](std::string_view line, std::size_t) { visit(std::string(line)); });
+  });
+}
+
+void visit_lines(const std::string& name, std::size_t rank, std::size_t size,
+                 const std::function<void(std::string&&)>& visit) {
+  visit_lines(std::vector<std::string>{name}, rank, size, visit);
+}
+
+std::vector<std::string> read_lines(const std::vector<std::string>& names, std::size_t rank, std::size_t size) {
+  std::vector<std::string> lines;
+  visit_lines(names, rank, size, [&](std::string&& line) { lines.push_back(std::move(line)); });
+  return lines;
+}
+
+std::vector<std::string> read_lines(const std::string& name, std::size_t rank, std::size_t size) {
+  return read_lines(std::vector<std::string>{name}, rank, size);
+}
+
+}  // namespace paracel
