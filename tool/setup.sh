@@ -6,6 +6,7 @@
 #   tool/setup.sh           what building and running needs
 #   tool/setup.sh --test    and what tool/test.sh needs
 #   tool/setup.sh --long    and what the long tests need (two network namespaces, an sshd in each)
+#   tool/setup.sh --bench   and the tools that tool/bench/cost.py measures against
 set -euo pipefail
 
 build_packages=(
@@ -15,7 +16,8 @@ build_packages=(
   python3
 )
 data_packages=(python3-sklearn)  # only its data sets are read; without it the data is generated
-test_packages=(libgtest-dev libgmock-dev clang libclang-rt-14-dev procps)
+test_packages=(libgtest-dev libgmock-dev clang libclang-rt-14-dev procps python3-numpy python3-scipy)
+bench_packages=(python3-numpy python3-scipy python3-sklearn python3-igraph liblinear-tools libopenblas0-pthread mawk)
 long_packages=(iproute2 openssh-server openssh-client)
 
 say() { printf '\n== %s\n' "$*"; }
@@ -25,7 +27,8 @@ for option in "$@"; do
   case $option in
     --test) required+=("${test_packages[@]}") ;;
     --long) required+=("${test_packages[@]}" "${long_packages[@]}") ;;
-    *) echo "setup.sh: error: unknown option $option (allowed: --test, --long)" >&2; exit 2 ;;
+    --bench) required+=("${bench_packages[@]}") ;;
+    *) echo "setup.sh: error: unknown option $option (allowed: --test, --long, --bench)" >&2; exit 2 ;;
   esac
 done
 

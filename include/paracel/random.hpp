@@ -43,10 +43,10 @@ class counter_random {
   double uniform_above_zero() noexcept { return (static_cast<double>(bits() >> 11U) + 1) * 0x1p-53; }
   /// In [0, bound), exactly uniform. bound > 0. Source: Lemire, "Fast random integer generation in an interval", 2019.
   std::uint64_t below(std::uint64_t bound) noexcept {
-    auto product = static_cast<unsigned __int128>(bits()) * bound;
+    auto product = static_cast<wide>(bits()) * bound;
     if (static_cast<std::uint64_t>(product) < bound) {
       const std::uint64_t reject = -bound % bound;
-      while (static_cast<std::uint64_t>(product) < reject) product = static_cast<unsigned __int128>(bits()) * bound;
+      while (static_cast<std::uint64_t>(product) < reject) product = static_cast<wide>(bits()) * bound;
     }
     return static_cast<std::uint64_t>(product >> 64U);
   }
@@ -62,6 +62,7 @@ class counter_random {
   }
 
  private:
+  __extension__ typedef unsigned __int128 wide;  // no warning from -Wpedantic: both compilers have it
   std::uint64_t state_;
 };
 

@@ -24,6 +24,7 @@ LAYERS = [
     ("plug-in", r"(default/|alg/.*_update\.cpp$|test/support/plugins/)", {"update"}),
     ("alg", r"alg/", {"public", "alg"}),
     ("serial", r"tool/serial/", set()),
+    ("datagen", r"tool/datagen/", {"public", "datagen"}),
     ("bench", r"tool/bench/", {"public", "core", "net", "load", "worker", "embed", "server", "alg", "bench"}),
     ("outside", r"test/compat/", {"compat", "public"}),
     ("test", r"test/", {"compat", "public", "core", "net", "load", "worker", "embed", "server", "alg", "test"}),

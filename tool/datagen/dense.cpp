@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Kinds whose rows have a number in every column: classification, regression, similarity, kmeans, factors.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "generator.hpp"
+#include "python_random.hpp"
+
+namespace datagen {
+
+namespace {
+
+/// f1,...,fk,label: standard normal features; the label is the side of a hyperplane on which the sample lies after noise of
+/// a fifth of the spread, one in a hundred turned around. With `regression` f1,...,fk,target: a linear function and noise of
+/// a tenth of the spread. The bytes are those of datagen.py, which draws from Python's sequential generator: a thread passes
+/// over what others make.
+class linear_samples : public generator {
+ public:
+  linear_samples(const options& o, bool regression)
+      : rows_(o.rows()),
+        k_(o.integer("columns", 100, 1, 1U << 24U)),
+        seed_(o.seed()),
+        separator_(o.separator(",")),
+        regression_(regression),
+        start_(seed_) {
+    weights_.resize(std::min<std::uint64_t>(k_, std::max<std::uint64_t>(10, k_ / 10)));
+    for (auto& w : weights_) w = start_.gauss(0, 1);
+    double square = 0;
+    for (const double w : weights_) square += w * w;
+    const double length = std::sqrt(square);
+    for (auto& w : weights_) w = regression ? 100 * (w / length) : w / length;
+  }
+  [[nodiscard]] std::uint64_t rows() const override { return rows_; }
+  [[nodiscard]] std::uint64_t rows_a_block() const override { return std::max<std::uint64_t>(1, 262144 / (12 * k_)); }
+
+  void render(std::uint64_t first, std::uint64_t last, block& out) const override {
+    thread_local const linear_samples* owner = nullptr;
+    thread_local std::uint64_t row = 0;
+    thread_local python_random random(0);
+    if (owner != this || row > first) {
+      owner = this;
+      row = 0;
+      random = start_;
+    }
+    for (; row < first; ++row) {
+      for (std::uint64_t j = 0; j <= k_; ++j) random.skip_gauss();
+      if (!regression_) random.random();
+    }
+    for (; row < last; ++row) {
+      char* to = out.text.room((k_ + 1) * (24 + separator_.size()) + 1);
+      double side = 0;
+      for (std::uint64_t j = 0; j < k_; ++j) {
+        const double x = random.gauss(0, 1);
+        if (j < weights_.size()) side += weights_[j] * x;
+        to = put_g9(to, x);
+        to = std::copy(separator_.begin(), separator_.end(), to);
+      }
+      if (regression_) {
+        to = put_g9(to, side + random.gauss(0, 10));
+      } else {
+        const bool positive = side + random.gauss(0, 0.2) > 0;
+        *to++ = positive != (random.random() < 0.01) ? '1' : '0';
+      }
+      *to++ = '\n';
+      out.text.commit(to);
+      out.end_row();
+    }
+  }
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> beside(std::uint64_t) const override {
+    std::string text = "weights\t";
+    char digits[32];
+    for (std::size_t j = 0; j < weights_.size(); ++j) {
+      text += j > 0 ? "|" : "";
+      std::snprintf(digits, sizeof digits, "%.17g", weights_[j]);
+      text += digits;
+    }
+    return {{".truth", text + "\n"}};
+  }
+
+ private:
+  std::uint64_t rows_;
+  std::uint64_t k_;
+  std::uint64_t seed_;
+  std::string separator_;
+  bool regression_;
+  python_random start_;  // after the weights
+  std::vector<double> weights_;
+};
+
+/// id,v1,...,vk: uniform in [0, 1), as Paracel's.
+class similarity_rows : public generator {
+ public:
+  explicit similarity_rows(const options& o)
+      : rows_(o.rows()), k_(o.integer("columns", 100, 1, 1U << 24U)), seed_(o.seed()), separator_(o.separator(",")),
+        ids_(!o.flag("no_ids")) {}
+  [[nodiscard]] std::uint64_t rows() const override { return rows_; }
+  [[nodiscard]] std::uint64_t rows_a_block() const override { return std::max<std::uint64_t>(1, 262144 / (9 * k_)); }
+  void render(std::uint64_t first, std::uint64_t last, block& out) const override {
+    for (auto i = first; i < last; ++i) {
+      counter_random random(seed_, rows_stream, i);
+      char* to = out.text.room((k_ + 1) * (24 + separator_.size()) + 1);
+      if (ids_) to = put_integer(to, i);
+      for (std::uint64_t j = 0; j < k_; ++j) {
+        if (ids_ || j > 0) to = std::copy(separator_.begin(), separator_.end(), to);
+        to = put_fixed(to, random.uniform(), 6);
+      }
+      *to++ = '\n';
+      out.text.commit(to);
+      out.end_row();
+    }
+  }
+
+ private:
+  std::uint64_t rows_;
+  std::uint64_t k_;
+  std::uint64_t seed_;
+  std::string separator_;
+  bool ids_;
+};
+
+/// id<tab>v1,...,vk: a normal cloud of spread 1 around one of `parts` centres that are uniform in [-10, 10]^k.
+class clouds : public generator {
+ public:
+  explicit clouds(const options& o)
+      : rows_(o.rows()), k_(o.integer("columns", 10, 1, 1U << 20U)), parts_(o.integer("parts", 10, 1, 1U << 20U)),
+        seed_(o.seed()), separator_(o.separator(",")), ids_(!o.flag("no_ids")), centers_(k_ * parts_) {
+    for (std::uint64_t c = 0; c < parts_; ++c) {
+      counter_random random(seed_, centers_stream, c);
+      for (std::uint64_t j = 0; j < k_; ++j) centers_[c * k_ + j] = 20 * random.uniform() - 10;
+    }
+  }
+  [[nodiscard]] std::uint64_t rows() const override { return rows_; }
+  [[nodiscard]] std::uint64_t rows_a_block() const override { return std::max<std::uint64_t>(1, 262144 / (10 * k_)); }
+  void render(std::uint64_t first, std::uint64_t last, block& out) const override {
+    for (auto i = first; i < last; ++i) {
+      counter_random random(seed_, rows_stream, i);
+      normals normal(random);
+      const auto part = random.below(parts_);
+      const double* center = centers_.data() + part * k_;
+      char* to = out.text.room((k_ + 1) * (24 + separator_.size()) + 2);
+      if (ids_) {
+        to = put_integer(to, i);
+        *to++ = '\t';
+      }
+      for (std::uint64_t j = 0; j < k_; ++j) {
+        if (j > 0) to = std::copy(separator_.begin(), separator_.end(), to);
+        to = put_fixed(to, center[j] + normal(), 6);
+      }
+      *to++ = '\n';
+      out.text.commit(to);
+      char* label = put_integer(out.truth.room(48), i);
+      *label++ = '\t';
+      label = put_integer(label, part);
+      *label++ = '\n';
+      out.truth.commit(label);
+      out.end_row();
+    }
+  }
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> beside(std::uint64_t) const override {
+    text_buffer text;
+    for (std::uint64_t c = 0; c < parts_; ++c) put_factor_row(text, c, centers_.data() + c * k_, k_);
+    return {{".centers", std::string(text.data(), text.size())}};
+  }
+
+ private:
+  std::uint64_t rows_;
+  std::uint64_t k_;
+  std::uint64_t parts_;
+  std::uint64_t seed_;
+  std::string separator_;
+  bool ids_;
+  std::vector<double> centers_;
+};
+
+/// id<tab>v|v|...: normal numbers of spread 1/sqrt(k), what a factorisation leaves behind.
+class factor_rows : public generator {
+ public:
+  explicit factor_rows(const options& o)
+      : rows_(o.rows()), k_(o.integer("columns", 10, 1, 1U << 20U)), seed_(o.seed()) {}
+  [[nodiscard]] std::uint64_t rows() const override { return rows_; }
+  [[nodiscard]] std::uint64_t rows_a_block() const override { return std::max<std::uint64_t>(1, 262144 / (10 * k_)); }
+  void render(std::uint64_t first, std::uint64_t last, block& out) const override {
+    std::vector<double> v(k_);
+    const double spread = 1 / std::sqrt(static_cast<double>(k_));
+    for (auto i = first; i < last; ++i) {
+      counter_random random(seed_, users_stream, i);
+      normals normal(random);
+      for (auto& x : v) x = spread * normal();
+      put_factor_row(out.text, i, v.data(), k_);
+      out.end_row();
+    }
+  }
+
+ private:
+  std::uint64_t rows_;
+  std::uint64_t k_;
+  std::uint64_t seed_;
+};
+
+}  // namespace
+
+std::unique_ptr<generator> make_dense(const std::string& kind, const options& o) {
+  if (kind == "classification" || kind == "regression") return std::make_unique<linear_samples>(o, kind == "regression");
+  if (kind == "similarity") return std::make_unique<similarity_rows>(o);
+  if (kind == "kmeans") return std::make_unique<clouds>(o);
+  if (kind == "factors") return std::make_unique<factor_rows>(o);
+  return nullptr;
+}
+
+}  // namespace datagen
