@@ -15,26 +15,12 @@
 #include <string>
 #include <vector>
 
+#include <paracel/adjacency.hpp>
 #include <paracel/comm.hpp>
 #include <paracel/ids.hpp>
 #include <paracel/sparse.hpp>
 
 namespace paracel {
-
-/// Compressed adjacency of the own vertices. Cost: 4 bytes an edge, 12 with weights, and 8 a vertex.
-struct adjacency {
-  std::vector<std::uint64_t> begin{0};  ///< own vertex v has [begin[v], begin[v + 1]) of target and weight
-  std::vector<std::uint32_t> target;    ///< local index, ascending in a vertex by number
-  std::vector<double> weight;           ///< as target; empty when the graph has no weights
-
-  [[nodiscard]] std::span<const std::uint32_t> of(std::size_t v) const {
-    return std::span(target).subspan(begin[v], begin[v + 1] - begin[v]);
-  }
-  [[nodiscard]] std::span<const double> weights_of(std::size_t v) const {
-    return std::span(weight).subspan(begin[v], begin[v + 1] - begin[v]);
-  }
-  [[nodiscard]] std::uint64_t degree(std::size_t v) const { return begin[v + 1] - begin[v]; }
-};
 
 /// This worker's part of a graph.
 struct graph_part {
@@ -42,7 +28,8 @@ struct graph_part {
   std::size_t rank = 0;
   id_list ids;                             ///< of the own vertices, ascending
   std::vector<std::uint64_t> ghosts;       ///< numbers, ascending
-  adjacency out;                           ///< edges that leave own vertices; of an undirected graph all edges
+  /// Edges that leave own vertices; of an undirected graph all edges. Targets are local indices, ascending by number.
+  adjacency out;
   adjacency in;                            ///< edges that enter own vertices, if asked for
   std::uint64_t edges_total = 0;           ///< edges of all workers; of an undirected graph each pair once
   bool directed = true;
