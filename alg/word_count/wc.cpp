@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "wc.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include <paracel/load.hpp>
+
+#include "alg/common/npy.hpp"
+#include "alg/common/run_log.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+// What a worker sends in one round of the exchange, to all others together; bytes. Rounds bound what is in memory twice.
+constexpr std::size_t round_bytes = std::size_t{16} << 20U;
+
+/// A line of the results.
+struct word_line {
+  counted_word entry;
+};
+void append_text(std::string& out, const word_line& line) {
+  out += line.entry.word;
+  out += '\t';
+  paracel::append_text(out, line.entry.count);
+}
+std::vector<word_line> lines_of(const std::vector<counted_word>& words) {
+  std::vector<word_line> lines;
+  lines.reserve(words.size());
+  for (const auto& w : words) lines.push_back({w});
+  return lines;
+}
+
+}  // namespace
+
+config_schema wc_schema() {
+  config_schema s("wc", "how often each word occurs, and the words that occur most");
+  s.key("input", key_type::files, "text").required();
+  s.key("output", key_type::output_folder, "folder of the results").fallback("./wc_result/");
+  s.key("topk", key_type::integer, "words that are printed").fallback(10).at_least(0);
+  s.key("tokens", key_type::string, "paracel: runs of [-A-Za-z0-9_]; space: runs of bytes that are no white space")
+      .fallback("paracel").one_of({"paracel", "space"});
+  s.key("dump", key_type::boolean, "write every word and its count").fallback(false);
+  s.key("format", key_type::string, "of the dump: text, or npy").fallback("text").one_of({"text", "npy"});
+  s.key("handle_file", key_type::string, "Paracel's plug-in; not needed: workers add the counts").fallback("");
+  s.key("update_function", key_type::string, "its function that adds counts; not needed").fallback("");
+  s.key("filter_function", key_type::string, "its function that finds counts; not needed").fallback("");
+  return s;
+}
+
+wc_settings::wc_settings(const config& from)
+    : input(from.get<std::vector<std::string>>("input")),
+      output(from.get<std::string>("output")),
+      topk(from.get<std::size_t>("topk")),
+      tokens(from.get<std::string>("tokens")),
+      format(from.get<std::string>("format")),
+      dump(from.get<bool>("dump")) {}
+
+word_count::word_count(Comm comm, const std::string& server_info, const wc_settings& settings)
+    : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+
+void word_count::solve() {
+  count();
+  exchange();
+  dump_result();
+}
+
+void word_count::count() {
+  const auto bytes = settings_.tokens == "space" ? word_bytes::space() : word_bytes::paracel();
+  visit_text(settings_.input, get_worker_id(), get_worker_size(), [&](std::string_view text) {
+    const char* const end = text.data() + text.size();
+    bytes.for_each(text, [&](std::string_view word) { words_.add(word, end); });
+  });
+}
+
+void word_count::exchange() {
+  auto comm = get_comm();
+  const auto workers = get_worker_size();
+  if (workers == 1) return;
+  const auto rank = get_worker_id();
+  const auto mine = std::exchange(words_, word_table());
+  std::vector<counted_word> away;
+  std::vector<std::uint32_t> owner;
+  mine.for_each([&](std::string_view word, std::uint64_t count, std::uint32_t hash) {
+    const auto to = static_cast<std::uint32_t>((std::uint64_t{hash} * workers) >> 32U);
+    if (to == rank) {
+      words_.add(word, word.data() + word.size(), count);
+    } else {
+      away.push_back({word, count});
+      owner.push_back(to);
+    }
+  });
+  std::size_t at = 0;
+  for (std::int64_t more = 1; more != 0;) {
+    std::vector<byte_vector> blocks(workers);
+    for (std::size_t bytes = 0; at < away.size() && bytes < round_bytes; ++at) {
+      pack_word(blocks[owner[at]], away[at].word, away[at].count);
+      bytes += 12 + away[at].word.size();
+    }
+    for (const auto& block : comm.alltoall_bytes(blocks)) {
+      const auto* const end = reinterpret_cast<const char*>(block.data()) + block.size();
+      unpack_words(block, [&](std::string_view word, std::uint64_t count) { words_.add(word, end, count); });
+    }
+    more = at < away.size() ? 1 : 0;
+    comm.allreduce(more, reduce_op::max);
+  }
+}
+
+void word_count::dump_result() {
+  auto comm = get_comm();
+  run_log log(*this, 1, "words");
+  std::vector<std::int64_t> sums{static_cast<std::int64_t>(words_.size()), static_cast<std::int64_t>(words_.total())};
+  comm.allreduce(sums);
+
+  // The first k of all are among the first k of each.
+  byte_vector packed;
+  for (const auto& w : words_.top(settings_.topk)) pack_word(packed, w.word, w.count);
+  std::vector<byte_vector> to(get_worker_size());
+  to[0] = std::move(packed);
+  const auto got = comm.alltoall_bytes(to);
+  if (get_worker_id() == 0) {
+    std::vector<counted_word> top;
+    for (const auto& block : got) {
+      unpack_words(block, [&](std::string_view word, std::uint64_t count) { top.push_back({word, count}); });
+    }
+    std::sort(top.begin(), top.end(), before);
+    top.resize(std::min(top.size(), settings_.topk));
+    std::string text;
+    for (const auto& w : top) {
+      text += w.word;
+      text += " : ";
+      paracel::append_text(text, w.count);
+      text += '\n';
+    }
+    std::fwrite(text.data(), 1, text.size(), stdout);  // a word may have a byte 0
+    paracel_dump_vector(lines_of(top), "wc_top_", "\n");
+  }
+  if (settings_.dump) dump_words();
+  log.round(1, static_cast<double>(sums[1]), {{"distinct", static_cast<double>(sums[0])}});
+  log.result("distinct", static_cast<std::uint64_t>(sums[0]));
+  log.result("words", static_cast<std::uint64_t>(sums[1]));
+  log.result("output", get_output());
+  paracel_sync();
+}
+
+void word_count::dump_words() {
+  const auto words = words_.sorted();
+  if (settings_.format == "text") {
+    paracel_dump_vector(lines_of(words), "wc_", "\n");
+    return;
+  }
+  std::vector<std::uint64_t> counts;
+  auto ids = id_list::empty(false);
+  for (const auto& w : words) {
+    counts.push_back(w.count);
+    ids.push_back(w.word);
+  }
+  model_writer writer(*this, "wc", settings_.format);
+  writer.settings().add("tokens", settings_.tokens);
+  writer.add_rows("counts", std::span<const std::uint64_t>(counts), {}, &ids);
+  writer.finish();
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,157 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Word counts from the outside: equal to coreutils line for line, for any number of workers and servers and in each way to
+run it. The Bible of TOOLBOX.md is looked for in $PARACEL_SHARED_DATA, else in ../shared/data. Options: names of tests."""
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
+DATA = os.environ.get("PARACEL_SHARED_DATA") or os.path.join(os.path.dirname(SOURCE), "shared", "data")
+PRUN = os.path.join(SOURCE, "prun.py")
+
+
+def coreutils(path, tokens):
+    """{word: count} by tr, sort and uniq."""
+    change = "tr -cs 'A-Za-z0-9_-' '\\n'" if tokens == "paracel" else "tr -s '\\t\\n\\v\\f\\r ' '\\n'"
+    done = subprocess.run(f"LC_ALL=C; export LC_ALL; {change} < '{path}' | sort | uniq -c", shell=True, capture_output=True,
+                          check=True)
+    counts = {}
+    for line in done.stdout.split(b"\n"):
+        fields = line.lstrip().split(b" ", 1)
+        if len(fields) == 2 and fields[1]:
+            counts[fields[1]] = int(fields[0])
+    return counts
+
+
+class WcTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="wc_test_")
+        cls.text = os.path.join(cls.folder, "text.txt")
+        generator = random.Random(5)
+        pieces = [b"a", b"bc", b"-", b"_9", b"Xyz", b"\xc3\xa4", b"abcdefgh", b"abcdefghi", b"\x00", b"."]
+        with open(cls.text, "wb") as file:
+            for _ in range(20000):
+                file.write(b"".join(generator.choice(pieces) for _ in range(generator.randrange(1, 6))))
+                file.write(generator.choice([b" ", b" ", b"\t", b"\n", b"\r\n", b"\v", b"\f", b"  "]))
+            file.write(b"the-last-word")  # no line end
+        cls.count = 0
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def run_wc(self, workers=1, servers=1, mode="local", status=0, **keys):
+        type(self).count += 1
+        self.output = os.path.join(self.folder, f"out{self.count}")
+        config = os.path.join(self.folder, f"c{self.count}.json")
+        with open(config, "w", encoding="utf-8") as file:
+            json.dump({"input": self.text, "output": self.output, "dump": True, **keys}, file)
+        program = os.path.join(BUILD, "bin", "wc")
+        command = [program, "--cfg_file", config]
+        if mode != "embedded":
+            command = [sys.executable, "-B", PRUN, "-w", str(workers), "-p", str(servers), "-c", config, "-m", mode,
+                       "--output-dir", config + ".run", program]
+        done = subprocess.run(command, capture_output=True, timeout=120, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done
+
+    def dumped(self, workers):
+        counts = {}
+        for rank in range(workers):
+            with open(os.path.join(self.output, f"wc_{rank}"), "rb") as file:
+                lines = file.read().split(b"\n")[:-1]
+            self.assertEqual(lines, sorted(lines, key=lambda line: line.split(b"\t")[0]))
+            for line in lines:
+                word, count = line.split(b"\t")
+                self.assertNotIn(word, counts)
+                counts[word] = int(count)
+        return counts
+
+    def top(self, counts, k):
+        return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:k]
+
+    def test_equal_to_coreutils_for_any_number_of_workers_and_servers(self):
+        for tokens in ("paracel", "space"):
+            expected = coreutils(self.text, tokens)
+            first = b"".join(b"%s : %d\n" % entry for entry in self.top(expected, 25))
+            for workers, servers, mode in ((1, 1, "embedded"), (1, 1, "local"), (2, 1, "local"), (4, 3, "local")):
+                with self.subTest(tokens=tokens, workers=workers, servers=servers, mode=mode):
+                    done = self.run_wc(workers, servers, mode, tokens=tokens, topk=25)
+                    self.assertEqual(self.dumped(workers), expected)
+                    self.assertIn(first, done.stdout)
+                    self.assertIn(b"distinct %d\n" % len(expected), done.stdout)
+                    self.assertIn(b"words %d\n" % sum(expected.values()), done.stdout)
+
+    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun")
+    def test_equal_under_mpi(self):
+        self.run_wc(2, 1, "mpi")
+        self.assertEqual(self.dumped(2), coreutils(self.text, "paracel"))
+
+    def test_equal_to_the_serial_oracle(self):
+        self.run_wc(2)
+        path = os.path.join(self.folder, "serial")
+        subprocess.run([os.path.join(BUILD, "bin", "wc_serial"), self.text, "--dump", path], check=True,
+                       stdout=subprocess.DEVNULL)
+        with open(path, "rb") as file:
+            expected = dict(line.split(b"\t") for line in file.read().split(b"\n")[:-1])
+        self.assertEqual(self.dumped(2), {word: int(count) for word, count in expected.items()})
+
+    def test_npy_gives_words_and_counts(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("no numpy")
+        self.run_wc(2, format="npy")
+        with open(os.path.join(self.output, "model.json"), encoding="utf-8") as file:
+            array = json.load(file)["arrays"]["counts"]
+        counts = {}
+        for numbers, names in zip(array["files"], array["ids"]):
+            with open(os.path.join(self.output, names), "rb") as file:
+                words = file.read().split(b"\n")[:-1]
+            counts.update(zip(words, numpy.load(os.path.join(self.output, numbers)).tolist()))
+        self.assertEqual(counts, coreutils(self.text, "paracel"))
+
+    def test_several_files_are_one_text_and_empty_ones_have_no_word(self):
+        folder = os.path.join(self.folder, "many")
+        os.makedirs(folder, exist_ok=True)
+        for name, content in (("a", b"one two"), ("b", b"three"), ("c", b""), ("d", b"\n\n two \n")):
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
+        for workers in (1, 3):
+            self.run_wc(workers, input=folder)
+            self.assertEqual(self.dumped(workers), {b"one": 1, b"two": 2, b"three": 1})
+        empty = os.path.join(folder, "c")
+        done = self.run_wc(2, input=empty)
+        self.assertEqual(self.dumped(2), {})
+        self.assertIn(b"words 0\n", done.stdout)
+
+    def test_a_wrong_key_is_refused_with_status_3(self):
+        self.assertIn(b'key "tokens"', self.run_wc(mode="embedded", status=3, tokens="letters").stderr)
+        self.assertIn(b"/no/such", self.run_wc(mode="embedded", status=3, input="/no/such").stderr)
+
+    def test_the_figures_of_the_bible(self):
+        path = os.path.join(DATA, "bible-kjv", "kjv.txt")
+        if not os.path.exists(path):
+            self.skipTest(f"no bible-kjv in {DATA} (PARACEL_SHARED_DATA)")
+        for tokens, distinct, words, first in (("space", 59958, 820736, ()),
+                                               ("paracel", 14884, 853603, (b"the : 62057\nand : 38844\nof : 34428\n",))):
+            expected = coreutils(path, tokens)
+            self.assertEqual((len(expected), sum(expected.values())), (distinct, words))
+            for workers in (1, 2, 4):
+                done = self.run_wc(workers, input=path, tokens=tokens, topk=3)
+                self.assertEqual(self.dumped(workers), expected)
+                for text in first:
+                    self.assertIn(text, done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
