@@ -20,27 +20,34 @@ namespace paracel {
 
 /// How the fields of a line (`row, column` and perhaps `value`, and more that are not read) are told apart.
 enum class entry_format {
-  automatic,      ///< by the first line: %%MatrixMarket, or the separator that it has (tab, comma, semicolon, |, blank)
-  matrix_market,  ///< coordinate, real | integer | pattern, general | symmetric
-  fields,         ///< a,b  a,b,w  a,b:w  a,b|w and the same with other separators
-  libsvm,         ///< row index:value ...   (one row a line; the first field is the row's id)
+  /// By the first line: %%MatrixMarket, two or more index:value after an id (libsvm), or the separator that it has (the
+  /// first of tab, comma, semicolon, blank and | that occurs).
+  automatic,
+  /// coordinate, real | integer | pattern, general | symmetric. All its rows and columns exist, those without entries too.
+  matrix_market,
+  /// a,b  a,b,w  a,b:w  a,b|w and the same with other separators; more fields are not read. Fields may be in double quotes.
+  fields,
+  /// row index:value ...   One row a line, the first field is the row's id; a row may have no entry. Indices are numbers.
+  libsvm,
 };
 
-/// What an entry that is there twice means.
+/// What an entry that is there twice means: the sum of its values in the order of the input, one entry for each (they stay
+/// side by side, in that order), the last one of the input, or a data_error.
 enum class duplicate_rule { sum, keep, last, refuse };
 
 struct entry_options {
   entry_format format = entry_format::automatic;
   /// Rows are the second field, columns the first (Paracel's smap).
   bool transpose = false;
-  /// Whether ids are 64-bit numbers, names, or numbers if all of them are.
+  /// Whether ids are 64-bit numbers, names, or numbers if all of them on all workers are: written as std::to_string would
+  /// write them, so that 7 and 07 are two names.
   enum class id_kind { automatic, number, name } ids = id_kind::automatic;
   duplicate_rule duplicates = duplicate_rule::sum;
   /// Lines must have a value (`need`), may have one (`take`: 1 where there is none), or it is not read (`ignore`).
   enum class value_rule { need, take, ignore } values = value_rule::take;
   /// Files whose first field names rows (of a graph: vertices) that need not occur in an entry; empty: none.
   std::vector<std::string> rows_also;
-  /// The first line is a header (yes, no), or is one if it does not read as an entry and all others do.
+  /// Whether the first line of each file is a header. Blank lines and comments (# and a blank, or # alone) are never read.
   enum class header_rule { no, yes } header = header_rule::no;
 };
 
@@ -52,6 +59,9 @@ struct sparse_rows {
   id_list column_ids;                     ///< of the columns that have an entry here, ascending
   std::vector<std::uint64_t> column_number;  ///< their numbers among the columns of all workers, ascending
   std::uint64_t columns_total = 0;        ///< columns of all workers
+  /// Worker w looks after columns [column_first[w], column_first[w + 1]): it knows their ids, whoever has entries there.
+  std::vector<std::uint64_t> column_first{0, 0};
+  id_list column_share;                   ///< of those of this worker, ascending
   std::uint64_t entries_total = 0;        ///< entries of all workers
   std::vector<std::uint64_t> begin{0};    ///< row i is [begin[i], begin[i + 1]) of column and value
   std::vector<std::uint32_t> column;      ///< index into column_ids, ascending in a row

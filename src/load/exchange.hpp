@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// All-to-all of any size in rounds of a bounded one, so that no worker holds more than a round of it in buffers.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "paracel/comm.hpp"
+
+namespace paracel {
+
+/// Bytes that a worker sends, and at most receives, in a round. The communicator copies them a few times, and all of it has to
+/// stay below 64 MB; from 4 MB on the rounds themselves are not seen in the time.
+inline constexpr std::size_t round_bytes = std::size_t{8} << 20;
+
+/// Sends `items[w]` items of `item_bytes` each to worker w.
+/// fill(w, n, out): appends the next n items that are for w; take(w, bytes): the next ones from w, whole items.
+/// What a worker has for itself does not travel. What comes from one worker comes in the order in which it was sent.
+/// Blocks: a collective. Cost: at most max(items[w]) * item_bytes * workers / round_bytes rounds.
+template <class Fill, class Take>
+void exchange_items(Comm& comm, const std::vector<std::uint64_t>& items, std::size_t item_bytes, Fill&& fill, Take&& take) {
+  const auto size = comm.get_size();
+  const auto self = comm.get_rank();
+  const std::uint64_t per_round = std::max<std::uint64_t>(1, round_bytes / size / item_bytes);
+  byte_vector mine;
+  for (std::uint64_t left = items[self]; left > 0;) {
+    const auto n = std::min(left, per_round);
+    mine.clear();
+    fill(self, n, mine);
+    take(self, std::span<const std::byte>(mine));
+    left -= n;
+  }
+  if (size == 1) return;
+  std::int64_t rounds = 0;
+  for (std::size_t w = 0; w < size; ++w) {
+    if (w != self) rounds = std::max(rounds, static_cast<std::int64_t>((items[w] + per_round - 1) / per_round));
+  }
+  comm.allreduce(rounds, reduce_op::max);
+  std::vector<byte_vector> blocks(size);
+  auto left = items;
+  left[self] = 0;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    for (std::size_t w = 0; w < size; ++w) {
+      blocks[w].clear();
+      const auto n = std::min(left[w], per_round);
+      if (n > 0) fill(w, n, blocks[w]);
+      left[w] -= n;
+    }
+    const auto got = comm.alltoall_bytes(blocks);
+    for (std::size_t w = 0; w < size; ++w) {
+      if (w != self && !got[w].empty()) take(w, std::span<const std::byte>(got[w]));
+    }
+  }
+}
+
+/// The same for one block of any size a worker.
+inline std::vector<byte_vector> exchange_blocks(Comm& comm, const std::vector<byte_vector>& blocks) {
+  std::vector<std::uint64_t> items;
+  items.reserve(blocks.size());
+  for (const auto& b : blocks) items.push_back(b.size());
+  std::vector<std::size_t> sent(blocks.size());
+  std::vector<byte_vector> got(blocks.size());
+  exchange_items(
+      comm, items, 1,
+      [&](std::size_t w, std::uint64_t n, byte_vector& out) {
+        const auto piece = std::span(blocks[w]).subspan(sent[w], n);
+        out.insert(out.end(), piece.begin(), piece.end());
+        sent[w] += n;
+      },
+      [&](std::size_t w, std::span<const std::byte> bytes) { got[w].insert(got[w].end(), bytes.begin(), bytes.end()); });
+  return got;
+}
+
+/// What every worker has, one after the other in rank order, on every worker; in rounds.
+inline std::vector<std::string> gather_blocks(Comm& comm, std::string_view mine) {
+  std::vector<std::string> all(comm.get_size());
+  const std::size_t piece = std::max<std::size_t>(1, round_bytes / comm.get_size());
+  auto rounds = static_cast<std::int64_t>((mine.size() + piece - 1) / piece);
+  comm.allreduce(rounds, reduce_op::max);
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    const auto at = std::min(mine.size(), static_cast<std::size_t>(round) * piece);
+    const auto got = comm.allgather(std::string(mine.substr(at, piece)));
+    for (std::size_t w = 0; w < got.size(); ++w) all[w] += got[w];
+  }
+  return all;
+}
+
+template <class T>
+void append_raw(byte_vector& to, const T& value) {
+  const auto at = to.size();
+  to.resize(at + sizeof(T));
+  std::memcpy(to.data() + at, &value, sizeof(T));
+}
+
+template <class T>
+std::vector<T> read_raw(std::span<const std::byte> bytes) {
+  std::vector<T> out(bytes.size() / sizeof(T));
+  if (!out.empty()) std::memcpy(out.data(), bytes.data(), out.size() * sizeof(T));
+  return out;
+}
+
+}  // namespace paracel

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "paracel/ids.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "core/hash.hpp"
+
+namespace paracel {
+
+std::uint64_t id_list::key(std::size_t i) const { return numeric_ ? numbers_[i] : hash_key(name(i)); }
+
+std::optional<std::size_t> id_list::find(std::uint64_t number) const {
+  if (!numeric_) return std::nullopt;
+  const auto at = std::ranges::lower_bound(numbers_, number);
+  if (at == numbers_.end() || *at != number) return std::nullopt;
+  return static_cast<std::size_t>(at - numbers_.begin());
+}
+
+std::optional<std::size_t> id_list::find(std::string_view wanted) const {
+  if (numeric_) return std::nullopt;
+  std::size_t low = 0;
+  std::size_t high = size();
+  while (low < high) {
+    const auto middle = low + (high - low) / 2;
+    if (name(middle) < wanted) low = middle + 1;
+    else high = middle;
+  }
+  if (low == size() || name(low) != wanted) return std::nullopt;
+  return low;
+}
+
+void id_list::sort_unique() {
+  if (numeric_) {
+    if (!std::ranges::is_sorted(numbers_)) std::ranges::sort(numbers_);
+    numbers_.erase(std::unique(numbers_.begin(), numbers_.end()), numbers_.end());
+    return;
+  }
+  std::vector<std::size_t> order(size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return name(a) < name(b); });
+  id_list sorted = empty(false);
+  sorted.reserve(size());
+  sorted.bytes_.reserve(bytes_.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (i == 0 || name(order[i]) != name(order[i - 1])) sorted.push_back(name(order[i]));
+  }
+  *this = std::move(sorted);
+}
+
+}  // namespace paracel
