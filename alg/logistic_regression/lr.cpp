@@ -2,13 +2,10 @@
 #include "lr.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cstdio>
-#include <cstring>
 #include <numeric>
 
 #include <paracel/dump.hpp>
+#include <paracel/random.hpp>
 
 namespace paracel::alg {
 
@@ -29,34 +26,11 @@ constexpr std::uint64_t index_limit = std::uint64_t{1} << 27;
 // An objective so many times the first one does not come back.
 constexpr double divergence_factor = 1e3;
 
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 std::string text_of(double v) {
   std::string s;
   append_text(s, v);
   return s;
 }
-std::string json_of(double v) { return std::isfinite(v) ? text_of(v) : "null"; }
-
-/// splitmix64: one 64-bit state, good enough to order rows, and the same on every machine, unlike std::shuffle.
-class random_bits {
- public:
-  explicit random_bits(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    state_ += 0x9e3779b97f4a7c15U;
-    std::uint64_t z = state_;
-    z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
-    return z ^ (z >> 31U);
-  }
-  /// In [0, bound), as good as uniform: the remainder favours small numbers by bound / 2^64.
-  std::size_t below(std::size_t bound) { return static_cast<std::size_t>(next() % bound); }
-
- private:
-  std::uint64_t state_;
-};
 
 }  // namespace
 
@@ -148,35 +122,23 @@ void logistic_regression::solve() {
 // ---- loading
 
 void logistic_regression::load() {
-  const auto rank = get_worker_id();
-  const auto size = get_worker_size();
   sample_options options;
   options.index_limit = index_limit;
-  auto training = read_samples(settings_.training_input, rank, size, options);
-
-  auto comm = get_comm();
-  std::vector<std::int64_t> greatest{static_cast<std::int64_t>(training.columns), training.has_label_zero ? 1 : 0,
-                                     training.has_label_minus_one ? 1 : 0};
-  comm.allreduce(greatest, reduce_op::max);
-  auto total = static_cast<std::int64_t>(training.rows());
-  comm.allreduce(total);
-  if (greatest[1] != 0 && greatest[2] != 0) {
-    throw data_error(settings_.training_input.front() + ": found labels 0 and -1, want 0 and 1, or -1 and +1");
-  }
-  columns_ = static_cast<std::size_t>(greatest[0]);
+  auto training = load_samples(get_comm(), settings_.training_input, options);
+  columns_ = training.columns;
   if (columns_ == 0) throw data_error(settings_.training_input.front() + ": found samples without any feature");
-  total_rows_ = static_cast<std::size_t>(total);
+  total_rows_ = training.rows_total;
   problem_ = lr_problem(std::move(training), columns_, settings_.bias, settings_.penalize_bias, settings_.beta);
 
   // Before training, so that bad data is not found only after it.
   options.columns = static_cast<std::uint32_t>(columns_);
   if (!settings_.test_input.empty()) {
-    auto rows = read_samples(settings_.test_input, rank, size, options);
+    auto rows = load_samples(get_comm(), settings_.test_input, options);
     test_ = lr_problem(std::move(rows), columns_, settings_.bias, settings_.penalize_bias, settings_.beta);
   }
   if (!settings_.predict_input.empty()) {
     options.without_label = true;
-    predict_ = read_samples(settings_.predict_input, rank, size, options);
+    predict_ = load_samples(get_comm(), settings_.predict_input, options);
   }
 }
 
@@ -188,14 +150,9 @@ void logistic_regression::train() {
   delta_.assign(problem_.dimension(), 0.0);
   order_.resize(problem_.rows());
   std::iota(order_.begin(), order_.end(), std::size_t{0});
-  if (get_worker_id() == 0) {
-    const auto path = get_output() + "/metrics.jsonl";
-    metrics_.open(path, std::ios::trunc);
-    if (!metrics_) throw error(path + ": cannot be written: " + std::strerror(errno));
-    paracel_write(theta_key, theta_);
-  }
+  if (get_worker_id() == 0) paracel_write(theta_key, theta_);
   paracel_sync();
-  start_seconds_ = seconds_now();
+  log_.emplace(*this, settings_.rounds, "objective", settings_.debug);
 
   int round = 0;
   for (; round < settings_.rounds && !stops_at(round); ++round) {
@@ -260,8 +217,7 @@ void logistic_regression::agd_round() {
 }
 
 void logistic_regression::shuffle(int round) {
-  random_bits random(settings_.seed ^ (static_cast<std::uint64_t>(round) << 20U) ^ (get_worker_id() << 44U));
-  for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.below(i)]);
+  counter_random(settings_.seed, static_cast<std::uint64_t>(round), get_worker_id()).shuffle(order_);
 }
 
 // ---- watching
@@ -301,12 +257,7 @@ void logistic_regression::record(int round, double objective, double gradient_no
     first_objective_ = last_objective_ = objective;
     return;
   }
-  metrics_ << "{\"round\": " << round << ", \"objective\": " << json_of(objective)
-           << ", \"gradient_norm\": " << json_of(gradient_norm)
-           << ", \"seconds\": " << json_of(seconds_now() - start_seconds_) << ", \"staleness\": " << last_staleness()
-           << "}" << std::endl;
-  if (settings_.debug) std::printf("round %d: objective %.10g, gradient norm %.3g\n", round, objective, gradient_norm);
-  report_progress({round, settings_.rounds, objective});
+  log_->round(round, objective, {{"gradient_norm", gradient_norm}, {"staleness", last_staleness()}});
   if (!std::isfinite(objective) || objective > divergence_factor * first_objective_) {
     throw error("diverged at round " + std::to_string(round) + ": the objective is " + text_of(objective) +
                 " and began at " + text_of(first_objective_) + "; lower alpha (now " + text_of(settings_.alpha) + ")");
@@ -415,38 +366,27 @@ void logistic_regression::dump_result() {
   if (get_worker_id() != 0) return;
   paracel_dump_vector(theta_, "lr_theta_", "|");
 
-  std::string model = "{\n  \"format\": \"paracel-lr-v1\"";
-  const auto field = [&](const char* name, const std::string& json) {
-    model += std::string(",\n  \"") + name + "\": " + json;
-  };
-  field("method", "\"" + settings_.method + "\"");
-  field("rounds", std::to_string(rounds_done_));
-  field("alpha", json_of(settings_.alpha));
-  field("decay", json_of(settings_.decay));
-  field("beta", json_of(settings_.beta));
-  field("bias", settings_.bias ? "true" : "false");
-  field("penalize_bias", settings_.penalize_bias ? "true" : "false");
-  field("columns", std::to_string(columns_));
-  field("training_rows", std::to_string(total_rows_));
-  field("objective", json_of(objective_));
-  std::printf("objective %.10g\n", objective_);
+  json_object model;
+  model.add("format", "paracel-lr-v1").add("method", settings_.method).add("rounds", rounds_done_);
+  model.add("alpha", settings_.alpha).add("decay", settings_.decay).add("beta", settings_.beta);
+  model.add("bias", settings_.bias).add("penalize_bias", settings_.penalize_bias);
+  model.add("columns", std::uint64_t{columns_}).add("training_rows", std::uint64_t{total_rows_});
+  model.add("objective", objective_);
+  log_->result("objective", objective_);
   if (quality_.rows > 0) {
-    std::printf("accuracy %.6f\nauc %.6f\nlog_loss %.6f\n", quality_.accuracy, quality_.auc, quality_.log_loss);
-    field("test", "{\"rows\": " + std::to_string(quality_.rows) + ", \"accuracy\": " + json_of(quality_.accuracy) +
-                      ", \"auc\": " + json_of(quality_.auc) + ", \"log_loss\": " + json_of(quality_.log_loss) + "}");
+    log_->result("accuracy", quality_.accuracy);
+    log_->result("auc", quality_.auc);
+    log_->result("log_loss", quality_.log_loss);
+    json_object test;
+    test.add("rows", std::uint64_t{quality_.rows}).add("accuracy", quality_.accuracy);
+    test.add("auc", quality_.auc).add("log_loss", quality_.log_loss);
+    model.raw("test", test.text());
   }
-  std::printf("output %s\n", get_output().c_str());
-  model += ",\n  \"theta\": [";
-  for (std::size_t j = 0; j < theta_.size(); ++j) {
-    if (j > 0) model += ", ";
-    append_text(model, theta_[j]);
-  }
-  model += "]\n}\n";
-  const auto path = get_output() + "/model.json";
-  std::ofstream out(path, std::ios::trunc);
-  out << model << std::flush;
-  if (!out) throw error(path + ": cannot be written: " + std::strerror(errno));
-  std::fflush(stdout);
+  log_->result("output", get_output());
+  std::string theta;
+  for (const double t : theta_) theta += (theta.empty() ? "" : ", ") + json_number(t);
+  model.raw("theta", "[" + theta + "]");
+  write_text_file(get_output() + "/model.json", model.text() + "\n");
 }
 
 }  // namespace paracel::alg

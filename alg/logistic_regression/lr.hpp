@@ -14,7 +14,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,6 +24,8 @@
 #include <paracel/metrics.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
+
+#include "alg/common/run_log.hpp"
 
 namespace paracel::alg {
 
@@ -209,6 +211,7 @@ class logistic_regression : public paralg {
   [[nodiscard]] double share() const { return static_cast<double>(problem_.rows()) / static_cast<double>(total_rows_); }
 
   lr_settings settings_;
+  std::optional<run_log> log_;     // when loading is over
   lr_problem problem_;
   lr_problem test_;
   sample_rows predict_;
@@ -223,8 +226,6 @@ class logistic_regression : public paralg {
   int rounds_done_ = 0;
 
   // rank 0
-  std::ofstream metrics_;
-  double start_seconds_ = 0;
   double first_objective_ = 0;
   double last_objective_ = 0;
   double objective_ = 0;

@@ -143,6 +143,12 @@ class Comm {
     return backend_->alltoall(blocks);
   }
 
+  /// Tells the launcher something that it shows as its progress, if there is a job with one. `json`: the text of an object.
+  /// Cost: a message to the scheduler that nobody waits for.
+  void report(const std::string& json) const;
+  /// The same communicator as a part of a job.
+  [[nodiscard]] Comm within(std::shared_ptr<session> job) const { return Comm(backend_, std::move(job)); }
+
   /// The job this communicator belongs to; null for one that stands alone.
   [[nodiscard]] const std::shared_ptr<session>& job() const { return session_; }
 

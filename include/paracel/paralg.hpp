@@ -77,37 +77,41 @@ class paralg {
   /// The algorithm. Empty here, so that a program may also use a paralg directly.
   virtual void solve() {}
 
-  /// Lines of this worker's part of the input: a file, a list of files, a folder or a glob pattern.
+  /// Lines of this worker's part of the input: a file, a list of files, a folder, a glob pattern, or "-", standard input,
+  /// all of which is worker 0's. What is compressed by gzip or zstd goes whole to one worker.
   template <class T>
   list_type<str_type> paracel_load(const T& files) {
-    return read_lines(files, get_worker_id(), get_worker_size());
+    list_type<str_type> lines;
+    visit_part(list_of(files), get_worker_id(), get_worker_size(), [&](str_type&& line) { lines.push_back(std::move(line)); });
+    return lines;
   }
   /// 0.3's form: the lines come as they are; the parser is for whoever takes them apart.
   template <class T>
   list_type<str_type> paracel_load(const T& files, const parser_type& /*parser*/) {
     return paracel_load(files);
   }
-  /// All lines of the input, on every worker.
+  /// All lines of the input, on every worker. Blocks: of standard input, a collective.
   template <class T>
   list_type<str_type> paracel_loadall(const T& files) {
-    return read_lines(files);
+    return load_all(list_of(files));
   }
   /// `func(lines)` with every worker's part of the input, one part after the other: as paracel_loadall for whom all lines
   /// at once are too many.
   template <class T, class F>
   void paracel_sequential_loadall(const T& files, F&& func) {
     for (std::size_t part = 0; part < get_worker_size(); ++part) {
-      auto lines = read_lines(files, part, get_worker_size());
+      list_type<str_type> lines;
+      visit_part(list_of(files), part, get_worker_size(), [&](str_type&& line) { lines.push_back(std::move(line)); });
       func(lines);
     }
   }
-  /// `func(line)` with each line of this worker's part of the input; no more than that line is kept.
+  /// `func(line)` with each line of this worker's part of the input; no more than a piece of it is kept.
   /// Throws: usage_error when `pattern` is another than linesplit.
   template <class T, class F>
   void paracel_load_handle(const T& files, F&& func, const str_type& pattern = "linesplit", bool /*mix_flag*/ = false) {
     if (pattern != "linesplit")
       throw usage_error("paracel_load_handle: pattern \"" + pattern + "\", want linesplit");
-    visit_lines(files, get_worker_id(), get_worker_size(), [&](str_type&& line) { func(line); });
+    visit_part(list_of(files), get_worker_id(), get_worker_size(), [&](str_type&& line) { func(line); });
   }
 
   // ---- one key ----------------------------------------------------------------------------------------------------
@@ -831,6 +835,11 @@ class paralg {
       return *static_cast<const V*>(object->get());
     }
   };
+  static list_type<str_type> list_of(const str_type& file) { return {file}; }
+  static const list_type<str_type>& list_of(const list_type<str_type>& files) { return files; }
+  void visit_part(const list_type<str_type>& files, std::size_t part, std::size_t parts,
+                  const std::function<void(str_type&&)>& visit);
+  list_type<str_type> load_all(const list_type<str_type>& files);
   kept_value read_kept(const str_type& key);
   [[nodiscard]] value_view find_cached(const str_type& key) const;
 

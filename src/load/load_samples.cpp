@@ -10,6 +10,7 @@
 #include "load/agreement.hpp"
 #include "load/data_reader.hpp"
 #include "load/input.hpp"
+#include "load/watch_load.hpp"
 
 namespace paracel {
 
@@ -75,7 +76,7 @@ sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const
     layout.names.assign(said.begin() + 5, said.end());
   }
   sample_rows rows;
-  agree(comm, [&] { rows = read_part(*input, rank, comm.get_size(), layout, options, {}); });
+  agree(comm, [&] { rows = read_part(*input, rank, comm.get_size(), layout, options, watch_load(comm, *input)); });
 
   std::vector<std::int64_t> greatest{rows.columns, rows.has_label_zero ? 1 : 0, rows.has_label_minus_one ? 1 : 0};
   comm.allreduce(greatest, reduce_op::max);

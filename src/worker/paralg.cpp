@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file_names.hpp"
+#include "load/input.hpp"
+#include "load/watch_load.hpp"
 #include "net/disk.hpp"
 #include "worker/parasrv.hpp"
 #include "worker/result_files.hpp"
@@ -38,6 +40,7 @@ std::uint64_t registered(const std::optional<std::uint64_t>& filter, const char*
 paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, int rounds, int limit_s, bool ssp_switch)
     : comm_(std::move(comm)), output_(output), session_(comm_.job() ? comm_.job() : main_env::job(server_info)) {
   if (limit_s < 0) throw config_error("limit_s is " + std::to_string(limit_s) + ", want 0 or more");
+  if (!comm_.job()) comm_ = comm_.within(session_);
   servers_ = std::make_unique<parasrv>(session_, static_cast<std::uint32_t>(limit_s),
                                        ssp_switch ? consistency_model::ssp : consistency_model::asp);
   if (rounds > 0) set_total_iters(rounds);
@@ -230,6 +233,48 @@ void paralg::report_progress(const progress_report& report) {
   const nlohmann::json body = {
       {"round", report.round}, {"rounds", report.rounds}, {"objective", report.objective}};
   session_->tell(net::verb::progress, body.dump());
+}
+
+void Comm::report(const std::string& json) const {
+  if (session_ && session_->has_scheduler()) session_->tell(net::verb::progress, json);
+}
+
+// ---- input
+
+void paralg::visit_part(const list_type<str_type>& files, std::size_t part, std::size_t parts,
+                        const std::function<void(str_type&&)>& visit) {
+  input_set input(files);
+  const auto lines = [&](const input_piece& piece) {
+    for_each_line(piece.text(), [&](std::string_view line, std::size_t) { visit(str_type(line)); });
+  };
+  input.visit(part, parts, lines, watch_load(comm_, input));
+}
+
+list_type<str_type> paralg::load_all(const list_type<str_type>& files) {
+  list_type<str_type> lines;
+  const auto keep = [&](str_type&& line) { lines.push_back(std::move(line)); };
+  if (!input_set(files).standard_input()) {
+    visit_part(files, 0, 1, keep);
+    return lines;
+  }
+  // Only rank 0 has it: the text goes to the others in pieces, and an empty one is the end.
+  str_type text;
+  const auto pass_on = [&] {
+    comm_.bcast(text);
+    for_each_line(text, [&](std::string_view line, std::size_t) { lines.emplace_back(line); });
+  };
+  if (get_worker_id() != 0) {
+    do pass_on();
+    while (!text.empty());
+    return lines;
+  }
+  input_set(files).visit(0, 1, [&](const input_piece& piece) {
+    text = piece.text();
+    pass_on();
+  });
+  text.clear();
+  pass_on();
+  return lines;
 }
 
 void paralg::dump(const str_type& filename, bool append, bool merge, const std::function<bool(str_type&)>& next) {

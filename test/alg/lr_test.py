@@ -6,6 +6,7 @@ each way to run it, what it writes, and what it says about bad input.
 The data sets a9a and agaricus are looked for in $PARACEL_TEST_DATA, else in ../shared/data; without them the tests that
 need them are skipped. Options: names of tests, as unittest takes them.
 """
+import gzip
 import json
 import math
 import os
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -284,6 +286,26 @@ class Results(LrCase):
             model = self.train_model(2, 1, training_input=source)
             self.assertEqual(model["training_rows"], len(rows))
             self.assertAlmostEqual(model["objective"], whole["objective"], places=9)
+
+    def test_compressed_files_and_standard_input_are_inputs(self):
+        whole = self.train_model(2, 1)
+        with open(self.small, "rb") as file:
+            text = file.read()
+        packed = os.path.join(self.folder, "small.csv.gz")
+        with open(packed, "wb") as file:
+            file.write(gzip.compress(text))
+        self.assertAlmostEqual(self.train_model(3, 1, training_input=packed)["objective"], whole["objective"], places=9)
+        # Standard input is worker 0's; the load takes more than two seconds, so it is shown.
+        config = self.config(training_input="-", method="dgd", rounds=20, alpha=1.0, beta=0.01)
+        with subprocess.Popen([sys.executable, "-B", PRUN, "-w", "2", "-p", "1", "-c", config, "--output-dir",
+                               config + ".run", LR], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              cwd=SOURCE) as job:
+            job.stdin.write(text * (300000 // len(text)))
+            job.stdin.flush()
+            time.sleep(3)
+            out, err = job.communicate(text, timeout=60)
+        self.assertEqual(job.returncode, 0, out + err)
+        self.assertIn(b"loading ", err)
 
     def test_debug_prints_the_objective_of_each_round(self):
         done = self.job(1, 1, "embedded", debug=True, rounds=3)

@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(PRUN), "tool"))
 from launcher.mpirun import Tagged  # noqa: E402
 from launcher.options import hosts_in, parse_command_line, remote_hosts  # noqa: E402
 from launcher.plan import remove_folder  # noqa: E402
-from launcher.terminal import duration  # noqa: E402
+from launcher.terminal import duration, loading_text  # noqa: E402
 
 
 class Usage(JobTest):
@@ -441,6 +441,13 @@ class Parts(unittest.TestCase):
         for seconds, text in ((0.014, "0.014 s"), (3.14159, "3.1 s"), (42.4, "42 s"), (61, "1 min 01 s"),
                               (3600 * 5 + 60 * 7, "5 h 07 min")):
             self.assertEqual(duration(seconds), text)
+
+    def test_a_load_is_shown_with_its_part_and_its_bytes(self):
+        self.assertEqual(loading_text(1_204_000_000, 2_800_000_000), "loading 43 % (1.2 of 2.8 GB)")
+        self.assertEqual(loading_text(500, 1_000), "loading 50 % (0.5 of 1.0 kB)")
+        self.assertEqual(loading_text(0, 999), "loading 0 % (0 of 999 bytes)")
+        self.assertEqual(loading_text(3_100_000, None), "loading 3.1 MB")
+        self.assertEqual(loading_text("?", 3), "loading")
 
     def test_hosts_are_read_from_a_hostfile(self):
         with tempfile.NamedTemporaryFile("w") as file:

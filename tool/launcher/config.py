@@ -104,6 +104,8 @@ def file_exists(name):
 
 
 def why_not_input(name):
+    if name == "-":  # standard input; worker 0 reads it
+        return "standard input is a terminal, want a file or a pipe" if os.isatty(0) else ""
     if not file_exists(name):
         return f"no such file or folder: {name}"
     if os.path.isfile(name) and not os.access(name, os.R_OK):
@@ -224,6 +226,15 @@ def check_config(schema, path, entries, look_at_files):
                 allowed += ": " + ", ".join(spec["choices"])
             raise Failure(CONFIG, f'{path or "no -c given"}: key "{spec["name"]}" is missing ({allowed}): '
                                   + spec.get("help", ""))
+
+
+def reads_standard_input(schema, entries):
+    """Whether an input of the config is "-"."""
+    keys = entries
+    if schema:
+        keys = [spec["name"] for spec in schema["keys"] if isinstance(spec, dict) and spec.get("type") == "files"]
+    values = [entries[key].value for key in keys if key in entries]
+    return any("-" in value if isinstance(value, list) else value == "-" for value in values)
 
 
 def plugin_folders(schema, entries):

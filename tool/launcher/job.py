@@ -68,8 +68,11 @@ class Job:
                 self.readers[source] = reader
                 self.poll.register(source, select.POLLIN)
                 out = into
-            actions = [(os.POSIX_SPAWN_DUP2, devnull, 0), (os.POSIX_SPAWN_DUP2, out, 1),
-                       (os.POSIX_SPAWN_DUP2, into if child.mpirun else log, 2)]
+            actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, into if child.mpirun else log, 2)]
+            # An mpirun gives it to its rank 0. Nobody else may take what a program after this one is to read.
+            takes_input = self.plan.reads_standard_input and child.role == "worker" and not child.index
+            if not takes_input:
+                actions.append((os.POSIX_SPAWN_DUP2, devnull, 0))
             if self.options.verbose:
                 import shlex
                 self.terminal.say("starts " + " ".join(shlex.quote(w) for w in child.command))

@@ -3,7 +3,7 @@
 import os
 import time
 
-from .config import plugin_folders
+from .config import plugin_folders, reads_standard_input
 from .options import SERVER_LIMITS, own_address, remote_hosts
 from .status import FAILURE, USAGE, Failure
 
@@ -37,6 +37,7 @@ class Plan:
         self.socket_lock = -1
         self.run_dir = ""
         self.plugin_dirs = self.find_plugin_dirs(schema, entries)
+        self.reads_standard_input = reads_standard_input(schema, entries) and not os.isatty(0)
 
     def find_plugin_dirs(self, schema, entries):
         prefix = os.path.dirname(self.framework)

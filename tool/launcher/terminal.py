@@ -29,6 +29,23 @@ def duration(seconds):
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
+def size_pair(done, total):
+    """Two numbers of bytes in the unit of the greater one."""
+    unit, power = next((u for u in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if total >= u[1]), ("bytes", 1))
+    digits = 1 if power > 1 else 0
+    return f"{done / power:.{digits}f}", f"{total / power:.{digits}f} {unit}"
+
+
+def loading_text(done, total):
+    """Of standard input nobody knows the whole."""
+    if not isinstance(done, (int, float)):
+        return "loading"
+    if not isinstance(total, (int, float)) or total <= 0:
+        return "loading " + size_pair(done, done)[1]
+    some, whole = size_pair(done, total)
+    return f"loading {100 * done / total:.0f} % ({some} of {whole})"
+
+
 class Terminal:
     """Never blocks: a reader that does not read must not keep the launcher from the job."""
 
@@ -94,6 +111,8 @@ class Terminal:
 
     def progress_text(self, now):
         event = self.progress
+        if "loading" in event:
+            return loading_text(event["loading"], event.get("of"))
         number, total = event.get("round"), event.get("rounds")
         parts = []
         if number is not None:
