@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "sim_sparse.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "alg/common/npy.hpp"
+#include "alg/common/run_log.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+// Rows travel in pieces of about so many bytes, and so do the lists that come back.
+constexpr std::size_t piece_bytes = std::size_t{16} << 20U;
+// Columns whose counts are added over the workers at a time: 8 MB.
+constexpr std::size_t count_columns = std::size_t{1} << 20U;
+
+template <class T>
+void put(byte_vector& to, const T& v) {
+  const std::size_t at = to.size();
+  to.resize(at + sizeof(T));
+  std::memcpy(to.data() + at, &v, sizeof(T));
+}
+template <class T>
+T take(const std::byte*& at) {
+  T v;
+  std::memcpy(&v, at, sizeof(T));
+  at += sizeof(T);
+  return v;
+}
+
+bool within(double n, double least, double most) { return (least <= 0 || n >= least) && (most <= 0 || n <= most); }
+
+}  // namespace
+
+config_schema sim_sparse_schema() {
+  config_schema s("sim_sparse", "the most similar rows of each row of a sparse matrix");
+  s.key("input", key_type::files, "entries, row,column,value").required();
+  s.key("output", key_type::output_folder, "folder of the results").required();
+  s.key("format", key_type::string, "fsv: row,column,value; sfv: column,row,value").fallback("fsv").one_of({"fsv", "sfv"});
+  s.key("topk", key_type::integer, "most neighbours of a row").fallback(10).at_least(1);
+  s.key("rbar", key_type::number, "entries that a row must have; 0 or -1: any").fallback(0.0).at_least(-1);
+  s.key("rubar", key_type::number, "entries that a row may have; 0 or -1: any").fallback(0.0).at_least(-1);
+  s.key("cbar", key_type::number, "entries that a column must have; 0 or -1: any").fallback(0.0).at_least(-1);
+  s.key("cubar", key_type::number, "entries that a column may have; 0 or -1: any").fallback(0.0).at_least(-1);
+  s.key("sim_bar", key_type::number, "the least similarity; 0 or -1: any").fallback(0.0).at_least(-1).at_most(1);
+  s.key("sim_ubar", key_type::number, "the greatest similarity; 0 or -1: any").fallback(0.0).at_least(-1);
+  s.key("weight_bar", key_type::number, "entries of less |value| are left out; 0 or -1: none").fallback(0.0).at_least(-1);
+  s.key("intersect_bar", key_type::number, "columns that a pair must share; 0 or -1: one").fallback(0.0).at_least(-1);
+  s.key("output_format", key_type::string, "of the results: text, or npy").fallback("text").one_of({"text", "npy"});
+  s.key("sim_method", key_type::string, "cosine, jaccard or pearson").fallback("cosine")
+      .one_of({"cosine", "jaccard", "pearson"});
+  return s;
+}
+
+sim_sparse_settings::sim_sparse_settings(const config& from)
+    : input(from.get<std::vector<std::string>>("input")),
+      output(from.get<std::string>("output")),
+      output_format(from.get<std::string>("output_format")),
+      transpose(from.get<std::string>("format") == "sfv"),
+      topk(from.get<std::size_t>("topk")),
+      rbar(from.get<double>("rbar")),
+      rubar(from.get<double>("rubar")),
+      cbar(from.get<double>("cbar")),
+      cubar(from.get<double>("cubar")),
+      weight_bar(from.get<double>("weight_bar")) {
+  const auto method = from.get<std::string>("sim_method");
+  limits.method = method == "cosine"    ? similarity_method::cosine
+                  : method == "jaccard" ? similarity_method::jaccard
+                                        : similarity_method::pearson;
+  const auto off = [](double v) { return v == 0 || v == -1; };
+  if (const auto v = from.get<double>("sim_bar"); !off(v)) limits.least = v;
+  if (const auto v = from.get<double>("sim_ubar"); !off(v)) limits.most = v;
+  if (const auto v = from.get<double>("intersect_bar"); v > 0) {
+    limits.common = static_cast<std::uint32_t>(std::min(std::ceil(v), 4e9));
+  }
+}
+
+sim_sparse::sim_sparse(Comm comm, const std::string& server_info, const sim_sparse_settings& settings)
+    : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+
+void sim_sparse::solve() {
+  load();
+  compare();
+  dump_result();
+}
+
+// ---- loading
+
+void sim_sparse::load() {
+  entry_options options;
+  options.transpose = settings_.transpose;
+  input_ = load_sparse(get_comm(), settings_.input, options);
+  first_row_ = input_.row_first[get_worker_id()];
+  const auto& s = settings_;
+  const auto light = [&](double v) { return v == 0 || (s.weight_bar > 0 && std::abs(v) < s.weight_bar); };
+  for (auto& v : input_.value) v = light(v) ? 0 : v;
+
+  std::vector<std::uint8_t> used(input_.column_number.size(), 1);
+  if (s.cbar > 0 || s.cubar > 0) {
+    const auto counts = column_counts();
+    for (std::size_t c = 0; c < used.size(); ++c) {
+      used[c] = within(static_cast<double>(counts[c]), s.cbar, s.cubar) ? 1 : 0;
+    }
+  }
+  for (std::size_t i = 0; i < input_.rows(); ++i) {
+    const auto begin = own_.column.size();
+    for (auto k = input_.begin[i]; k < input_.begin[i + 1]; ++k) {
+      if (input_.value[k] == 0 || used[input_.column[k]] == 0) continue;
+      own_.column.push_back(input_.column[k]);
+      own_.value.push_back(input_.value[k]);
+    }
+    if (!within(static_cast<double>(own_.column.size() - begin), s.rbar, s.rubar)) {
+      own_.column.resize(begin);
+      own_.value.resize(begin);
+    }
+    prepare_row(s.limits.method, std::span(own_.value).subspan(begin));
+    own_.begin.push_back(own_.column.size());
+  }
+  input_.column = {};
+  input_.value = {};
+}
+
+/// Of this worker's columns: their entries in the rows of all workers.
+std::vector<std::int64_t> sim_sparse::column_counts() {
+  auto comm = get_comm();
+  std::vector<std::int64_t> counts(input_.column_number.size());
+  for (std::size_t k = 0; k < input_.column.size(); ++k) counts[input_.column[k]] += input_.value[k] != 0 ? 1 : 0;
+  std::size_t begin = 0;
+  for (std::uint64_t first = 0; first < input_.columns_total; first += count_columns) {
+    std::vector<std::int64_t> sums(std::min<std::uint64_t>(count_columns, input_.columns_total - first));
+    std::size_t end = begin;
+    while (end < counts.size() && input_.column_number[end] < first + sums.size()) ++end;
+    for (auto c = begin; c < end; ++c) sums[input_.column_number[c] - first] = counts[c];
+    comm.allreduce(sums);
+    for (auto c = begin; c < end; ++c) counts[c] = sums[input_.column_number[c] - first];
+    begin = end;
+  }
+  return counts;
+}
+
+// ---- comparing
+
+void sim_sparse::compare() {
+  lists_ = top_lists(own_.rows(), settings_.topk);
+  kernel_.emplace_back(std::move(own_), input_.column_number.size(), settings_.limits);
+  kernel_.front().own_pairs([&](std::size_t i, std::size_t j, double similarity) {
+    lists_.offer(i, first_row_ + j, similarity);
+    lists_.offer(j, first_row_ + i, similarity);
+  });
+  for (std::size_t step = 1; step < get_worker_size(); ++step) meet(step);
+  lists_.sort();
+}
+
+/// The row at which about half of the entries are passed.
+std::size_t sim_sparse::half(const csr_rows& rows) const {
+  const auto at = std::lower_bound(rows.begin.begin(), rows.begin.end() - 1, rows.begin.back() / 2);
+  return static_cast<std::size_t>(at - rows.begin.begin());
+}
+
+/// This worker's rows visit the worker `step` before it, and those of the worker `step` behind it come here.
+void sim_sparse::meet(std::size_t step) {
+  auto comm = get_comm();
+  const auto size = get_worker_size();
+  const auto rank = get_worker_id();
+  const auto host = (rank + size - step) % size;
+  const auto guest = (rank + step) % size;
+  const auto& rows = kernel_.front().rows();
+  // Of two workers the lower one compares all its rows with the first half of the other's.
+  const std::size_t end = host < rank ? half(rows) : rows.rows();
+  kernel_.front().start_at(rank < guest ? 0 : half(rows));
+
+  std::size_t at = 0;
+  for (std::int64_t more = 1; more != 0;) {
+    std::vector<byte_vector> blocks(size);
+    blocks[host] = pack_rows(at, end);
+    auto got = comm.alltoall_bytes(blocks);
+    std::vector<byte_vector> answers(size);
+    answers[guest] = visit(got[guest]);
+    got.clear();
+    const auto back = comm.alltoall_bytes(answers);
+    take_back(back[host]);
+    more = at < end ? 1 : 0;
+    comm.allreduce(more, reduce_op::max);
+  }
+}
+
+/// Rows from `at` on, as many as make a piece:
+///     8 row  4 entries  entries * (8 column  8 value)
+byte_vector sim_sparse::pack_rows(std::size_t& at, std::size_t end) const {
+  const auto& rows = kernel_.front().rows();
+  const std::size_t most_rows = std::max<std::size_t>(1, piece_bytes / (16 * settings_.topk + 16));
+  byte_vector out;
+  for (std::size_t count = 0; at < end && count < most_rows && out.size() < piece_bytes; ++at) {
+    if (rows.entries(at) == 0) continue;
+    ++count;
+    put(out, first_row_ + at);
+    put(out, static_cast<std::uint32_t>(rows.entries(at)));
+    const auto columns = rows.columns_of(at);
+    const auto values = rows.values_of(at);
+    for (std::size_t k = 0; k < columns.size(); ++k) {
+      put(out, input_.column_number[columns[k]]);
+      put(out, values[k]);
+    }
+  }
+  return out;
+}
+
+/// Compares rows of another worker with the own ones. Returns what there is to say of them:
+///     8 row  4 neighbours  neighbours * (8 row  8 similarity)
+byte_vector sim_sparse::visit(const byte_vector& rows) {
+  byte_vector out;
+  std::vector<std::uint32_t> columns;
+  std::vector<double> values;
+  const auto& numbers = input_.column_number;
+  const auto* at = rows.data();
+  const auto* const end = at + rows.size();
+  while (at != end) {
+    const auto row = take<std::uint64_t>(at);
+    const auto entries = take<std::uint32_t>(at);
+    columns.clear();
+    values.clear();
+    row_facts facts{entries, 0};
+    auto from = numbers.begin();
+    for (std::uint32_t k = 0; k < entries; ++k) {
+      const auto number = take<std::uint64_t>(at);
+      const auto value = take<double>(at);
+      facts.square += value * value;
+      from = std::lower_bound(from, numbers.end(), number);
+      if (from == numbers.end() || *from != number) continue;
+      columns.push_back(static_cast<std::uint32_t>(from - numbers.begin()));
+      values.push_back(value);
+    }
+    top_lists best(1, settings_.topk);
+    kernel_.front().visit(columns, values, facts, [&](std::uint32_t i, double similarity) {
+      lists_.offer(i, row, similarity);
+      best.offer(0, first_row_ + i, similarity);
+    });
+    const auto list = best.of(0);
+    if (list.empty()) continue;
+    put(out, row);
+    put(out, static_cast<std::uint32_t>(list.size()));
+    for (const auto& n : list) {
+      put(out, n.row);
+      put(out, n.similarity);
+    }
+  }
+  return out;
+}
+
+void sim_sparse::take_back(const byte_vector& lists) {
+  const auto* at = lists.data();
+  const auto* const end = at + lists.size();
+  while (at != end) {
+    const auto row = take<std::uint64_t>(at) - first_row_;
+    const auto count = take<std::uint32_t>(at);
+    for (std::uint32_t k = 0; k < count; ++k) {
+      const auto other = take<std::uint64_t>(at);
+      lists_.offer(row, other, take<double>(at));
+    }
+  }
+}
+
+// ---- results
+
+void sim_sparse::dump_result() {
+  auto comm = get_comm();
+  run_log log(*this, 1, "neighbours");
+  const auto ids = all_row_ids(comm, input_);
+  std::vector<neighbour_line> lines;
+  std::vector<std::int64_t> sums(3);
+  std::vector<double> best{-2, 0, 0};
+  for (std::size_t i = 0; i < lists_.rows(); ++i) {
+    const auto list = lists_.of(i);
+    sums[0] += kernel_.front().rows().entries(i) > 0 ? 1 : 0;
+    sums[1] += static_cast<std::int64_t>(list.size());
+    if (list.empty()) continue;
+    lines.push_back({ids.text(first_row_ + i), list, &ids});
+    if (list[0].similarity > best[0]) {
+      best = {list[0].similarity, static_cast<double>(first_row_ + i), static_cast<double>(list[0].row)};
+    }
+  }
+  sums[2] = static_cast<std::int64_t>(lines.size());
+  comm.allreduce(sums);
+  for (const auto& other : comm.allgather(best)) {
+    if (other[0] > best[0] || (other[0] == best[0] && other[1] < best[1])) best = other;
+  }
+  if (settings_.output_format == "text") {
+    paracel_dump_vector(lines, "similarities_", "\n");
+  } else {
+    dump_arrays(ids);
+  }
+  log.round(1, static_cast<double>(sums[1]));
+  log.result("rows", static_cast<std::uint64_t>(sums[0]));
+  log.result("rows_with_neighbours", static_cast<std::uint64_t>(sums[2]));
+  log.result("neighbours", static_cast<std::uint64_t>(sums[1]));
+  if (sums[1] > 0) {
+    log.result("best_pair", ids.text(static_cast<std::size_t>(best[1])) + " " + ids.text(static_cast<std::size_t>(best[2])));
+    log.result("best_similarity", best[0]);
+  }
+  log.result("output", get_output());
+  paracel_sync();
+}
+
+/// `counts`: neighbours of each row; `neighbours`: their similarities, one list after the other, and as ids who they are.
+void sim_sparse::dump_arrays(const id_list& ids) {
+  std::vector<std::uint64_t> counts;
+  std::vector<double> similarities;
+  auto others = id_list::empty(ids.numeric());
+  for (std::size_t i = 0; i < lists_.rows(); ++i) {
+    counts.push_back(lists_.of(i).size());
+    for (const auto& n : lists_.of(i)) {
+      similarities.push_back(n.similarity);
+      if (ids.numeric()) {
+        others.push_back(ids.number(n.row));
+      } else {
+        others.push_back(ids.name(n.row));
+      }
+    }
+  }
+  model_writer writer(*this, "sim_sparse", settings_.output_format);
+  writer.settings().add("topk", static_cast<std::uint64_t>(settings_.topk));
+  writer.add_rows("counts", std::span<const std::uint64_t>(counts), {}, &input_.row_ids);
+  writer.add_rows("neighbours", std::span<const double>(similarities), {}, &others);
+  writer.finish();
+}
+
+}  // namespace paracel::alg

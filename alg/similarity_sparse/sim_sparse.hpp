@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The most similar rows of each row of a sparse matrix: cosine, Jaccard or Pearson.
+//
+//     cosine(a, b)  = a.b / (|a| |b|)
+//     jaccard(a, b) = columns of both / columns of either
+//     pearson(a, b) = the correlation of their values in the columns of both
+//
+// Each pair is computed once, by one worker: pairs of two of its rows by the worker itself; of a pair of workers the first
+// compares all its rows with the first half of the other's, the second all rows of the first with the second half of its
+// own. What it finds for rows that are not its own it sends back as lists of k.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <paracel/paralg.hpp>
+#include <paracel/schema.hpp>
+#include <paracel/sparse.hpp>
+
+#include "alg/common/top_lists.hpp"
+#include "sparse_kernel.hpp"
+
+namespace paracel::alg {
+
+/// The keys of sim_sparse's config; README.md explains them.
+config_schema sim_sparse_schema();
+
+/// A config as a struct.
+struct sim_sparse_settings {
+  explicit sim_sparse_settings(const config& from);
+
+  std::vector<std::string> input;
+  std::string output;
+  std::string output_format;
+  bool transpose;
+  std::size_t topk;
+  double rbar, rubar, cbar, cubar;
+  double weight_bar;
+  similarity_limits limits;
+};
+
+class sim_sparse : public paralg {
+ public:
+  sim_sparse(Comm comm, const std::string& server_info, const sim_sparse_settings& settings);
+
+  /// Loads, filters, compares and writes.
+  /// Throws: data_error.
+  void solve() override;
+
+ private:
+  void load();
+  std::vector<std::int64_t> column_counts();
+  void compare();
+  void meet(std::size_t step);
+  [[nodiscard]] std::size_t half(const csr_rows& rows) const;
+  byte_vector pack_rows(std::size_t& at, std::size_t end) const;
+  byte_vector visit(const byte_vector& rows);
+  void take_back(const byte_vector& lists);
+  void dump_result();
+  void dump_arrays(const id_list& ids);
+
+  sim_sparse_settings settings_;
+  sparse_rows input_;                       // its ids and numbers; the entries move on into own_
+  csr_rows own_;
+  std::vector<sparse_kernel> kernel_;       // one, once the rows are there
+  std::uint64_t first_row_ = 0;
+  top_lists lists_;
+};
+
+}  // namespace paracel::alg

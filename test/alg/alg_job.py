@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the tests of algorithms share: a folder, a config, a job in any mode, its lines `name value` and its files."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
+DATA = os.environ.get("PARACEL_SHARED_DATA") or os.path.join(os.path.dirname(SOURCE), "shared", "data")
+PRUN = os.path.join(SOURCE, "prun.py")
+BIN = os.path.join(BUILD, "bin")
+MPI = shutil.which("mpirun") is not None
+LONG = os.environ.get("PARACEL_LONG") == "1"
+
+
+class AlgorithmCase(unittest.TestCase):
+    """Subclasses name the program."""
+    program = ""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix=f"{cls.program}_test_")
+        cls.count = 0
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def shared(self, *name):
+        """A file of shared/data; without it the test is skipped."""
+        path = os.path.join(DATA, *name)
+        if not os.path.exists(path):
+            self.skipTest(f"no {os.path.join(*name)} in {DATA} (PARACEL_SHARED_DATA)")
+        return path
+
+    def path(self, name, text=None):
+        """A path in the test's folder, with `text` in it if there is one."""
+        path = os.path.join(self.folder, name)
+        if text is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return path
+
+    def job(self, workers=1, servers=1, mode="local", status=0, program=None, timeout=300, **keys):
+        """Runs a job with this config, in a new output folder unless the keys have one. Returns what it said: stdout if
+        the status is 0, else stderr and stdout."""
+        type(self).count += 1
+        self.output = keys.setdefault("output", os.path.join(self.folder, f"out{self.count}"))
+        config = self.path(f"config{self.count}.json", json.dumps(keys))
+        binary = os.path.join(BIN, program or self.program)
+        command = [binary, "--cfg_file", config]
+        if mode != "embedded":
+            command = [sys.executable, "-B", PRUN, "-w", str(workers), "-p", str(servers), "-c", config, "-m", mode,
+                       "--output-dir", config + ".run", binary]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
+                              timeout=timeout, cwd=SOURCE,
+                              env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done.stdout if status == 0 else done.stderr + done.stdout
+
+    def serial(self, program, *arguments):
+        """Runs an oracle of tool/serial; returns its lines `name value`."""
+        done = subprocess.run([os.path.join(BIN, program), *map(str, arguments)], capture_output=True, text=True, check=True,
+                              timeout=300)
+        return self.results(done.stdout)
+
+    @staticmethod
+    def results(text):
+        """{name: value} of the lines `name value`; numbers as numbers."""
+        found = {}
+        for line in text.splitlines():
+            name, _, value = line.partition(" ")
+            try:
+                found[name] = float(value)
+            except ValueError:
+                found[name] = value
+        return found
+
+    def lines(self, name, workers):
+        """The lines of <output>/<name>_<rank> of all ranks, in the order of the ranks."""
+        found = []
+        for rank in range(workers):
+            with open(os.path.join(self.output, f"{name}_{rank}"), encoding="utf-8") as file:
+                found += file.read().splitlines()
+        return found
+
+    def manifest(self):
+        with open(os.path.join(self.output, "model.json"), encoding="utf-8") as file:
+            return json.load(file)
