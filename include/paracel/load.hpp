@@ -89,12 +89,15 @@ struct sample_options {
   std::vector<std::string> features{};
 };
 
-/// Part `rank` of `size` of the samples in two formats, told apart by the first line that is not blank:
+/// Part `rank` of `size` of the samples in three formats, told apart by the beginning of the first file:
 ///
-///     CSV      feature,feature,...,label            label 0 or 1
-///     libsvm   label index:value index:value ...    label -1, 0 or +1; index from 1, increasing
+///     CSV      feature,feature,...,label            fields between commas, semicolons, tabs or (labels real or none) blanks;
+///                                                   "quoted" or not; a header, if there is one, in every file
+///     libsvm   label index:value index:value ...    index from 1, increasing
+///     npy      one row after the other, its last column the label: <f8 <f4 <i8 <i4
 ///
-/// Blank lines are skipped, \r\n and a missing last line end accepted.
+/// Binary labels are 0 or 1, in libsvm also -1 or +1. Blank lines are skipped, \r\n, a byte order mark and a missing last
+/// line end accepted; doc/loading.md has the rest.
 /// Throws: data_error `file:line:column: found ..., want ...`: no number, nan, inf, a row of another width, an index
 ///         out of order, 0 or beyond the limit, a label of neither class, labels -1 and 0 in one input, no line at all.
 /// Cost: about 1/size of the bytes; 200 to 400 MB/s.

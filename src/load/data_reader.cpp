@@ -326,6 +326,8 @@ void sample_parser::csv_line(const input_piece& from, std::string_view line) {
     std::string_view field;
     bool quoted = false;
     if (!fields.next(field, quoted)) from.fail(field.data(), open_quote);
+    while (!field.empty() && is_blank(field.front())) field.remove_prefix(1);
+    while (!field.empty() && is_blank(field.back())) field.remove_suffix(1);
     const auto role = role_[f];
     if (role < is_label) {
       const char* at = field.data();

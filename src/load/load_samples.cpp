@@ -10,6 +10,7 @@
 #include "load/agreement.hpp"
 #include "load/data_reader.hpp"
 #include "load/input.hpp"
+#include "load/npy_reader.hpp"
 #include "load/watch_load.hpp"
 
 namespace paracel {
@@ -50,6 +51,7 @@ sample_rows read_part(input_set& input, std::size_t rank, std::size_t size, cons
 sample_rows read_samples(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
                          const sample_options& options) {
   input_set input(names);
+  if (is_npy(input.files().front())) return read_npy(input, rank, size, options, {});
   if (input.standard_input() && rank != 0) return {};
   return read_part(input, rank, size, layout_of(input, names, options), options, {});
 }
@@ -58,9 +60,11 @@ sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const
   const auto rank = comm.get_rank();
   std::optional<input_set> input;
   sample_layout layout;
+  bool npy = false;
   agree(comm, [&] {
     input.emplace(names);
-    if (rank == 0 || !input->standard_input()) layout = layout_of(*input, names, options);
+    npy = is_npy(input->files().front());
+    if (!npy && (rank == 0 || !input->standard_input())) layout = layout_of(*input, names, options);
   });
   if (input->standard_input()) {
     // The others cannot look at it.
@@ -76,7 +80,11 @@ sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const
     layout.names.assign(said.begin() + 5, said.end());
   }
   sample_rows rows;
-  agree(comm, [&] { rows = read_part(*input, rank, comm.get_size(), layout, options, watch_load(comm, *input)); });
+  agree(comm, [&] {
+    const auto watch = watch_load(comm, *input);
+    rows = npy ? read_npy(*input, rank, comm.get_size(), options, watch)
+               : read_part(*input, rank, comm.get_size(), layout, options, watch);
+  });
 
   std::vector<std::int64_t> greatest{rows.columns, rows.has_label_zero ? 1 : 0, rows.has_label_minus_one ? 1 : 0};
   comm.allreduce(greatest, reduce_op::max);

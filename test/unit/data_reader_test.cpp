@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using paracel::parse_samples;
+using paracel::sample_options;
 
 /// The error of a text that must not be accepted.
 std::string error_of(const std::string& text, const paracel::sample_options& options = {}) {
@@ -143,6 +144,102 @@ TEST(DataReader, InputToPredictMayLackTheLabelOrHaveAnything) {
   EXPECT_EQ(parse_samples("f", "1:5\n-1 2:6\n", predict).value, (std::vector<double>{5, 6}));
   EXPECT_EQ(error_of("1,2,3,4\n", predict),
             "f:1:1: found 4 fields in the first line, want 2 features, with or without a label");
+}
+
+sample_options real() {
+  sample_options o;
+  o.label = sample_options::label_rule::real;
+  return o;
+}
+sample_options none() {
+  sample_options o;
+  o.label = sample_options::label_rule::none;
+  return o;
+}
+
+TEST(DataReader, RealLabelsAreAnyFiniteNumber) {
+  EXPECT_EQ(parse_samples("f", "1,2,-3.5\n4,5,1e3\n", real()).label, (std::vector<double>{-3.5, 1000}));
+  EXPECT_EQ(parse_samples("f", "7 1:1\n-0.25 2:1\n", real()).label, (std::vector<double>{7, -0.25}));
+  EXPECT_EQ(parse_samples("f", "1 2 3\n4  5\t6 \n", real()).label, (std::vector<double>{3, 6}));
+  EXPECT_EQ(error_of("1,2,x\n", real()), "f:1:5: found label \"x\", want a number");
+  EXPECT_EQ(error_of("1,2,\n", real()), "f:1:5: found label \"\", want a number");
+  EXPECT_EQ(error_of("1,2,nan\n", real()), "f:1:5: found label \"nan\", want a finite number");
+  EXPECT_EQ(error_of("inf 1:1\n", real()), "f:1:1: found label \"inf\", want a finite number");
+}
+
+TEST(DataReader, WithoutLabelsEveryFieldIsAFeature) {
+  for (const auto* text : {"1,2\n3,4\n", "1;2\n3;4", "1\t2\r\n3\t4\r\n", " 1 2\n3\t 4 \n"}) {
+    const auto rows = parse_samples("f", text, none());
+    EXPECT_TRUE(rows.dense);
+    EXPECT_EQ(rows.value, (std::vector<double>{1, 2, 3, 4})) << text;
+    EXPECT_TRUE(rows.label.empty());
+  }
+  EXPECT_EQ(parse_samples("f", "5\n6\n", none()).value, (std::vector<double>{5, 6}));
+  EXPECT_EQ(parse_samples("f", "5\n6 1:7\n", none()).value, (std::vector<double>{7}));
+  EXPECT_EQ(parse_samples("f", "doc 1:2\n3:4\n", none()).value, (std::vector<double>{2, 4}));
+}
+
+TEST(DataReader, AHeaderNamesFieldsAndWhatIsNotNamedIsNotRead) {
+  auto o = real();
+  const std::string text = "day;cnt;a;\"b \"\"x\"\"; y\"\n2011-01-01;16;0.5;1\n2011-01-02;40;1.5;2\n";
+  o.target = "cnt";
+  o.features = {"b \"x\"; y", "a"};
+  const auto rows = parse_samples("f", text, o);
+  EXPECT_EQ(rows.value, (std::vector<double>{1, 0.5, 2, 1.5}));
+  EXPECT_EQ(rows.label, (std::vector<double>{16, 40}));
+  EXPECT_EQ(rows.names, o.features);
+  EXPECT_EQ(rows.columns, 2U);
+
+  o.features = {"a", "c"};
+  EXPECT_EQ(error_of(text, o),
+            "f:1:1: found no field \"c\" in the header, which has day, cnt, a, b \"x\"; y");
+  o.features = {"a", "cnt"};
+  EXPECT_EQ(error_of(text, o), "f:1:1: field \"cnt\" is the label, too");
+  o.features = {"a", "a"};
+  EXPECT_EQ(error_of(text, o), "f:1:1: field \"a\" is a feature twice");
+  o.features = {};
+  EXPECT_EQ(error_of(text, o), "f:2:1: found \"2011-01-01\", want a number");
+  EXPECT_EQ(error_of("1,2\n", o), "f:1:1: found no header, want one that names \"cnt\"");
+  EXPECT_EQ(error_of("a,a,cnt\n1,2,3\n", [] {
+              auto twice = real();
+              twice.features = {"a"};
+              return twice;
+            }()),
+            "f:1:1: found two fields \"a\" in the header");
+}
+
+TEST(DataReader, ALineIsAHeaderWhenNoneOfItsFieldsIsANumber) {
+  EXPECT_EQ(parse_samples("f", "a,b\n1,0\n").names, (std::vector<std::string>{"a"}));
+  EXPECT_EQ(error_of("a,2\n1,0\n"), "f:1:1: found \"a\", want a number");
+  sample_options no;
+  no.header = sample_options::header_rule::no;
+  EXPECT_EQ(error_of("a,b\n1,0\n", no), "f:1:1: found \"a\", want a number");
+  sample_options yes;
+  yes.header = sample_options::header_rule::yes;
+  EXPECT_EQ(parse_samples("f", "1,2\n1,0\n", yes).rows(), 1U);
+  EXPECT_EQ(parse_samples("f", "\n\na,b\n\n1,0\n", yes).rows(), 1U);
+}
+
+TEST(DataReader, AQuotedFieldMayHaveSeparatorsAndIsANumberOtherwise) {
+  auto o = real();
+  o.features = {"x"};
+  EXPECT_EQ(parse_samples("f", "n,x,y\n\"a, \"\"b\"\"\",1,2\n\"\", 3 ,\" 4\"\n", o).value, (std::vector<double>{1, 3}));
+  EXPECT_EQ(parse_samples("f", "\"1\",\"2\"\n", real()).value, (std::vector<double>{1}));
+  EXPECT_EQ(error_of("\"1,5\",\"2\"\n", real()), "f:1:2: found \"1\", want a number");
+  EXPECT_EQ(error_of("1,\"2\"x\n", real()), "f:1:6: found \"x\" after a quoted field, want a comma");
+  const auto open = error_of("1,2\n3,\"4\n5\",6\n", real());
+  EXPECT_TRUE(open.starts_with("f:2:3: found a quote that does not end in its line")) << open;
+}
+
+TEST(DataReader, TheSeparatorIsTheFirstLinesOrTheCallers) {
+  auto o = none();
+  o.separator = '|';
+  EXPECT_EQ(parse_samples("f", "1|2\n", o).value, (std::vector<double>{1, 2}));
+  EXPECT_EQ(error_of("1;2\n3,4\n", none()), "f:2:1: found \"3,4\", want a number");
+  EXPECT_EQ(error_of("1;2\n3 4;5\n", none()), "f:2:3: found \"4\" after a number, want a semicolon");
+  EXPECT_EQ(error_of("1 2\n3 4 5\n", none()), "f:2:5: found 3 fields, want 2 as in the first line");
+  EXPECT_EQ(error_of("1\t2\n3\n", none()), "f:2:2: found 1 field, want 2 as in the first line");
+  EXPECT_EQ(error_of("1\t2\n\t3\n", none()), "f:2:1: found \"\", want a number");
 }
 
 TEST(DataReader, RanksTogetherReadEverySampleOnceAndNameLinesOfTheWholeFile) {

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "load/npy_reader.hpp"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "paracel/error.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using paracel::sample_options;
+
+template <class T>
+std::string npy(const std::string& type, const std::string& shape, const std::vector<T>& values, const char* order = "False",
+                char major = 1) {
+  std::string header = "{'descr': '" + type + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }";
+  const std::size_t before = major == 1 ? 10 : 12;
+  header.resize((before + header.size() + 64) / 64 * 64 - before, ' ');
+  header.back() = '\n';
+  std::string file = "\x93NUMPY";
+  file += {major, '\0', static_cast<char>(header.size() & 255U), static_cast<char>(header.size() >> 8U)};
+  if (major > 1) file += std::string(2, '\0');
+  file += header;
+  file.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  return file;
+}
+
+class NpyReader : public ::testing::Test {
+ protected:
+  NpyReader() {
+    std::string pattern = (fs::temp_directory_path() / "npy_reader_XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+    options_.label = sample_options::label_rule::none;
+  }
+  ~NpyReader() override { fs::remove_all(folder_); }
+
+  std::string write(const std::string& bytes, const std::string& name = "a.npy") {
+    std::ofstream(folder_ / name, std::ios::binary) << bytes;
+    return (folder_ / name).string();
+  }
+  /// Without the folder.
+  std::string error_of(const std::string& bytes) {
+    const auto path = write(bytes);
+    try {
+      paracel::read_samples({path}, 0, 1, options_);
+    } catch (const paracel::data_error& e) {
+      return std::string(e.what()).substr(path.size());
+    }
+    return "accepted";
+  }
+
+  fs::path folder_;
+  sample_options options_;
+};
+
+TEST_F(NpyReader, FourTypesOneOrTwoDimensionsAndEveryVersion) {
+  const std::vector<double> want{1, -2, 3, 4, 5, 6};
+  EXPECT_EQ(paracel::read_samples({write(npy<double>("<f8", "(2, 3)", want))}, 0, 1, options_).value, want);
+  EXPECT_EQ(paracel::read_samples({write(npy<float>("<f4", "(2, 3)", {1, -2, 3, 4, 5, 6}))}, 0, 1, options_).value, want);
+  EXPECT_EQ(paracel::read_samples({write(npy<std::int64_t>("<i8", "(2,3)", {1, -2, 3, 4, 5, 6}))}, 0, 1, options_).value, want);
+  const auto rows = paracel::read_samples({write(npy<std::int32_t>("<i4", "(6,)", {1, -2, 3, 4, 5, 6}, "True", 2))}, 0, 1, options_);
+  EXPECT_EQ(rows.value, want);
+  EXPECT_EQ(rows.columns, 1U);
+  EXPECT_EQ(rows.rows(), 6U);
+}
+
+TEST_F(NpyReader, TheLastColumnIsTheLabel) {
+  const auto path = write(npy<double>("<f8", "(2, 3)", {1, 2, 0, 4, 5, 1}));
+  options_.label = sample_options::label_rule::real;
+  EXPECT_EQ(paracel::read_samples({path}, 0, 1, options_).label, (std::vector<double>{0, 1}));
+  options_.label = sample_options::label_rule::binary;
+  const auto rows = paracel::read_samples({path}, 0, 1, options_);
+  EXPECT_EQ(rows.label, (std::vector<double>{-1, 1}));
+  EXPECT_EQ(rows.value, (std::vector<double>{1, 2, 4, 5}));
+  options_.without_label = true;
+  options_.columns = 2;
+  EXPECT_EQ(paracel::read_samples({path}, 0, 1, options_).value, (std::vector<double>{1, 2, 4, 5}));
+  options_.columns = 3;
+  EXPECT_EQ(paracel::read_samples({path}, 0, 1, options_).columns, 3U);
+}
+
+TEST_F(NpyReader, RanksTogetherReadEveryRowOnce) {
+  std::vector<double> values(3 * 101);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i) / 8;
+  const auto a = write(npy<double>("<f8", "(100, 3)", {values.begin(), values.end() - 3}), "a.npy");
+  const auto b = write(npy<double>("<f8", "(1, 3)", {values.end() - 3, values.end()}), "b.npy");
+  for (const std::size_t size : {1U, 2U, 3U, 5U, 500U}) {
+    std::vector<double> all;
+    for (std::size_t r = 0; r < size; ++r) {
+      const auto rows = paracel::read_samples({a, b}, r, size, options_);
+      EXPECT_EQ(rows.columns, 3U);
+      all.insert(all.end(), rows.value.begin(), rows.value.end());
+    }
+    EXPECT_EQ(all, values);
+  }
+}
+
+TEST_F(NpyReader, SaysWhatIsWrong) {
+  const std::vector<double> six{1, 2, 3, 4, 5, 6};
+  EXPECT_EQ(error_of(npy<double>("<f8", "(2, 3)", {1, 2, 3, 4, NAN, 6})), ":2:2: found nan, want a finite number");
+  EXPECT_EQ(error_of(npy<std::int64_t>("<i8", "(1, 2)", {1, (std::int64_t{1} << 53) + 1})),
+            ":1:2: found 9007199254740993, want an integer of at most 2^53, so that it is a double, too");
+  EXPECT_EQ(error_of(npy<double>(">f8", "(2, 3)", six)), ": found numbers of type \">f8\", want <f8, <f4, <i8 or <i4");
+  EXPECT_EQ(error_of(npy<double>("<f8", "(2, 3)", six, "True")),
+            ": found columns one after the other (fortran_order), want rows");
+  EXPECT_EQ(error_of(npy<double>("<f8", "(1, 2, 3)", six)), ": found an array of 3 dimensions, want 1 or 2");
+  EXPECT_EQ(error_of(npy<double>("<f8", "(3, 3)", six)),
+            ": found 48 bytes of numbers, want 3 rows of 3 numbers of 8 bytes");
+  EXPECT_EQ(error_of(npy<double>("<f8", "(18446744073709551615, 18446744073709551615)", six)).substr(0, 7), ": found");
+  EXPECT_EQ(error_of(npy<double>("<f8", "(0, 3)", {})), ": found no row, want samples");
+  EXPECT_EQ(error_of(npy<double>("<f8", "(2, 0)", {})), ": found rows without columns");
+  const auto whole = npy<double>("<f8", "(2, 3)", six);
+  EXPECT_EQ(error_of(whole.substr(0, 60)), ": the .npy header is cut off");
+  for (std::size_t n = 6; n < whole.size(); ++n) EXPECT_NE(error_of(whole.substr(0, n)), "accepted");
+  options_.label = sample_options::label_rule::binary;
+  EXPECT_EQ(error_of(npy<double>("<f8", "(1, 2)", {1, 2})), ":1:2: found label 2, want 0 or 1");
+  EXPECT_EQ(error_of(npy<double>("<f8", "(2,)", {1, 0})), ": found one column, want features and a label");
+}
+
+}  // namespace
