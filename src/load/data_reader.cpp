@@ -332,7 +332,7 @@ void sample_parser::csv_line(const input_piece& from, std::string_view line) {
     if (role < is_label) {
       const char* at = field.data();
       const char* last = at + field.size();
-      rows_.value[row + role] = number(from, at, last, {stops, sizeof stops});
+      rows_.value[row + role] = number(from, at, last, quoted ? std::string_view{} : std::string_view{stops, sizeof stops});
       // "1,2 3": a separator is missing.
       while (at != last && is_blank(*at)) ++at;
       if (at != last) from.fail(at, "found " + shown({at, 1}) + " after a number, want " + separator_name(layout_.separator));

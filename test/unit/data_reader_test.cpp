@@ -225,7 +225,7 @@ TEST(DataReader, AQuotedFieldMayHaveSeparatorsAndIsANumberOtherwise) {
   o.features = {"x"};
   EXPECT_EQ(parse_samples("f", "n,x,y\n\"a, \"\"b\"\"\",1,2\n\"\", 3 ,\" 4\"\n", o).value, (std::vector<double>{1, 3}));
   EXPECT_EQ(parse_samples("f", "\"1\",\"2\"\n", real()).value, (std::vector<double>{1}));
-  EXPECT_EQ(error_of("\"1,5\",\"2\"\n", real()), "f:1:2: found \"1\", want a number");
+  EXPECT_EQ(error_of("\"1,5\",\"2\"\n", real()), "f:1:2: found \"1,5\", want a number");
   EXPECT_EQ(error_of("1,\"2\"x\n", real()), "f:1:6: found \"x\" after a quoted field, want a comma");
   const auto open = error_of("1,2\n3,\"4\n5\",6\n", real());
   EXPECT_TRUE(open.starts_with("f:2:3: found a quote that does not end in its line")) << open;

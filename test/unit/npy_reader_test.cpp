@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 using paracel::sample_options;
 
 template <class T>
-std::string npy(const std::string& type, const std::string& shape, const std::vector<T>& values, const char* order = "False",
-                char major = 1) {
+std::string npy(const std::string& type, const std::string& shape, const std::vector<T>& values,
+                const char* order = "False", char major = 1) {
   std::string header = "{'descr': '" + type + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }";
   const std::size_t before = major == 1 ? 10 : 12;
   header.resize((before + header.size() + 64) / 64 * 64 - before, ' ');
@@ -66,8 +66,10 @@ TEST_F(NpyReader, FourTypesOneOrTwoDimensionsAndEveryVersion) {
   const std::vector<double> want{1, -2, 3, 4, 5, 6};
   EXPECT_EQ(paracel::read_samples({write(npy<double>("<f8", "(2, 3)", want))}, 0, 1, options_).value, want);
   EXPECT_EQ(paracel::read_samples({write(npy<float>("<f4", "(2, 3)", {1, -2, 3, 4, 5, 6}))}, 0, 1, options_).value, want);
-  EXPECT_EQ(paracel::read_samples({write(npy<std::int64_t>("<i8", "(2,3)", {1, -2, 3, 4, 5, 6}))}, 0, 1, options_).value, want);
-  const auto rows = paracel::read_samples({write(npy<std::int32_t>("<i4", "(6,)", {1, -2, 3, 4, 5, 6}, "True", 2))}, 0, 1, options_);
+  const auto longs = npy<std::int64_t>("<i8", "(2,3)", {1, -2, 3, 4, 5, 6});
+  EXPECT_EQ(paracel::read_samples({write(longs)}, 0, 1, options_).value, want);
+  const auto ints = npy<std::int32_t>("<i4", "(6,)", {1, -2, 3, 4, 5, 6}, "True", 2);
+  const auto rows = paracel::read_samples({write(ints)}, 0, 1, options_);
   EXPECT_EQ(rows.value, want);
   EXPECT_EQ(rows.columns, 1U);
   EXPECT_EQ(rows.rows(), 6U);
