@@ -28,35 +28,36 @@ void exchange_items(Comm& comm, const std::vector<std::uint64_t>& items, std::si
   const auto size = comm.get_size();
   const auto self = comm.get_rank();
   const std::uint64_t per_round = std::max<std::uint64_t>(1, round_bytes / size / item_bytes);
-  byte_vector mine;
-  for (std::uint64_t left = items[self]; left > 0;) {
-    const auto n = std::min(left, per_round);
-    mine.clear();
-    fill(self, n, mine);
-    take(self, std::span<const std::byte>(mine));
-    left -= n;
-  }
-  if (size == 1) return;
   std::int64_t rounds = 0;
   for (std::size_t w = 0; w < size; ++w) {
     if (w != self) rounds = std::max(rounds, static_cast<std::int64_t>((items[w] + per_round - 1) / per_round));
   }
-  comm.allreduce(rounds, reduce_op::max);
+  if (size > 1) comm.allreduce(rounds, reduce_op::max);
   std::vector<byte_vector> blocks(size);
   auto left = items;
-  left[self] = 0;
+  const auto fill_one = [&](std::size_t w) {
+    blocks[w].clear();
+    const auto n = std::min(left[w], per_round);
+    if (n > 0) fill(w, n, blocks[w]);
+    left[w] -= n;
+  };
+  const auto keep_own = [&] {
+    fill_one(self);
+    if (!blocks[self].empty()) take(self, std::span<const std::byte>(blocks[self]));
+    blocks[self].clear();
+  };
+  // In step with the others', so that what has been sent can be given back.
   for (std::int64_t round = 0; round < rounds; ++round) {
+    keep_own();
     for (std::size_t w = 0; w < size; ++w) {
-      blocks[w].clear();
-      const auto n = std::min(left[w], per_round);
-      if (n > 0) fill(w, n, blocks[w]);
-      left[w] -= n;
+      if (w != self) fill_one(w);
     }
     const auto got = comm.alltoall_bytes(blocks);
     for (std::size_t w = 0; w < size; ++w) {
       if (w != self && !got[w].empty()) take(w, std::span<const std::byte>(got[w]));
     }
   }
+  while (left[self] > 0) keep_own();
 }
 
 /// The same for one block of any size a worker.

@@ -2,103 +2,107 @@
 #include "paracel/graph_part.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
-#include "core/text_number.hpp"
 #include "load/entry_reader.hpp"
 #include "load/exchange.hpp"
+#include "load/number_set.hpp"
 #include "load/numbering.hpp"
 #include "load/sparse_builder.hpp"
-#include "load/together.hpp"
 #include "paracel/error.hpp"
 
 namespace paracel {
 
+std::size_t graph_part::owner(std::uint64_t number) const { return owner_of(first, number); }
+
 namespace {
 
-/// Numbers outside [low, high), each once, ascending.
-void add_foreign(const std::vector<std::uint64_t>& numbers, std::uint64_t low, std::uint64_t high,
-                 std::vector<std::uint64_t>& to) {
-  for (const auto n : numbers) {
-    if (n < low || n >= high) to.push_back(n);
+/// Loads what is left to load, with numbers of columns in that many bits.
+template <class Column>
+void build_graph(Comm& comm, const std::vector<std::string>& files, const graph_options& options, entry_store& entries,
+                 index_numbers& numbers, graph_part& out) {
+  const bool both = options.incoming && !options.undirected;
+  build_options build{.both_ways = options.undirected, .self_loops = options.self_loops, .keep = both,
+                      .duplicates = options.entries.duplicates};
+  auto column_numbers = numbers;
+  entry_twice twice;
+  auto leaving = build_rows<Column>(comm, out.first, entries, numbers, column_numbers, build, twice);
+  refuse_twice(comm, twice ? out.ids.text(twice->first) : "", twice.has_value(), files);
+  numbered_rows<Column> entering;
+  if (both) {
+    build.swap = true;
+    build.keep = false;
+    entering = build_rows<Column>(comm, out.first, entries, numbers, column_numbers, build, twice);
   }
-  std::ranges::sort(to);
-  to.erase(std::ranges::unique(to).begin(), to.end());
+  const auto low = out.first[out.rank];
+  const auto own = out.own();
+  std::int64_t edges = 0;
+  for (std::size_t v = 0; v < own; ++v) {
+    if (out.directed) break;
+    for (auto k = leaving.begin[v]; k < leaving.begin[v + 1]; ++k) edges += leaving.column[k] >= low + v ? 1 : 0;
+  }
+  if (out.directed) edges = static_cast<std::int64_t>(leaving.column.size());
+  comm.allreduce(edges);
+  out.edges_total = static_cast<std::uint64_t>(edges);
+
+  number_set ghosts(comm.get_size() == 1 ? 0 : out.vertices_total());
+  if (comm.get_size() > 1) {
+    for (const auto* part : {&leaving, &entering}) {
+      for (const auto n : part->column) {
+        if (n - low >= own) ghosts.add(n);
+      }
+    }
+  }
+  ghosts.count();
+  if (own + ghosts.size() > std::numeric_limits<std::uint32_t>::max())
+    throw error("more than 4294967295 vertices and ghosts on one worker");
+  out.ghosts.reserve(ghosts.size());
+  ghosts.for_each([&](std::uint64_t n) { out.ghosts.push_back(n); });
+  const auto local = [&](std::uint64_t n) { return n - low < own ? n - low : own + ghosts.rank(n); };
+  const auto finish = [&](numbered_rows<Column>& from, adjacency& to) {
+    to.begin = std::move(from.begin);
+    to.weight = std::move(from.value);
+    to.target = to_places(std::move(from.column), local, comm.get_size() == 1);
+  };
+  finish(leaving, out.out);
+  if (both) finish(entering, out.in);
+  else if (options.incoming) out.in = out.out;
 }
 
 }  // namespace
-
-std::size_t graph_part::owner(std::uint64_t number) const { return owner_of(first, number); }
 
 graph_part load_graph(Comm comm, const std::vector<std::string>& files, const graph_options& options) {
   auto wanted = options.entries;
   if (!options.weighted && wanted.values != entry_options::value_rule::need)
     wanted.values = entry_options::value_rule::ignore;
-  auto entries = read_entries(comm, files, wanted, options.weighted, true, !options.undirected);
-  std::vector<std::uint64_t> weight(entries.rows.size(), 1);
-  for (const auto v : entries.row) ++weight[v];
-  if (options.undirected || options.incoming) {
-    for (const auto v : entries.column) ++weight[v];
+  auto local = read_entries(
+      comm, files, wanted, {.values = options.weighted, .one_dictionary = true, .mirror_symmetric = !options.undirected});
+  auto& ids = local.rows;
+  std::vector<std::uint64_t> weight;
+  if (comm.get_size() > 1) {
+    weight.assign(ids.ids.size(), 1);
+    const auto count = [&](std::uint32_t i) { ++weight[ids.place.empty() ? i : ids.place[i]]; };
+    for (const auto& b : local.entries.blocks()) {
+      for (std::size_t k = 0; k < b.size; ++k) {
+        count(b.row[k]);
+        if (options.undirected || options.incoming) count(b.column[k]);
+      }
+    }
   }
-  auto vertices = number_ids(comm, entries.rows.ids(), weight);
+  auto vertices = number_ids(comm, std::move(ids.ids), weight);
+  index_numbers numbers(std::move(ids.place), vertices.number, vertices.total());
 
   graph_part out;
-  out.first = vertices.first;
+  out.first = std::move(vertices.first);
   out.rank = comm.get_rank();
   out.directed = !options.undirected;
   out.ids = std::move(vertices.own);
-  entry_sender sender(comm, out.first);
-  entry_sender::stream stream;
-  stream.row = entries.row;
-  stream.column = entries.column;
-  stream.value = entries.value;
-  stream.valued = options.weighted;
-  stream.row_number = stream.column_number = vertices.number;
-  stream.both_ways = options.undirected;
-  stream.self_loops = options.self_loops;
-  const bool incoming = options.incoming && !options.undirected;
-  numbered_rows built[2];
-  const auto build = [&](numbered_rows& to) {
-    const auto loose = sender.send(stream);
-    together(comm, [&] {
-      if (const auto twice = build_rows(out.own(), loose, wanted.duplicates, to))
-        throw data_error(files[0] + ": found two edges from " + shown(out.ids.text(twice->first)) + " to the same vertex");
-    });
-  };
-  build(built[0]);
-  if (incoming) {
-    std::swap(stream.row, stream.column);
-    build(built[1]);
-  }
-  entries = {};
-
-  const auto low = out.first[out.rank];
-  const auto high = out.first[out.rank + 1];
-  add_foreign(built[0].column, low, high, out.ghosts);
-  add_foreign(built[1].column, low, high, out.ghosts);
-  const auto make = [&](numbered_rows& from, adjacency& to) {
-    to.begin = std::move(from.begin);
-    to.weight = std::move(from.value);
-    to.target.reserve(from.column.size());
-    for (const auto n : from.column) {
-      const auto local = n >= low && n < high
-                             ? n - low
-                             : out.own() + static_cast<std::uint64_t>(std::ranges::lower_bound(out.ghosts, n) -
-                                                                      out.ghosts.begin());
-      to.target.push_back(static_cast<std::uint32_t>(local));
-    }
-  };
-  std::int64_t edges = 0;
-  for (std::size_t v = 0; v < out.own(); ++v) {
-    for (auto k = built[0].begin[v]; k < built[0].begin[v + 1]; ++k)
-      edges += out.directed || built[0].column[k] >= low + v ? 1 : 0;
-  }
-  comm.allreduce(edges);
-  out.edges_total = static_cast<std::uint64_t>(edges);
-  make(built[0], out.out);
-  if (incoming) make(built[1], out.in);
-  if (options.incoming && options.undirected) out.in = out.out;
+  vertices.number = {};
+  weight = {};
+  if (numbers.is_wide) build_graph<std::uint64_t>(comm, files, options, local.entries, numbers, out);
+  else build_graph<std::uint32_t>(comm, files, options, local.entries, numbers, out);
   return out;
 }
 

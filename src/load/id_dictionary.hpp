@@ -1,69 +1,95 @@
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// The ids that one worker meets, each under a 32-bit index, so that an entry is a pair of indices whatever its ids are.
+//
+//     dense     numbers that are small for the size of the input: the index is the number, nothing is looked up
+//     numbers   open addressing, 16 bytes a slot: key | index + 1; at most 5 of 8 slots taken
+//     names     the same table, the key being the hash of the name, and the names one after the other
+//
+// It begins dense. What it changes into keeps what it has: see leave_dense.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <vector>
 
-#include <tsl/robin_map.h>
-
-#include "core/hash.hpp"
 #include "paracel/ids.hpp"
 
 namespace paracel {
 
 /// Whether `text` is what std::to_string would write for an unsigned 64-bit number, and which one.
-inline bool canonical_number(std::string_view text, std::uint64_t& out) noexcept {
-  if (text.empty() || text.size() > 20 || (text[0] == '0' && text.size() > 1)) return false;
-  std::uint64_t value = 0;
-  for (const char c : text) {
-    const auto digit = static_cast<std::uint64_t>(static_cast<unsigned char>(c)) - '0';
-    if (digit > 9) return false;
-    if (value > (~std::uint64_t{0} - digit) / 10) return false;
-    value = value * 10 + digit;
-  }
-  out = value;
-  return true;
-}
+bool canonical_number(std::string_view text, std::uint64_t& out) noexcept;
 
-/// Ids that one worker met, each under the number of those met before it.
 /// Thread-safety: none
 class id_dictionary {
  public:
-  [[nodiscard]] bool numeric() const noexcept { return ids_.numeric(); }
-  [[nodiscard]] std::size_t size() const noexcept { return ids_.size(); }
-  [[nodiscard]] const id_list& ids() const noexcept { return ids_; }
+  enum class kind { dense, numbers, names };
 
-  std::uint32_t index(std::uint64_t number) {
-    const auto [at, added] = numbers_.try_emplace(number, static_cast<std::uint32_t>(ids_.size()));
-    if (added) ids_.push_back(number);
-    return at->second;
-  }
-  std::uint32_t index(std::string_view name) {
-    const auto [at, added] = names_.try_emplace(std::string(name), static_cast<std::uint32_t>(ids_.size()));
-    if (added) ids_.push_back(name);
-    return at->second;
+  /// `dense_below`: numbers below it may be their own indices. It costs 4 bytes for each of them in the end.
+  explicit id_dictionary(std::uint64_t dense_below = 0) : dense_below_(dense_below) {
+    if (dense_below == 0) kind_ = kind::numbers;
   }
 
-  /// Every number becomes the name that was read as it.
-  void make_names() {
-    if (!numeric()) return;
-    id_list names = id_list::empty(false);
-    names_.clear();
-    for (std::size_t i = 0; i < ids_.size(); ++i) {
-      names.push_back(std::string_view(ids_.text(i)));
-      names_.emplace(ids_.text(i), static_cast<std::uint32_t>(i));
-    }
-    ids_ = std::move(names);
-    numbers_.clear();
+  [[nodiscard]] kind what() const noexcept { return kind_; }
+  [[nodiscard]] bool numeric() const noexcept { return kind_ != kind::names; }
+  /// Whether these numbers have an index without leave_dense.
+  [[nodiscard]] bool takes(std::uint64_t greatest) const noexcept { return kind_ != kind::dense || greatest < dense_below_; }
+  /// Ids that have an index; of a dense one, not known.
+  [[nodiscard]] std::size_t size() const noexcept { return count_; }
+
+  /// The index of each number. Throws: error beyond 2^32 - 1 ids.
+  void index(std::span<const std::uint64_t> numbers, std::uint32_t* to);
+  std::uint32_t index(std::uint64_t number);
+  std::uint32_t index(std::string_view name);
+  /// An id that is there without being in an entry. Of numbers and names: the same as `index`.
+  void mention(std::uint64_t number) {
+    if (kind_ == kind::dense) mentioned_.push_back(static_cast<std::uint32_t>(number));
+    else index(number);
+  }
+
+  /// From now on indices are in order of arrival. The caller changes those that it holds: old index i to index(i).
+  void leave_dense();
+  /// Numbers become the names that were read as them; indices stay. Not from dense.
+  void make_names();
+
+  /// All ids ascending, and the place there of each index (empty: i is at place i). Ends the dictionary's life.
+  /// `visit(f)` calls f(index) for every index in use: dense ids are known to nobody else.
+  struct sorted_ids {
+    id_list ids;
+    std::vector<std::uint32_t> place;
+  };
+  template <class Visit>
+  sorted_ids take_sorted(Visit&& visit) {
+    if (kind_ != kind::dense) return take_sorted_table();
+    std::vector<bool> seen;
+    const auto see = [&](std::uint32_t i) {
+      if (i >= seen.size()) seen.resize(std::uint64_t{i} + 1 + seen.size() / 2);
+      seen[i] = true;
+    };
+    visit(see);
+    for (const auto i : mentioned_) see(i);
+    return take_sorted_dense(seen);
   }
 
  private:
-  id_list ids_;
-  tsl::robin_map<std::uint64_t, std::uint32_t> numbers_;
-  tsl::robin_map<std::string, std::uint32_t> names_;
+  struct slot {
+    std::uint64_t key = 0;
+    std::uint64_t index_and_one = 0;  // 0: empty
+  };
+  static std::uint64_t place_of(std::uint64_t key) noexcept;
+  void reserve_one();
+  sorted_ids take_sorted_table();
+  sorted_ids take_sorted_dense(const std::vector<bool>& seen);
+
+  kind kind_ = kind::dense;
+  std::uint64_t dense_below_;
+  std::vector<std::uint32_t> mentioned_;  // dense
+  std::vector<slot> slots_;               // a power of two of them
+  std::size_t count_ = 0;
+  id_list names_;
 };
 
 }  // namespace paracel

@@ -2,8 +2,10 @@
 #include "load/numbering.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -34,28 +36,26 @@ std::vector<std::uint32_t> ascending(const id_list& ids) {
 }
 
 /// One id for each worker but the first, ascending: worker w begins with the w-th one.
-id_list splitters(Comm& comm, const id_list& ids, std::span<const std::uint32_t> order,
-                  std::span<const std::uint64_t> weight) {
-  const auto weight_of = [&](std::uint32_t i) { return weight.empty() ? 1.0 : static_cast<double>(weight[i]); };
+id_list splitters(Comm& comm, const id_list& ids, std::span<const std::uint64_t> weight) {
+  const auto weight_of = [&](std::size_t i) { return weight.empty() ? 1.0 : static_cast<double>(weight[i]); };
   double total = 0;
-  for (const auto i : order) total += weight_of(i);
+  for (std::size_t i = 0; i < ids.size(); ++i) total += weight_of(i);
   id_list mine = id_list::empty(ids.numeric());
   std::vector<double> mine_weight;
-  const double step = order.size() <= samples_of_a_worker ? 0 : total / static_cast<double>(samples_of_a_worker);
+  const double step = ids.size() <= samples_of_a_worker ? 0 : total / static_cast<double>(samples_of_a_worker);
   double seen = 0;
   double taken = 0;
-  for (const auto i : order) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
     seen += weight_of(i);
     if (seen < taken + step / 2) continue;
     // An id that weighs several steps stands for all of them.
-    const double w = step == 0 ? weight_of(i) : step * std::max(1.0, static_cast<double>(
-                                                                        static_cast<std::uint64_t>((seen - taken) / step)));
+    const double steps = step == 0 ? 0 : std::max(1.0, std::floor((seen - taken) / step));
     append(mine, ids, i);
-    mine_weight.push_back(w);
-    taken += w;
+    mine_weight.push_back(step == 0 ? weight_of(i) : step * steps);
+    taken += mine_weight.back();
   }
   byte_vector bytes;
-  write_ids(bytes, mine, {}, 0, mine.size());
+  write_ids(bytes, mine, 0, mine.size());
   id_list all = id_list::empty(ids.numeric());
   for (const auto& part : comm.allgather(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())))
     read_ids(std::as_bytes(std::span(part)), all);
@@ -85,12 +85,38 @@ id_list splitters(Comm& comm, const id_list& ids, std::span<const std::uint32_t>
   return cuts;
 }
 
+/// The union of ascending lists, ascending: two by two.
+id_list merged(std::vector<id_list> lists) {
+  while (lists.size() > 1) {
+    std::vector<id_list> half;
+    for (std::size_t l = 0; l < lists.size(); l += 2) {
+      if (l + 1 == lists.size()) {
+        half.push_back(std::move(lists[l]));
+        continue;
+      }
+      const auto& a = lists[l];
+      const auto& b = lists[l + 1];
+      auto& both = half.emplace_back(id_list::empty(a.numeric()));
+      both.reserve(std::max(a.size(), b.size()));
+      std::size_t i = 0;
+      std::size_t j = 0;
+      while (i < a.size() || j < b.size()) {
+        const bool from_a = j == b.size() || (i < a.size() && !less(b, j, a, i));
+        if (from_a && j < b.size() && !less(a, i, b, j)) ++j;
+        if (from_a) append(both, a, i++);
+        else append(both, b, j++);
+      }
+      lists[l] = lists[l + 1] = id_list();
+    }
+    lists = std::move(half);
+  }
+  return std::move(lists.front());
+}
+
 }  // namespace
 
-void write_ids(byte_vector& to, const id_list& ids, std::span<const std::uint32_t> order, std::size_t begin,
-               std::size_t end) {
-  for (std::size_t k = begin; k < end; ++k) {
-    const std::size_t i = order.empty() ? k : order[k];
+void write_ids(byte_vector& to, const id_list& ids, std::size_t begin, std::size_t end) {
+  for (auto i = begin; i < end; ++i) {
     if (ids.numeric()) {
       append_raw(to, ids.number(i));
       continue;
@@ -127,54 +153,49 @@ std::size_t owner_of(std::span<const std::uint64_t> first, std::uint64_t number)
   return static_cast<std::size_t>(std::upper_bound(first.begin(), first.end() - 1, number) - first.begin()) - 1;
 }
 
-numbering number_ids(Comm comm, const id_list& ids, std::span<const std::uint64_t> weight) {
+numbering number_ids(Comm comm, id_list ids, std::span<const std::uint64_t> weight) {
   const auto size = comm.get_size();
-  const auto order = ascending(ids);
   numbering out;
-  out.number.resize(ids.size());
-  out.own = id_list::empty(ids.numeric());
   if (size == 1) {
-    out.own.reserve(ids.size());
-    for (std::size_t k = 0; k < order.size(); ++k) {
-      append(out.own, ids, order[k]);
-      out.number[order[k]] = k;
-    }
     out.first = {0, ids.size()};
+    out.own = std::move(ids);
     return out;
   }
-  const auto cuts = splitters(comm, ids, order, weight);
-  std::vector<std::size_t> cut(size + 1, order.size());
+  out.own = id_list::empty(ids.numeric());
+  const auto cuts = splitters(comm, ids, weight);
+  std::vector<std::size_t> cut(size + 1, ids.size());
   cut[0] = 0;
   for (std::size_t w = 1; w < size && w <= cuts.size(); ++w) {
-    cut[w] = static_cast<std::size_t>(
-        std::ranges::partition_point(order, [&](std::uint32_t i) { return less(ids, i, cuts, w - 1); }) - order.begin());
+    const auto all = std::views::iota(std::size_t{0}, ids.size());
+    cut[w] = static_cast<std::size_t>(std::ranges::partition_point(all, [&](auto i) { return less(ids, i, cuts, w - 1); }) -
+                                      all.begin());
   }
   std::vector<byte_vector> blocks(size);
-  for (std::size_t w = 0; w < size; ++w) write_ids(blocks[w], ids, order, cut[w], cut[w + 1]);
-  std::vector<id_list> brought(size, id_list::empty(ids.numeric()));
-  {
+  for (std::size_t w = 0; w < size; ++w) write_ids(blocks[w], ids, cut[w], cut[w + 1]);
+  const auto brought_by = [&] {
+    std::vector<id_list> lists(size, id_list::empty(ids.numeric()));
     const auto got = exchange_blocks(comm, blocks);
-    for (std::size_t w = 0; w < size; ++w) {
-      read_ids(got[w], brought[w]);
-      for (std::size_t i = 0; i < brought[w].size(); ++i) append(out.own, brought[w], i);
-    }
-  }
-  out.own.sort_unique();
+    for (std::size_t w = 0; w < size; ++w) read_ids(got[w], lists[w]);
+    return lists;
+  }();
+  out.own = merged(brought_by);
   out.first.assign(1, 0);
   for (const auto n : comm.allgather(static_cast<std::uint64_t>(out.own.size()))) out.first.push_back(out.first.back() + n);
-  // Both lists ascend, so that one walk finds all of them.
+  // Both lists ascend, so that one walk finds all of them. A place fits 4 bytes, or the number of ids could not be kept.
   for (std::size_t w = 0; w < size; ++w) {
+    const auto& list = brought_by[w];
     blocks[w].clear();
+    blocks[w].reserve(list.size() * 4);
     std::size_t at = 0;
-    for (std::size_t i = 0; i < brought[w].size(); ++i) {
-      while (less(out.own, at, brought[w], i)) ++at;
-      append_raw(blocks[w], out.first[comm.get_rank()] + at);
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      while (less(out.own, at, list, i)) ++at;
+      append_raw(blocks[w], static_cast<std::uint32_t>(at));
     }
   }
   const auto got = exchange_blocks(comm, blocks);
+  out.number.reserve(ids.size());
   for (std::size_t w = 0; w < size; ++w) {
-    const auto numbers = read_raw<std::uint64_t>(got[w]);
-    for (std::size_t i = 0; i < numbers.size(); ++i) out.number[order[cut[w] + i]] = numbers[i];
+    for (const auto place : read_raw<std::uint32_t>(got[w])) out.number.push_back(out.first[w] + place);
   }
   return out;
 }
@@ -189,7 +210,7 @@ id_list ids_of(Comm comm, const numbering& of, std::span<const std::uint64_t> nu
     blocks[w].clear();
     for (const auto n : read_raw<std::uint64_t>(asked[w])) {
       const auto i = static_cast<std::size_t>(n - of.first[rank]);
-      write_ids(blocks[w], of.own, {}, i, i + 1);
+      write_ids(blocks[w], of.own, i, i + 1);
     }
   }
   id_list out = id_list::empty(of.own.numeric());
@@ -199,7 +220,7 @@ id_list ids_of(Comm comm, const numbering& of, std::span<const std::uint64_t> nu
 
 id_list gather_ids(Comm comm, const id_list& mine) {
   byte_vector bytes;
-  write_ids(bytes, mine, {}, 0, mine.size());
+  write_ids(bytes, mine, 0, mine.size());
   id_list all = id_list::empty(mine.numeric());
   for (const auto& part : gather_blocks(comm, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}))
     read_ids(std::as_bytes(std::span(part)), all);

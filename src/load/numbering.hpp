@@ -22,21 +22,21 @@ namespace paracel {
 struct numbering {
   std::vector<std::uint64_t> first{0, 0};  ///< worker w has numbers [first[w], first[w + 1])
   id_list own;                             ///< ids of this worker's numbers, ascending
-  std::vector<std::uint64_t> number;       ///< of each id that this worker brought
+  std::vector<std::uint64_t> number;       ///< of each id that this worker brought; empty: of id i it is i
 
   [[nodiscard]] std::uint64_t total() const noexcept { return first.back(); }
 };
 
-/// Numbers the union of what the workers bring: `ids`, each once, in any order, with `weight` of each (empty: 1 each).
+/// Numbers the union of what the workers bring: `ids`, ascending, each once, with `weight` of each (empty: 1 each).
 /// Every worker must bring numbers, or every worker names.
-/// Blocks: a collective. Cost: each id travels to its owner and its number back, in bounded rounds; O(n log n).
-numbering number_ids(Comm comm, const id_list& ids, std::span<const std::uint64_t> weight);
+/// Blocks: a collective. Cost: each id travels to its owner and its number back, in bounded rounds.
+numbering number_ids(Comm comm, id_list ids, std::span<const std::uint64_t> weight);
 
 /// The ids of `numbers`, which ascend. Blocks: a collective. Cost: as above.
 id_list ids_of(Comm comm, const numbering& of, std::span<const std::uint64_t> numbers);
 
-/// Ids as bytes, one after the other; ids [begin, end) of `order` (empty: of the list itself).
-void write_ids(byte_vector& to, const id_list& ids, std::span<const std::uint32_t> order, std::size_t begin, std::size_t end);
+/// Ids [begin, end) as bytes, one after the other.
+void write_ids(byte_vector& to, const id_list& ids, std::size_t begin, std::size_t end);
 void read_ids(std::span<const std::byte> bytes, id_list& to);
 
 /// The ids of all workers in rank order, on every worker.

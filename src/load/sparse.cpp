@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "paracel/sparse.hpp"
 
-#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 
-#include "core/text_number.hpp"
 #include "load/entry_reader.hpp"
+#include "load/number_set.hpp"
 #include "load/numbering.hpp"
 #include "load/sparse_builder.hpp"
-#include "load/together.hpp"
 #include "paracel/error.hpp"
 
 namespace paracel {
@@ -25,45 +25,49 @@ std::uint64_t sum_over_workers(Comm& comm, std::uint64_t mine) {
 }  // namespace
 
 sparse_rows load_sparse(Comm comm, const std::vector<std::string>& files, const entry_options& options) {
-  auto entries = read_entries(comm, files, options, true, false, true);
-  std::vector<std::uint64_t> weight(entries.rows.size(), 1);
-  for (const auto r : entries.row) ++weight[r];
-  auto rows = number_ids(comm, entries.rows.ids(), weight);
-  const auto columns = number_ids(comm, entries.columns.ids(), {});
-  entry_sender sender(comm, rows.first);
-  entry_sender::stream stream;
-  stream.row = entries.row;
-  stream.column = entries.column;
-  stream.value = entries.value;
-  stream.valued = true;
-  stream.row_number = rows.number;
-  stream.column_number = columns.number;
-  const auto loose = sender.send(stream);
-  entries = {};
+  const bool keep_values = options.values != entry_options::value_rule::ignore;
+  auto local = read_entries(comm, files, options, {.values = keep_values});
+  std::vector<std::uint64_t> weight;
+  if (comm.get_size() > 1) {
+    weight.assign(local.rows.ids.size(), 1);
+    for (const auto& b : local.entries.blocks()) {
+      for (std::size_t k = 0; k < b.size; ++k) ++weight[local.rows.place.empty() ? b.row[k] : local.rows.place[b.row[k]]];
+    }
+  }
+  auto rows = number_ids(comm, std::move(local.rows.ids), weight);
+  auto columns = number_ids(comm, std::move(local.columns.ids), {});
+  index_numbers row_numbers(std::move(local.rows.place), rows.number, rows.total());
+  index_numbers column_numbers(std::move(local.columns.place), columns.number, columns.total());
+  rows.number = columns.number = {};
+  weight = {};
 
-  numbered_rows built;
-  together(comm, [&] {
-    if (const auto twice = build_rows(rows.own.size(), loose, options.duplicates, built))
-      throw data_error(files[0] + ": found two entries of row " + shown(rows.own.text(twice->first)) + " in one column");
-  });
   sparse_rows out;
   out.row_first = rows.first;
   out.row_ids = std::move(rows.own);
-  out.begin = std::move(built.begin);
-  out.value = std::move(built.value);
-  out.columns_total = columns.total();
-  out.entries_total = sum_over_workers(comm, built.column.size());
-  out.column_number = built.column;
-  std::ranges::sort(out.column_number);
-  out.column_number.erase(std::ranges::unique(out.column_number).begin(), out.column_number.end());
-  out.column_ids = ids_of(comm, columns, out.column_number);
-  out.column.reserve(built.column.size());
-  for (const auto c : built.column) {
-    const auto at = std::ranges::lower_bound(out.column_number, c);
-    out.column.push_back(static_cast<std::uint32_t>(at - out.column_number.begin()));
-  }
   out.column_first = columns.first;
-  out.column_share = columns.own;
+  out.columns_total = columns.total();
+  const auto finish = [&](auto built) {
+    number_set used(columns.total());
+    for (const auto c : built.column) used.add(c);
+    used.count();
+    if (used.size() > std::numeric_limits<std::uint32_t>::max()) throw error("more than 4294967295 columns on one worker");
+    out.column_number.reserve(used.size());
+    used.for_each([&](std::uint64_t c) { out.column_number.push_back(c); });
+    out.column = to_places(std::move(built.column), [&](std::uint64_t c) { return used.rank(c); },
+                           used.size() == columns.total());
+    out.begin = std::move(built.begin);
+    out.value = std::move(built.value);
+    if (!keep_values) out.value.assign(out.column.size(), 1.0);
+  };
+  entry_twice twice;
+  const build_options build{.duplicates = options.duplicates};
+  const bool wide = row_numbers.is_wide || column_numbers.is_wide;
+  if (wide) finish(build_rows<std::uint64_t>(comm, out.row_first, local.entries, row_numbers, column_numbers, build, twice));
+  else finish(build_rows<std::uint32_t>(comm, out.row_first, local.entries, row_numbers, column_numbers, build, twice));
+  refuse_twice(comm, twice ? out.row_ids.text(twice->first) : "", twice.has_value(), files);
+  out.column_ids = ids_of(comm, columns, out.column_number);
+  out.column_share = std::move(columns.own);
+  out.entries_total = sum_over_workers(comm, out.column.size());
   return out;
 }
 

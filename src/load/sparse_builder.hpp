@@ -1,62 +1,85 @@
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// From entries as one worker read them to the rows that it owns.
+//
+//     entries (index, index)  --numbers-->  (row, column)  --to the owner of the row-->  buckets of rows  -->  rows
+//
+// Blocks of entries are given back as soon as they have been sent, and buckets as soon as they are rows, so that little
+// more than the entries themselves is held at any time.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "load/numbering.hpp"
+#include "load/entry_store.hpp"
 #include "paracel/comm.hpp"
 #include "paracel/sparse.hpp"
 
 namespace paracel {
 
-/// Rows with the numbers of their columns.
+/// Rows and the numbers of their columns, 32 bits where all numbers fit.
+template <class Column>
 struct numbered_rows {
   std::vector<std::uint64_t> begin{0};
-  std::vector<std::uint64_t> column;
-  std::vector<double> value;  ///< empty when values are not kept
+  std::vector<Column> column;  ///< ascending in a row
+  std::vector<double> value;   ///< empty when values are not kept
 };
 
-/// Entries as they come: row (counted from this worker's first), number of the column, value.
-struct loose_entries {
-  std::vector<std::uint32_t> row;
-  std::vector<std::uint64_t> column;
-  std::vector<double> value;
-  bool valued = false;
+/// The number of each index.
+struct index_numbers {
+  std::vector<std::uint32_t> narrow;
+  std::vector<std::uint64_t> wide;  ///< used when there are 2^32 numbers or more
+  bool identity = false;            ///< index i has number i
+  bool is_wide = false;
+
+  /// `place`: of each index in a list (empty: its own); `number`: of each place (empty: its own); `total`: of all workers.
+  index_numbers(std::vector<std::uint32_t>&& place, const std::vector<std::uint64_t>& number, std::uint64_t total);
+  [[nodiscard]] std::uint64_t operator[](std::uint32_t i) const {
+    return identity ? i : is_wide ? wide[i] : narrow[i];
+  }
 };
 
-/// Sorts entries into rows, and columns in them, stably; then applies the rule to those that are there twice.
-/// Returns row and column of the first such pair when the rule refuses it.
-std::optional<std::pair<std::uint64_t, std::uint64_t>> build_rows(std::size_t rows, const loose_entries& entries,
-                                                                  duplicate_rule rule, numbered_rows& out);
-
-/// Sends entry k = (row[k], column[k]), numbered by `row_numbers` and `column_numbers`, to the owner of its row.
-/// Entries come in the order of the ranks, and of one rank in its order.
-/// Blocks: a collective. Cost: 12 bytes an entry, 20 with values, in bounded rounds.
-class entry_sender {
- public:
-  entry_sender(Comm comm, const std::vector<std::uint64_t>& row_first) : comm_(std::move(comm)), first_(row_first) {}
-
-  struct stream {
-    std::span<const std::uint32_t> row;
-    std::span<const std::uint32_t> column;
-    std::span<const double> value;
-    bool valued = false;  // the same on every worker, whether it has entries or not
-    std::span<const std::uint64_t> row_number;
-    std::span<const std::uint64_t> column_number;
-    /// Each entry (row, column) is followed by (column, row), but for row = column.
-    bool both_ways = false;
-    bool self_loops = true;
-  };
-  loose_entries send(const stream& entries);
-
- private:
-  Comm comm_;
-  const std::vector<std::uint64_t>& first_;
+struct build_options {
+  bool swap = false;        ///< rows are the second of each pair
+  bool both_ways = false;   ///< each entry (row, column) is followed by (column, row), but for row = column
+  bool self_loops = true;   ///< false: no entry with row = column
+  bool keep = false;        ///< entries are needed again
+  duplicate_rule duplicates = duplicate_rule::sum;
 };
+
+/// Row and column of an entry that is there twice though this is refused.
+using entry_twice = std::optional<std::pair<std::uint64_t, std::uint64_t>>;
+
+/// Sends each entry to the worker whose numbers [first[w], first[w + 1]) have its row, and makes rows of what comes. What is
+/// there twice comes together in the order of the input. With `keep` the entries stay, but may have become numbers: both maps
+/// are then the identity.
+/// Blocks: a collective. Cost: 8 bytes an entry (12 with 64-bit columns), 8 more with a value, in bounded rounds.
+template <class Column>
+numbered_rows<Column> build_rows(Comm comm, const std::vector<std::uint64_t>& first, entry_store& entries,
+                                 index_numbers& row_numbers, index_numbers& column_numbers, const build_options& options,
+                                 entry_twice& twice);
+
+/// Ends the load on all workers when a row has an entry twice on one of them.
+void refuse_twice(Comm& comm, const std::string& row, bool found, const std::vector<std::string>& files);
+
+/// `place(n)` of each number n, in the memory of the numbers if it is as wide. `same`: every number is its own place.
+template <class Column, class F>
+std::vector<std::uint32_t> to_places(std::vector<Column>&& numbers, F&& place, bool same) {
+  if constexpr (std::is_same_v<Column, std::uint32_t>) {
+    if (!same) {
+      for (auto& n : numbers) n = static_cast<std::uint32_t>(place(n));
+    }
+    return std::move(numbers);
+  } else {
+    std::vector<std::uint32_t> out(numbers.size());
+    for (std::size_t k = 0; k < numbers.size(); ++k) out[k] = static_cast<std::uint32_t>(place(numbers[k]));
+    return out;
+  }
+}
 
 }  // namespace paracel
