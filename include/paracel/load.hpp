@@ -42,6 +42,12 @@ void visit_lines(const std::string& name, std::size_t rank, std::size_t size,
 void visit_text(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
                 const std::function<void(std::string_view)>& visit);
 
+/// Throws data_error `file:line:column: what` for a byte of the run of lines it came with, or its end.
+using text_failure = std::function<void(const char* at, const std::string& what)>;
+/// The same with that: for formats of one's own.
+void visit_text(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
+                const std::function<void(std::string_view, const text_failure&)>& visit);
+
 /// Samples with labels: compressed sparse rows, or a dense row-major matrix.
 struct sample_rows {
   bool dense = false;

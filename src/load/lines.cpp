@@ -18,6 +18,14 @@ void visit_text(const std::vector<std::string>& names, std::size_t rank, std::si
   input_set(names).visit(rank, size, [&](const input_piece& piece) { visit(piece.text()); }, {}, text_piece_bytes);
 }
 
+void visit_text(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
+                const std::function<void(std::string_view, const text_failure&)>& visit) {
+  const auto each = [&](const input_piece& piece) {
+    visit(piece.text(), [&](const char* at, const std::string& what) { piece.fail(at, what); });
+  };
+  input_set(names).visit(rank, size, each, {}, text_piece_bytes);
+}
+
 void visit_lines(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
                  const std::function<void(std::string&&)>& visit) {
   visit_text(names, rank, size, [&](std::string_view text) {

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "adjust_ktop_sparse.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <unordered_map>
+
+#include "alg/common/npy.hpp"
+#include "alg/common/run_log.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+// Rows that a worker asks for at a time: with a few hundred entries each, some ten megabytes.
+constexpr std::size_t batch_rows = 4096;
+
+template <class T>
+void put(byte_vector& to, const T* values, std::size_t n) {
+  const std::size_t at = to.size();
+  to.resize(at + n * sizeof(T));
+  if (n > 0) std::memcpy(to.data() + at, values, n * sizeof(T));
+}
+template <class T>
+void take(const std::byte*& at, T* values, std::size_t n) {
+  if (n > 0) std::memcpy(values, at, n * sizeof(T));
+  at += n * sizeof(T);
+}
+
+std::optional<std::uint64_t> number_of(std::string_view text) {
+  std::uint64_t v = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), v);
+  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return v;
+}
+
+/// A line of the results.
+struct ktop_line {
+  std::string id;
+  std::size_t k;
+};
+void append_text(std::string& out, const ktop_line& line) {
+  out += line.id;
+  out += '\t';
+  paracel::append_text(out, line.k);
+}
+
+}  // namespace
+
+config_schema adjust_ktop_schema() {
+  config_schema s("adjust_ktop_sparse", "how many neighbours predict each user's ratings best");
+  s.key("rating_input", key_type::files, "ratings, user,item,rating").required();
+  s.key("sim_input", key_type::files, "lists of similar users, the most similar first: what sim_sparse writes").required();
+  s.key("output", key_type::output_folder, "folder of the results").required();
+  s.key("fmt", key_type::string, "fmap, fsmap, fsv: user,item,rating; smap, sfv: item,user,rating")
+      .fallback("fmap").one_of({"fmap", "fsmap", "fsv", "smap", "sfv"});
+  s.key("lower bound", key_type::integer, "the least number of neighbours").fallback(1).at_least(1);
+  s.key("format", key_type::string, "of the results: text, or npy").fallback("text").one_of({"text", "npy"});
+  return s;
+}
+
+adjust_ktop_settings::adjust_ktop_settings(const config& from)
+    : rating_input(from.get<std::vector<std::string>>("rating_input")),
+      sim_input(from.get<std::vector<std::string>>("sim_input")),
+      output(from.get<std::string>("output")),
+      format(from.get<std::string>("format")),
+      transpose(from.get<std::string>("fmt")[0] == 's'),
+      lower_bound(from.get<std::size_t>("lower bound")) {}
+
+bool parse_similarities(std::string_view line, similarity_list& out, const text_failure& fail) {
+  if (line.find_first_not_of(" \t") == std::string_view::npos) return false;
+  const auto tab = line.find('\t');
+  if (tab == std::string_view::npos) fail(line.data() + line.size(), "found no tab, want id<tab>id:similarity|...");
+  if (tab == 0) fail(line.data(), "found no id before the tab");
+  out.id = line.substr(0, tab);
+  out.neighbours.clear();
+  for (auto rest = line.substr(tab + 1); !rest.empty();) {
+    const auto bar = std::min(rest.find('|'), rest.size());
+    const auto item = rest.substr(0, bar);
+    const auto colon = item.rfind(':');
+    if (colon == std::string_view::npos || colon == 0)
+      fail(item.data(), "found \"" + std::string(item) + "\", want id:similarity");
+    const auto text = item.substr(colon + 1);
+    double similarity = 0;
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), similarity);
+    if (problem != std::errc() || end != text.data() + text.size() || !std::isfinite(similarity))
+      fail(text.data(), "found \"" + std::string(text) + "\", want a finite number");
+    out.neighbours.emplace_back(item.substr(0, colon), similarity);
+    rest.remove_prefix(std::min(bar + 1, rest.size()));
+  }
+  return true;
+}
+
+adjust_ktop::adjust_ktop(Comm comm, const std::string& server_info, const adjust_ktop_settings& settings)
+    : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+
+void adjust_ktop::solve() {
+  load();
+  choose();
+  dump_result();
+}
+
+void adjust_ktop::load() {
+  visit_text(settings_.sim_input, get_worker_id(), get_worker_size(),
+             [&](std::string_view text, const text_failure& fail) {
+               while (!text.empty()) {
+                 const auto end = std::min(text.find('\n'), text.size());
+                 auto line = text.substr(0, end);
+                 if (line.ends_with('\r')) line.remove_suffix(1);
+                 similarity_list list;
+                 if (parse_similarities(line, list, fail)) lists_.push_back(std::move(list));
+                 text.remove_prefix(std::min(end + 1, text.size()));
+               }
+             });
+  entry_options options;
+  options.transpose = settings_.transpose;
+  options.duplicates = duplicate_rule::last;
+  auto comm = get_comm();
+  ratings_ = load_sparse(comm, settings_.rating_input, options);
+  std::string first;
+  if (ratings_.rows() > 0) first = ratings_.row_ids.text(0);
+  const auto all = comm.allgather(first);
+  for (std::size_t w = 0; w < all.size(); ++w) {
+    if (ratings_.row_first[w + 1] > ratings_.row_first[w]) first_ids_.emplace_back(w, all[w]);
+  }
+}
+
+/// The worker that has this user's ratings, if anybody has.
+std::size_t adjust_ktop::owner_of(const std::string& id) const {
+  const auto after = [&](const std::string& text, const std::pair<std::size_t, std::string>& first) {
+    return ratings_.row_ids.numeric() ? number_of(text) < number_of(first.second) : text < first.second;
+  };
+  const auto it = std::upper_bound(first_ids_.begin(), first_ids_.end(), id, after);
+  return it == first_ids_.begin() ? 0 : std::prev(it)->first;
+}
+
+/// The ratings of these users, in their order; nobody's are empty. A collective.
+///     there   4 bytes of id  id, one after the other        back   8 entries  entries * 8 column  entries * 8 value
+std::vector<adjust_ktop::rating_row> adjust_ktop::fetch(const std::vector<std::string>& ids) {
+  auto comm = get_comm();
+  const auto workers = get_worker_size();
+  std::vector<byte_vector> asked(workers);
+  std::vector<std::size_t> owner;
+  for (const auto& id : ids) {
+    owner.push_back(owner_of(id));
+    const auto length = static_cast<std::uint32_t>(id.size());
+    put(asked[owner.back()], &length, 1);
+    put(asked[owner.back()], id.data(), id.size());
+  }
+  const auto questions = comm.alltoall_bytes(asked);
+  std::vector<byte_vector> answers(workers);
+  const auto& row_ids = ratings_.row_ids;
+  for (std::size_t w = 0; w < workers; ++w) {
+    const auto* at = questions[w].data();
+    const auto* const end = at + questions[w].size();
+    while (at != end) {
+      std::uint32_t length = 0;
+      take(at, &length, 1);
+      const std::string_view id(reinterpret_cast<const char*>(at), length);
+      at += length;
+      std::optional<std::size_t> row;
+      if (!row_ids.numeric()) {
+        row = row_ids.find(id);
+      } else if (const auto number = number_of(id)) {
+        row = row_ids.find(*number);
+      }
+      const std::uint64_t entries = row ? ratings_.begin[*row + 1] - ratings_.begin[*row] : 0;
+      put(answers[w], &entries, 1);
+      if (entries == 0) continue;
+      for (const auto c : ratings_.columns_of(*row)) put(answers[w], &ratings_.column_number[c], 1);
+      put(answers[w], ratings_.values_of(*row).data(), entries);
+    }
+  }
+  const auto got = comm.alltoall_bytes(answers);
+  std::vector<const std::byte*> at;
+  for (const auto& block : got) at.push_back(block.data());
+  std::vector<rating_row> rows;
+  rows.reserve(ids.size());
+  for (const auto w : owner) {
+    std::uint64_t entries = 0;
+    take(at[w], &entries, 1);
+    auto& [columns, values] = rows.emplace_back(std::vector<std::uint64_t>(entries), std::vector<double>(entries));
+    take(at[w], columns.data(), entries);
+    take(at[w], values.data(), entries);
+  }
+  return rows;
+}
+
+void adjust_ktop::choose() {
+  auto comm = get_comm();
+  ktop_search search;
+  sums_.assign(5, 0);
+  std::size_t next = 0;
+  for (std::int64_t more = 1; more != 0;) {
+    // As many lists as ask for a batch of rows; a row is asked for once a batch.
+    std::unordered_map<std::string_view, std::size_t> place;
+    std::vector<std::string> ids;
+    const auto need = [&](const std::string& id) {
+      if (place.emplace(id, ids.size()).second) ids.push_back(id);
+    };
+    const std::size_t begin = next;
+    for (; next < lists_.size() && ids.size() < batch_rows; ++next) {
+      need(lists_[next].id);
+      for (const auto& [id, similarity] : lists_[next].neighbours) need(id);
+    }
+    const auto rows = fetch(ids);
+    std::vector<rated_neighbour> neighbours;
+    for (std::size_t l = begin; l < next; ++l) {
+      neighbours.clear();
+      for (const auto& [id, similarity] : lists_[l].neighbours) {
+        const auto& [columns, values] = rows[place.at(id)];
+        neighbours.push_back({similarity, columns, values});
+      }
+      const auto& [columns, values] = rows[place.at(lists_[l].id)];
+      const auto& choice = choices_.emplace_back(search(columns, values, neighbours, settings_.lower_bound));
+      sums_[0] += static_cast<double>(values.size());
+      sums_[1] += choice.error;
+      sums_[2] += choice.base_error;
+      sums_[3] += static_cast<double>(choice.k);
+      sums_[4] += 1;
+    }
+    more = next < lists_.size() ? 1 : 0;
+    comm.allreduce(more, reduce_op::max);
+  }
+  comm.allreduce(sums_);
+}
+
+void adjust_ktop::dump_result() {
+  run_log log(*this, 1, "rmse");
+  const auto rmse = [&](double squares) { return sums_[0] > 0 ? std::sqrt(squares / sums_[0]) : 0; };
+  if (settings_.format == "text") {
+    std::vector<ktop_line> lines;
+    for (std::size_t l = 0; l < lists_.size(); ++l) lines.push_back({lists_[l].id, choices_[l].k});
+    paracel_dump_vector(lines, "ktop_result_", "\n");
+  } else {
+    // Names of users as they stand in the lists.
+    std::vector<std::uint64_t> k;
+    auto ids = id_list::empty(false);
+    for (std::size_t l = 0; l < lists_.size(); ++l) {
+      k.push_back(choices_[l].k);
+      ids.push_back(std::string_view(lists_[l].id));
+    }
+    model_writer writer(*this, "adjust_ktop_sparse", settings_.format);
+    writer.add_rows("ktop", std::span<const std::uint64_t>(k), {}, &ids);
+    writer.finish();
+  }
+  log.round(1, rmse(sums_[1]), {{"base_rmse", rmse(sums_[2])}, {"sum_k", sums_[3]}});
+  log.result("users", static_cast<std::uint64_t>(sums_[4]));
+  log.result("ratings", static_cast<std::uint64_t>(sums_[0]));
+  log.result("base_rmse", rmse(sums_[2]));
+  log.result("rmse", rmse(sums_[1]));
+  log.result("sum_k", static_cast<std::uint64_t>(sums_[3]));
+  log.result("output", get_output());
+  paracel_sync();
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// How many neighbours each user should have: for every user of a list of similarities the k that predicts the user's known
+// ratings best by the ratings of the first k neighbours.
+//
+// A worker takes the lists that it reads, and asks the workers that own the ratings of those users and of their neighbours
+// for them, a batch of lists at a time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <paracel/ids.hpp>
+#include <paracel/load.hpp>
+#include <paracel/paralg.hpp>
+#include <paracel/schema.hpp>
+#include <paracel/sparse.hpp>
+
+#include "ktop_search.hpp"
+
+namespace paracel::alg {
+
+/// The keys of adjust_ktop_sparse's config; README.md explains them.
+config_schema adjust_ktop_schema();
+
+/// A config as a struct.
+struct adjust_ktop_settings {
+  explicit adjust_ktop_settings(const config& from);
+
+  std::vector<std::string> rating_input;
+  std::vector<std::string> sim_input;
+  std::string output;
+  std::string format;
+  bool transpose;
+  std::size_t lower_bound;
+};
+
+/// A line of `sim_input`.
+struct similarity_list {
+  std::string id;
+  std::vector<std::pair<std::string, double>> neighbours;
+};
+/// Takes a line `id<tab>id:similarity|id:similarity...` apart; false for a blank one. A list may be empty.
+/// `fail(at, what)` throws for what is wrong.
+bool parse_similarities(std::string_view line, similarity_list& out, const text_failure& fail);
+
+class adjust_ktop : public paralg {
+ public:
+  adjust_ktop(Comm comm, const std::string& server_info, const adjust_ktop_settings& settings);
+
+  /// Loads, chooses, writes.
+  /// Throws: data_error.
+  void solve() override;
+
+ private:
+  using rating_row = std::pair<std::vector<std::uint64_t>, std::vector<double>>;
+
+  void load();
+  void choose();
+  std::vector<rating_row> fetch(const std::vector<std::string>& ids);
+  [[nodiscard]] std::size_t owner_of(const std::string& id) const;
+  void dump_result();
+
+  adjust_ktop_settings settings_;
+  std::vector<similarity_list> lists_;
+  sparse_rows ratings_;
+  std::vector<std::pair<std::size_t, std::string>> first_ids_;  // workers that own rows, and the first row of each
+  std::vector<ktop_choice> choices_;
+  std::vector<double> sums_;  // ratings, squared error, base squared error, k, lists
+};
+
+}  // namespace paracel::alg
