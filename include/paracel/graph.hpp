@@ -178,11 +178,16 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
   }
   /// A vertex that may have no edge.
   void add_vertex(const T& v) { index_.intern(v); }
-  /// Takes edges whose ends are indices into `ids`; for loaders. The graph must be empty.
-  void assign(id_index<T>&& ids, edge_buffer&& edges) {
-    *this = {};
-    index_ = std::move(ids);
-    added_ = std::move(edges);
+  /// Many edges at once, whose ends are places in `ids`; for loaders.
+  void add_edges(id_index<T>&& ids, edge_buffer&& edges) {
+    if (v() == 0) {
+      index_ = std::move(ids);
+      added_ = std::move(edges);
+      return;
+    }
+    for (std::size_t i = 0; i < ids.size(); ++i) add_vertex(ids[i]);
+    for (std::size_t k = 0; k < edges.size(); ++k)
+      add_edge(ids[edges.from[k]], ids[edges.to[k]], edges.weight_at(k));
   }
 
   /// f(from, to, weight) for every edge, or for those that leave `v`. An f that takes a double& may change the weight.
@@ -340,7 +345,7 @@ class undirected_graph : public graph_detail::edge_input<undirected_graph<T>, T>
     if (!(v == w)) both_.add_edge(w, v, weight);
   }
   void add_vertex(const T& v) { both_.add_vertex(v); }
-  void assign(id_index<T>&& ids, edge_buffer&& edges) {
+  void add_edges(id_index<T>&& ids, edge_buffer&& edges) {
     edge_buffer both;
     both.reserve(2 * edges.size());
     for (std::size_t k = 0; k < edges.size(); ++k) {  // one beside the other: the last weight is the last of both
@@ -348,7 +353,7 @@ class undirected_graph : public graph_detail::edge_input<undirected_graph<T>, T>
       if (edges.from[k] != edges.to[k]) both.add(edges.to[k], edges.from[k], edges.weight_at(k));
     }
     edges = {};
-    both_.assign(std::move(ids), std::move(both));
+    both_.add_edges(std::move(ids), std::move(both));
   }
 
   /// f(v, w, weight) for every edge in both directions, or for those of `v`. An f that takes a double& may change the
@@ -421,11 +426,16 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
     const auto a = left_.intern(v);
     added_.add(a, right_.intern(w), weight);
   }
-  void assign(id_index<T>&& left, id_index<T>&& right, edge_buffer&& edges) {
-    *this = {};
-    left_ = std::move(left);
-    right_ = std::move(right);
-    added_ = std::move(edges);
+  /// Many edges at once, whose ends are places in `left` and `right`; for loaders.
+  void add_edges(id_index<T>&& left, id_index<T>&& right, edge_buffer&& edges) {
+    if (v() == 0) {
+      left_ = std::move(left);
+      right_ = std::move(right);
+      added_ = std::move(edges);
+      return;
+    }
+    for (std::size_t k = 0; k < edges.size(); ++k)
+      add_edge(left[edges.from[k]], right[edges.to[k]], edges.weight_at(k));
   }
   void reset() { *this = {}; }
   void clear() { reset(); }

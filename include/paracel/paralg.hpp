@@ -24,6 +24,7 @@
 #include <paracel/comm.hpp>
 #include <paracel/dump.hpp>
 #include <paracel/error.hpp>
+#include <paracel/graph_loading.hpp>
 #include <paracel/key_set.hpp>
 #include <paracel/load.hpp>
 #include <paracel/main_env.hpp>
@@ -61,7 +62,7 @@ struct number_histogram {
 /// Throws: every call that talks to a server may throw job_error (the job ended: the first cause), network_error (says
 /// whether the request may have been applied), plugin_error (an update function failed; the value is unchanged) and
 /// type_error.
-class paralg {
+class paralg : public graph_loading {
  public:
   /// Joins the job. `server_info` is what prun.py passes as --server_info; empty: what main_env found.
   /// `output`: folder of results, made if it is not there. `limit_s`: staleness s. `ssp_switch`: false is ASP.
@@ -106,11 +107,10 @@ class paralg {
     }
   }
   /// `func(line)` with each line of this worker's part of the input; no more than a piece of it is kept.
-  /// Throws: usage_error when `pattern` is another than linesplit.
+  /// `pattern` only becomes that of get_decomp_info: lines stay with the worker that reads them.
   template <class T, class F>
   void paracel_load_handle(const T& files, F&& func, const str_type& pattern = "linesplit", bool /*mix_flag*/ = false) {
-    if (pattern != "linesplit")
-      throw usage_error("paracel_load_handle: pattern \"" + pattern + "\", want linesplit");
+    set_decomp_info(pattern);
     visit_part(list_of(files), get_worker_id(), get_worker_size(), [&](str_type&& line) { func(line); });
   }
 
@@ -835,8 +835,6 @@ class paralg {
       return *static_cast<const V*>(object->get());
     }
   };
-  static list_type<str_type> list_of(const str_type& file) { return {file}; }
-  static const list_type<str_type>& list_of(const list_type<str_type>& files) { return files; }
   void visit_part(const list_type<str_type>& files, std::size_t part, std::size_t parts,
                   const std::function<void(str_type&&)>& visit);
   list_type<str_type> load_all(const list_type<str_type>& files);
@@ -925,7 +923,6 @@ class paralg {
   str_type write_object(const str_type& prefix, const value_view& value);
   static void read_object(const str_type& path, value_sink to);
 
-  Comm comm_;
   str_type output_;
   std::shared_ptr<session> session_;
   std::unique_ptr<parasrv> servers_;

@@ -38,7 +38,7 @@ std::uint64_t registered(const std::optional<std::uint64_t>& filter, const char*
 }  // namespace
 
 paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, int rounds, int limit_s, bool ssp_switch)
-    : comm_(std::move(comm)), output_(output), session_(comm_.job() ? comm_.job() : main_env::job(server_info)) {
+    : graph_loading(std::move(comm)), output_(output), session_(comm_.job() ? comm_.job() : main_env::job(server_info)) {
   if (limit_s < 0) throw config_error("limit_s is " + std::to_string(limit_s) + ", want 0 or more");
   if (!comm_.job()) comm_ = comm_.within(session_);
   servers_ = std::make_unique<parasrv>(session_, static_cast<std::uint32_t>(limit_s),

@@ -237,7 +237,7 @@ TEST_F(ResultFiles, InputIsLoadedWholeInPartsOrLineByLine) {
     list_type<str_type> together;
     for (const auto& part : comm.allgather(mine)) together.insert(together.end(), part.begin(), part.end());
     EXPECT_EQ(together, lines);
-    EXPECT_THROW(a.paracel_load_handle(folder_, [](const str_type&) {}, "fmap"), usage_error);
+    EXPECT_THROW(a.paracel_load_handle(folder_, [](const str_type&) {}, "diagonal"), usage_error);
   });
 }
 

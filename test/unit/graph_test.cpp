@@ -357,7 +357,7 @@ TEST(GraphSearch, ALongPathIsNotTooDeep) {
   for (std::uint64_t i = 0; i < length; ++i) ids.intern(i);
   for (std::uint32_t i = 0; i + 1 < length; ++i) edges.add(i, i + 1, 1);
   digraph<> g;
-  g.assign(std::move(ids), std::move(edges));
+  g.add_edges(std::move(ids), std::move(edges));
   std::uint64_t met = 0;
   auto count = [&](std::uint64_t) { ++met; };
   DFS<digraph<>, std::uint64_t, decltype(count)> dfs(g, 0, count);

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Entries on their way to the workers that own them.
+//
+//     block   u8 more      1: its sender will take part in another round
+//             entry ...    row, column, f64 weight; a number is u64, a name u32 length and its bytes
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "load/process_grid.hpp"
+#include "paracel/adjacency.hpp"
+#include "paracel/comm.hpp"
+#include "paracel/id_index.hpp"
+
+namespace paracel {
+
+inline void append_bytes(byte_vector& to, const void* from, std::size_t bytes) {
+  const auto* b = static_cast<const std::byte*>(from);
+  to.insert(to.end(), b, b + bytes);
+}
+inline void append_id(byte_vector& to, std::uint64_t id) { append_bytes(to, &id, sizeof(id)); }
+inline void append_id(byte_vector& to, std::string_view id) {
+  const auto length = static_cast<std::uint32_t>(id.size());
+  append_bytes(to, &length, sizeof(length));
+  append_bytes(to, id.data(), id.size());
+}
+
+/// Reads what these have written. Throws: protocol_error at the end of the bytes.
+class block_reader {
+ public:
+  explicit block_reader(const byte_vector& bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
+  [[nodiscard]] bool done() const noexcept { return at_ == end_; }
+  template <class T>
+  T number() {
+    T x;
+    std::memcpy(&x, take(sizeof(T)), sizeof(T));
+    return x;
+  }
+  void id(std::uint64_t& out) { out = number<std::uint64_t>(); }
+  void id(std::string_view& out) {
+    const auto length = number<std::uint32_t>();
+    out = {reinterpret_cast<const char*>(take(length)), length};
+  }
+
+ private:
+  const std::byte* take(std::size_t bytes) {
+    if (bytes > static_cast<std::size_t>(end_ - at_)) throw protocol_error("a block of a load is cut off");
+    return std::exchange(at_, at_ + bytes);
+  }
+  const std::byte* at_;
+  const std::byte* end_;
+};
+
+template <class Id>
+using id_view = std::conditional_t<std::is_same_v<Id, std::string>, std::string_view, std::uint64_t>;
+
+/// Every worker puts its entries in and calls finish.
+/// Thread-safety: none. Blocks: any put may be a collective.
+template <class Id>
+class entry_exchange {
+ public:
+  // Large enough that the round trips do not show, small beside what is loaded.
+  static constexpr std::size_t round_bytes = std::size_t{8} << 20;
+
+  /// `rows` and `columns` may be the same.
+  entry_exchange(Comm comm, process_grid grid, id_index<Id>& rows, id_index<Id>& columns,
+                 std::size_t bytes_a_round = round_bytes)
+      : comm_(std::move(comm)), grid_(grid), rows_(&rows), columns_(&columns), limit_(bytes_a_round),
+        got_(comm_.get_size()) {
+    clear();
+  }
+  entry_exchange(const entry_exchange&) = delete;
+  entry_exchange& operator=(const entry_exchange&) = delete;
+
+  void put(id_view<Id> row, id_view<Id> column, double weight) {
+    const auto owner = got_.size() == 1 ? 0 : grid_.owner(row, column);
+    if (owner == comm_.get_rank()) {
+      take(got_[owner], row, column, weight);
+      return;
+    }
+    auto& block = blocks_[owner];
+    const auto before = block.size();
+    append_id(block, row);
+    append_id(block, column);
+    append_bytes(block, &weight, sizeof(weight));
+    waiting_ += block.size() - before;
+    if (waiting_ >= limit_) (void)round(true);
+  }
+
+  /// This worker has put in what it has. The entries that it owns, those that rank 0 has read first.
+  edge_buffer finish() {
+    if (got_.size() > 1) {
+      while (round(false)) {
+      }
+    }
+    edge_buffer all;
+    for (auto& part : got_) {
+      if (all.empty()) {
+        all = std::move(part);
+      } else {
+        all.reserve(all.size() + part.size());
+        for (std::size_t k = 0; k < part.size(); ++k) all.add(part.from[k], part.to[k], part.weight_at(k));
+      }
+      part = {};
+    }
+    return all;
+  }
+
+ private:
+  void clear() {
+    blocks_.assign(got_.size(), {});
+    for (auto& b : blocks_) b.push_back(std::byte{0});
+    waiting_ = 0;
+  }
+  void take(edge_buffer& to, id_view<Id> row, id_view<Id> column, double weight) {
+    const auto r = rows_->intern(row);
+    to.add(r, columns_->intern(column), weight);
+  }
+  /// Whether a worker needs another round.
+  bool round(bool more) {
+    for (auto& b : blocks_) b[0] = std::byte{more};
+    const auto got = comm_.alltoall_bytes(blocks_);
+    clear();
+    bool again = false;
+    for (std::size_t w = 0; w < got.size(); ++w) {
+      block_reader in(got[w]);
+      again = (in.number<std::uint8_t>() != 0) || again;
+      while (!in.done()) {
+        id_view<Id> row{};
+        id_view<Id> column{};
+        in.id(row);
+        in.id(column);
+        take(got_[w], row, column, in.number<double>());
+      }
+    }
+    return again;
+  }
+
+  Comm comm_;
+  process_grid grid_;
+  id_index<Id>* rows_;
+  id_index<Id>* columns_;
+  std::size_t limit_;
+  std::vector<edge_buffer> got_;  // by the worker that read it: its entries are in the order of the files
+  std::vector<byte_vector> blocks_;
+  std::size_t waiting_ = 0;
+};
+
+/// Sorted ids of all workers for which `with(rank)` holds (it must be mutual), each once.
+/// Blocks: a collective of all workers, in rounds of at most `bytes_a_round` that a worker sends.
+template <class Id, class With>
+std::vector<Id> union_of_ids(Comm comm, std::vector<Id> ids, const With& with,
+                             std::size_t bytes_a_round = entry_exchange<Id>::round_bytes) {
+  std::vector<std::size_t> others;
+  for (std::size_t r = 0; r < comm.get_size(); ++r)
+    if (r != comm.get_rank() && with(r)) others.push_back(r);
+  if (comm.get_size() > 1) {
+    const auto own = ids.size();
+    std::size_t next = 0;
+    for (bool again = true; again;) {
+      byte_vector block{std::byte{0}};
+      const auto most = bytes_a_round / std::max<std::size_t>(others.size(), 1);
+      while (!others.empty() && next < own && block.size() < most) append_id(block, ids[next++]);
+      const bool more = !others.empty() && next < own;
+      block[0] = std::byte{more};
+      std::vector<byte_vector> blocks(comm.get_size(), byte_vector{std::byte{more}});
+      for (const auto r : others) blocks[r] = block;
+      const auto got = comm.alltoall_bytes(blocks);
+      again = false;
+      for (std::size_t w = 0; w < got.size(); ++w) {
+        block_reader in(got[w]);
+        again = (in.number<std::uint8_t>() != 0) || again;
+        while (!in.done()) {
+          id_view<Id> id{};
+          in.id(id);
+          ids.emplace_back(id);
+        }
+      }
+    }
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+}  // namespace paracel
