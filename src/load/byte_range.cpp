@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "load/byte_range.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -17,34 +10,6 @@
 #include "paracel/load.hpp"
 
 namespace paracel {
-
-mapped_file::mapped_file(const std::string& path) : path_(path) {
-  const auto refuse = [&](const char* why) { throw data_error(path + ": cannot be read: " + why); };
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a fifo must not block here
-  if (fd < 0) refuse(std::strerror(errno));
-  struct stat about{};
-  if (::fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
-    ::close(fd);
-    refuse("not a regular file");
-  }
-  size_ = static_cast<std::size_t>(about.st_size);
-  if (size_ > 0) {
-    void* memory = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
-    const int problem = errno;
-    ::close(fd);
-    if (memory == MAP_FAILED) refuse(std::strerror(problem));
-    data_ = static_cast<const char*>(memory);
-  } else {
-    ::close(fd);
-  }
-}
-
-mapped_file::~mapped_file() {
-  if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
-}
-
-mapped_file::mapped_file(mapped_file&& other) noexcept
-    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 
 std::vector<file_piece> byte_range(const std::vector<std::uint64_t>& file_bytes, std::size_t rank, std::size_t size) {
   std::uint64_t total = 0;

@@ -17,25 +17,6 @@
 
 namespace paracel {
 
-/// A file that is readable memory as long as this object lives.
-/// Throws: data_error when it cannot be read or is no regular file.
-class mapped_file {
- public:
-  explicit mapped_file(const std::string& path);
-  ~mapped_file();
-  mapped_file(mapped_file&& other) noexcept;
-  mapped_file& operator=(mapped_file&&) = delete;
-  mapped_file(const mapped_file&) = delete;
-
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  [[nodiscard]] std::string_view text() const noexcept { return {data_, size_}; }
-
- private:
-  std::string path_;
-  const char* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
 /// A piece of a file: the lines whose first byte is in [begin, end).
 struct file_piece {
   std::size_t file = 0;
