@@ -78,7 +78,8 @@ class key_spec {
 class config {
  public:
   /// The value of a key of the schema. T: std::string, bool, double, an integer type, std::vector<std::string> for
-  /// `files` and `strings`, or std::vector<double> for `numbers`. An integer that does not fit into T is refused by `check` only if the schema bounds it.
+  /// `files` and `strings`, or std::vector<double> for `numbers`. An integer that does not fit into T is refused by `check`
+  /// only if the schema bounds it.
   /// Throws: config_error when the schema has no such key or another type, or the integer does not fit.
   template <class T>
   [[nodiscard]] T get(std::string_view name) const {
