@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "wcc.hpp"
+
+#include <algorithm>
+
+#include "alg/common/graph_links.hpp"
+#include "alg/common/run_log.hpp"
+#include "alg/common/union_find.hpp"
+
+namespace paracel::alg {
+
+config_schema wcc_schema() {
+  config_schema s("wcc", "weakly connected components");
+  add_graph_keys(s);
+  add_checkpoint_keys(s);
+  return s;
+}
+
+wcc_result weak_components(Comm comm, const graph_part& graph, const pregel_options& options, bool resume) {
+  const auto own = graph.own();
+  std::vector<std::uint32_t> group(own + graph.ghosts.size());
+  std::vector<std::uint64_t> least;  // of each group: the least number of a vertex that is known here
+  {
+    union_find sets(group.size());
+    for (std::size_t v = 0; v < own; ++v)
+      for (const auto t : graph.out.of(v)) sets.unite(static_cast<std::uint32_t>(v), t);
+    // A ghost is there because of an own vertex, so the root, the least element, is an own one.
+    for (std::size_t v = 0; v < group.size(); ++v) {
+      const auto root = sets.find(static_cast<std::uint32_t>(v));
+      if (root == v) {
+        group[v] = static_cast<std::uint32_t>(least.size());
+        least.push_back(graph.number(v));
+      } else {
+        group[v] = group[root];
+        if (v >= own) least[group[v]] = std::min(least[group[v]], graph.number(v));
+      }
+    }
+  }
+
+  // A ghost's group here is joined with its group where it is at home.
+  const auto borders = std::make_unique<halo>(comm, graph);
+  const auto first = number_groups(comm, least.size());
+  std::vector<std::uint32_t> at_home(graph.ghosts.size());
+  borders->pull<std::uint32_t>(std::span<const std::uint32_t>(group).first(own), at_home);
+  std::vector<group_link> links(graph.ghosts.size());
+  std::size_t w = 0;
+  for (std::size_t g = 0; g < links.size(); ++g) {
+    while (borders->ghost_first(w + 1) <= g) ++w;
+    links[g] = {group[own + g], first[w] + at_home[g]};
+  }
+  const auto contracted = graph_of_links(comm, first, links, link_rule::symmetric);
+
+  pregel_run<least_label_program> run(comm, contracted);
+  run.values() = std::move(least);
+  if (resume) run.restore(options.checkpoint_folder);
+  wcc_result result;
+  result.supersteps = run.run(options).supersteps;
+  result.groups = first.back();
+  result.labels.resize(own);
+  for (std::size_t v = 0; v < own; ++v) result.labels[v] = run.value(group[v]);
+  return result;
+}
+
+void connected_components::solve() {
+  auto load = settings_.load_options();
+  load.entries.values = entry_options::value_rule::ignore;
+  load.self_loops = false;
+  const auto graph = load_graph(get_comm(), settings_.input, load);
+  run_log log(*this, 0, "messages");
+  pregel_options options;
+  options.checkpoint_every = settings_.checkpoint_every;
+  options.checkpoint_folder = settings_.checkpoint_folder();
+  options.watch = [&](std::uint64_t superstep, std::uint64_t, std::uint64_t messages) {
+    log.round(static_cast<int>(superstep), static_cast<double>(messages));
+  };
+  const auto found = weak_components(get_comm(), graph, options, settings_.resume);
+  const auto summary = summary_of_labels(get_comm(), graph, found.labels);
+  write_vertex_labels(*this, settings_, graph, "wcc", "component", found.labels);
+  log.result("vertices", graph.vertices_total());
+  log.result("edges", graph.edges_total);
+  log.result("supersteps", found.supersteps);
+  log.result("components", summary.groups);
+  log.result("largest", summary.largest);
+  log.result("output", get_output());
+}
+
+}  // namespace paracel::alg

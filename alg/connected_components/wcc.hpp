@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Weakly connected components: two vertices are in one component if a path of edges joins them, whatever their directions.
+//
+// Each worker first joins what its own edges join (union-find). What is left is a graph whose vertices are the groups of
+// each worker and whose edges join groups of different workers; on it a vertex program spreads the least vertex number of
+// each component. That graph is small, so the supersteps are cheap: a group sends one number to each group that it touches.
+//
+// Source: R. Tarjan 1975 (union-find); U. Kang, C. Tsourakakis, C. Faloutsos: "PEGASUS", ICDM 2009 (least label).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <paracel/graph_part.hpp>
+#include <paracel/pregel.hpp>
+
+#include "alg/common/graph_job.hpp"
+
+namespace paracel::alg {
+
+/// Spreads the least label along the edges of a symmetric graph. The caller sets the values before.
+struct least_label_program {
+  using value_type = std::uint64_t;
+  using message_type = std::uint64_t;
+  static void combine(std::uint64_t& into, std::uint64_t more) {
+    if (more < into) into = more;
+  }
+  template <class Vertex>
+  void compute(Vertex& v, std::span<const std::uint64_t> messages) {
+    bool news = v.superstep() == 0;
+    for (const auto m : messages) {
+      if (m >= v.value()) continue;
+      v.value() = m;
+      news = true;
+    }
+    if (news) v.send_to_targets(v.value());
+    v.vote_to_halt();
+  }
+};
+
+struct wcc_result {
+  std::vector<std::uint64_t> labels;  ///< of the own vertices: the least number of a vertex in the component
+  std::uint64_t supersteps = 0;
+  std::uint64_t groups = 0;           ///< what the workers' own edges left, of all workers
+};
+
+/// The directions of the edges do not matter. A collective. `resume`: from a checkpoint in options.checkpoint_folder.
+wcc_result weak_components(Comm comm, const graph_part& graph, const pregel_options& options = {}, bool resume = false);
+
+struct wcc_settings : graph_settings {
+  explicit wcc_settings(const config& from) : graph_settings(from) { read_checkpoint_keys(from, *this); }
+};
+
+config_schema wcc_schema();
+
+/// Reads the graph, finds the components, writes component_<rank>.
+class connected_components : public paralg {
+ public:
+  connected_components(Comm comm, const std::string& server_info, const wcc_settings& settings)
+      : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+  void solve() override;
+
+ private:
+  wcc_settings settings_;
+};
+
+}  // namespace paracel::alg

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "k_core.hpp"
+
+#include <algorithm>
+
+#include "alg/common/run_log.hpp"
+
+namespace paracel::alg {
+
+core_peeling::core_peeling(const graph_part& graph) : graph_(graph), begin_(graph.ghosts.size() + 1) {
+  const auto own = graph.own();
+  for (const auto t : graph.out.target)
+    if (t >= own) ++begin_[t - own + 1];
+  for (std::size_t g = 0; g + 1 < begin_.size(); ++g) begin_[g + 1] += begin_[g];
+  neighbour_.resize(begin_.back());
+  auto next = begin_;
+  for (std::size_t v = 0; v < own; ++v)
+    for (const auto t : graph.out.of(v))
+      if (t >= own) neighbour_[next[t - own]++] = static_cast<std::uint32_t>(v);
+}
+
+std::vector<std::uint32_t> core_peeling::peel(std::span<const std::uint32_t> ghost_bounds) const {
+  const auto own = graph_.own();
+  const auto n = own + ghost_bounds.size();
+  std::vector<std::uint32_t> level(n);
+  for (std::size_t v = 0; v < own; ++v) level[v] = static_cast<std::uint32_t>(graph_.out.degree(v));
+  std::copy(ghost_bounds.begin(), ghost_bounds.end(), level.begin() + static_cast<std::ptrdiff_t>(own));
+  const auto most = n == 0 ? 0 : *std::max_element(level.begin(), level.end());
+  // Vertices by level; `start[k]` is where level k begins and moves on as vertices fall into lower levels.
+  std::vector<std::uint32_t> start(std::size_t{most} + 2), order(n), place(n);
+  for (const auto k : level) ++start[k + 1];
+  for (std::size_t k = 0; k + 1 < start.size(); ++k) start[k + 1] += start[k];
+  {
+    auto next = start;
+    for (std::size_t v = 0; v < n; ++v) {
+      place[v] = next[level[v]]++;
+      order[place[v]] = static_cast<std::uint32_t>(v);
+    }
+  }
+  const auto lower = [&](std::uint32_t u, std::uint32_t k) {
+    if (u >= own || level[u] <= k) return;  // a ghost falls when its bound says so
+    const auto first = start[level[u]]++;
+    const auto other = order[first];
+    std::swap(order[first], order[place[u]]);
+    std::swap(place[other], place[u]);
+    --level[u];
+  };
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto v = order[i];
+    const auto k = level[v];
+    // What is taken away lies before every level's start.
+    start[k] = std::max(start[k], static_cast<std::uint32_t>(i + 1));
+    if (v < own) {
+      for (const auto u : graph_.out.of(v)) lower(u, k);
+    } else {
+      for (auto e = begin_[v - own]; e < begin_[v - own + 1]; ++e) lower(neighbour_[e], k);
+    }
+  }
+  level.resize(own);
+  return level;
+}
+
+k_core_result core_numbers(Comm comm, const graph_part& graph) {
+  k_core_result result;
+  const auto own = graph.own();
+  result.cores.resize(own);
+  for (std::size_t v = 0; v < own; ++v) result.cores[v] = static_cast<std::uint32_t>(graph.out.degree(v));
+  halo borders(comm, graph);
+  const core_peeling part(graph);
+  std::vector<std::uint32_t> bounds(graph.ghosts.size()), before;
+  while (true) {
+    borders.pull<std::uint32_t>(result.cores, bounds);
+    ++result.rounds;
+    std::int64_t changed = 0;
+    if (bounds != before || result.rounds == 1) {
+      auto cores = part.peel(bounds);
+      changed = cores != result.cores ? 1 : 0;
+      result.cores = std::move(cores);
+      before = bounds;
+    }
+    comm.allreduce(changed);
+    if (changed == 0 || comm.get_size() == 1) break;
+  }
+  std::vector<std::int64_t> greatest{0};
+  for (const auto k : result.cores) greatest[0] = std::max<std::int64_t>(greatest[0], k);
+  comm.allreduce(greatest, reduce_op::max);
+  result.greatest = static_cast<std::uint32_t>(greatest[0]);
+  auto in = static_cast<std::int64_t>(std::ranges::count(result.cores, result.greatest));
+  comm.allreduce(in);
+  result.in_greatest = static_cast<std::uint64_t>(in);
+  return result;
+}
+
+config_schema k_core_schema() {
+  config_schema s("k_core", "core number of every vertex");
+  add_graph_keys(s);
+  return s;
+}
+
+void k_core_numbers::solve() {
+  auto load = settings_.load_options();
+  load.entries.values = entry_options::value_rule::ignore;
+  load.self_loops = false;
+  load.undirected = true;
+  const auto graph = load_graph(get_comm(), settings_.input, load);
+  run_log log(*this, 0);
+  const auto found = core_numbers(get_comm(), graph);
+  std::vector<std::int64_t> values(found.cores.begin(), found.cores.end());
+  write_vertex_values<std::int64_t>(*this, settings_, graph, "k_core", "core", values);
+  log.result("vertices", graph.vertices_total());
+  log.result("edges", graph.edges_total);
+  log.result("rounds", found.rounds);
+  log.result("degeneracy", std::uint64_t{found.greatest});
+  log.result("vertices_of_that_core", found.in_greatest);
+  log.result("output", get_output());
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "label_propagation.hpp"
+
+#include <algorithm>
+
+#include "alg/common/run_log.hpp"
+
+namespace paracel::alg {
+
+std::uint64_t most_frequent(std::vector<std::uint64_t>& labels) {
+  std::sort(labels.begin(), labels.end());
+  std::uint64_t best = labels.front();
+  std::size_t most = 0;
+  for (std::size_t i = 0; i < labels.size();) {
+    auto j = i + 1;
+    while (j < labels.size() && labels[j] == labels[i]) ++j;
+    if (j - i > most) {
+      most = j - i;
+      best = labels[i];
+    }
+    i = j;
+  }
+  return best;
+}
+
+double modularity_of(Comm comm, const graph_part& graph, std::span<const std::uint64_t> labels,
+                     std::span<const std::uint64_t> ghost_labels) {
+  const auto own = graph.own();
+  std::vector<std::uint64_t> degrees(own);
+  std::vector<std::int64_t> ends{0, 0};  // of edges: all, and those inside a community
+  for (std::size_t v = 0; v < own; ++v) {
+    degrees[v] = graph.out.degree(v);
+    ends[0] += static_cast<std::int64_t>(degrees[v]);
+    for (const auto t : graph.out.of(v)) ends[1] += (t < own ? labels[t] : ghost_labels[t - own]) == labels[v] ? 1 : 0;
+  }
+  comm.allreduce(ends);
+  if (ends[0] == 0) return 0;
+  std::vector<double> squares{0};
+  const auto twice_m = static_cast<double>(ends[0]);
+  for (const auto d : label_totals(comm, graph, labels, degrees)) {
+    const auto part = static_cast<double>(d) / twice_m;
+    squares[0] += part * part;
+  }
+  comm.allreduce(squares);
+  return static_cast<double>(ends[1]) / twice_m - squares[0];
+}
+
+label_propagation_result propagate_labels(Comm comm, const graph_part& graph, std::uint64_t rounds,
+                                          const std::function<void(std::uint64_t, std::uint64_t)>& watch) {
+  const auto own = graph.own();
+  halo borders(comm, graph);
+  label_propagation_result result;
+  auto& labels = result.labels;
+  labels.resize(own);
+  for (std::size_t v = 0; v < own; ++v) labels[v] = graph.number(v);
+  std::vector<std::uint64_t> ghosts(graph.ghosts), next(own), before, around;
+  for (result.rounds = 0; result.rounds < rounds;) {
+    std::vector<std::int64_t> changed{0, 0};  // against the round before, and the one before that
+    for (std::size_t v = 0; v < own; ++v) {
+      const auto targets = graph.out.of(v);
+      next[v] = labels[v];
+      if (!targets.empty()) {
+        around.clear();
+        bool alike = true;
+        for (const auto t : targets) {
+          around.push_back(t < own ? labels[t] : ghosts[t - own]);
+          alike = alike && around.back() == around.front();
+        }
+        next[v] = alike ? around.front() : most_frequent(around);
+      }
+      changed[0] += next[v] != labels[v] ? 1 : 0;
+      changed[1] += before.empty() || next[v] != before[v] ? 1 : 0;
+    }
+    before = labels;
+    labels.swap(next);
+    ++result.rounds;
+    comm.allreduce(changed);
+    borders.pull<std::uint64_t>(labels, ghosts);
+    if (watch) watch(result.rounds, static_cast<std::uint64_t>(changed[0]));
+    if (changed[0] == 0) {
+      result.ended = label_propagation_result::ending::fixed_point;
+      break;
+    }
+    if (changed[1] == 0) {
+      result.ended = label_propagation_result::ending::cycle;
+      break;
+    }
+  }
+  result.modularity = modularity_of(comm, graph, labels, ghosts);
+  return result;
+}
+
+config_schema label_propagation_schema() {
+  config_schema s("label_propagation", "communities by label propagation");
+  add_graph_keys(s);
+  s.key("rounds", key_type::integer, "the most rounds").fallback(100).at_least(0).at_most(1000000000);
+  return s;
+}
+
+void label_propagation::solve() {
+  auto load = settings_.load_options();
+  load.entries.values = entry_options::value_rule::ignore;
+  load.self_loops = false;
+  load.undirected = true;
+  const auto graph = load_graph(get_comm(), settings_.input, load);
+  run_log log(*this, settings_.rounds, "changed");
+  const auto found = propagate_labels(get_comm(), graph, static_cast<std::uint64_t>(settings_.rounds),
+                                      [&](std::uint64_t round, std::uint64_t changed) {
+                                        log.round(static_cast<int>(round), static_cast<double>(changed));
+                                      });
+  const auto summary = summary_of_labels(get_comm(), graph, found.labels);
+  write_vertex_labels(*this, settings_, graph, "label_propagation", "label", found.labels);
+  using ending = label_propagation_result::ending;
+  log.result("vertices", graph.vertices_total());
+  log.result("edges", graph.edges_total);
+  log.result("rounds", found.rounds);
+  log.result("ended", std::string(found.ended == ending::fixed_point ? "fixed_point"
+                                  : found.ended == ending::cycle     ? "cycle"
+                                                                     : "rounds"));
+  log.result("communities", summary.groups);
+  log.result("largest", summary.largest);
+  log.result("modularity", found.modularity);
+  log.result("output", get_output());
+}
+
+}  // namespace paracel::alg

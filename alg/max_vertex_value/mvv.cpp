@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mvv.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include <paracel/array.hpp>
+
+#include "alg/common/run_log.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+constexpr const char* values_key = "mvv_values";
+constexpr const char* default_plugin = "libparacel_default.so";
+constexpr const char* default_maximum = "paracel_max";
+
+config_schema schema_of(const char* name, const char* what) {
+  config_schema s(name, what);
+  add_graph_keys(s);
+  s.key("update_file", key_type::plugin, "plug-in of update_func; default: the framework's. Only mvv uses it");
+  s.key("update_func", key_type::string, "how a value on the servers takes a new one; default paracel_max");
+  add_checkpoint_keys(s);
+  return s;
+}
+
+}  // namespace
+
+config_schema mvv_schema() { return schema_of("mvv", "the greatest id that reaches each vertex, by values on the servers"); }
+config_schema mvv_pregel_schema() {
+  return schema_of("mvv_pregel", "the greatest id that reaches each vertex, as a vertex program");
+}
+
+mvv_settings::mvv_settings(const config& from)
+    : graph_settings(from),
+      update_file(from.get<std::string>("update_file")),
+      update_func(from.get<std::string>("update_func")) {
+  read_checkpoint_keys(from, *this);
+  if (update_file.empty()) update_file = default_plugin;
+  if (update_func.empty()) update_func = default_maximum;
+}
+
+std::vector<double> values_of_ids(Comm comm, const graph_part& graph, const std::string& file) {
+  std::vector<double> values(graph.own());
+  std::string wrong;
+  for (std::size_t v = 0; v < values.size() && wrong.empty(); ++v) {
+    if (graph.ids.numeric()) {
+      values[v] = static_cast<double>(graph.ids.number(v));
+      continue;
+    }
+    const auto name = graph.ids.name(v);
+    const auto read = std::from_chars(name.data(), name.data() + name.size(), values[v]);
+    if (read.ec != std::errc() || read.ptr != name.data() + name.size() || !std::isfinite(values[v]))
+      wrong = file + ": found the id \"" + std::string(name) + "\", want a number: it is the vertex's value";
+  }
+  for (const auto& text : comm.allgather(wrong))
+    if (!text.empty()) throw data_error(text);
+  return values;
+}
+
+void max_vertex_value_base::solve() {
+  auto load = settings_.load_options();
+  load.entries.values = entry_options::value_rule::ignore;
+  load.self_loops = false;
+  const auto graph = load_graph(get_comm(), settings_.input, load);
+  auto values = values_of_ids(get_comm(), graph, settings_.input.front());
+  const auto rounds = spread(graph, values);
+  run_log log(*this, 0);
+  std::vector<double> sums(1);
+  for (const auto v : values) sums[0] += v;
+  get_comm().allreduce(sums);
+  write_vertex_values<double>(*this, settings_, graph, "mvv", "vertex_val", values);
+  log.result("vertices", graph.vertices_total());
+  log.result("edges", graph.edges_total);
+  log.result("rounds", rounds);
+  log.result("sum_of_values", sums[0]);
+  log.result("output", get_output());
+}
+
+std::uint64_t max_vertex_value_pregel::spread(const graph_part& graph, std::vector<double>& values) {
+  pregel_run<mvv_program> run(get_comm(), graph);
+  run.values() = std::move(values);
+  if (settings_.resume) run.restore(settings_.checkpoint_folder());
+  pregel_options options;
+  options.checkpoint_every = settings_.checkpoint_every;
+  options.checkpoint_folder = settings_.checkpoint_folder();
+  const auto rounds = run.run(options).supersteps;
+  values = std::move(run.values());
+  return rounds;
+}
+
+std::uint64_t max_vertex_value::spread(const graph_part& graph, std::vector<double>& values) {
+  constexpr double none = -std::numeric_limits<double>::infinity();
+  const auto own = graph.own();
+  if (graph.vertices_total() == 0) return 0;
+  array<double> all(*this, values_key, graph.vertices_total(), none);
+  std::vector<double> best(own + graph.ghosts.size(), none);
+  std::vector<std::uint32_t> touched;
+  std::vector<std::uint64_t> indices;
+  std::vector<double> deltas;
+  std::vector<std::uint8_t> changed(own, 1);
+  // So that a vertex that nothing leads to has its value, too.
+  if (own > 0) all.write(graph.first[graph.rank], values);
+  paracel_sync();
+  for (std::uint64_t round = 1;; ++round) {
+    for (std::size_t v = 0; v < own; ++v) {
+      if (changed[v] == 0) continue;
+      for (const auto t : graph.out.of(v)) {
+        if (best[t] == none) touched.push_back(t);
+        best[t] = std::max(best[t], values[v]);
+      }
+    }
+    std::sort(touched.begin(), touched.end());
+    for (const auto t : touched) {
+      // An own vertex that has more already need not be told.
+      if (t >= own || best[t] > values[t]) {
+        indices.push_back(graph.number(t));
+        deltas.push_back(best[t]);
+      }
+      best[t] = none;
+    }
+    if (!indices.empty()) all.update_at(indices, deltas, settings_.update_file, settings_.update_func);
+    touched.clear();
+    indices.clear();
+    deltas.clear();
+    paracel_sync();
+    auto before = values;
+    if (own > 0) all.read(graph.first[graph.rank], std::span(values));
+    std::int64_t news = 0;
+    for (std::size_t v = 0; v < own; ++v) {
+      changed[v] = values[v] != before[v] ? 1 : 0;
+      news += changed[v];
+    }
+    get_comm().allreduce(news);
+    if (news == 0) return round;
+  }
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The greatest value: each vertex begins with its id as a number and ends with the greatest number of any vertex from which
+// it can be reached (itself included). Two forms of the same computation:
+//
+// `mvv_pregel`: a vertex program. `mvv`: the values are an array on the servers, changed by an update function
+// (`update_file`, `update_func`: Paracel's keys; default the framework's maximum). A worker sends for each vertex that
+// its own changed ones lead to the greatest of their values, all in one request a shard, and reads its own part of the
+// array when all have sent.
+//
+// Source: the example of G. Malewicz et al., "Pregel", SIGMOD 2010, section 2; Paracel 0.3 had both forms.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <paracel/graph_part.hpp>
+#include <paracel/pregel.hpp>
+
+#include "alg/common/graph_job.hpp"
+
+namespace paracel::alg {
+
+struct mvv_program {
+  using value_type = double;  // the caller sets it before
+  using message_type = double;
+  static void combine(double& into, double more) {
+    if (more > into) into = more;
+  }
+  template <class Vertex>
+  void compute(Vertex& v, std::span<const double> messages) {
+    bool news = v.superstep() == 0;
+    for (const auto m : messages) {
+      if (m <= v.value()) continue;
+      v.value() = m;
+      news = true;
+    }
+    if (news) v.send_to_targets(v.value());
+    v.vote_to_halt();
+  }
+};
+
+struct mvv_settings : graph_settings {
+  explicit mvv_settings(const config& from);
+  std::string update_file;
+  std::string update_func;
+};
+
+config_schema mvv_schema();
+config_schema mvv_pregel_schema();
+
+/// The ids of the own vertices as numbers. A collective. Throws: data_error that begins with `file` and names an id that is
+/// none, on every worker.
+std::vector<double> values_of_ids(Comm comm, const graph_part& graph, const std::string& file);
+
+/// Reads the graph, computes, writes vertex_val_<rank>.
+class max_vertex_value_base : public paralg {
+ public:
+  max_vertex_value_base(Comm comm, const std::string& server_info, const mvv_settings& settings)
+      : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+  void solve() override;
+
+ protected:
+  /// Changes `values`, those of the own vertices, from the first to the last ones; returns the number of rounds.
+  virtual std::uint64_t spread(const graph_part& graph, std::vector<double>& values) = 0;
+  mvv_settings settings_;
+};
+
+class max_vertex_value final : public max_vertex_value_base {
+ public:
+  using max_vertex_value_base::max_vertex_value_base;
+
+ private:
+  std::uint64_t spread(const graph_part& graph, std::vector<double>& values) override;
+};
+
+class max_vertex_value_pregel final : public max_vertex_value_base {
+ public:
+  using max_vertex_value_base::max_vertex_value_base;
+
+ private:
+  std::uint64_t spread(const graph_part& graph, std::vector<double>& values) override;
+};
+
+}  // namespace paracel::alg

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pagerank.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "alg/common/run_log.hpp"
+
+namespace paracel::alg {
+
+void sum_along_edges(const adjacency& edges, std::span<const double> values, std::span<double> out) {
+  const auto* target = edges.target.data();
+  const auto* value = values.data();
+  if (edges.weight.empty()) {
+    for (std::size_t v = 0; v < out.size(); ++v) {
+      double sum = 0;
+      for (auto e = edges.begin[v]; e < edges.begin[v + 1]; ++e) sum += value[target[e]];
+      out[v] = sum;
+    }
+  } else {
+    for (std::size_t v = 0; v < out.size(); ++v) {
+      double sum = 0;
+      for (auto e = edges.begin[v]; e < edges.begin[v + 1]; ++e) sum += edges.weight[e] * value[target[e]];
+      out[v] = sum;
+    }
+  }
+}
+
+pagerank_result page_ranks(Comm comm, const graph_part& incoming, const pagerank_options& options) {
+  const auto own = incoming.own();
+  const auto total = static_cast<double>(incoming.vertices_total());
+  const auto d = options.damping;
+  halo borders(comm, incoming);
+
+  // 1 / W_u of the own vertices: each worker has some of the edges that leave u.
+  std::vector<double> leaves(own + incoming.ghosts.size());
+  const auto& edges = incoming.out;
+  for (std::size_t e = 0; e < edges.target.size(); ++e) leaves[edges.target[e]] += edges.weight_at(e);
+  borders.push<double>(std::span<const double>(leaves).subspan(own), std::span(leaves).first(own),
+                       [](double& into, double more) { into += more; });
+  std::vector<double> share(own);
+  for (std::size_t v = 0; v < own; ++v) share[v] = leaves[v] > 0 ? 1 / leaves[v] : 0;
+  leaves = {};
+
+  pagerank_result result;
+  auto& x = result.scores;
+  x = options.personalization;
+  if (x.empty()) x.assign(own, 1 / total);
+  if (options.paracel) x.assign(own, 1 / total);
+  std::vector<double> sent(own + incoming.ghosts.size()), sum(own);
+  // The lost mass and the sum of the round before, and the step: one reduction a round.
+  std::vector<double> lost{0, 0, 0};
+  for (std::size_t v = 0; v < own; ++v) {
+    if (share[v] == 0) lost[0] += x[v];
+    lost[2] += x[v];
+  }
+  comm.allreduce(lost);
+  result.sum = lost[2];
+  while (result.rounds < options.rounds && total > 0) {
+    for (std::size_t v = 0; v < own; ++v) sent[v] = x[v] * share[v];
+    borders.pull<double>(std::span<const double>(sent).first(own), std::span(sent).subspan(own));
+    sum_along_edges(edges, sent, sum);
+    const auto again = d * lost[0] + (1 - d);  // times t
+    lost = {0, 0, 0};
+    for (std::size_t v = 0; v < own; ++v) {
+      const double t = options.personalization.empty() ? 1 / total : options.personalization[v];
+      const double next = options.paracel ? (1 - d) + d * sum[v] : d * sum[v] + again * t;
+      lost[1] += std::abs(next - x[v]);
+      lost[2] += next;
+      if (share[v] == 0) lost[0] += next;
+      x[v] = next;
+    }
+    comm.allreduce(lost);
+    result.step = lost[1];
+    result.sum = lost[2];
+    ++result.rounds;
+    if (options.watch) options.watch(result.rounds, result.step);
+    if (result.step <= options.tolerance && options.tolerance > 0) break;
+  }
+  return result;
+}
+
+config_schema pagerank_schema() {
+  config_schema s("pagerank", "importance of vertices by the edges that lead to them");
+  add_graph_keys(s);
+  s.key("rounds", key_type::integer, "the most rounds").fallback(200).at_least(0).at_most(1000000000);
+  s.key("damping_factor", key_type::number, "d").fallback(0.85).at_least(0).at_most(1);
+  s.key("tolerance", key_type::number, "stop when the L1 norm of a step is at most this; 0: never")
+      .fallback(1e-10).at_least(0);
+  s.key("weights", key_type::string, "whether lines have a weight; automatic: if the first one has a third field")
+      .fallback("automatic").one_of({"automatic", "yes", "no"});
+  s.key("personalization", key_type::files, "lines `id weight` of the vertices to begin again at; default: all alike");
+  s.key("paracel", key_type::boolean, "Paracel 0.3's formula: not normalised, no mass of dead ends").fallback(false);
+  s.key("handle_file", key_type::string, "a key of Paracel 0.3's configs: its plug-in. Not used");
+  s.key("update_function", key_type::string, "the same: its update function. Not used");
+  s.key("filter_function", key_type::string, "the same: its filter function. Not used");
+  return s;
+}
+
+pagerank_settings::pagerank_settings(const config& from)
+    : graph_settings(from),
+      weights(from.get<std::string>("weights")),
+      personalization(from.get<std::vector<std::string>>("personalization")) {
+  options.damping = from.get<double>("damping_factor");
+  options.rounds = from.get<std::uint64_t>("rounds");
+  options.tolerance = from.get<double>("tolerance");
+  options.paracel = from.get<bool>("paracel");
+  if (options.paracel && !personalization.empty())
+    throw config_error(from.place_of("personalization") + ": Paracel's formula (\"paracel\": true) has none");
+}
+
+std::vector<double> read_personalization(Comm comm, const graph_part& graph, const std::vector<std::string>& files) {
+  std::vector<double> t(graph.own());
+  // Every worker reads all of it, so what is wrong with a line is said by all; whether an id exists is found together.
+  std::vector<std::string> places;
+  std::vector<std::int64_t> found;
+  double sum = 0;
+  const auto between = [](char c) { return std::string_view(" \t,;|:\r").find(c) != std::string_view::npos; };
+  for (const auto& file : expand(files)) {
+    std::size_t number = 0;
+    visit_lines(file, 0, 1, [&](std::string&& line) {
+      ++number;
+      std::size_t at = 0;
+      while (at < line.size() && between(line[at])) ++at;
+      if (at == line.size() || line[at] == '#') return;
+      auto end = at;
+      while (end < line.size() && !between(line[end])) ++end;
+      const auto id = line.substr(at, end - at);
+      auto second = end;
+      while (second < line.size() && between(line[second])) ++second;
+      double weight = 1;
+      if (second < line.size()) {
+        auto last = second;
+        while (last < line.size() && !between(line[last])) ++last;
+        const auto read = std::from_chars(line.data() + second, line.data() + last, weight);
+        if (read.ec != std::errc() || read.ptr != line.data() + last || !std::isfinite(weight) || weight < 0) {
+          throw data_error(file + ":" + std::to_string(number) + ":" + std::to_string(second + 1) + ": found \"" +
+                           line.substr(second, last - second) + "\", want a weight of at least 0");
+        }
+      }
+      std::optional<std::size_t> local;
+      if (graph.ids.numeric()) {
+        std::uint64_t n = 0;
+        const auto read = std::from_chars(id.data(), id.data() + id.size(), n);
+        if (read.ec == std::errc() && read.ptr == id.data() + id.size()) local = graph.ids.find(n);
+      } else {
+        local = graph.ids.find(std::string_view(id));
+      }
+      if (local) t[*local] += weight;
+      sum += weight;
+      found.push_back(local ? 1 : 0);
+      places.push_back(file + ":" + std::to_string(number) + ":" + std::to_string(at + 1) + ": found \"" + id + "\"");
+    });
+  }
+  if (!found.empty()) comm.allreduce(found);
+  for (std::size_t k = 0; k < found.size(); ++k)
+    if (found[k] == 0) throw data_error(places[k] + ", want the id of a vertex of the graph");
+  if (!(sum > 0)) throw data_error(files.front() + ": found no weight above 0, want at least one");
+  for (auto& x : t) x /= sum;
+  return t;
+}
+
+void pagerank::solve() {
+  auto load = settings_.load_options();
+  load.entries.transpose = true;
+  load.weighted = settings_.weights == "yes" || (settings_.weights == "automatic" && input_has_weights(settings_.input));
+  if (!load.weighted) {
+    load.entries.values = entry_options::value_rule::ignore;
+    // An edge that is there twice counts twice, as if it had the weight 2.
+    load.entries.duplicates = duplicate_rule::keep;
+  }
+  const auto graph = load_graph(get_comm(), settings_.input, load);
+  if (load.weighted) refuse_negative_weights(get_comm(), graph, settings_.input.front());
+  auto options = settings_.options;
+  if (!settings_.personalization.empty())
+    options.personalization = read_personalization(get_comm(), graph, settings_.personalization);
+  run_log log(*this, static_cast<int>(options.rounds), "step");
+  options.watch = [&](std::uint64_t round, double step) { log.round(static_cast<int>(round), step); };
+  const auto found = page_ranks(get_comm(), graph, options);
+
+  // The first of the vertices with the greatest score.
+  std::vector<double> best{0};
+  for (const auto x : found.scores) best[0] = std::max(best[0], x);
+  get_comm().allreduce(best, reduce_op::max);
+  const auto at = std::ranges::find(found.scores, best[0]);
+  auto top = std::numeric_limits<std::int64_t>::max();
+  if (at != found.scores.end())
+    top = static_cast<std::int64_t>(graph.number(static_cast<std::size_t>(at - found.scores.begin())));
+  get_comm().allreduce(top, reduce_op::min);
+  std::vector<std::uint64_t> numbers;
+  if (graph.vertices_total() > 0) numbers.push_back(static_cast<std::uint64_t>(top));
+  const auto top_id = ids_of_numbers(get_comm(), graph, numbers);
+  write_vertex_values<double>(*this, settings_, graph, "pagerank", "pagerank", found.scores);
+  log.result("vertices", graph.vertices_total());
+  log.result("edges", graph.edges_total);
+  log.result("rounds", found.rounds);
+  log.result("step", found.step);
+  log.result("sum", found.sum);
+  if (top_id.size() > 0) log.result("top", top_id.text(0));
+  log.result("top_score", best[0]);
+  log.result("output", get_output());
+}
+
+}  // namespace paracel::alg

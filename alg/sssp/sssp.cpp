@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "sssp.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "alg/common/run_log.hpp"
+
+namespace paracel::alg {
+
+config_schema sssp_schema() {
+  config_schema s("sssp", "shortest paths from one vertex to all others");
+  add_graph_keys(s);
+  s.key("source", key_type::string, "id of the vertex to begin at").required();
+  s.key("directed", key_type::boolean, "follow edges in their direction only").fallback(true);
+  add_checkpoint_keys(s);
+  return s;
+}
+
+sssp_result shortest_paths(Comm comm, const graph_part& graph, std::uint64_t source, const pregel_options& options,
+                           bool resume) {
+  pregel_run<sssp_program> run(comm, graph, {source});
+  std::ranges::fill(run.values(), std::numeric_limits<double>::infinity());
+  if (resume) run.restore(options.checkpoint_folder);
+  sssp_result result;
+  result.supersteps = run.run(options).supersteps;
+  result.distances = std::move(run.values());
+  std::vector<double> sums(2);
+  for (const auto d : result.distances) {
+    if (std::isinf(d)) continue;
+    sums[0] += 1;
+    sums[1] += d;
+    result.farthest = std::max(result.farthest, d);
+  }
+  comm.allreduce(sums);
+  comm.allreduce(result.farthest, reduce_op::max);
+  result.reached = static_cast<std::uint64_t>(sums[0]);
+  result.sum_of_distances = sums[1];
+  return result;
+}
+
+void single_source_shortest_paths::solve() {
+  auto load = settings_.load_options();
+  load.weighted = true;
+  load.self_loops = false;
+  load.undirected = !settings_.directed;
+  const auto graph = load_graph(get_comm(), settings_.input, load);
+  refuse_negative_weights(get_comm(), graph, settings_.input.front());
+  const auto source = find_vertex(get_comm(), graph, settings_.source, settings_.source_place);
+  run_log log(*this, 0, "messages");
+  pregel_options options;
+  options.checkpoint_every = settings_.checkpoint_every;
+  options.checkpoint_folder = settings_.checkpoint_folder();
+  options.watch = [&](std::uint64_t superstep, std::uint64_t, std::uint64_t messages) {
+    log.round(static_cast<int>(superstep), static_cast<double>(messages));
+  };
+  const auto found = shortest_paths(get_comm(), graph, source, options, settings_.resume);
+  write_vertex_values<double>(*this, settings_, graph, "sssp", "distance", found.distances);
+  log.result("vertices", graph.vertices_total());
+  log.result("edges", graph.edges_total);
+  log.result("supersteps", found.supersteps);
+  log.result("reached", found.reached);
+  log.result("farthest", found.farthest);
+  log.result("sum_of_distances", found.sum_of_distances);
+  log.result("output", get_output());
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Triangles of a graph taken as undirected and simple.
+//
+// Vertices are ranked by degree (ties by number), and each edge is kept at its end of lower rank: then no vertex keeps more
+// than sqrt(2 m) edges, and a triangle is found once, at its lowest vertex u: an edge u-v and the common elements of the
+// lists of u and v. A list of another worker's vertex is fetched if an own list leads to it, in rounds of bounded size,
+// and only those elements of it that this worker knows of travel.
+//
+// Source: N. Alon, R. Yuster, U. Zwick, Algorithmica 1997; T. Schank, D. Wagner, "Finding, counting and listing all
+// triangles in large graphs", WEA 2005 (forward); lists are compared by marks in an array that the heavy vertices share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <paracel/graph_part.hpp>
+
+#include "alg/common/graph_job.hpp"
+
+namespace paracel::alg {
+
+struct triangle_result {
+  std::uint64_t triangles = 0;             ///< of all workers
+  std::uint64_t wedges = 0;                ///< pairs of neighbours of one vertex, of all workers
+  std::vector<std::uint64_t> of_vertices;  ///< triangles of each own vertex, if asked for
+  std::uint64_t fetched_bytes = 0;         ///< of lists that came to this worker
+  std::uint64_t rounds = 0;                ///< of fetching
+};
+
+/// The graph is undirected, without self-loops. A collective. `round_bytes`: of lists that a worker sends in a round.
+triangle_result count_triangles(Comm comm, const graph_part& graph, bool per_vertex,
+                                std::size_t round_bytes = std::size_t{32} << 20U);
+
+struct triangle_settings : graph_settings {
+  explicit triangle_settings(const config& from)
+      : graph_settings(from), per_vertex(from.get<bool>("per_vertex")) {}
+  bool per_vertex;
+};
+config_schema triangle_count_schema();
+
+/// Reads the graph, counts, writes triangles_<rank> if `per_vertex`.
+class triangle_counter : public paralg {
+ public:
+  triangle_counter(Comm comm, const std::string& server_info, const triangle_settings& settings)
+      : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+  void solve() override;
+
+ private:
+  triangle_settings settings_;
+};
+
+}  // namespace paracel::alg

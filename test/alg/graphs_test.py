@@ -1,0 +1,361 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The graph algorithms from the outside: the same values as the serial oracles for any number of workers and servers and in
+each way to run them, the known figures of two real graphs, checkpoints, formats, and what they say about bad input.
+
+The real graphs are looked for in $PARACEL_SHARED_DATA, else in ../shared/data; without them the tests that need them are
+skipped. $PARACEL_LONG: more workers and servers. Options: names of tests, as unittest takes them.
+"""
+import json
+import math
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
+DATA = os.environ.get("PARACEL_SHARED_DATA") or os.path.join(os.path.dirname(SOURCE), "shared", "data")
+BIN = os.path.join(BUILD, "bin")
+PRUN = os.path.join(SOURCE, "prun.py")
+LONG = bool(os.environ.get("PARACEL_LONG"))
+
+# program: prefix of its files, serial program, its options, config keys
+PROGRAMS = {
+    "wcc": ("component_", "wcc", [], {}),
+    "scc": ("component_", "scc", [], {}),
+    "bfs": ("level_", "bfs", ["--source", "7"], {"source": "7"}),
+    "sssp": ("distance_", "sssp", ["--source", "7"], {"source": "7"}),
+    "mvv": ("vertex_val_", "mvv", [], {}),
+    "mvv_pregel": ("vertex_val_", "mvv", [], {}),
+    "k_core": ("core_", "k_core", [], {}),
+    "label_propagation": ("label_", "label_propagation", [], {}),
+    "triangle_count": (None, "triangle_count", [], {}),
+    "pagerank": ("pagerank_", "pagerank", [], {}),
+}
+
+
+def run(command, timeout=120, **environment):
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
+                          timeout=timeout, env={**os.environ, **environment}, cwd=SOURCE)
+
+
+def summary(text):
+    """The lines `name value` of an output."""
+    return dict(line.split(None, 1) for line in text.splitlines() if len(line.split(None, 1)) == 2)
+
+
+def read_values(folder, prefix):
+    values = {}
+    for name in sorted(os.listdir(folder)):
+        if name.startswith(prefix) and name[len(prefix):].isdigit():
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                for line in file:
+                    key, value = line.rstrip("\n").split("\t")
+                    assert key not in values
+                    values[key] = value
+    return values
+
+
+class GraphCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="graphs_test_")
+        rng = random.Random(20)
+        cls.edges = sorted({(rng.randrange(300), int(300 * rng.random() ** 2)) for _ in range(1100)})
+        cls.weights = [rng.randrange(1, 64) / 16 for _ in cls.edges]
+        cls.ids = [3 * v + 1 for v in range(330)]
+        cls.graph = cls.write("edges.txt", "".join(
+            f"{cls.ids[a]}\t{cls.ids[b]}\t{w}\n" for (a, b), w in zip(cls.edges, cls.weights)))
+        cls.nodes = cls.write("nodes.txt", "".join(f"{i}\tname of {i}\n" for i in cls.ids))
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    @classmethod
+    def write(cls, name, text):
+        path = os.path.join(cls.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def setUp(self):
+        self.count = 0
+
+    def job(self, program, workers, servers=1, mode="local", **keys):
+        self.count += 1
+        base = os.path.join(self.folder, f"{self.id().split('.')[-1]}_{self.count}")
+        self.output = keys.setdefault("output", base + "_out")
+        keys.setdefault("input", self.graph)
+        config = self.write(os.path.basename(base) + ".json", json.dumps(keys, indent=1))
+        binary = os.path.join(BIN, program)
+        if mode == "embedded":
+            return run([binary, "--cfg_file", config])
+        return run([sys.executable, "-B", PRUN, "-w", str(workers), "-p", str(servers), "-c", config, "-m", mode,
+                    "--output-dir", base + "_run", binary],
+                   OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+    def result(self, program, workers, servers=1, mode="local", **keys):
+        """Summary and values of the vertices."""
+        done = self.job(program, workers, servers, mode, **keys)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        prefix = PROGRAMS[program][0]
+        return summary(done.stdout), read_values(self.output, prefix) if prefix else {}
+
+    def assert_same(self, program, got, want):
+        self.assertEqual(got.keys(), want.keys())
+        if program != "pagerank":
+            # Numbers may be written as 5 and 5.0; ids and infinity are equal as text, too.
+            wrong = {k: (got[k], want[k]) for k in want if got[k] != want[k] and float(got[k]) != float(want[k])}
+            self.assertEqual(wrong, {})
+        else:
+            self.assertLess(sum(abs(float(got[k]) - float(want[k])) for k in want), 1e-9)
+
+
+class Sameness(GraphCase):
+    def oracle(self, program):
+        prefix, serial, options, _ = PROGRAMS[program]
+        path = os.path.join(self.folder, program + "_oracle")
+        command = [os.path.join(BIN, serial + "_serial"), self.graph, "--vertices", self.nodes, *options]
+        if program == "pagerank":
+            command += ["--tolerance", "1e-13"]
+        done = run(command + (["--out", path] if prefix else []))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        values = {}
+        if prefix:
+            with open(path, encoding="ascii") as file:
+                values = dict(line.rstrip("\n").split("\t") for line in file)
+            self.assertEqual(len(values), len(self.ids))
+        return summary(done.stdout), values
+
+    def check(self, program, ways):
+        said, values = self.oracle(program)
+        for workers, servers, mode in ways:
+            with self.subTest(program, workers=workers, servers=servers, mode=mode):
+                got_said, got = self.result(program, workers, servers, mode, vertices=self.nodes, **PROGRAMS[program][3])
+                self.assert_same(program, got, values)
+                for name in set(said) - {"rounds"}:
+                    if name == "top":
+                        self.assertEqual(got_said[name], said[name])
+                    else:
+                        self.assertTrue(math.isclose(float(got_said[name]), float(said[name]), rel_tol=1e-9), name)
+                self.assertEqual(got_said["vertices"], str(len(self.ids)))
+
+    def test_every_program_is_its_oracle_for_any_workers_and_servers(self):
+        ways = [(1, 1, "embedded"), (2, 1, "local"), (4, 3, "local")]
+        if LONG:
+            ways = [(1, 1, "embedded")] + [(w, s, "local") for w in (1, 2, 3, 4, 5) for s in (1, 3)]
+        for program in PROGRAMS:
+            self.check(program, ways)
+
+    def test_and_under_mpi(self):
+        if shutil.which("mpirun") is None:
+            self.skipTest("no mpirun")
+        for program in PROGRAMS if LONG else ("pagerank", "scc", "mvv"):
+            self.check(program, [(2, 1, "mpi")])
+
+    def test_names_instead_of_numbers_give_the_same_groups(self):
+        names = {i: f"v-{i:05}" for i in self.ids}
+        graph = self.write("named.csv", "".join(f"{names[self.ids[a]]},{names[self.ids[b]]}\n" for a, b in self.edges))
+        for program in ("wcc", "scc", "label_propagation", "k_core"):
+            with self.subTest(program):
+                _, numbers = self.result(program, 1, mode="embedded")
+                _, named = self.result(program, 2, input=graph)
+                self.assertEqual({names[int(k)]: v if program == "k_core" else names[int(v)] for k, v in numbers.items()},
+                                 named)
+
+    def test_triangles_of_vertices_sum_to_three_times_all(self):
+        done = self.job("triangle_count", 3, per_vertex=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        values = read_values(self.output, "triangles_")
+        self.assertEqual(sum(map(int, values.values())), 3 * int(summary(done.stdout)["triangles"]))
+
+    def test_two_runs_write_the_same_bytes(self):
+        texts = []
+        for _ in range(2):
+            self.result("pagerank", 3)
+            texts.append(read_values(self.output, "pagerank_"))
+        self.assertEqual(*texts)
+
+
+class PageRank(GraphCase):
+    def test_the_formula_of_paracel(self):
+        # Two vertices that point at each other and one that points at the first.
+        graph = self.write("three.txt", "0,1\n1,0\n2,0\n")
+        _, values = self.result("pagerank", 2, input=graph, paracel=True, rounds=2, tolerance=0)
+        first = {0: 0.15 + 0.85 * (2 / 3), 1: 0.15 + 0.85 / 3, 2: 0.15}
+        self.assertAlmostEqual(float(values["0"]), 0.15 + 0.85 * (first[1] + first[2]), places=14)
+        self.assertAlmostEqual(float(values["1"]), 0.15 + 0.85 * first[0], places=14)
+        self.assertAlmostEqual(float(values["2"]), 0.15, places=15)
+
+    def test_personalisation_and_weights(self):
+        graph = self.write("weighted.txt", "0 1 3\n0 2 1\n1 0 1\n")
+        personal = self.write("personal.txt", "0,3\n2,1\n")
+        t, x = [0.75, 0, 0.25], [0.75, 0, 0.25]
+        for _ in range(300):
+            x = [0.85 * x[1] + (0.15 + 0.85 * x[2]) * t[0], 0.85 * 0.75 * x[0] + (0.15 + 0.85 * x[2]) * t[1],
+                 0.85 * 0.25 * x[0] + (0.15 + 0.85 * x[2]) * t[2]]
+        for workers in (1, 2):
+            _, values = self.result("pagerank", workers, input=graph, personalization=personal, tolerance=1e-14,
+                                    rounds=1000)
+            for v in range(3):
+                self.assertAlmostEqual(float(values[str(v)]), x[v], places=12)
+
+    def test_a_personalisation_that_cannot_be_is_refused(self):
+        for text, place in (("7,1\n9,2\n", ":2:1: found \"9\""), ("7,-1\n", ":1:3: found \"-1\""), ("7,0\n", "no weight")):
+            with self.subTest(text):
+                done = self.job("pagerank", 2, personalization=self.write("personal.txt", text))
+                self.assertEqual(done.returncode, 4, done.stderr)
+                self.assertIn("personal.txt", done.stderr)
+                self.assertIn(place, done.stderr)
+
+
+class Figures(GraphCase):
+    """What shared/TOOLBOX.md says of two real graphs."""
+
+    WANT = {
+        "openflights": {"wcc": {"components": 7, "largest": 3304}, "scc": {"components": 45, "largest": 3259},
+                        "triangle_count": {"triangles": 100837},
+                        "bfs": {"reached": 3283, "depth": 7, "sum_of_levels": 8888},
+                        "mvv": {"sum_of_values": 11055920}, "mvv_pregel": {"sum_of_values": 11055920},
+                        "pagerank": {"top": 200, "top_score": 0.00479149686}},
+        "debian-deps": {"wcc": {"components": 4663, "largest": 58102}, "scc": {"components": 61579, "largest": 243},
+                        "triangle_count": {"triangles": 420673},
+                        "bfs": {"reached": 267, "depth": 9, "sum_of_levels": 965},
+                        "mvv": {"sum_of_values": 2503338030}, "mvv_pregel": {"sum_of_values": 2503338030},
+                        "pagerank": {"top": 16807, "top_score": 0.179744512}},
+    }
+    SOURCE_OF = {"openflights": "200", "debian-deps": "0"}
+
+    def test_figures(self):
+        for data, programs in self.WANT.items():
+            edges, nodes = (os.path.join(DATA, data, name) for name in ("edges.txt", "nodes.txt"))
+            if not os.path.exists(edges):
+                self.skipTest(f"no {data} in {DATA} (PARACEL_SHARED_DATA)")
+            for program, want in programs.items():
+                for workers in (1, 2, 4) if LONG else (2,):
+                    with self.subTest(program, data=data, workers=workers):
+                        keys = {"source": self.SOURCE_OF[data]} if program == "bfs" else {}
+                        said, _ = self.result(program, workers, input=edges, vertices=nodes, **keys)
+                        for name, value in want.items():
+                            self.assertAlmostEqual(float(said[name]), value, delta=1e-9 if name == "top_score" else 0)
+
+    def test_pagerank_is_within_1e_9_of_a_serial_iteration_to_1e_13(self):
+        for data in self.WANT:
+            edges, nodes = (os.path.join(DATA, data, name) for name in ("edges.txt", "nodes.txt"))
+            if not os.path.exists(edges):
+                self.skipTest(f"no {data} in {DATA} (PARACEL_SHARED_DATA)")
+            path = os.path.join(self.folder, data)
+            run([os.path.join(BIN, "pagerank_serial"), edges, "--vertices", nodes, "--tolerance", "1e-13", "--out",
+                 path]).check_returncode()
+            with open(path, encoding="ascii") as file:
+                want = dict(line.rstrip("\n").split("\t") for line in file)
+            _, got = self.result("pagerank", 2, input=edges, vertices=nodes)
+            self.assert_same("pagerank", got, want)
+
+    def test_scipy_and_networkx_agree(self):
+        try:
+            import networkx
+            import numpy
+            from scipy.sparse import coo_matrix
+            from scipy.sparse.csgraph import connected_components
+        except ImportError as e:
+            self.skipTest(str(e))
+        a = numpy.array(self.edges)
+        matrix = coo_matrix((numpy.ones(len(a)), (a[:, 0], a[:, 1])), shape=(330, 330))
+        for program, connection in (("wcc", "weak"), ("scc", "strong")):
+            n, label = connected_components(matrix, connection=connection)
+            said, values = self.result(program, 3, vertices=self.nodes)
+            self.assertEqual(int(said["components"]), n)
+            pairs = {(label[k], values[str(i)]) for k, i in enumerate(self.ids)}
+            self.assertEqual(len(pairs), n)
+        simple = networkx.Graph((u, v) for u, v in self.edges if u != v)
+        simple.add_nodes_from(range(330))
+        _, values = self.result("k_core", 3, vertices=self.nodes)
+        self.assertEqual({self.ids[v]: k for v, k in networkx.core_number(simple).items()},
+                         {int(i): int(k) for i, k in values.items()})
+
+
+class Form(GraphCase):
+    def test_npy_files_hold_what_the_text_files_say(self):
+        import numpy
+        for program in ("pagerank", "wcc", "k_core", "sssp"):
+            with self.subTest(program):
+                keys = PROGRAMS[program][3]
+                _, text = self.result(program, 2, **keys)
+                done = self.job(program, 2, format="npy", **keys)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                with open(os.path.join(self.output, "model.json"), encoding="utf-8") as file:
+                    model = json.load(file)
+                (array,) = model["arrays"].values()
+                load = lambda names: numpy.concatenate([numpy.load(os.path.join(self.output, n)) for n in names])
+                got = dict(zip(map(str, load(array["ids"]).tolist()), load(array["files"]).tolist()))
+                self.assertEqual(got, {k: type(got[k])(v) for k, v in text.items()})
+
+    def test_without_dump_only_the_summary_is_left(self):
+        said, values = self.result("wcc", 2, dump=False)
+        self.assertEqual(values, {})
+        self.assertIn("components", said)
+
+    def test_a_run_goes_on_from_its_checkpoint(self):
+        for program in ("bfs", "sssp", "mvv_pregel", "wcc"):
+            with self.subTest(program):
+                keys = PROGRAMS[program][3]
+                said, want = self.result(program, 2, **keys)
+                output = os.path.join(self.folder, program + "_checkpointed")
+                _, first = self.result(program, 2, output=output, checkpoint_every=2, **keys)
+                self.assertEqual(first, want)
+                kept = os.listdir(os.path.join(output, "checkpoint"))
+                self.assertEqual(len(kept), 2, kept)
+                again, values = self.result(program, 2, output=output, resume=True, **keys)
+                self.assertEqual(values, want)
+                self.assertEqual(again, {**said, "output": output})
+
+    def test_the_vertices_of_the_edges_alone(self):
+        said, values = self.result("wcc", 2)
+        self.assertEqual(len(values), len({v for e in self.edges for v in e}))
+        self.assertEqual(said["vertices"], str(len(values)))
+
+
+class Wrong(GraphCase):
+    def refused(self, program, status, *parts, **keys):
+        done = self.job(program, 2, **keys)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        for part in parts:
+            self.assertIn(part, done.stderr)
+
+    def test_a_negative_weight(self):
+        graph = self.write("negative.txt", "".join(f"{k} {k + 1} {1 if k != 20 else -2.5}\n" for k in range(40)))
+        self.refused("sssp", 4, "negative.txt", "from 20 to 21 with weight -2.5", input=graph, source="0")
+        self.refused("pagerank", 4, "from ", " with weight -2.5", input=graph)
+
+    def test_a_source_that_is_no_vertex(self):
+        self.refused("bfs", 3, "key \"source\"", "found \"8\"", source="8")
+        self.refused("sssp", 3, "key \"source\"", "found \"x\"", source="x")
+
+    def test_ids_that_are_no_numbers_have_no_value(self):
+        graph = self.write("words.txt", "1 2\n2 three\n")
+        self.refused("mvv", 4, "words.txt", "three", input=graph)
+        self.refused("mvv_pregel", 4, "words.txt", "three", input=graph)
+
+    def test_a_line_without_a_target(self):
+        graph = self.write("short.txt", "1 2\n2\n")
+        for program in ("wcc", "triangle_count"):
+            self.refused(program, 4, "short.txt:2:", input=graph)
+
+    def test_keys_that_are_not_there(self):
+        self.refused("wcc", 3, "roundz", roundz=3)
+        self.refused("bfs", 3, "source")
+        self.refused("pagerank", 3, "damping_factor", damping_factor=1.5)
+
+
+if __name__ == "__main__":
+    program = unittest.main(exit=False)
+    result = program.result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    sys.exit(77 if result.testsRun and len(result.skipped) == result.testsRun else 0)
