@@ -2,6 +2,7 @@
 #include "load/data_reader.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "core/text_number.hpp"
@@ -427,16 +428,173 @@ void sample_parser::parse(const input_piece& piece) {
     lines.remove_prefix(newline == std::string_view::npos ? lines.size() : newline + 1);
   }
   const std::size_t before[] = {rows_.value.size(), rows_.row_count};
-  for_each_line(lines, [&](std::string_view line, std::size_t) {
-    if (only_blanks(line)) return;
-    if (layout_.format == sample_format::csv) {
-      csv_line(piece, line);
-    } else {
-      libsvm_line(piece, line);
-    }
-    ++rows_.row_count;
-  });
+  quick_lines(piece, lines);
   make_room(piece.done(), rows_.value.size() - before[0], rows_.row_count - before[1]);
+}
+
+void sample_parser::line(const input_piece& from, std::string_view text) {
+  if (only_blanks(text)) return;
+  if (layout_.format == sample_format::csv) {
+    csv_line(from, text);
+  } else {
+    libsvm_line(from, text);
+  }
+  ++rows_.row_count;
+}
+
+// ---- the quick path
+//
+// Lines as programs write them, without looking for their ends first. Whatever is unusual in a line, right or wrong, sends it
+// back to its beginning and to the functions above: so there is one place that says what is accepted and what is wrong.
+
+namespace {
+
+constexpr std::size_t entries_at_once = 2048;
+
+bool ends_line(const char* at) noexcept { return *at == '\n' || (*at == '\r' && at[1] == '\n'); }
+
+}  // namespace
+
+void sample_parser::quick_lines(const input_piece& from, std::string_view lines) {
+  const char* at = lines.data();
+  const char* const end = at + lines.size();
+  // The last line of a file may have no end, which the loops here need.
+  const char* last = end;
+  while (last != at && last[-1] != '\n') --last;
+  const bool csv = layout_.format == sample_format::csv;
+  new_value_.resize(std::max<std::size_t>(entries_at_once, csv ? rows_.columns : 0));
+  if (!csv) new_column_.resize(entries_at_once);
+  while (at != last) {
+    const char* const next = csv ? quick_csv_line(at, last) : quick_libsvm_line(at, last);
+    if (next != nullptr) {
+      ++rows_.row_count;
+      at = next;
+      continue;
+    }
+    const char* const stop = static_cast<const char*>(std::memchr(at, '\n', static_cast<std::size_t>(last - at)));
+    flush();
+    std::string_view text(at, static_cast<std::size_t>(stop - at));
+    if (text.ends_with('\r')) text.remove_suffix(1);
+    line(from, text);
+    at = stop + 1;
+  }
+  flush();
+  if (last != end) line(from, {last, static_cast<std::size_t>(end - last)});
+}
+
+void sample_parser::flush() {
+  const auto n = static_cast<std::ptrdiff_t>(new_entries_);
+  rows_.value.insert(rows_.value.end(), new_value_.begin(), new_value_.begin() + n);
+  if (!rows_.dense) rows_.column.insert(rows_.column.end(), new_column_.begin(), new_column_.begin() + n);
+  new_entries_ = 0;
+}
+
+/// The label at `at`, which must end there; false: look again.
+bool sample_parser::quick_label(const char*& at, const char* last) {
+  if (options_.label == sample_options::label_rule::real) {
+    double v = 0;
+    if (!read_short_number(at, static_cast<std::size_t>(last - at), v)) return false;
+    rows_.label.push_back(v);
+    return true;
+  }
+  const bool minus = *at == '-';
+  const char* p = at + (minus || *at == '+' ? 1 : 0);
+  // A zero or a -1 that would be one of two kinds is for the function that says so.
+  if (*p == '1' && minus && !rows_.has_label_zero && !rows_.dense) rows_.has_label_minus_one = true;
+  else if (*p == '0' && p == at && !rows_.has_label_minus_one) rows_.has_label_zero = true;
+  else if (*p != '1' || minus) return false;
+  if (p[1] != ' ' && !ends_line(p + 1) && !(rows_.dense && p[1] == layout_.separator)) return false;
+  rows_.label.push_back(*p == '1' && !minus ? 1 : -1);
+  at = p + 1;
+  return true;
+}
+
+/// The next line, or null when it is not as quick as that; the rows are then as they were.
+const char* sample_parser::quick_libsvm_line(const char* at, const char* last) {
+  const auto rows_before = rows_.value.size();
+  const auto new_before = new_entries_;
+  const auto labels_before = rows_.label.size();
+  const auto give_up = [&]() -> const char* {
+    rows_.label.resize(labels_before);
+    if (rows_.value.size() != rows_before) {  // some entries of this line have been flushed, and all before it
+      rows_.value.resize(rows_before + new_before);
+      rows_.column.resize(rows_before + new_before);
+      new_entries_ = 0;
+    } else {
+      new_entries_ = new_before;
+    }
+    return nullptr;
+  };
+  if (options_.without_label || options_.label == sample_options::label_rule::none) {
+    const char* p = at;
+    while (*p != ' ' && *p != ':' && *p != '\t' && *p != '\n' && *p != '\r') ++p;
+    if (*p == ' ') at = p;
+    else if (*p != ':') return nullptr;
+  } else if (!quick_label(at, last)) {
+    return give_up();
+  }
+  const std::uint64_t limit = options_.index_limit;
+  const std::uint64_t columns = options_.columns;
+  std::uint64_t previous = 0;
+  for (;;) {
+    while (*at == ' ') ++at;
+    if (ends_line(at)) break;
+    std::uint64_t index = 0;
+    const char* const first = at;
+    for (unsigned d = static_cast<unsigned char>(*at) - unsigned{'0'}; d < 10;
+         d = static_cast<unsigned char>(*++at) - unsigned{'0'}) {
+      index = index * 10 + d;
+    }
+    if (*at != ':' || index <= previous || index > limit || at - first > 10) return give_up();
+    previous = index;
+    ++at;
+    double v = 0;
+    const unsigned one = static_cast<unsigned char>(*at) - unsigned{'0'};
+    if (one < 10 && at[1] == ' ') {
+      v = one;
+      ++at;
+    } else if (!read_short_number(at, static_cast<std::size_t>(last - at), v) || (*at != ' ' && !ends_line(at))) {
+      return give_up();
+    }
+    if (columns != 0 && index > columns) continue;
+    if (new_entries_ == entries_at_once) flush();
+    new_column_[new_entries_] = static_cast<std::uint32_t>(index - 1);
+    new_value_[new_entries_++] = v;
+  }
+  rows_.row_begin.push_back(rows_.value.size() + new_entries_);
+  if (columns == 0) rows_.columns = std::max(rows_.columns, static_cast<std::uint32_t>(previous));
+  return at + (*at == '\r' ? 2 : 1);
+}
+
+const char* sample_parser::quick_csv_line(const char* at, const char* last) {
+  const std::size_t columns = rows_.columns;
+  if (new_entries_ + columns > new_value_.size()) flush();
+  double* const row = new_value_.data() + new_entries_;
+  const char separator = layout_.separator;
+  const auto fields = role_.size();
+  const char* label_field = nullptr;
+  for (std::size_t f = 0;; ++f) {
+    if (role_[f] < is_label) {
+      if (!read_short_number(at, static_cast<std::size_t>(last - at), row[role_[f]])) return nullptr;
+    } else {
+      if (role_[f] == is_label) label_field = at;
+      while (*at != separator && *at != '\n' && *at != '\r' && *at != '"') ++at;
+    }
+    if (f + 1 == fields) break;
+    if (*at != separator) return nullptr;
+    ++at;
+  }
+  if (!ends_line(at)) return nullptr;
+  if (label_field != nullptr) {
+    const auto labels = rows_.label.size();
+    if (!quick_label(label_field, last)) return nullptr;
+    if (*label_field != separator && label_field != at) {
+      rows_.label.resize(labels);
+      return nullptr;
+    }
+  }
+  new_entries_ += columns;
+  return at + (*at == '\r' ? 2 : 1);
 }
 
 /// Reserves what the rest of the input will need, as far as the lines so far can tell. What is reserved too much is never

@@ -48,6 +48,12 @@ class sample_parser {
   enum : std::uint32_t { not_read = 0xffffffff, is_label = 0xfffffffe };
 
   void plan_fields();
+  void line(const input_piece& from, std::string_view text);
+  void quick_lines(const input_piece& from, std::string_view lines);
+  const char* quick_csv_line(const char* at, const char* last);
+  const char* quick_libsvm_line(const char* at, const char* last);
+  bool quick_label(const char*& at, const char* last);
+  void flush();
   void csv_line(const input_piece& from, std::string_view line);
   void libsvm_line(const input_piece& from, std::string_view line);
   bool is_header(const input_piece& from, std::string_view line) const;
@@ -59,6 +65,10 @@ class sample_parser {
   std::vector<std::uint32_t> role_;  // csv, by field: the feature's column, or one of the above
   bool header_ahead_ = false;
   sample_rows rows_;
+  // Entries that are on their way to rows_: appending one by one would ask for room at each.
+  std::vector<std::uint32_t> new_column_;
+  std::vector<double> new_value_;
+  std::size_t new_entries_ = 0;
 };
 
 }  // namespace paracel

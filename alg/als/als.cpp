@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "als.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+#include <paracel/load.hpp>
+#include <paracel/random.hpp>
+
+#include "alg/common/npy.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+constexpr std::uint64_t start_stream = 5;
+
+bool has_bias(als_form form) { return form == als_form::explicit_ratings; }
+
+double weight_of(const als_model& model, std::size_t ratings) {
+  return model.form == als_form::explicit_ratings && model.weighted ? static_cast<double>(ratings) : 1.0;
+}
+
+double row_penalty(const als_model& model, const double* row, double weight) {
+  const double* w = row + factors_at;
+  return weight * (model.lambda * dot(w, w, model.k) + model.lambda_bias * row[bias_at] * row[bias_at]);
+}
+
+}  // namespace
+
+als_sums als_half_step(const als_model& model, const sparse_rows& ratings, std::span<const double> others,
+                       std::span<const double> gram, std::span<double> own) {
+  const std::size_t k = model.k;
+  const std::size_t width = row_width(k);
+  // With a bias the features are 1 and the factors, which lie side by side in a row.
+  const bool bias = has_bias(model.form);
+  const std::size_t d = bias ? k + 1 : k;
+  const std::size_t from = bias ? known_at : factors_at;
+  row_solver solver(d);
+  std::vector<double> penalty(d);
+  std::vector<double> z(d);
+  std::vector<double> extra;
+  als_sums sums;
+  for (std::size_t i = 0; i < ratings.rows(); ++i) {
+    const auto columns = ratings.columns_of(i);
+    const auto values = ratings.values_of(i);
+    const double weight = weight_of(model, columns.size());
+    std::fill(penalty.begin(), penalty.end(), weight * model.lambda);
+    if (bias) penalty[0] = weight * model.lambda_bias;
+    solver.clear();
+    extra.clear();
+    for (std::size_t e = 0; e < columns.size(); ++e) {
+      const double* other = others.data() + columns[e] * width;
+      double target = values[e] - model.mean - other[bias_at];
+      if (model.form == als_form::implicit_ratings) {
+        extra.push_back(model.alpha * values[e]);
+        target = values[e] > 0 ? 1 + model.alpha * values[e] : 0;
+      }
+      const auto x = solver.add(target);
+      std::copy_n(other + from, d, x.begin());
+    }
+    double* row = own.data() + i * width;
+    if (model.form == als_form::implicit_ratings) {
+      solver.solve_implicit(extra, gram, penalty, z);
+      for (std::size_t e = 0; e < columns.size(); ++e) {
+        const double y = solver.product(e, z);
+        const double miss = (values[e] > 0 ? 1 : 0) - y;
+        sums.squares += (1 + extra[e]) * miss * miss - y * y;
+      }
+    } else {
+      solver.solve(penalty, z);
+      sums.squares += solver.residual(z);
+    }
+    row[bias_at] = bias ? z[0] : 0;
+    row[known_at] = 1;
+    std::copy_n(z.begin() + (bias ? 1 : 0), k, row + factors_at);
+    sums.penalty += row_penalty(model, row, weight);
+  }
+  return sums;
+}
+
+double als_penalty(const als_model& model, const sparse_rows& ratings, std::span<const double> own) {
+  double sum = 0;
+  for (std::size_t i = 0; i < ratings.rows(); ++i) {
+    sum += row_penalty(model, own.data() + i * row_width(model.k), weight_of(model, ratings.columns_of(i).size()));
+  }
+  return sum;
+}
+
+std::vector<double> factor_gram(std::size_t k, std::span<const double> rows) {
+  const std::size_t width = row_width(k);
+  const std::size_t stride = (k + 3) / 4 * 4;
+  const std::size_t count = rows.size() / width;
+  std::vector<double> lower(stride * stride);
+  std::vector<double> block;
+  constexpr std::size_t at_once = 256;
+  for (std::size_t first = 0; first < count; first += at_once) {
+    const std::size_t some = std::min(at_once, count - first);
+    block.assign(some * stride, 0.0);
+    for (std::size_t i = 0; i < some; ++i) {
+      const double* row = rows.data() + (first + i) * width + factors_at;
+      std::copy_n(row, k, block.data() + i * stride);
+    }
+    add_gram(some, k, stride, block.data(), block.data(), lower.data());
+  }
+  std::vector<double> full(k * k);
+  for (std::size_t i = 0; i < k; ++i) {
+    for (std::size_t j = 0; j <= i; ++j) full[i * k + j] = full[j * k + i] = lower[i * stride + j];
+  }
+  return full;
+}
+
+// ---- factors from files
+
+namespace {
+
+/// Takes a line apart. Returns the 1-based column where it is wrong, with what was wanted, or 0.
+std::size_t parse_factors(std::string_view line, std::size_t k, std::string& id, std::vector<double>& values,
+                          std::string& wanted) {
+  const auto tab = line.find('\t');
+  if (tab == std::string_view::npos || tab == 0) {
+    wanted = "an id, a tab and factors joined by |";
+    return 1;
+  }
+  id = line.substr(0, tab);
+  std::size_t at = tab + 1;
+  std::size_t count = 0;
+  for (;; ++count) {
+    double v = 0;
+    const auto [end, problem] = std::from_chars(line.data() + at, line.data() + line.size(), v);
+    const auto next = static_cast<std::size_t>(end - line.data());
+    if (problem != std::errc() || !std::isfinite(v) || (next < line.size() && line[next] != '|')) {
+      wanted = "a finite number";
+      return at + 1;
+    }
+    values.push_back(v);
+    if (next == line.size()) break;
+    at = next + 1;
+  }
+  ++count;
+  if (k != 0 && count != k) {
+    wanted = std::to_string(k) + " factors as in the first line, not " + std::to_string(count);
+    return at + 1;
+  }
+  return 0;
+}
+
+/// The first line that is wrong, in the order of the files. Throws: data_error for it.
+void find_wrong_line(const std::vector<std::string>& files) {
+  std::size_t k = 0;
+  for (const auto& file : expand(files)) {
+    std::size_t number = 0;
+    visit_lines(file, 0, 1, [&](std::string&& line) {
+      ++number;
+      if (line.empty()) return;
+      std::string id;
+      std::string wanted;
+      std::vector<double> values;
+      if (const auto column = parse_factors(line, k, id, values, wanted); column != 0) {
+        throw data_error(file + ":" + std::to_string(number) + ":" + std::to_string(column) + ": found \"" +
+                         line.substr(column - 1, 40) + "\", want " + wanted);
+      }
+      k = values.size();
+    });
+  }
+  throw data_error(files.front() + ":1:1: found no line, want factors");
+}
+
+}  // namespace
+
+factor_lines load_factors(Comm comm, const std::vector<std::string>& files) {
+  factor_lines out;
+  bool wrong = false;
+  std::string wanted;
+  visit_lines(files, comm.get_rank(), comm.get_size(), [&](std::string&& line) {
+    if (line.empty() || wrong) return;
+    std::string id;
+    const std::size_t before = out.values.size();
+    wrong = parse_factors(line, out.k, id, out.values, wanted) != 0;
+    if (out.k == 0) out.k = out.values.size() - before;
+    out.ids.push_back(std::move(id));
+  });
+  // Whether anything is wrong is agreed on; then all look for it, in the order of the files.
+  std::vector<std::int64_t> most{wrong ? 1 : 0, static_cast<std::int64_t>(out.k),
+                                 out.k == 0 ? std::numeric_limits<std::int64_t>::min() : -static_cast<std::int64_t>(out.k)};
+  comm.allreduce(most, reduce_op::max);
+  if (most[0] != 0 || most[1] == 0 || most[1] != -most[2]) find_wrong_line(files);
+  out.k = static_cast<std::size_t>(most[1]);
+  return out;
+}
+
+void als_side::prepare(std::size_t k) {
+  keys = keys_of(ratings.row_ids);
+  column_keys = keys_of(ratings.column_ids);
+  own.assign(ratings.rows() * row_width(k), 0.0);
+  others.resize(column_keys.size() * row_width(k));
+}
+
+namespace {
+
+/// The ids as load_sparse would have them: numbers, or names.
+std::vector<std::uint64_t> keys_as(bool numeric, const std::vector<std::string>& ids) {
+  std::vector<std::uint64_t> keys;
+  for (const auto& id : ids) {
+    std::uint64_t number = 0;
+    const auto [end, problem] = std::from_chars(id.data(), id.data() + id.size(), number);
+    if (numeric && problem == std::errc() && end == id.data() + id.size()) {
+      keys.push_back(number);
+      continue;
+    }
+    auto names = id_list::empty(false);
+    names.push_back(std::string_view(id));
+    keys.push_back(names.key(0));
+  }
+  return keys;
+}
+
+}  // namespace
+
+als_one_step::als_one_step(paralg& job, const std::vector<std::string>& rating_input,
+                           const std::vector<std::string>& factor_input, bool transpose)
+    : job_(job) {
+  auto comm = job.get_comm();
+  auto options = rating_options();
+  options.values = entry_options::value_rule::need;
+  options.transpose = transpose;
+  side_.ratings = load_sparse(comm, rating_input, options);
+  if (side_.ratings.entries_total == 0)
+    throw data_error(rating_input.front() + ":1:1: found no rating, want user,item,rating");
+  const auto factors = load_factors(comm, factor_input);
+  model_.form = als_form::one_step;
+  model_.k = factors.k;
+  const std::size_t width = row_width(model_.k);
+  side_.prepare(model_.k);
+  tables_.emplace(job, "als", model_.k);
+
+  std::int64_t named = side_.ratings.column_ids.size() > 0 && !side_.ratings.column_ids.numeric() ? 1 : 0;
+  comm.allreduce(named, reduce_op::max);
+  const auto keys = keys_as(named == 0, factors.ids);
+  std::vector<double> rows(keys.size() * width);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    rows[i * width + known_at] = 1;
+    std::copy_n(factors.values.data() + i * model_.k, model_.k, rows.data() + i * width + factors_at);
+  }
+  push_rows(tables_->items(), keys, rows);
+  job.paracel_sync();
+  tables_->items().pull(side_.column_keys, side_.others);
+  std::string missing;
+  for (std::size_t c = 0; c < side_.column_keys.size() && missing.empty(); ++c) {
+    if (side_.others[c * width + known_at] == 0) missing = side_.ratings.column_ids.text(c);
+  }
+  for (const auto& id : comm.allgather(missing)) {
+    if (!id.empty()) {
+      throw data_error(factor_input.front() + ": found no factors of \"" + id + "\", which " + rating_input.front() +
+                       " has; want factors of every id of the ratings' other side");
+    }
+  }
+}
+
+als_one_step::errors als_one_step::solve(double lambda, const sparse_rows* validate) {
+  auto comm = job_.get_comm();
+  model_.lambda = lambda;
+  const auto sums = als_half_step(model_, side_.ratings, side_.others, {}, side_.own);
+  pair_errors found;
+  if (validate != nullptr) {
+    push_rows(tables_->users(), side_.keys, side_.own);
+    job_.paracel_sync();
+    found = predict_pairs(*tables_, *validate, {});
+    job_.paracel_sync();  // nobody pushes the next rows while others still look at these
+  }
+  std::vector<double> all{sums.squares, found.squares_of_known, static_cast<double>(found.pairs),
+                          static_cast<double>(found.unknown)};
+  comm.allreduce(all);
+  errors e;
+  e.train_rmse = std::sqrt(all[0] / static_cast<double>(side_.ratings.entries_total));
+  e.skipped = static_cast<std::uint64_t>(all[3]);
+  e.validated = static_cast<std::uint64_t>(all[2] - all[3]);
+  e.validate_rmse = e.validated == 0 ? std::numeric_limits<double>::quiet_NaN() : std::sqrt(all[1] / (all[2] - all[3]));
+  return e;
+}
+
+// ---- config
+
+config_schema als_schema() {
+  config_schema s("als", "factors of users and items by alternating least squares");
+  s.key("rating_input", key_type::files, "ratings: user,item,rating; further fields are not read");
+  s.key("factor_input", key_type::files, "given factors id<tab>f|f|...: one half step against them, as Paracel 0.3");
+  s.key("validate_input", key_type::files, "held-out ratings; another name of test_input");
+  s.key("output", key_type::output_folder, "folder of the results").required();
+  s.key("format", key_type::string, "of the model").fallback("text").one_of({"text", "npy"});
+  s.key("pattern", key_type::string, "with factor_input: fmap solves users, smap items")
+      .fallback("fmap").one_of({"fmap", "smap"});
+  s.key("k", key_type::integer, "factors of a user and of an item").fallback(32).at_least(0).at_most(4096);
+  s.key("rounds", key_type::integer, "alternations, each two half steps").fallback(10).at_least(1).at_most(1000000);
+  s.key("lambda", key_type::number, "weight of the penalty of the factors").fallback(0.1).at_least(0);
+  s.key("lambda_bias", key_type::number, "weight of the penalty of the biases").fallback(0.05).at_least(0);
+  s.key("weighted", key_type::boolean, "each row's penalty counts once a rating").fallback(true);
+  s.key("implicit", key_type::boolean, "ratings are counts: fit whether there is one, over all cells").fallback(false);
+  s.key("confidence", key_type::number, "implicit: weight of a cell is 1 + confidence * rating").fallback(40.0).at_least(0);
+  s.key("start", key_type::number, "standard deviation of the items' factors before the first step").fallback(0.1).above(0);
+  s.key("tolerance", key_type::number, "stop when a round changes the objective by less than this part; 0: never")
+      .fallback(0.0).at_least(0);
+  s.key("seed", key_type::integer, "of the start").fallback(0).at_least(0);
+  s.key("min_rating", key_type::number, "predictions are not below it; default: the least rating of the input");
+  s.key("max_rating", key_type::number, "predictions are not above it; default: the greatest rating of the input");
+  s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
+  recommend_settings::add_keys(s);
+  return s;
+}
+
+als_settings::als_settings(const config& from)
+    : rating_input(from.get<std::vector<std::string>>("rating_input")),
+      factor_input(from.get<std::vector<std::string>>("factor_input")),
+      output(from.get<std::string>("output")),
+      format(from.get<std::string>("format")),
+      transpose(from.get<std::string>("pattern") == "smap"),
+      rounds(from.get<int>("rounds")),
+      start(from.get<double>("start")),
+      tolerance(from.get<double>("tolerance")),
+      seed(from.get<std::uint64_t>("seed")),
+      debug(from.get<bool>("debug")),
+      use(from) {
+  const bool implicit = from.get<bool>("implicit");
+  model.form = implicit ? als_form::implicit_ratings : als_form::explicit_ratings;
+  model.k = from.get<std::size_t>("k");
+  model.lambda = from.get<double>("lambda");
+  model.lambda_bias = implicit ? 0 : from.get<double>("lambda_bias");
+  model.alpha = from.get<double>("confidence");
+  model.weighted = from.get<bool>("weighted");
+  if (implicit && model.k == 0) throw config_error(from.place_of("k") + ": found 0, want at least 1 with implicit ratings");
+  if (from.given("min_rating")) limits.least = from.get<double>("min_rating");
+  if (from.given("max_rating")) limits.most = from.get<double>("max_rating");
+  if (limits.least > limits.most)
+    throw config_error(from.place_of("min_rating") + ": found a number above max_rating, want min_rating <= max_rating");
+  if (rating_input.empty() && use.model_input.empty())
+    throw config_error(from.place_of("rating_input") + " is missing: want ratings to train on, or model_input");
+  const auto held_out = from.get<std::vector<std::string>>("validate_input");
+  if (!held_out.empty() && !use.test_input.empty())
+    throw config_error(from.place_of("validate_input") + ": it is another name of test_input; want one of them");
+  if (!held_out.empty()) use.test_input = held_out;
+}
+
+// ---- the job
+
+// No clock: solved rows are pushed, which takes effect at once, and a barrier stands between a push and the pulls.
+alternating_least_squares::alternating_least_squares(Comm comm, const std::string& server_info,
+                                                     const als_settings& settings)
+    : paralg(server_info, std::move(comm), settings.output, settings.rounds),
+      settings_(settings),
+      log_(*this, settings.rounds, "objective", settings.debug),
+      model_(settings.model) {}
+
+void alternating_least_squares::solve() {
+  if (!settings_.use.model_input.empty()) {
+    const auto saved = open_model(settings_.use.model_input, "als");
+    tables_.emplace(*this, "als", saved.k);
+    serve_model(*this, settings_.use.model_input, "als", *tables_);
+    use_model(*this, log_, *tables_, settings_.use, saved.scale, nullptr, {});
+  } else if (!settings_.factor_input.empty()) {
+    solve_one_step();
+  } else {
+    load();
+    train();
+    write();
+  }
+  log_.result("output", get_output());
+}
+
+void alternating_least_squares::solve_one_step() {
+  als_one_step problem(*this, settings_.rating_input, settings_.factor_input, settings_.transpose);
+  sparse_rows held_out;
+  if (!settings_.use.test_input.empty()) {
+    auto options = rating_options();
+    options.values = entry_options::value_rule::need;
+    options.transpose = settings_.transpose;
+    held_out = load_sparse(get_comm(), settings_.use.test_input, options);
+  }
+  const auto errors = problem.solve(model_.lambda, settings_.use.test_input.empty() ? nullptr : &held_out);
+  model_writer out(*this, "als_one_step", settings_.format);
+  out.fields().add("k", static_cast<std::uint64_t>(problem.k())).add("lambda", model_.lambda);
+  std::vector<double> w;
+  const std::size_t width = row_width(problem.k());
+  for (std::size_t i = 0; i < problem.side().ratings.rows(); ++i) {
+    const auto row = std::span(problem.side().own).subspan(i * width, width);
+    w.insert(w.end(), row.begin() + factors_at, row.end());
+  }
+  out.add_rows<double>("W", w, {problem.k()}, &problem.side().ratings.row_ids);
+  out.finish();
+  log_.round(1, errors.train_rmse * errors.train_rmse * static_cast<double>(problem.side().ratings.entries_total));
+  log_.result("rmse", errors.train_rmse);
+  if (settings_.use.test_input.empty()) return;
+  log_.result("validate_pairs", errors.validated);
+  log_.result("validate_skipped", errors.skipped);
+  log_.result("validate_rmse", errors.validate_rmse);
+}
+
+void alternating_least_squares::load() {
+  auto comm = get_comm();
+  auto options = rating_options();
+  options.values = entry_options::value_rule::need;
+  users_.ratings = load_sparse(comm, settings_.rating_input, options);
+  if (users_.ratings.entries_total == 0)
+    throw data_error(settings_.rating_input.front() + ":1:1: found no rating, want user,item,rating");
+  options.transpose = true;
+  items_.ratings = load_sparse(comm, settings_.rating_input, options);
+  scale_ = scale_of(comm, users_.ratings.value);
+  if (model_.form == als_form::implicit_ratings) {
+    if (scale_.least < 0) {
+      throw data_error(settings_.rating_input.front() + ": found the rating " + json_number(scale_.least) +
+                       ", want ratings >= 0 with implicit");
+    }
+    scale_ = {};
+  }
+  if (std::isfinite(settings_.limits.least)) scale_.least = settings_.limits.least;
+  if (std::isfinite(settings_.limits.most)) scale_.most = settings_.limits.most;
+  model_.mean = scale_.mean;
+  users_.prepare(model_.k);
+  items_.prepare(model_.k);
+  const std::size_t width = row_width(model_.k);
+  for (std::size_t i = 0; i < items_.keys.size(); ++i) {
+    counter_random random(settings_.seed, start_stream, items_.keys[i]);
+    double* row = items_.own.data() + i * width;
+    row[known_at] = 1;
+    for (std::size_t j = 0; j < model_.k; ++j) row[factors_at + j] = settings_.start * random.normal();
+  }
+  tables_.emplace(*this, "als", model_.k);
+  push_rows(tables_->items(), items_.keys, items_.own);
+  item_penalty_ = als_penalty(model_, items_.ratings, items_.own);
+  comm.allreduce(item_penalty_);
+  paracel_sync();
+}
+
+/// Solves one side and pushes it; returns the objective. `from` has the rows of the other side.
+/// Cost: a row of the other side for each local column once from the servers, each own row once to them, a barrier, and a
+/// reduction of 2 numbers (implicit: and one of k^2 before it).
+double alternating_least_squares::half_step(als_side& side, als_side& other, table<double>& from, table<double>& to) {
+  auto comm = get_comm();
+  const bool implicit = model_.form == als_form::implicit_ratings;
+  std::vector<double> gram;
+  if (implicit) {
+    gram = factor_gram(model_.k, other.own);
+    comm.allreduce(gram);
+  }
+  from.pull(side.column_keys, side.others);
+  const auto sums = als_half_step(model_, side.ratings, side.others, gram, side.own);
+  push_rows(to, side.keys, side.own);
+  std::vector<double> all{sums.squares, sums.penalty};
+  if (implicit) {
+    const auto own = factor_gram(model_.k, side.own);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  comm.allreduce(all);
+  (&side == &users_ ? user_penalty_ : item_penalty_) = all[1];
+  double objective = all[0] + user_penalty_ + item_penalty_;
+  for (std::size_t j = 0; j < gram.size(); ++j) objective += gram[j] * all[2 + j];  // (w.h)^2 of all cells
+  paracel_sync();
+  return objective;
+}
+
+void alternating_least_squares::train() {
+  double last = 0;
+  double objective = 0;
+  int round = 0;
+  while (round < settings_.rounds) {
+    const double between = half_step(users_, items_, tables_->items(), tables_->users());
+    objective = half_step(items_, users_, tables_->users(), tables_->items());
+    ++round;
+    log_.round(round, objective, {{"after_users", between}});
+    if (settings_.tolerance > 0 && round > 1 && std::abs(last - objective) <= settings_.tolerance * std::abs(last)) break;
+    last = objective;
+  }
+  log_.result("rounds", static_cast<std::uint64_t>(round));
+  log_.result("objective", objective);
+  if (model_.form == als_form::implicit_ratings) return;
+  const auto errors = predict_pairs(*tables_, users_.ratings, scale_);
+  std::vector<double> sums{errors.squares};
+  get_comm().allreduce(sums);
+  log_.result("rmse", std::sqrt(sums[0] / static_cast<double>(users_.ratings.entries_total)));
+}
+
+void alternating_least_squares::write() {
+  write_model(*this, "als", settings_.format, model_.k, scale_, users_.ratings.entries_total,
+              {users_.own, &users_.ratings.row_ids, items_.own, &items_.ratings.row_ids});
+  // The users in the servers were solved before the items were last; they are the model as it is.
+  use_model(*this, log_, *tables_, settings_.use, scale_, &users_.ratings, users_.own);
+}
+
+}  // namespace paracel::alg

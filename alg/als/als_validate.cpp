@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "als_validate.hpp"
+
+#include <cmath>
+
+#include "als.hpp"
+
+namespace paracel::alg {
+
+config_schema als_validate_schema() {
+  config_schema s("als_validate", "chooses lambda for a half step of als");
+  s.key("rating_input", key_type::files, "ratings: user,item,rating; further fields are not read").required();
+  s.key("factor_input", key_type::files, "given factors id<tab>f|f|...").required();
+  s.key("validate_input", key_type::files, "held-out ratings").required();
+  s.key("output", key_type::output_folder, "folder of the results").required();
+  s.key("pattern", key_type::string, "fmap solves users, smap items").fallback("fmap").one_of({"fmap", "smap"});
+  s.key("lambdas", key_type::numbers, "weights of the penalty to try").required().at_least(0);
+  return s;
+}
+
+als_validate_settings::als_validate_settings(const config& from)
+    : rating_input(from.get<std::vector<std::string>>("rating_input")),
+      factor_input(from.get<std::vector<std::string>>("factor_input")),
+      validate_input(from.get<std::vector<std::string>>("validate_input")),
+      output(from.get<std::string>("output")),
+      lambdas(from.get<std::vector<double>>("lambdas")),
+      transpose(from.get<std::string>("pattern") == "smap") {}
+
+als_validate::als_validate(Comm comm, const std::string& server_info, const als_validate_settings& settings)
+    : paralg(server_info, std::move(comm), settings.output, static_cast<int>(settings.lambdas.size())),
+      settings_(settings),
+      log_(*this, static_cast<int>(settings.lambdas.size()), "validate_rmse") {}
+
+void als_validate::solve() {
+  als_one_step problem(*this, settings_.rating_input, settings_.factor_input, settings_.transpose);
+  auto options = rating_options();
+  options.values = entry_options::value_rule::need;
+  options.transpose = settings_.transpose;
+  const auto held_out = load_sparse(get_comm(), settings_.validate_input, options);
+  als_one_step::errors found;
+  double best = std::numeric_limits<double>::infinity();
+  double best_lambda = std::numeric_limits<double>::quiet_NaN();
+  int round = 0;
+  for (const double lambda : settings_.lambdas) {
+    found = problem.solve(lambda, &held_out);
+    log_.round(++round, found.validate_rmse, {{"lambda", lambda}, {"train_rmse", found.train_rmse}});
+    log_.result("lambda", json_number(lambda) + " train_rmse " + json_number(found.train_rmse) + " validate_rmse " +
+                              json_number(found.validate_rmse));
+    if (!(found.validate_rmse < best)) continue;
+    best = found.validate_rmse;
+    best_lambda = lambda;
+  }
+  log_.result("validate_pairs", found.validated);
+  log_.result("validate_skipped", found.skipped);
+  log_.result("best_lambda", best_lambda);
+  log_.result("output", get_output());
+}
+
+}  // namespace paracel::alg

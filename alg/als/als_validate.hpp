@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Which lambda: for each of `lambdas` the half step of als against given factors, measured on ratings that it did not see.
+//
+//     W_u = (H_u'H_u + lambda I)^-1 H_u'r_u        train and validation RMSE of w.h; pairs with an unknown side are skipped
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <paracel/paralg.hpp>
+#include <paracel/schema.hpp>
+
+#include "alg/common/run_log.hpp"
+
+namespace paracel::alg {
+
+config_schema als_validate_schema();
+
+struct als_validate_settings {
+  explicit als_validate_settings(const config& from);
+
+  std::vector<std::string> rating_input;
+  std::vector<std::string> factor_input;
+  std::vector<std::string> validate_input;
+  std::string output;
+  std::vector<double> lambdas;
+  bool transpose;
+};
+
+class als_validate : public paralg {
+ public:
+  als_validate(Comm comm, const std::string& server_info, const als_validate_settings& settings);
+
+  /// Throws: data_error.
+  void solve() override;
+
+ private:
+  als_validate_settings settings_;
+  run_log log_;
+};
+
+}  // namespace paracel::alg

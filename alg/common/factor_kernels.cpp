@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "factor_kernels.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <Eigen/Dense>
+
+// The loops are written once, in functions that are always inlined, and compiled for two machines: the vectoriser sees them
+// inside the function whose target they take over.
+#define PARACEL_INLINE [[gnu::always_inline]] inline
+#if defined(__x86_64__)
+#define PARACEL_AVX2 [[gnu::target("avx2,fma")]]
+#define PARACEL_CHOOSE(wide, plain) (has_avx2() ? (wide) : (plain))
+#else
+#define PARACEL_AVX2
+#define PARACEL_CHOOSE(wide, plain) (plain)
+#endif
+
+namespace paracel::alg {
+
+namespace {
+
+#if defined(__x86_64__)
+bool has_avx2() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+}
+#endif
+
+// Eight sums, so that the compiler may use vectors without changing the order of additions.
+PARACEL_INLINE double dot_body(const double* __restrict a, const double* __restrict b, std::size_t n) {
+  double lane[8] = {};
+  std::size_t j = 0;
+  for (; j + 8 <= n; j += 8) {
+    for (std::size_t l = 0; l < 8; ++l) lane[l] += a[j + l] * b[j + l];
+  }
+  double sum = 0;
+  for (; j < n; ++j) sum += a[j] * b[j];
+  return sum + (((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7])));
+}
+
+PARACEL_INLINE double distance_body(const double* __restrict a, const double* __restrict b, std::size_t n) {
+  double lane[8] = {};
+  std::size_t j = 0;
+  for (; j + 8 <= n; j += 8) {
+    for (std::size_t l = 0; l < 8; ++l) lane[l] += (a[j + l] - b[j + l]) * (a[j + l] - b[j + l]);
+  }
+  double sum = 0;
+  for (; j < n; ++j) sum += (a[j] - b[j]) * (a[j] - b[j]);
+  return sum + (((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7])));
+}
+
+PARACEL_INLINE double sgd_body(const sgd_step& step, double* __restrict user, double* __restrict items,
+                               const std::uint32_t* slot, const double* value, std::size_t count) {
+  const std::size_t k = step.k;
+  const std::size_t width = row_width(k);
+  const double shrink = step.alpha * step.beta;
+  double* __restrict w = user + factors_at;
+  double loss = 0;
+  for (std::size_t t = 0; t < count; ++t) {
+    double* __restrict row = items + slot[t] * width;
+    double* __restrict h = row + factors_at;
+    const double e = value[t] - step.mean - user[bias_at] - row[bias_at] - dot_body(w, h, k);
+    loss += e * e;
+    const double pull = 2 * step.alpha * e;
+    for (std::size_t j = 0; j < k; ++j) {
+      const double old_w = w[j];
+      const double old_h = h[j];
+      w[j] = old_w + (pull * old_h - shrink * old_w);
+      h[j] = old_h + (pull * old_w - shrink * old_h);
+    }
+    user[bias_at] += pull - shrink * user[bias_at];
+    row[bias_at] += pull - shrink * row[bias_at];
+  }
+  return loss;
+}
+
+// Four rows of X and two of the triangle at a time: eight multiplications for six loads and two stores.
+PARACEL_INLINE void gram_body(std::size_t rows, std::size_t d, std::size_t stride, const double* __restrict x,
+                              const double* __restrict y, double* __restrict lower) {
+  std::size_t n = 0;
+  for (; n + 4 <= rows; n += 4) {
+    const double* __restrict x0 = x + n * stride;
+    const double* __restrict y0 = y + n * stride;
+    const double* __restrict y1 = y0 + stride;
+    const double* __restrict y2 = y1 + stride;
+    const double* __restrict y3 = y2 + stride;
+    std::size_t i = 0;
+    for (; i + 2 <= d; i += 2) {
+      double* __restrict a = lower + i * stride;
+      double* __restrict b = a + stride;
+      const double a0 = x0[i], a1 = x0[stride + i], a2 = x0[2 * stride + i], a3 = x0[3 * stride + i];
+      const double b0 = x0[i + 1], b1 = x0[stride + i + 1], b2 = x0[2 * stride + i + 1], b3 = x0[3 * stride + i + 1];
+      // Up to the next multiple of four, so that the loop has no rest: beyond the diagonal nobody looks.
+      const std::size_t end = (i / 4 + 1) * 4;
+      for (std::size_t j = 0; j < end; ++j) {
+        a[j] += (a0 * y0[j] + a1 * y1[j]) + (a2 * y2[j] + a3 * y3[j]);
+        b[j] += (b0 * y0[j] + b1 * y1[j]) + (b2 * y2[j] + b3 * y3[j]);
+      }
+    }
+    if (i < d) {
+      double* __restrict a = lower + i * stride;
+      const double a0 = x0[i], a1 = x0[stride + i], a2 = x0[2 * stride + i], a3 = x0[3 * stride + i];
+      for (std::size_t j = 0; j <= i; ++j) a[j] += (a0 * y0[j] + a1 * y1[j]) + (a2 * y2[j] + a3 * y3[j]);
+    }
+  }
+  for (; n < rows; ++n) {
+    const double* __restrict x0 = x + n * stride;
+    const double* __restrict y0 = y + n * stride;
+    for (std::size_t i = 0; i < d; ++i) {
+      double* __restrict a = lower + i * stride;
+      const double a0 = x0[i];
+      for (std::size_t j = 0; j <= i; ++j) a[j] += a0 * y0[j];
+    }
+  }
+}
+
+/// Cholesky in place: rows of the lower triangle, and z of L L' z = rhs. False when a pivot says that it is not definite.
+PARACEL_INLINE bool cholesky_body(std::size_t d, std::size_t stride, double* __restrict a, double* __restrict z) {
+  double largest = 0;
+  for (std::size_t i = 0; i < d; ++i) largest = std::max(largest, a[i * stride + i]);
+  const double least = largest * 1e-13;
+  for (std::size_t i = 0; i < d; ++i) {
+    double* __restrict row = a + i * stride;
+    for (std::size_t j = 0; j < i; ++j) {
+      const double* __restrict other = a + j * stride;
+      row[j] = (row[j] - dot_body(row, other, j)) * other[j];  // the diagonal holds 1 / L_jj
+    }
+    const double pivot = row[i] - dot_body(row, row, i);
+    if (!(pivot > least)) return false;
+    row[i] = 1 / std::sqrt(pivot);
+    z[i] = (z[i] - dot_body(row, z, i)) * row[i];
+  }
+  for (std::size_t i = d; i-- > 0;) {
+    const double* __restrict row = a + i * stride;
+    const double v = z[i] * row[i];
+    z[i] = v;
+    for (std::size_t j = 0; j < i; ++j) z[j] -= v * row[j];
+  }
+  return true;
+}
+
+double dot_plain(const double* a, const double* b, std::size_t n) { return dot_body(a, b, n); }
+double distance_plain(const double* a, const double* b, std::size_t n) { return distance_body(a, b, n); }
+double sgd_plain(const sgd_step& s, double* user, double* items, const std::uint32_t* slot, const double* value,
+                 std::size_t n) {
+  return sgd_body(s, user, items, slot, value, n);
+}
+void gram_plain(std::size_t rows, std::size_t d, std::size_t stride, const double* x, const double* y, double* lower) {
+  gram_body(rows, d, stride, x, y, lower);
+}
+bool cholesky_plain(std::size_t d, std::size_t stride, double* a, double* z) { return cholesky_body(d, stride, a, z); }
+
+#if defined(__x86_64__)
+PARACEL_AVX2 double dot_wide(const double* a, const double* b, std::size_t n) { return dot_body(a, b, n); }
+PARACEL_AVX2 double distance_wide(const double* a, const double* b, std::size_t n) { return distance_body(a, b, n); }
+PARACEL_AVX2 double sgd_wide(const sgd_step& s, double* user, double* items, const std::uint32_t* slot, const double* value,
+                             std::size_t n) {
+  return sgd_body(s, user, items, slot, value, n);
+}
+PARACEL_AVX2 void gram_wide(std::size_t rows, std::size_t d, std::size_t stride, const double* x, const double* y,
+                            double* lower) {
+  gram_body(rows, d, stride, x, y, lower);
+}
+PARACEL_AVX2 bool cholesky_wide(std::size_t d, std::size_t stride, double* a, double* z) {
+  return cholesky_body(d, stride, a, z);
+}
+#endif
+
+auto* const dot_here = PARACEL_CHOOSE(dot_wide, dot_plain);
+auto* const distance_here = PARACEL_CHOOSE(distance_wide, distance_plain);
+auto* const sgd_here = PARACEL_CHOOSE(sgd_wide, sgd_plain);
+auto* const gram_here = PARACEL_CHOOSE(gram_wide, gram_plain);
+auto* const cholesky_here = PARACEL_CHOOSE(cholesky_wide, cholesky_plain);
+
+}  // namespace
+
+double dot(const double* a, const double* b, std::size_t n) noexcept { return dot_here(a, b, n); }
+
+double squared_distance(const double* a, const double* b, std::size_t n) noexcept { return distance_here(a, b, n); }
+
+double sgd_run(const sgd_step& step, double* user, double* items, std::span<const std::uint32_t> slot,
+               std::span<const double> value) noexcept {
+  return sgd_here(step, user, items, slot.data(), value.data(), slot.size());
+}
+
+void add_gram(std::size_t rows, std::size_t d, std::size_t stride, const double* x, const double* y,
+              double* lower) noexcept {
+  gram_here(rows, d, stride, x, y, lower);
+}
+
+row_solver::row_solver(std::size_t d) : d_(d), stride_((d + 1 + 3) / 4 * 4), a_(stride_ * stride_) {}
+
+std::span<double> row_solver::add(double target) {
+  if (x_.size() < (count_ + 1) * stride_) x_.resize(std::max(2 * x_.size(), 16 * stride_));
+  double* row = x_.data() + count_++ * stride_;
+  row[d_] = target;
+  return {row, d_};
+}
+
+void row_solver::solve(std::span<const double> penalty, std::span<double> z) {
+  const bool definite = std::all_of(penalty.begin(), penalty.end(), [](double p) { return p > 0; });
+  if (definite && 2 * count_ < d_) {
+    solve_dual(penalty, z);
+    return;
+  }
+  std::fill(a_.begin(), a_.end(), 0.0);
+  add_gram(count_, d_ + 1, stride_, x_.data(), x_.data(), a_.data());
+  for (std::size_t j = 0; j < d_; ++j) a_[j * stride_ + j] += penalty[j];
+  solve_primal(z);
+}
+
+void row_solver::solve_implicit(std::span<const double> extra, std::span<const double> gram,
+                                std::span<const double> penalty, std::span<double> z) {
+  scaled_.resize(count_ * stride_);
+  for (std::size_t i = 0; i < count_; ++i) {
+    const double* row = x_.data() + i * stride_;
+    double* to = scaled_.data() + i * stride_;
+    for (std::size_t j = 0; j < d_; ++j) to[j] = extra[i] * row[j];
+    std::fill(to + d_, to + stride_, 0.0);
+    to[d_] = row[d_];
+  }
+  std::fill(a_.begin(), a_.end(), 0.0);
+  add_gram(count_, d_ + 1, stride_, scaled_.data(), x_.data(), a_.data());
+  for (std::size_t i = 0; i < d_; ++i) {
+    for (std::size_t j = 0; j <= i; ++j) a_[i * stride_ + j] += gram[i * d_ + j];
+    a_[i * stride_ + i] += penalty[i];
+  }
+  solve_primal(z);
+}
+
+/// The normal equations in a_, its row d being the right hand side.
+void row_solver::solve_primal(std::span<double> z) {
+  const double* rhs = a_.data() + d_ * stride_;
+  std::copy(rhs, rhs + d_, z.begin());
+  std::vector<double>& kept = scaled_;  // the triangle, for who must do without Cholesky
+  kept.assign(a_.begin(), a_.end());
+  if (cholesky_here(d_, stride_, a_.data(), z.data())) return;
+  const auto n = static_cast<Eigen::Index>(d_);
+  Eigen::MatrixXd full(n, n);
+  Eigen::VectorXd b(n);
+  for (std::size_t i = 0; i < d_; ++i) {
+    b[static_cast<Eigen::Index>(i)] = kept[d_ * stride_ + i];
+    for (std::size_t j = 0; j <= i; ++j) {
+      const auto r = static_cast<Eigen::Index>(i);
+      const auto c = static_cast<Eigen::Index>(j);
+      full(r, c) = full(c, r) = kept[i * stride_ + j];
+    }
+  }
+  // Through the eigenvalues: those that are rounding errors of the greatest are none.
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(full);
+  const Eigen::VectorXd& values = eigen.eigenvalues();
+  Eigen::VectorXd weights = eigen.eigenvectors().transpose() * b;
+  const double least = std::max(values.cwiseAbs().maxCoeff(), 0.0) * static_cast<double>(d_) * 1e-14;
+  for (Eigen::Index i = 0; i < n; ++i) weights[i] = values[i] > least ? weights[i] / values[i] : 0.0;
+  const Eigen::VectorXd solution = eigen.eigenvectors() * weights;
+  std::copy(solution.data(), solution.data() + n, z.begin());
+}
+
+/// z = D^-1 X' y with (X D^-1 X' + I) y = t: a system of as many unknowns as there are rows.
+void row_solver::solve_dual(std::span<const double> penalty, std::span<double> z) {
+  const std::size_t n = count_;
+  scaled_.resize(n * d_ + n * n + n + d_);
+  double* scaled = scaled_.data();
+  double* system = scaled + n * d_;
+  double* y = system + n * n;
+  double* inverse = y + n;
+  for (std::size_t j = 0; j < d_; ++j) inverse[j] = 1 / penalty[j];
+  for (std::size_t i = 0; i < n; ++i) {
+    const double* row = x_.data() + i * stride_;
+    double* to = scaled + i * d_;
+    for (std::size_t j = 0; j < d_; ++j) to[j] = row[j] * inverse[j];
+    for (std::size_t l = 0; l <= i; ++l) system[i * n + l] = dot_here(to, x_.data() + l * stride_, d_);
+    system[i * n + i] += 1;
+    y[i] = row[d_];
+  }
+  // Definite by its 1 on the diagonal, unless numbers have left the range of double.
+  std::fill(z.begin(), z.end(), 0.0);
+  if (!cholesky_here(n, n, system, y)) return;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double* from = scaled + i * d_;
+    for (std::size_t j = 0; j < d_; ++j) z[j] += y[i] * from[j];
+  }
+}
+
+double row_solver::product(std::size_t i, std::span<const double> z) const {
+  return dot_here(x_.data() + i * stride_, z.data(), d_);
+}
+
+double row_solver::residual(std::span<const double> z) const {
+  double sum = 0;
+  for (std::size_t i = 0; i < count_; ++i) {
+    const double e = x_[i * stride_ + d_] - product(i, z);
+    sum += e * e;
+  }
+  return sum;
+}
+
+}  // namespace paracel::alg

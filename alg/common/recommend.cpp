@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "recommend.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+
+#include <Eigen/Dense>
+
+#include <paracel/dump.hpp>
+
+#include "npy.hpp"
+#include "run_log.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+// Entries between two pulls of predict_pairs, and rows of a pull of recommend_items: some MB of factors.
+constexpr std::size_t pairs_at_once = 65536;
+constexpr std::size_t items_at_once = 4096;
+constexpr std::size_t users_at_once = 256;
+
+std::vector<std::uint64_t> keys_of(const id_list& ids, std::size_t first, std::size_t count) {
+  std::vector<std::uint64_t> keys(count);
+  for (std::size_t i = 0; i < count; ++i) keys[i] = ids.key(first + i);
+  return keys;
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> keys_of(const id_list& ids) { return keys_of(ids, 0, ids.size()); }
+
+void push_rows(table<double>& to, std::span<const std::uint64_t> keys, std::span<const double> rows) {
+  const std::size_t width = to.width();
+  for (std::size_t first = 0; first < keys.size(); first += items_at_once) {
+    const std::size_t count = std::min(items_at_once, keys.size() - first);
+    to.push(keys.subspan(first, count), rows.subspan(first * width, count * width));
+  }
+}
+
+rating_scale scale_of(Comm comm, std::span<const double> ratings) {
+  std::vector<double> sums{0, static_cast<double>(ratings.size())};
+  rating_scale s{0, std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
+  for (const double r : ratings) {
+    sums[0] += r;
+    s.least = std::min(s.least, r);
+    s.most = std::max(s.most, r);
+  }
+  comm.allreduce(sums);
+  comm.allreduce(s.least, reduce_op::min);
+  comm.allreduce(s.most, reduce_op::max);
+  if (sums[1] == 0) return {};
+  s.mean = sums[0] / sums[1];
+  return s;
+}
+
+void best_items::insert(entry e) {
+  if (heap_.size() == size_) {
+    std::pop_heap(heap_.begin(), heap_.end(), before);
+    heap_.back() = e;
+  } else {
+    heap_.push_back(e);
+  }
+  std::push_heap(heap_.begin(), heap_.end(), before);
+}
+
+std::vector<std::pair<double, std::uint32_t>> best_items::take() {
+  std::sort(heap_.begin(), heap_.end(), before);
+  return std::exchange(heap_, {});
+}
+
+list_quality quality_of(std::span<const std::uint32_t> list, std::span<const std::uint32_t> relevant, std::size_t unknown,
+                        std::size_t at) {
+  const std::size_t wanted = relevant.size() + unknown;
+  if (wanted == 0) return {};
+  double gain = 0;
+  double hits = 0;
+  for (std::size_t p = 0; p < std::min(at, list.size()); ++p) {
+    if (!std::binary_search(relevant.begin(), relevant.end(), list[p])) continue;
+    gain += 1 / std::log2(2.0 + static_cast<double>(p));
+    hits += 1;
+  }
+  double ideal = 0;
+  for (std::size_t p = 0; p < std::min(at, wanted); ++p) ideal += 1 / std::log2(2.0 + static_cast<double>(p));
+  return {ideal > 0 ? gain / ideal : 0, hits / static_cast<double>(wanted)};
+}
+
+pair_errors predict_pairs(factor_tables& model, const sparse_rows& pairs, const rating_scale& scale,
+                          std::vector<double>* out) {
+  const std::size_t width = row_width(model.k());
+  if (out != nullptr) out->resize(pairs.column.size());
+  pair_errors errors;
+  std::vector<std::uint32_t> slot(pairs.column_ids.size(), 0xffffffffU);
+  std::vector<std::uint32_t> touched;
+  std::vector<double> users;
+  std::vector<double> items;
+  for (std::size_t first = 0; first < pairs.rows();) {
+    std::size_t last = first + 1;
+    while (last < pairs.rows() && pairs.begin[last + 1] - pairs.begin[first] <= pairs_at_once) ++last;
+    touched.clear();
+    std::vector<std::uint64_t> keys;
+    for (std::size_t e = pairs.begin[first]; e < pairs.begin[last]; ++e) {
+      auto& s = slot[pairs.column[e]];
+      if (s != 0xffffffffU) continue;
+      s = static_cast<std::uint32_t>(touched.size());
+      touched.push_back(pairs.column[e]);
+      keys.push_back(pairs.column_ids.key(pairs.column[e]));
+    }
+    users.resize((last - first) * width);
+    items.resize(keys.size() * width);
+    const auto user_keys = keys_of(pairs.row_ids, first, last - first);
+    model.users().pull(user_keys, users);
+    model.items().pull(keys, items);
+    for (std::size_t i = first; i < last; ++i) {
+      const double* u = users.data() + (i - first) * width;
+      for (std::size_t e = pairs.begin[i]; e < pairs.begin[i + 1]; ++e) {
+        const double* h = items.data() + slot[pairs.column[e]] * width;
+        const double p =
+            scale.clamp(scale.mean + u[bias_at] + h[bias_at] + dot(u + factors_at, h + factors_at, model.k()));
+        if (out != nullptr) (*out)[e] = p;
+        const double error = pairs.value[e] - p;
+        ++errors.pairs;
+        errors.squares += error * error;
+        if (u[known_at] != 0 && h[known_at] != 0) {
+          errors.squares_of_known += error * error;
+        } else {
+          ++errors.unknown;
+        }
+      }
+    }
+    for (const auto c : touched) slot[c] = 0xffffffffU;
+    first = last;
+  }
+  return errors;
+}
+
+// ---- who owns a user
+
+namespace {
+
+/// Sends rows to the workers in whose range their ids fall. Id: a number or a name.
+template <class Id>
+held_out_rows route(Comm comm, const std::vector<Id>& own, const std::vector<Id>& test_ids, const sparse_rows& test) {
+  const std::size_t size = comm.get_size();
+  const auto firsts = comm.allgather(own.empty() ? std::vector<Id>{} : std::vector<Id>{own.front()});
+  std::vector<std::vector<Id>> ids(size);
+  std::vector<std::vector<std::uint64_t>> entries(size);  // of each row: their number, then key and bits of the rating
+  for (std::size_t i = 0; i < test.rows(); ++i) {
+    std::size_t owner = 0;
+    for (std::size_t w = 0; w < size; ++w) {
+      if (!firsts[w].empty() && !(test_ids[i] < firsts[w].front())) owner = w;
+    }
+    ids[owner].push_back(test_ids[i]);
+    const auto columns = test.columns_of(i);
+    const auto values = test.values_of(i);
+    entries[owner].push_back(columns.size());
+    for (std::size_t e = 0; e < columns.size(); ++e) {
+      entries[owner].push_back(test.column_ids.key(columns[e]));
+      entries[owner].push_back(std::bit_cast<std::uint64_t>(values[e]));
+    }
+  }
+  std::vector<std::vector<Id>> got_ids;
+  std::vector<std::vector<std::uint64_t>> got;
+  comm.alltoall(ids, got_ids);
+  comm.alltoall(entries, got);
+  held_out_rows out;
+  for (std::size_t w = 0; w < size; ++w) {
+    std::size_t at = 0;
+    for (const auto& id : got_ids[w]) {
+      const auto found = std::lower_bound(own.begin(), own.end(), id);
+      const bool known = found != own.end() && *found == id;
+      out.row.push_back(known ? static_cast<std::uint32_t>(found - own.begin()) : held_out_rows::cold);
+      const std::size_t count = got[w][at++];
+      for (std::size_t e = 0; e < count; ++e) {
+        out.item.push_back(got[w][at++]);
+        out.value.push_back(std::bit_cast<double>(got[w][at++]));
+      }
+      out.begin.push_back(out.item.size());
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> names_of(const id_list& ids) {
+  std::vector<std::string> names(ids.size());
+  for (std::size_t i = 0; i < ids.size(); ++i) names[i] = ids.name(i);
+  return names;
+}
+
+}  // namespace
+
+held_out_rows to_owners(Comm comm, const sparse_rows& training, const sparse_rows& test) {
+  if (training.entries_total == 0 || test.entries_total == 0) return route<std::uint64_t>(comm, {}, {}, sparse_rows{});
+  // A worker without rows does not know what the ids are.
+  std::vector<std::int64_t> named{training.rows() > 0 && !training.row_ids.numeric() ? 1 : 0,
+                                  test.rows() > 0 && !test.row_ids.numeric() ? 1 : 0};
+  comm.allreduce(named, reduce_op::max);
+  if (named[0] != named[1]) {
+    throw data_error(std::string("test_input: found users that are ") + (named[1] != 0 ? "names" : "numbers") +
+                     ", want what they are in training: " + (named[0] != 0 ? "names" : "numbers"));
+  }
+  if (named[0] == 0) return route(comm, training.row_ids.numbers(), test.row_ids.numbers(), test);
+  return route(comm, names_of(training.row_ids), names_of(test.row_ids), test);
+}
+
+// ---- lists
+
+recommendation recommend_items(factor_tables& model, const sparse_rows& training, const id_list& items,
+                               std::span<const double> users, double mean, std::size_t top) {
+  using rows_map = Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>, 0,
+                              Eigen::OuterStride<>>;
+  const std::size_t width = row_width(model.k());
+  const auto k = static_cast<Eigen::Index>(model.k());
+  const std::size_t rows = training.rows();
+  std::vector<best_items> best(rows, best_items(top));
+  best_items unknown(top);
+  std::vector<std::uint64_t> seen(training.begin.begin(), training.begin.end());  // next rated item of each row
+  std::vector<double> block;
+  Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> scores;
+  for (std::size_t first = 0; first < items.size(); first += items_at_once) {
+    const std::size_t count = std::min(items_at_once, items.size() - first);
+    block.resize(count * width);
+    model.items().pull(keys_of(items, first, count), block);
+    for (std::size_t j = 0; j < count; ++j) {
+      unknown.add(mean + block[j * width + bias_at], static_cast<std::uint32_t>(first + j));
+    }
+    const rows_map h(block.data() + factors_at, static_cast<Eigen::Index>(count), k,
+                     Eigen::OuterStride<>(static_cast<Eigen::Index>(width)));
+    for (std::size_t from = 0; from < rows; from += users_at_once) {
+      const std::size_t some = std::min(users_at_once, rows - from);
+      const rows_map w(users.data() + from * width + factors_at, static_cast<Eigen::Index>(some), k,
+                       Eigen::OuterStride<>(static_cast<Eigen::Index>(width)));
+      scores.noalias() = w * h.transpose();
+      for (std::size_t u = from; u < from + some; ++u) {
+        const double base = mean + users[u * width + bias_at];
+        const double* row = scores.data() + (u - from) * count;
+        auto& next = seen[u];
+        const std::uint64_t end = training.begin[u + 1];
+        for (std::size_t j = 0; j < count; ++j) {
+          bool rated = false;
+          while (next < end && training.column_number[training.column[next]] <= first + j) {
+            rated = rated || training.column_number[training.column[next]] == first + j;
+            ++next;
+          }
+          if (!rated) best[u].add(base + block[j * width + bias_at] + row[j], static_cast<std::uint32_t>(first + j));
+        }
+      }
+    }
+  }
+  recommendation result;
+  for (auto& b : best) result.lists.push_back(b.take());
+  result.unknown_user = unknown.take();
+  return result;
+}
+
+ranking_quality rank_quality(Comm comm, const recommendation& lists, const held_out_rows& test, const id_list& items,
+                             std::size_t at, double relevant) {
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> numbers(items.size());  // key -> number
+  for (std::size_t j = 0; j < items.size(); ++j) numbers[j] = {items.key(j), static_cast<std::uint32_t>(j)};
+  std::sort(numbers.begin(), numbers.end());
+  std::vector<double> sums(4);
+  std::vector<std::uint32_t> list;
+  std::vector<std::uint32_t> wanted;
+  for (std::size_t i = 0; i < test.row.size(); ++i) {
+    wanted.clear();
+    std::size_t unknown = 0;
+    for (std::size_t e = test.begin[i]; e < test.begin[i + 1]; ++e) {
+      if (!(test.value[e] >= relevant)) continue;
+      const auto found = std::lower_bound(numbers.begin(), numbers.end(), std::pair{test.item[e], std::uint32_t{0}});
+      if (found != numbers.end() && found->first == test.item[e]) {
+        wanted.push_back(found->second);
+      } else {
+        ++unknown;
+      }
+    }
+    std::sort(wanted.begin(), wanted.end());
+    wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+    if (wanted.empty() && unknown == 0) continue;
+    const bool cold = test.row[i] == held_out_rows::cold;
+    list.clear();
+    for (const auto& [score, item] : cold ? lists.unknown_user : lists.lists[test.row[i]]) list.push_back(item);
+    const auto q = quality_of(list, wanted, unknown, at);
+    sums[0] += 1;
+    sums[1] += cold ? 1 : 0;
+    sums[2] += q.ndcg;
+    sums[3] += q.recall;
+  }
+  comm.allreduce(sums);
+  const double n = std::max(sums[0], 1.0);
+  return {static_cast<std::uint64_t>(sums[0]), static_cast<std::uint64_t>(sums[1]), sums[2] / n, sums[3] / n};
+}
+
+// ---- keys
+
+void recommend_settings::add_keys(config_schema& s) {
+  s.key("test_input", key_type::files, "held-out ratings to measure the model on");
+  s.key("predict_input", key_type::files, "pairs user,item to predict; further fields are not read");
+  s.key("model_input", key_type::string, "folder of a model that was written before: it is used, nothing is trained");
+  s.key("recommend", key_type::integer, "items to recommend to each user; 0: none").fallback(0).at_least(0).at_most(1e6);
+  s.key("ranking", key_type::boolean, "print NDCG and recall of the recommended lists on test_input").fallback(false);
+  s.key("ranking_at", key_type::integer, "places of a list that count for them").fallback(10).at_least(1).at_most(1e6);
+  s.key("relevant", key_type::number, "the least held-out rating that they count as relevant; default: every one");
+}
+
+recommend_settings::recommend_settings(const config& from)
+    : test_input(from.get<std::vector<std::string>>("test_input")),
+      predict_input(from.get<std::vector<std::string>>("predict_input")),
+      model_input(from.get<std::string>("model_input")),
+      recommend(from.get<std::size_t>("recommend")),
+      ranking_at(from.get<std::size_t>("ranking_at")),
+      ranking(from.get<bool>("ranking")) {
+  if (from.given("relevant")) relevant = from.get<double>("relevant");
+  if (ranking && test_input.empty())
+    throw config_error(from.place_of("ranking") + ": found true, want test_input to rank on");
+  if (!model_input.empty() && (recommend > 0 || ranking))
+    throw config_error(from.place_of(recommend > 0 ? "recommend" : "ranking") +
+                       ": lists leave out what a user rated in training, which a saved model does not know");
+}
+
+entry_options rating_options() {
+  entry_options o;
+  o.duplicates = duplicate_rule::keep;
+  return o;
+}
+
+// ---- after training
+
+void use_model(paralg& job, run_log& log, factor_tables& model, const recommend_settings& settings,
+               const rating_scale& scale, const sparse_rows* training, std::span<const double> users) {
+  auto comm = job.get_comm();
+  auto options = rating_options();
+  sparse_rows test;
+  if (!settings.test_input.empty()) {
+    options.values = entry_options::value_rule::need;
+    test = load_sparse(comm, settings.test_input, options);
+    const auto errors = predict_pairs(model, test, scale);
+    std::vector<double> sums{static_cast<double>(errors.pairs), static_cast<double>(errors.unknown), errors.squares};
+    comm.allreduce(sums);
+    log.result("test_pairs", static_cast<std::uint64_t>(sums[0]));
+    log.result("test_unknown", static_cast<std::uint64_t>(sums[1]));
+    log.result("test_rmse", std::sqrt(sums[2] / std::max(sums[0], 1.0)));
+  }
+  if (!settings.predict_input.empty()) {
+    options.values = entry_options::value_rule::ignore;
+    const auto pairs = load_sparse(comm, settings.predict_input, options);
+    std::vector<double> predictions;
+    predict_pairs(model, pairs, scale, &predictions);
+    std::vector<std::string> lines;
+    lines.reserve(predictions.size());
+    for (std::size_t i = 0; i < pairs.rows(); ++i) {
+      for (std::size_t e = pairs.begin[i]; e < pairs.begin[i + 1]; ++e) {
+        auto& line = lines.emplace_back(pairs.row_ids.text(i) + "," + pairs.column_ids.text(pairs.column[e]) + ",");
+        append_text(line, predictions[e]);
+      }
+    }
+    job.paracel_dump_vector(lines, "pred_v_", "\n");
+  }
+  if (training == nullptr || (settings.recommend == 0 && !settings.ranking)) return;
+  const auto items = all_column_ids(comm, *training);
+  const auto top = std::max(settings.recommend, settings.ranking ? settings.ranking_at : 0);
+  const auto lists = recommend_items(model, *training, items, users, scale.mean, top);
+  if (settings.ranking) {
+    const auto q = rank_quality(comm, lists, to_owners(comm, *training, test), items, settings.ranking_at,
+                                settings.relevant);
+    log.result("ranked_users", q.users);
+    log.result("ranked_cold_users", q.cold_users);
+    log.result(("ndcg@" + std::to_string(settings.ranking_at)).c_str(), q.ndcg);
+    log.result(("recall@" + std::to_string(settings.ranking_at)).c_str(), q.recall);
+  }
+  if (settings.recommend == 0) return;
+  const auto line_of = [&](const std::string& who, const std::vector<std::pair<double, std::uint32_t>>& list) {
+    std::string line = who + '\t';
+    for (std::size_t p = 0; p < std::min(list.size(), settings.recommend); ++p) {
+      if (p > 0) line += '|';
+      line += items.text(list[p].second) + ':';
+      append_text(line, list[p].first);
+    }
+    return line;
+  };
+  std::vector<std::string> lines;
+  for (std::size_t u = 0; u < training->rows(); ++u) lines.push_back(line_of(training->row_ids.text(u), lists.lists[u]));
+  job.paracel_dump_vector(lines, "recommend_", "\n");
+  if (job.get_worker_id() == 0) {
+    job.paracel_dump_vector(std::vector<std::string>{line_of("", lists.unknown_user)}, "recommend_unknown_", "\n");
+  }
+}
+
+// ---- files
+
+void write_model(paralg& job, const std::string& algorithm, const std::string& format, std::size_t k,
+                 const rating_scale& scale, std::uint64_t ratings, const model_parts& parts) {
+  const std::size_t width = row_width(k);
+  model_writer out(job, algorithm, format);
+  out.fields().add("k", static_cast<std::uint64_t>(k)).add("mean", scale.mean).add("ratings", ratings);
+  if (std::isfinite(scale.least)) out.fields().add("min_rating", scale.least);
+  if (std::isfinite(scale.most)) out.fields().add("max_rating", scale.most);
+  const auto side = [&](const char* factors, const char* bias, std::span<const double> rows, const id_list& ids) {
+    std::vector<double> w;
+    std::vector<double> b;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const auto row = rows.subspan(i * width, width);
+      b.push_back(row[bias_at]);
+      w.insert(w.end(), row.begin() + factors_at, row.end());
+    }
+    out.add_rows<double>(bias, b, {}, &ids);
+    if (k > 0) out.add_rows<double>(factors, w, {k}, &ids);
+  };
+  side("W", "ubias", parts.users, *parts.user_ids);
+  side("H", "ibias", parts.items, *parts.item_ids);
+  out.finish();
+  if (job.get_worker_id() == 0) {
+    const dict_type<str_type, double> mean{{"miu", scale.mean}, {"rating_sz", static_cast<double>(ratings)}};
+    job.paracel_dump_dict(mean, "miu_");
+  }
+}
+
+saved_model open_model(const std::string& folder, const std::string& algorithm) {
+  const model_reader in(folder, algorithm);
+  saved_model m;
+  m.k = in.field<std::uint64_t>("k");
+  if (m.k > 1000000) throw data_error(folder + ": found k " + std::to_string(m.k) + ", want at most 1000000");
+  m.scale.mean = in.field<double>("mean");
+  m.scale.least = in.field<double>("min_rating", m.scale.least);
+  m.scale.most = in.field<double>("max_rating", m.scale.most);
+  return m;
+}
+
+void serve_model(paralg& job, const std::string& folder, const std::string& algorithm, factor_tables& model) {
+  if (job.get_worker_id() == 0) {
+    const model_reader in(folder, algorithm);
+    const std::size_t k = model.k();
+    const std::size_t width = row_width(k);
+    const auto side = [&](const char* factors, const char* bias, table<double>& to) {
+      const auto ids = in.ids(bias);
+      const auto b = in.read<double>(bias);
+      const auto w = k > 0 ? in.read<double>(factors) : std::vector<double>{};
+      if (b.size() != ids.size() || w.size() != ids.size() * k || (k > 0 && !(in.ids(factors) == ids))) {
+        throw data_error(folder + ": found " + std::to_string(w.size()) + " numbers in " + factors + " and " +
+                         std::to_string(b.size()) + " in " + bias + " for " + std::to_string(ids.size()) +
+                         " ids, want the same rows in both");
+      }
+      std::vector<double> block;
+      for (std::size_t first = 0; first < ids.size(); first += items_at_once) {
+        const std::size_t count = std::min(items_at_once, ids.size() - first);
+        block.assign(count * width, 0.0);
+        for (std::size_t i = 0; i < count; ++i) {
+          double* row = block.data() + i * width;
+          row[bias_at] = b[first + i];
+          row[known_at] = 1;
+          std::copy_n(w.begin() + static_cast<std::ptrdiff_t>((first + i) * k), k, row + factors_at);
+        }
+        to.push(keys_of(ids, first, count), block);
+      }
+    };
+    side("W", "ubias", model.users());
+    side("H", "ibias", model.items());
+  }
+  job.paracel_sync();
+}
+
+}  // namespace paracel::alg

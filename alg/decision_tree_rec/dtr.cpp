@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "dtr.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include <paracel/dump.hpp>
+
+#include "alg/common/npy.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+// Users in a group: their products with an item are independent of each other, and the compiler makes vectors of them.
+constexpr std::size_t group = 8;
+
+// Numbers in one message of a reduction: 8 MB are far below every limit of a message and enough to hide its latency.
+constexpr std::size_t message_numbers = std::size_t{1} << 20U;
+
+// Gains that differ by less than this part of T are equal: a hundred thousand times the rounding of the sums, and far
+// below what tells one split from another.
+constexpr double equal_part = 1e-10;
+
+// What Paracel writes for a node without an item.
+constexpr const char* no_item_text = "18446744073709551615";
+
+}  // namespace
+
+// ---- whole numbers
+
+fixed_point::fixed_point(double largest, std::uint64_t count) {
+  if (largest > 0) {
+    // largest < 2^exponent, count < 2^width: the sum stays below 2^62.
+    int exponent = 0;
+    std::frexp(largest, &exponent);
+    bits_ = 62 - static_cast<int>(std::bit_width(count)) - exponent;
+  }
+}
+std::int64_t fixed_point::whole(double v) const { return std::llrint(std::ldexp(v, bits_)); }
+double fixed_point::real(std::int64_t v) const { return std::ldexp(static_cast<double>(v), -bits_); }
+
+// ---- users
+
+dtr_users::dtr_users(std::span<const double> rows, std::size_t k, fixed_point unit, fixed_point norm_unit)
+    : users_(rows.size() / k), k_(k), factor_((users_ + group - 1) / group * group * k), whole_(rows.size()), norm_(users_) {
+  for (std::size_t u = 0; u < users_; ++u) {
+    double square = 0;
+    for (std::size_t f = 0; f < k; ++f) {
+      const double v = rows[u * k + f];
+      factor_[(u / group * k + f) * group + u % group] = v;
+      whole_[u * k + f] = unit.whole(v);
+      square += v * v;
+    }
+    norm_[u] = norm_unit.whole(square);
+  }
+}
+
+void dtr_users::ask(std::span<const double> item, std::span<std::uint64_t> likes) const {
+  std::fill(likes.begin(), likes.end(), 0);
+  const double* p = factor_.data();
+  for (std::size_t first = 0; first < users_; first += group) {
+    double product[group] = {};
+    for (std::size_t f = 0; f < k_; ++f, p += group) {
+      const double q = item[f];
+      for (std::size_t l = 0; l < group; ++l) product[l] += q * p[l];
+    }
+    std::uint64_t bits = 0;
+    for (std::size_t l = 0; l < group; ++l) bits |= std::uint64_t{product[l] >= 0 ? 1U : 0U} << l;
+    likes[first / 64] |= bits << (first % 64);
+  }
+  // Who filled up the last group is no user.
+  if (users_ % 64 != 0) likes.back() &= (std::uint64_t{1} << (users_ % 64)) - 1;
+}
+
+bool dtr_users::likes(std::size_t u, std::span<const double> item) const {
+  double product = 0;
+  for (std::size_t f = 0; f < k_; ++f) product += item[f] * factor_[(u / group * k_ + f) * group + u % group];
+  return product >= 0;
+}
+
+void dtr_users::add(std::span<const std::uint64_t> likes, std::span<const std::uint32_t> place,
+                    std::span<std::int64_t> sums) const {
+  for (std::size_t word = 0; word < likes.size(); ++word) {
+    for (auto bits = likes[word]; bits != 0; bits &= bits - 1) {
+      const auto u = 64 * word + static_cast<std::size_t>(std::countr_zero(bits));
+      if (place[u] == nowhere) continue;
+      std::int64_t* to = sums.data() + place[u] * (1 + k_);
+      const std::int64_t* from = whole_.data() + u * k_;
+      ++*to++;
+      for (std::size_t f = 0; f < k_; ++f) to[f] += from[f];
+    }
+  }
+}
+
+void dtr_users::add_norms(std::span<const std::uint32_t> place, std::span<std::int64_t> norms) const {
+  for (std::size_t u = 0; u < users_; ++u) {
+    if (place[u] != nowhere) norms[place[u]] += norm_[u];
+  }
+}
+
+// ---- choosing
+
+double dtr_gain(const dtr_side& all, const dtr_side& likes, const fixed_point& unit) {
+  const auto hate_count = all.count - likes.count;
+  if (likes.count == 0 || hate_count == 0) return not_allowed;
+  if (likes.count >= 3 * hate_count || hate_count >= 3 * likes.count) return not_allowed;
+  double like = 0;
+  double hate = 0;
+  for (std::size_t f = 0; f < all.sum.size(); ++f) {
+    const double l = unit.real(likes.sum[f]);
+    const double h = unit.real(all.sum[f] - likes.sum[f]);
+    like += l * l;
+    hate += h * h;
+  }
+  return like / static_cast<double>(likes.count) + hate / static_cast<double>(hate_count);
+}
+
+std::size_t dtr_choice(std::span<const double> gains, const std::vector<bool>& used, double slack, std::size_t nth) {
+  std::vector<bool> taken = used;
+  for (;;) {
+    // The group of the equally good ones that is next, and its members in the order of their ids.
+    double best = not_allowed;
+    for (std::size_t i = 0; i < gains.size(); ++i) {
+      if (!taken[i]) best = std::max(best, gains[i]);
+    }
+    if (best == not_allowed) return gains.size();
+    for (std::size_t i = 0; i < gains.size(); ++i) {
+      if (taken[i] || gains[i] == not_allowed || gains[i] < best - slack) continue;
+      if (nth == 0) return i;
+      --nth;
+      taken[i] = true;
+    }
+  }
+}
+
+// ---- config
+
+config_schema dtr_schema() {
+  config_schema s("dtr", "decision trees that ask new users about items");
+  s.key("user_fac_input", key_type::files, "factors of the users: id<tab>v|v|..., or .npy, a row a user").required();
+  s.key("item_fac_input", key_type::files, "factors of the items, the same").required();
+  s.key("output", key_type::output_folder, "folder of the results").required();
+  s.key("level", key_type::integer, "levels of a tree").required().at_least(1).at_most(20);
+  s.key("tree_start_index", key_type::integer, "first tree: n asks the n-th best item at the root, from 0")
+      .fallback(0).at_least(0).at_most(1000000);
+  s.key("tree_end_index", key_type::integer, "last tree").fallback(0).at_least(0).at_most(1000000);
+  s.key("handle_file", key_type::string, "Paracel's plug-in; accepted, not needed: the least error is a reduction");
+  s.key("cache_bytes", key_type::integer, "a worker's memory for who likes what, a bit a user and item; 0: ask again")
+      .fallback(std::int64_t{1} << 30).at_least(0).at_most(1e15);
+  s.key("format", key_type::string, "of the results: text, or npy besides").fallback("text").one_of({"text", "npy"});
+  s.key("debug", key_type::boolean, "print each level").fallback(false);
+  return s;
+}
+
+dtr_settings::dtr_settings(const config& from)
+    : user_fac_input(from.get<std::vector<std::string>>("user_fac_input")),
+      item_fac_input(from.get<std::vector<std::string>>("item_fac_input")),
+      output(from.get<std::string>("output")),
+      format(from.get<std::string>("format")),
+      level(from.get<int>("level")),
+      tree_start_index(from.get<std::uint64_t>("tree_start_index")),
+      tree_end_index(from.get<std::uint64_t>("tree_end_index")),
+      cache_bytes(from.get<std::uint64_t>("cache_bytes")),
+      debug(from.get<bool>("debug")) {
+  if (tree_end_index < tree_start_index) {
+    throw config_error(from.place_of("tree_end_index") + ": found " + std::to_string(tree_end_index) +
+                       ", want at least tree_start_index, " + std::to_string(tree_start_index));
+  }
+}
+
+// ---- loading
+
+namespace {
+
+/// A matrix of a row an id: every worker reads it, and keeps its share of the rows.
+vector_rows load_npy_rows(const Comm& comm, const std::string& path, bool everywhere) {
+  const auto array = read_npy(path);
+  if (array.shape.size() != 2 || array.size() == 0) {
+    throw data_error(path + ": found " + std::to_string(array.shape.size()) + " dimensions and " +
+                     std::to_string(array.size()) + " numbers, want a row a user or item");
+  }
+  const auto all = array.as<double>();
+  vector_rows rows;
+  rows.columns = array.shape[1];
+  rows.rows_total = array.shape[0];
+  std::uint64_t last = rows.rows_total;
+  if (!everywhere) {
+    rows.first_row = rows.rows_total * comm.get_rank() / comm.get_size();
+    last = rows.rows_total * (comm.get_rank() + 1) / comm.get_size();
+  }
+  for (auto i = rows.first_row; i < last; ++i) rows.ids.push_back(i);
+  rows.value.assign(all.begin() + static_cast<std::ptrdiff_t>(rows.first_row * rows.columns),
+                    all.begin() + static_cast<std::ptrdiff_t>(last * rows.columns));
+  for (const double v : rows.value) {
+    if (!std::isfinite(v)) throw data_error(path + ": found a number that is not finite");
+  }
+  return rows;
+}
+
+vector_rows load_factors(const Comm& comm, const std::vector<std::string>& files, bool everywhere) {
+  if (files.size() == 1 && files[0].ends_with(".npy")) return load_npy_rows(comm, files[0], everywhere);
+  vector_options options;
+  options.everywhere = everywhere;
+  return load_vectors(comm, files, options);
+}
+
+/// By ascending id. Throws: data_error when an id is there twice.
+vector_rows sorted_by_id(vector_rows rows, const std::string& file) {
+  const auto& ids = rows.ids;
+  const auto less = [&](std::size_t a, std::size_t b) {
+    return ids.numeric() ? ids.number(a) < ids.number(b) : ids.name(a) < ids.name(b);
+  };
+  std::vector<std::size_t> order(rows.rows());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), less);
+  vector_rows out;
+  out.ids = id_list::empty(ids.numeric());
+  out.columns = rows.columns;
+  out.rows_total = rows.rows_total;
+  out.value.reserve(rows.value.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (i > 0 && !less(order[i - 1], order[i])) {
+      throw data_error(file + ": found item " + ids.text(order[i]) + " twice, want each item once");
+    }
+    if (ids.numeric()) out.ids.push_back(ids.number(order[i]));
+    else out.ids.push_back(ids.name(order[i]));
+    const auto row = rows.row(order[i]);
+    out.value.insert(out.value.end(), row.begin(), row.end());
+  }
+  return out;
+}
+
+}  // namespace
+
+decision_tree_rec::decision_tree_rec(Comm comm, const std::string& server_info, const dtr_settings& settings)
+    : paralg(server_info, std::move(comm), settings.output),
+      settings_(settings),
+      log_(*this, static_cast<int>(settings.tree_end_index - settings.tree_start_index + 1) * settings.level, "error",
+           settings.debug) {}
+
+void decision_tree_rec::load() {
+  auto comm = get_comm();
+  items_ = sorted_by_id(load_factors(comm, settings_.item_fac_input, true), settings_.item_fac_input.front());
+  const auto rows = load_factors(comm, settings_.user_fac_input, false);
+  if (rows.columns != items_.columns) {
+    throw data_error(settings_.user_fac_input.front() + ": found " + std::to_string(rows.columns) +
+                     " factors a user, want " + std::to_string(items_.columns) + " as the items have");
+  }
+  users_total_ = rows.rows_total;
+  std::vector<double> largest(2);
+  for (std::size_t u = 0; u < rows.rows(); ++u) {
+    double square = 0;
+    for (const double v : rows.row(u)) {
+      largest[0] = std::max(largest[0], std::abs(v));
+      square += v * v;
+    }
+    largest[1] = std::max(largest[1], square);
+  }
+  comm.allreduce(largest, reduce_op::max);
+  if (!std::isfinite(largest[1])) throw data_error(settings_.user_fac_input.front() + ": a user's |p|^2 is not finite");
+  unit_ = fixed_point(largest[0], users_total_);
+  norm_unit_ = fixed_point(largest[1], users_total_);
+  users_ = dtr_users(rows.value, rows.columns, unit_, norm_unit_);
+  likes_.resize(users_.words());
+  if (items() * users_.words() * 8 <= settings_.cache_bytes) {
+    cached_.resize(items() * users_.words());
+    is_cached_.resize(items());
+  }
+}
+
+std::span<const std::uint64_t> decision_tree_rec::likes_of(std::size_t item) {
+  const auto q = items_.row(item);
+  if (is_cached_.empty()) {
+    users_.ask(q, likes_);
+    return likes_;
+  }
+  const auto likes = std::span(cached_).subspan(item * users_.words(), users_.words());
+  if (!is_cached_[item]) users_.ask(q, likes);
+  is_cached_[item] = true;
+  return likes;
+}
+
+// ---- building
+
+void decision_tree_rec::solve() {
+  load();
+  for (auto n = settings_.tree_start_index; n <= settings_.tree_end_index; ++n) build(n);
+  dump();
+  log_.result("users", users_total_);
+  log_.result("items", std::uint64_t{items()});
+  for (const auto& t : trees_) log_.result(("error_" + std::to_string(t.number)).c_str(), t.error);
+  log_.result("output", get_output());
+}
+
+/// Sums of the nodes' users over all workers: a reduction of 2 + k numbers a node.
+void decision_tree_rec::start_level(dtr_tree& tree, std::size_t nodes) {
+  const auto k = users_.k();
+  std::vector<std::int64_t> sums(nodes * (1 + k));
+  std::vector<std::int64_t> norms(nodes);
+  std::vector<std::uint64_t> everybody(users_.words(), ~std::uint64_t{0});
+  if (users_.size() % 64 != 0) everybody.back() = (std::uint64_t{1} << (users_.size() % 64)) - 1;
+  users_.add(everybody, node_of_, sums);
+  users_.add_norms(node_of_, norms);
+  sums.insert(sums.end(), norms.begin(), norms.end());
+  get_comm().allreduce(sums);
+
+  place_of_.assign(nodes, dtr_users::nowhere);
+  sums_.clear();
+  slack_.clear();
+  error_.clear();
+  for (std::size_t j = 0; j < nodes; ++j) {
+    const auto begin = sums.begin() + static_cast<std::ptrdiff_t>(j * (1 + k));
+    const auto count = static_cast<double>(*begin);
+    double square = 0;
+    for (std::size_t f = 0; f < k; ++f) {
+      const double s = unit_.real(begin[static_cast<std::ptrdiff_t>(1 + f)]);
+      tree.mean.push_back(*begin == 0 ? 0 : s / count);
+      if (*begin != 0) square += s * s / count;
+    }
+    const double norm = norm_unit_.real(sums[nodes * (1 + k) + j]);
+    if (*begin == 0) continue;
+    place_of_[j] = static_cast<std::uint32_t>(slack_.size());
+    slack_.push_back(equal_part * norm);
+    error_.push_back(norm - square);
+    sums_.insert(sums_.end(), begin, begin + static_cast<std::ptrdiff_t>(1 + k));
+  }
+  user_place_.resize(users_.size());
+  for (std::size_t u = 0; u < users_.size(); ++u) {
+    user_place_[u] = node_of_[u] == dtr_users::nowhere ? dtr_users::nowhere : place_of_[node_of_[u]];
+  }
+}
+
+/// The gain of every item at every node that has users; items go in blocks of a message.
+void decision_tree_rec::find_gains() {
+  const auto places = slack_.size();
+  const auto numbers = places * (1 + users_.k());
+  gains_.resize(places * items());
+  const auto block = std::max<std::size_t>(1, message_numbers / std::max<std::size_t>(1, numbers));
+  std::vector<std::int64_t> sums;
+  for (std::size_t first = 0; first < items() && places > 0; first += block) {
+    const auto last = std::min(items(), first + block);
+    sums.assign((last - first) * numbers, 0);
+    for (auto i = first; i < last; ++i) {
+      users_.add(likes_of(i), user_place_, std::span(sums).subspan((i - first) * numbers, numbers));
+    }
+    get_comm().allreduce(sums);
+    for (auto i = first; i < last; ++i) {
+      for (std::size_t p = 0; p < places; ++p) {
+        const auto* at = sums.data() + (i - first) * numbers + p * (1 + users_.k());
+        gains_[p * items() + i] = dtr_gain(node_sums(p), {at[0], {at + 1, users_.k()}}, unit_);
+      }
+    }
+  }
+}
+
+void decision_tree_rec::build(std::uint64_t number) {
+  dtr_tree tree;
+  tree.number = number;
+  std::vector<bool> used(items());
+  node_of_.assign(users_.size(), 0);
+  for (int depth = 0; depth < settings_.level; ++depth) {
+    const auto nodes = std::size_t{1} << static_cast<unsigned>(depth);
+    start_level(tree, nodes);
+    log_.round(++round_, std::accumulate(error_.begin(), error_.end(), tree.error),
+               {{"tree", static_cast<double>(number)}, {"level", depth + 1.0}});
+    if (depth == 0 && !root_gains_.empty()) {
+      gains_ = root_gains_;
+    } else {
+      find_gains();
+    }
+    if (depth == 0) root_gains_ = gains_;
+    // One node after the other: an item that one of them asks about is not asked again.
+    for (std::size_t j = 0; j < nodes; ++j) {
+      const auto place = place_of_[j];
+      auto item = items();
+      if (place != dtr_users::nowhere) {
+        const auto gains = std::span(gains_).subspan(place * items(), items());
+        item = dtr_choice(gains, used, slack_[place], depth == 0 ? number : 0);
+        // These users come no further.
+        if (item == items() || depth + 1 == settings_.level) tree.error += error_[place];
+      }
+      tree.item.push_back(item == items() ? dtr_tree::no_item : item);
+      if (item != items()) used[item] = true;
+    }
+    split(std::span(tree.item).last(nodes));
+  }
+  trees_.push_back(std::move(tree));
+}
+
+/// Sends the own users to the children of their nodes, or nowhere if those ask nothing.
+void decision_tree_rec::split(std::span<const std::size_t> item) {
+  for (std::size_t u = 0; u < users_.size(); ++u) {
+    const auto node = node_of_[u];
+    if (node == dtr_users::nowhere) continue;
+    node_of_[u] = item[node] == dtr_tree::no_item ? dtr_users::nowhere
+                                                  : 2 * node + (users_.likes(u, items_.row(item[node])) ? 0 : 1);
+  }
+}
+
+// ---- results
+
+void decision_tree_rec::dump() {
+  if (get_worker_id() == 0) {
+    std::vector<std::string> lines;
+    for (const auto& t : trees_) {
+      auto line = "tree_" + std::to_string(t.number) + "\t";
+      for (std::size_t j = 0; j < t.item.size(); ++j) {
+        if (j > 0) line += '|';
+        line += t.item[j] == dtr_tree::no_item ? no_item_text : items_.ids.text(t.item[j]);
+      }
+      lines.push_back(std::move(line));
+    }
+    paracel_dump_vector(lines, "tree_", "\n");
+    for (const auto& t : trees_) {
+      std::string text;
+      for (std::size_t at = 0; at < t.mean.size(); at += users_.k()) {
+        for (std::size_t f = 0; f < users_.k(); ++f) {
+          if (f > 0) text += '|';
+          append_text(text, t.mean[at + f]);
+        }
+        text += '\n';
+      }
+      write_text_file(get_output() + "/average_user_factor_" + std::to_string(t.number), text);
+    }
+  }
+  if (settings_.format != "npy") return;
+  const std::uint64_t nodes = (std::uint64_t{1} << static_cast<unsigned>(settings_.level)) - 1;
+  std::vector<std::uint64_t> items;
+  std::vector<double> means;
+  for (const auto& t : trees_) {
+    for (const auto i : t.item) items.push_back(i == dtr_tree::no_item ? ~std::uint64_t{0} : items_.ids.key(i));
+    means.insert(means.end(), t.mean.begin(), t.mean.end());
+  }
+  model_writer model(*this, "dtr", "npy");
+  model.settings().add("level", settings_.level).add("tree_start_index", settings_.tree_start_index)
+      .add("tree_end_index", settings_.tree_end_index);
+  model.add("trees", std::span<const std::uint64_t>(items), {trees_.size(), nodes});
+  model.add("average_user_factors", std::span<const double>(means), {trees_.size(), nodes, users_.k()});
+  model.finish();
+}
+
+}  // namespace paracel::alg

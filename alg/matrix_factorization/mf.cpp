@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mf.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <paracel/random.hpp>
+
+namespace paracel::alg {
+
+namespace {
+
+constexpr std::uint64_t user_order_stream = 3;
+constexpr std::uint64_t rating_order_stream = 4;
+constexpr std::uint32_t no_slot = 0xffffffffU;
+// A loss so many times the first one does not come back.
+constexpr double divergence_factor = 1e3;
+// Ratings between two pulls of the last measurement.
+constexpr std::size_t pieces_of(std::size_t ratings) { return ratings / 65536 + 1; }
+
+constexpr const char* default_plugin = "libparacel_default.so";
+constexpr const char* default_add = "paracel_add";
+std::string round_key(int round) { return "mf_round_" + std::to_string(round); }
+
+}  // namespace
+
+void start_row(std::span<double> row, std::uint64_t seed, std::uint64_t stream, std::uint64_t key, double sd) {
+  counter_random random(seed, stream, key);
+  row[bias_at] = 0;
+  row[known_at] = 1;
+  for (auto& v : row.subspan(factors_at)) v = sd * random.normal();
+}
+
+mf_order::mf_order(const sparse_rows& ratings)
+    : ratings_(ratings),
+      user_(ratings.rows()),
+      begin_(ratings.rows() + 1),
+      entry_(ratings.column.size()),
+      slot_of_(ratings.column_ids.size(), no_slot) {
+  std::iota(user_.begin(), user_.end(), 0U);
+  std::iota(entry_.begin(), entry_.end(), std::uint64_t{0});
+  std::copy(ratings.begin.begin(), ratings.begin.end(), begin_.begin());
+}
+
+void mf_order::shuffle(std::uint64_t seed, std::uint64_t round) {
+  std::iota(user_.begin(), user_.end(), 0U);
+  counter_random(seed, user_order_stream, round).shuffle(user_);
+  std::uint64_t at = 0;
+  for (std::size_t j = 0; j < user_.size(); ++j) {
+    begin_[j] = at;
+    const auto u = user_[j];
+    counter_random random(seed, rating_order_stream, mix64(ratings_.row_ids.key(u)) + round);
+    const auto first = ratings_.begin[u];
+    const auto count = ratings_.begin[u + 1] - first;
+    // Inside out: each place is written as its turn comes.
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const auto other = random.below(i + 1);
+      entry_[at + i] = entry_[at + other];
+      entry_[at + other] = first + i;
+    }
+    at += count;
+  }
+  begin_.back() = at;
+}
+
+void mf_order::cut(std::size_t number, std::size_t count, piece& into) {
+  const std::uint64_t n = entry_.size();
+  const std::uint64_t first = n * number / count;
+  const std::uint64_t last = n * (number + 1) / count;
+  into.column.clear();
+  into.user.clear();
+  into.run_begin.clear();
+  into.slot.resize(last - first);
+  into.value.resize(last - first);
+  std::size_t j = static_cast<std::size_t>(std::upper_bound(begin_.begin(), begin_.end(), first) - begin_.begin()) - 1;
+  for (std::uint64_t at = first; at < last; ++j) {
+    const std::uint64_t end = std::min(begin_[j + 1], last);
+    if (end == at) continue;
+    into.user.push_back(user_[j]);
+    into.run_begin.push_back(static_cast<std::uint32_t>(at - first));
+    for (; at < end; ++at) {
+      const auto e = entry_[at];
+      auto& slot = slot_of_[ratings_.column[e]];
+      if (slot == no_slot) {
+        slot = static_cast<std::uint32_t>(into.column.size());
+        into.column.push_back(ratings_.column[e]);
+      }
+      into.slot[at - first] = slot;
+      into.value[at - first] = ratings_.value[e];
+    }
+  }
+  into.run_begin.push_back(static_cast<std::uint32_t>(last - first));
+  for (const auto c : into.column) slot_of_[c] = no_slot;
+}
+
+// ---- config
+
+config_schema mf_schema() {
+  config_schema s("mf", "matrix factorization with biases by stochastic gradient descent");
+  s.key("input", key_type::files, "ratings: user,item,rating; further fields are not read");
+  s.key("output", key_type::output_folder, "folder of the results").required();
+  s.key("format", key_type::string, "of the model").fallback("text").one_of({"text", "npy"});
+  s.key("k", key_type::integer, "factors of a user and of an item; 0: biases alone").fallback(80).at_least(0).at_most(4096);
+  s.key("rounds", key_type::integer, "passes over the ratings").fallback(1).at_least(1).at_most(1000000);
+  s.key("alpha", key_type::number, "step size").fallback(0.005).above(0);
+  s.key("beta", key_type::number, "weight of the regulariser").fallback(0.01).at_least(0);
+  s.key("start", key_type::number, "standard deviation of the factors before the first step").fallback(0.1).at_least(0);
+  s.key("clocks_per_round", key_type::integer, "pieces of a pass; items travel once a piece")
+      .fallback(10).at_least(1).at_most(1000000);
+  s.key("tolerance", key_type::number, "stop when a round changes the loss by less than this part; 0: never")
+      .fallback(0.0).at_least(0);
+  s.key("seed", key_type::integer, "of the start and of the order of the ratings").fallback(0).at_least(0);
+  s.key("ssp_switch", key_type::boolean, "let workers be limit_s clocks apart").fallback(false);
+  s.key("limit_s", key_type::integer, "clocks that a worker may be ahead of the slowest").fallback(0).at_least(0)
+      .at_most(1000000);
+  s.key("min_rating", key_type::number, "predictions are not below it; default: the least rating of the input");
+  s.key("max_rating", key_type::number, "predictions are not above it; default: the greatest rating of the input");
+  s.key("debug", key_type::boolean, "print the loss of each round").fallback(false);
+  s.key("update_file", key_type::plugin, "plug-in that applies a delta to the row of an item; default: it is added");
+  s.key("update_functions", key_type::strings, "its functions; the second one is that of the factors");
+  s.key("filter_file", key_type::plugin, "of Paracel 0.3; the rows of a table need no filter, so it is not used");
+  s.key("filter_functions", key_type::strings, "as filter_file");
+  recommend_settings::add_keys(s);
+  return s;
+}
+
+mf_settings::mf_settings(const config& from)
+    : input(from.get<std::vector<std::string>>("input")),
+      output(from.get<std::string>("output")),
+      format(from.get<std::string>("format")),
+      update_file(from.get<std::string>("update_file")),
+      k(from.get<std::size_t>("k")),
+      rounds(from.get<int>("rounds")),
+      clocks_per_round(from.get<int>("clocks_per_round")),
+      alpha(from.get<double>("alpha")),
+      beta(from.get<double>("beta")),
+      start(from.get<double>("start")),
+      tolerance(from.get<double>("tolerance")),
+      seed(from.get<std::uint64_t>("seed")),
+      limit_s(from.get<bool>("ssp_switch") ? from.get<int>("limit_s") : 0),
+      debug(from.get<bool>("debug")),
+      use(from) {
+  if (from.given("min_rating")) limits.least = from.get<double>("min_rating");
+  if (from.given("max_rating")) limits.most = from.get<double>("max_rating");
+  if (limits.least > limits.most)
+    throw config_error(from.place_of("min_rating") + ": found a number above max_rating, want min_rating <= max_rating");
+  if (input.empty() && use.model_input.empty())
+    throw config_error(from.place_of("input") + " is missing: want ratings to train on, or model_input");
+  const auto functions = from.get<std::vector<std::string>>("update_functions");
+  update_function = functions.size() > 1 ? functions[1] : "mf_fac_updater";
+}
+
+// ---- the job
+
+matrix_factorization::matrix_factorization(Comm comm, const std::string& server_info, const mf_settings& settings)
+    : paralg(server_info, std::move(comm), settings.output, settings.rounds * settings.clocks_per_round, settings.limit_s,
+             settings.limit_s > 0),
+      settings_(settings),
+      log_(*this, settings.rounds, "rmse", settings.debug) {
+  set_consistency(settings_.limit_s > 0 ? consistency_model::ssp : consistency_model::bsp);
+}
+
+void matrix_factorization::solve() {
+  if (!settings_.use.model_input.empty()) {
+    const auto saved = open_model(settings_.use.model_input, "mf");
+    factor_tables model(*this, "mf", saved.k);
+    serve_model(*this, settings_.use.model_input, "mf", model);
+    use_model(*this, log_, model, settings_.use, saved.scale, nullptr, {});
+    log_.result("output", get_output());
+    return;
+  }
+  load();
+  train();
+  measure();
+  write();
+}
+
+void matrix_factorization::load() {
+  auto options = rating_options();
+  options.values = entry_options::value_rule::need;
+  ratings_ = load_sparse(get_comm(), settings_.input, options);
+  if (ratings_.entries_total == 0)
+    throw data_error(settings_.input.front() + ":1:1: found no rating, want user,item,rating");
+  scale_ = scale_of(get_comm(), ratings_.value);
+  if (std::isfinite(settings_.limits.least)) scale_.least = settings_.limits.least;
+  if (std::isfinite(settings_.limits.most)) scale_.most = settings_.limits.most;
+
+  const std::size_t width = row_width(settings_.k);
+  users_.resize(ratings_.rows() * width);
+  for (std::size_t u = 0; u < ratings_.rows(); ++u) {
+    start_row(std::span(users_).subspan(u * width, width), settings_.seed, user_stream, ratings_.row_ids.key(u),
+              settings_.start);
+  }
+  row_optimizer added;
+  if (!settings_.update_file.empty()) added = {settings_.update_file, settings_.update_function, {}};
+  model_.emplace(*this, "mf", settings_.k, added);
+  item_keys_ = keys_of(ratings_.column_ids);
+  // Whoever needs an item pushes its start; it is the same from everyone.
+  constexpr std::size_t block = 65536;
+  for (std::size_t first = 0; first < item_keys_.size(); first += block) {
+    const std::size_t count = std::min(block, item_keys_.size() - first);
+    rows_.resize(count * width);
+    for (std::size_t c = 0; c < count; ++c) {
+      start_row(std::span(rows_).subspan(c * width, width), settings_.seed, item_stream, item_keys_[first + c],
+                settings_.start);
+    }
+    model_->items().push(std::span(item_keys_).subspan(first, count), rows_);
+  }
+  paracel_sync();
+}
+
+void matrix_factorization::train() {
+  mf_order order(ratings_);
+  const auto clocks = static_cast<std::size_t>(settings_.clocks_per_round);
+  double last = 0;
+  int round = 0;
+  for (; round < settings_.rounds; ++round) {
+    order.shuffle(settings_.seed, static_cast<std::uint64_t>(round));
+    double loss = 0;
+    for (std::size_t clock = 0; clock < clocks; ++clock) {
+      order.cut(clock, clocks, piece_);
+      loss += train_piece();
+      if (clock + 1 == clocks) {
+        paracel_update(round_key(round), std::vector<double>{1, loss}, default_plugin, default_add);
+      }
+      iter_commit();
+    }
+    if (get_worker_id() == 0) collect(round);
+    if (settings_.tolerance == 0) continue;
+    get_comm().allreduce(loss);
+    if (round > 0 && std::abs(last - loss) <= settings_.tolerance * last) {
+      ++round;
+      break;
+    }
+    last = loss;
+  }
+  rounds_done_ = round;
+  paracel_sync();
+  if (get_worker_id() == 0) collect(round - 1);
+}
+
+/// Cost: the piece's items once from the servers and once to them.
+double matrix_factorization::train_piece() {
+  const std::size_t width = row_width(settings_.k);
+  keys_.resize(piece_.column.size());
+  for (std::size_t j = 0; j < keys_.size(); ++j) keys_[j] = item_keys_[piece_.column[j]];
+  rows_.resize(keys_.size() * width);
+  model_->items().pull(keys_, rows_);
+  old_ = rows_;
+  const sgd_step step{settings_.k, scale_.mean, settings_.alpha, settings_.beta};
+  double loss = 0;
+  for (std::size_t j = 0; j < piece_.user.size(); ++j) {
+    const std::size_t first = piece_.run_begin[j];
+    const std::size_t count = piece_.run_begin[j + 1] - first;
+    loss += sgd_run(step, users_.data() + piece_.user[j] * width, rows_.data(),
+                    std::span(piece_.slot).subspan(first, count), std::span(piece_.value).subspan(first, count));
+  }
+  for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i] -= old_[i];
+  model_->items().update(keys_, rows_);
+  return loss;
+}
+
+/// Takes the losses of rounds that are complete: each worker has added its own to the key of the round, so that nobody waits
+/// for it.
+void matrix_factorization::collect(int newest) {
+  std::vector<double> sum;
+  while (collected_ <= newest && paracel_read(round_key(collected_), sum) && sum.size() == 2 &&
+         sum[0] == static_cast<double>(get_worker_size())) {
+    paracel_remove(round_key(collected_));
+    if (collected_ == 0) first_loss_ = sum[1];
+    if (!std::isfinite(sum[1]) || sum[1] > divergence_factor * first_loss_) {
+      throw error("mf: diverged at round " + std::to_string(collected_ + 1) + ": the loss was " +
+                  std::to_string(first_loss_) + " and is " + std::to_string(sum[1]) + "; lower alpha");
+    }
+    log_.round(collected_ + 1, std::sqrt(sum[1] / static_cast<double>(ratings_.entries_total)),
+               {{"staleness", last_staleness()}});
+    ++collected_;
+  }
+}
+
+/// The loss and the objective of the model as it is, exactly.
+void matrix_factorization::measure() {
+  const std::size_t width = row_width(settings_.k);
+  mf_order order(ratings_);
+  std::vector<double> sums(3);  // e^2, e^2 of what a prediction says, squares of parameters by rating
+  const auto square = [&](const double* row) {
+    return row[bias_at] * row[bias_at] + dot(row + factors_at, row + factors_at, settings_.k);
+  };
+  const std::size_t pieces = pieces_of(ratings_.column.size());
+  for (std::size_t p = 0; p < pieces; ++p) {
+    order.cut(p, pieces, piece_);
+    keys_.resize(piece_.column.size());
+    for (std::size_t j = 0; j < keys_.size(); ++j) keys_[j] = item_keys_[piece_.column[j]];
+    rows_.resize(keys_.size() * width);
+    model_->items().pull(keys_, rows_);
+    for (std::size_t j = 0; j < piece_.user.size(); ++j) {
+      const double* u = users_.data() + piece_.user[j] * width;
+      const double user_square = square(u);
+      for (std::size_t t = piece_.run_begin[j]; t < piece_.run_begin[j + 1]; ++t) {
+        const double* h = rows_.data() + piece_.slot[t] * width;
+        const double p_ui = scale_.mean + u[bias_at] + h[bias_at] + dot(u + factors_at, h + factors_at, settings_.k);
+        const double e = piece_.value[t] - p_ui;
+        const double clamped = piece_.value[t] - scale_.clamp(p_ui);
+        sums[0] += e * e;
+        sums[1] += clamped * clamped;
+        sums[2] += user_square + square(h);
+      }
+    }
+  }
+  get_comm().allreduce(sums);
+  const auto n = static_cast<double>(ratings_.entries_total);
+  log_.result("rounds", static_cast<std::uint64_t>(rounds_done_));
+  log_.result("objective", sums[0] + settings_.beta / 2 * sums[2]);
+  log_.result("loss", sums[0]);
+  log_.result("rmse", std::sqrt(sums[1] / n));
+}
+
+void matrix_factorization::write() {
+  const std::size_t width = row_width(settings_.k);
+  // Items by number: each worker writes a part of them.
+  const auto items = all_column_ids(get_comm(), ratings_);
+  const std::size_t first = items.size() * get_worker_id() / get_worker_size();
+  const std::size_t last = items.size() * (get_worker_id() + 1) / get_worker_size();
+  auto ids = id_list::empty(items.numeric());
+  for (std::size_t i = first; i < last; ++i) {
+    if (items.numeric()) ids.push_back(items.number(i));
+    else ids.push_back(items.name(i));
+  }
+  keys_ = keys_of(ids);
+  rows_.resize(keys_.size() * width);
+  model_->items().pull(keys_, rows_);
+  write_model(*this, "mf", settings_.format, settings_.k, scale_, ratings_.entries_total,
+              {users_, &ratings_.row_ids, rows_, &ids});
+
+  const auto& use = settings_.use;
+  if (!use.test_input.empty() || !use.predict_input.empty() || use.recommend > 0) {
+    push_rows(model_->users(), keys_of(ratings_.row_ids), users_);
+    paracel_sync();
+    use_model(*this, log_, *model_, use, scale_, &ratings_, users_);
+  }
+  log_.result("output", get_output());
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "steady_state_inversion.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <unordered_map>
+
+#include <paracel/dump.hpp>
+#include <paracel/vectors.hpp>
+
+#include "alg/common/npy.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+// Scores that have grown so much do not settle: the graph may be without any. The largest double is 1e308.
+constexpr double score_limit = 1e150;
+
+// Names of a set that an error message holds; all of them are in the file beside.
+constexpr std::size_t names_shown = 10;
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < names_shown; ++i) text += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > names_shown) text += " and " + std::to_string(names.size() - names_shown) + " more";
+  return text;
+}
+
+std::string number_of(double v) {
+  std::string s;
+  append_text(s, v);
+  return s;
+}
+
+/// Everybody's, in the order of the ranks.
+template <class T>
+std::vector<T> gathered(Comm comm, const std::vector<T>& mine) {
+  if (comm.get_size() == 1) return mine;
+  std::vector<T> all;
+  for (const auto& part : comm.allgather(mine)) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+/// Throws on every worker what the first worker with an error has to say.
+void agree_on(Comm comm, const std::string& wrong) {
+  for (const auto& said : comm.allgather(wrong)) {
+    if (!said.empty()) throw data_error(said);
+  }
+}
+
+}  // namespace
+
+double steady_root(std::span<const steady_edge> edges, double target, double from) {
+  double most = 0;
+  for (const auto& e : edges) most += e.mass;
+  if (!(most > target)) return std::numeric_limits<double>::infinity();
+  // g(t) = sum mass w / (w + rest t) at t = 1/x falls from `most`; 1/g is concave, so that a step from beyond the root ends
+  // before it, and every step from there on stays there and comes nearer.
+  double t = 1 / from;
+  bool before = false;
+  for (int step = 0; step < 200; ++step) {
+    double g = 0;
+    double slope = 0;
+    for (const auto& e : edges) {
+      const double d = 1 / (e.weight + e.rest * t);
+      const double part = e.mass * e.weight * d;
+      g += part;
+      slope += part * e.rest * d;
+    }
+    double next = t - (1 / g - 1 / target) * g * g / slope;
+    if (before && !(next > t)) break;  // at the last digit
+    before = before || g >= target;
+    if (!(next > 0)) next = t / 16;
+    if (next == t) break;
+    t = next;
+  }
+  return 1 / t;
+}
+
+// ---- config
+
+config_schema steady_schema() {
+  config_schema s("steady_state_inversion", "scores that explain where the visitors of a graph are");
+  s.key("bigraph_input", key_type::files, "edges: left,right,weight; left ids end in L, right ones in R").required();
+  s.key("distribution_input", key_type::files, "shares: id,p for the vertices of both sides").required();
+  s.key("output", key_type::output_folder, "folder of the results").required();
+  s.key("epsilon", key_type::number, "a right vertex is short below p*(1 - epsilon)").fallback(1e-4).above(0).at_most(0.5);
+  s.key("rounds", key_type::integer, "most rounds").fallback(1000).at_least(0).at_most(1000000000);
+  s.key("ktop", key_type::integer, "most probable ways out of a left vertex that are written")
+      .fallback(100).at_least(0).at_most(1000000000);
+  s.key("feasibility", key_type::string, "whether to look for a proof that no scores exist: after all rounds, before, never")
+      .fallback("after").one_of({"after", "before", "never"});
+  s.key("format", key_type::string, "of the results: text, or npy besides").fallback("text").one_of({"text", "npy"});
+  s.key("debug", key_type::boolean, "print each round").fallback(false);
+  return s;
+}
+
+steady_settings::steady_settings(const config& from)
+    : bigraph_input(from.get<std::vector<std::string>>("bigraph_input")),
+      distribution_input(from.get<std::vector<std::string>>("distribution_input")),
+      output(from.get<std::string>("output")),
+      format(from.get<std::string>("format")),
+      feasibility(from.get<std::string>("feasibility")),
+      epsilon(from.get<double>("epsilon")),
+      rounds(from.get<int>("rounds")),
+      ktop(from.get<std::uint64_t>("ktop")),
+      debug(from.get<bool>("debug")) {}
+
+steady_state_inversion::steady_state_inversion(Comm comm, const std::string& server_info, const steady_settings& settings)
+    : paralg(server_info, std::move(comm), settings.output),
+      settings_(settings),
+      log_(*this, settings.rounds, "l1", settings.debug) {}
+
+// ---- loading
+
+/// The graph is read twice, by the left vertices and by the right ones: the sums of rows belong to the former, the roots to
+/// the latter. Both numberings are ranks of ids among all first and all second fields, so that a number means the same
+/// vertex in both.
+void steady_state_inversion::load() {
+  auto comm = get_comm();
+  vector_options shares;
+  shares.columns = 1;
+  shares.everywhere = true;
+  const auto distribution = load_vectors(comm, settings_.distribution_input, shares);
+  std::unordered_map<std::string, double> p;
+  p.reserve(distribution.rows());
+  const auto& shares_file = settings_.distribution_input.front();
+  for (std::size_t i = 0; i < distribution.rows(); ++i) {
+    const auto name = distribution.ids.text(i);
+    const double v = distribution.value[i];
+    if (v < 0) throw data_error(shares_file + ": found p " + number_of(v) + " of " + name + ", want at least 0");
+    if (!name.ends_with('L') && !name.ends_with('R'))
+      throw data_error(shares_file + ": found vertex " + name + ", want a name that ends in L or R");
+    if (!p.emplace(name, v).second) throw data_error(shares_file + ": found vertex " + name + " twice");
+  }
+
+  const auto& file = settings_.bigraph_input.front();
+  std::string wrong;
+  for (const bool of_left : {true, false}) {
+    entry_options options;
+    options.transpose = !of_left;
+    options.ids = entry_options::id_kind::name;
+    const auto rows = load_sparse(comm, settings_.bigraph_input, options);
+    auto& to = of_left ? left_ : right_;
+    to.first = rows.row_first[comm.get_rank()];
+    to.total = rows.rows_total();
+    to.ids = rows.row_ids;
+    for (std::size_t i = 0; i < rows.rows(); ++i) {
+      const auto name = rows.row_ids.name(i);
+      // Paracel's graphs also lead back, from right to left; nobody goes that way here.
+      const bool counts = name.ends_with(of_left ? 'L' : 'R');
+      const auto share = p.find(std::string(name));
+      if (!counts && !name.ends_with(of_left ? 'R' : 'L')) {
+        wrong = file + ": found vertex " + std::string(name) + ", want a name that ends in L or R";
+      }
+      if (counts && share == p.end()) wrong = file + ": vertex " + std::string(name) + " has no share in " + shares_file;
+      to.p.push_back(counts && share != p.end() ? share->second : 0);
+      const auto columns = rows.columns_of(i);
+      const auto values = rows.values_of(i);
+      for (std::size_t k = 0; counts && k < columns.size(); ++k) {
+        const auto other = rows.column_ids.name(columns[k]);
+        if (!other.ends_with(of_left ? 'R' : 'L')) {
+          wrong = file + ": found an edge between " + std::string(name) + " and " + std::string(other) +
+                  ", want edges from left to right";
+        }
+        if (values[k] < 0 || !std::isfinite(values[k])) {
+          wrong = file + ": found weight " + number_of(values[k]) + " between " + std::string(name) + " and " +
+                  std::string(other) + ", want at least 0";
+        }
+        if (values[k] == 0) continue;
+        to.other.push_back(rows.column_number[columns[k]]);
+        to.weight.push_back(values[k]);
+      }
+      to.begin.push_back(to.other.size());
+    }
+  }
+  agree_on(comm, wrong);
+  find_lonely(p);
+  all_p_ = gathered(comm, left_.p);
+}
+
+/// A right vertex that is to have something and that no edge leads to.
+void steady_state_inversion::find_lonely(const std::unordered_map<std::string, double>& p) const {
+  auto comm = get_comm();
+  std::int64_t reached = 0;
+  for (std::size_t j = 0; j < right_.own(); ++j) reached += right_.begin[j + 1] > right_.begin[j] && right_.p[j] > 0 ? 1 : 0;
+  comm.allreduce(reached);
+  const auto wants = [](const auto& vertex) { return vertex.second > 0 && vertex.first.ends_with('R'); };
+  if (std::count_if(p.begin(), p.end(), wants) == reached) return;
+  std::vector<std::string> mine;
+  for (std::size_t j = 0; j < right_.own(); ++j) {
+    if (right_.begin[j + 1] > right_.begin[j]) mine.push_back(right_.ids.text(j));
+  }
+  auto names = gathered(comm, mine);
+  std::sort(names.begin(), names.end());
+  std::vector<std::string> lonely;
+  for (const auto& vertex : p) {
+    if (wants(vertex) && !std::binary_search(names.begin(), names.end(), vertex.first)) lonely.push_back(vertex.first);
+  }
+  std::sort(lonely.begin(), lonely.end());
+  throw data_error(settings_.bigraph_input.front() + ": infeasible: no edge leads to " + joined(lonely) + ", which " +
+                   (lonely.size() == 1 ? "is" : "are") + " to receive something");
+}
+
+// ---- the rounds
+
+void steady_state_inversion::solve() {
+  load();
+  if (settings_.feasibility == "before") check_feasibility();
+  iterate();
+  dump();
+}
+
+/// Sums of rows at the present scores, what every right vertex receives, and, with `improve`, better scores of those that
+/// are short. Three reductions: sums, scores, and what is measured.
+steady_state_inversion::shortfall steady_state_inversion::measure(bool improve) {
+  auto comm = get_comm();
+  all_scores_ = gathered(comm, score_);
+  std::vector<double> sums(left_.own());
+  for (std::size_t i = 0; i < left_.own(); ++i) {
+    for (auto k = left_.begin[i]; k < left_.begin[i + 1]; ++k) sums[i] += left_.weight[k] * all_scores_[left_.other[k]];
+  }
+  all_sums_ = gathered(comm, sums);
+
+  std::vector<double> found(5);  // short, what they lack, |q - p|, the greatest score, hopeless
+  std::vector<steady_edge> edges;
+  better_ = score_;
+  received_.assign(right_.own(), 0);
+  for (std::size_t j = 0; j < right_.own(); ++j) {
+    const double p = right_.p[j];
+    double q = 0;
+    for (auto k = right_.begin[j]; k < right_.begin[j + 1]; ++k) {
+      const auto i = right_.other[k];
+      if (all_p_[i] > 0) q += all_p_[i] * right_.weight[k] * score_[j] / all_sums_[i];
+    }
+    received_[j] = q;
+    found[2] += std::abs(q - p);
+    if (q >= p * (1 - settings_.epsilon)) continue;
+    found[0] += 1;
+    found[1] += p * (1 - settings_.epsilon) - q;
+    if (!improve) continue;
+    edges.clear();
+    for (auto k = right_.begin[j]; k < right_.begin[j + 1]; ++k) {
+      const auto i = right_.other[k];
+      const double w = right_.weight[k];
+      if (all_p_[i] > 0) edges.push_back({all_p_[i], w, std::max(0.0, all_sums_[i] - w * score_[j])});
+    }
+    const double x = steady_root(edges, p * (1 - settings_.epsilon / 2), score_[j]);
+    if (x < score_limit) {
+      better_[j] = std::max(x, score_[j]);
+    } else {
+      found[4] = 1;
+    }
+  }
+  // Sums in the order of the ranks: the same on every worker and in every run.
+  comm.allreduce(found);
+  hopeless_ = hopeless_ || found[4] > 0;
+  return {static_cast<std::uint64_t>(found[0]), found[1], found[2]};
+}
+
+void steady_state_inversion::iterate() {
+  score_ = right_.p;
+  shortfall now;
+  int round = 0;
+  for (;; ++round) {
+    now = measure(round < settings_.rounds);
+    if (round > 0) {
+      log_.round(round, now.distance, {{"short", static_cast<double>(now.vertices)}, {"lacking", now.mass}});
+    }
+    if (now.vertices == 0 || round == settings_.rounds || hopeless_) break;
+    score_ = better_;
+  }
+  if (now.vertices > 0 && settings_.feasibility == "after") check_feasibility();
+  log_.result("rounds", static_cast<std::uint64_t>(round));
+  log_.result("short", now.vertices);
+  log_.result("l1", now.distance);
+}
+
+/// Rank 0 gathers the edges and looks for a set that wants more than there is.
+void steady_state_inversion::check_feasibility() {
+  auto comm = get_comm();
+  const auto first = comm.get_rank() == 0;
+  const auto to_first = [&](const auto& mine) {
+    using list = std::decay_t<decltype(mine)>;
+    std::vector<list> out(comm.get_size());
+    std::vector<list> in;
+    out[0] = mine;
+    comm.alltoall(out, in);
+    list all;
+    for (auto& part : in) {
+      for (auto& v : part) all.push_back(std::move(v));
+    }
+    return all;
+  };
+  std::vector<std::uint64_t> degree;
+  for (std::size_t j = 0; j < right_.own(); ++j) degree.push_back(right_.begin[j + 1] - right_.begin[j]);
+  const auto names_of = [](const side& of) {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < of.own(); ++i) names.push_back(of.ids.text(i));
+    return names;
+  };
+  const auto degrees = to_first(degree);
+  const auto others = to_first(right_.other);
+  auto demand = to_first(right_.p);
+  const auto left_names = to_first(names_of(left_));
+  const auto right_names = to_first(names_of(right_));
+  std::string said;
+  if (first) {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;
+    std::size_t at = 0;
+    for (std::uint32_t j = 0; j < degrees.size(); ++j) {
+      for (std::uint64_t k = 0; k < degrees[j]; ++k, ++at) edges.emplace_back(static_cast<std::uint32_t>(others[at]), j);
+    }
+    for (auto& d : demand) d *= 1 - settings_.epsilon;
+    const auto s = find_shortage(all_p_, demand, edges);
+    if (s.exists()) {
+      const auto names = [](const std::vector<std::uint32_t>& which, const std::vector<std::string>& all) {
+        std::vector<std::string> some;
+        for (const auto v : which) some.push_back(all[v]);
+        return some;
+      };
+      const auto right = names(s.right, right_names);
+      std::string text;
+      for (const auto& n : right) text += n + "\n";
+      write_text_file(get_output() + "/infeasible_0", text);
+      said = settings_.distribution_input.front() + ": infeasible: " + joined(right) + " must receive at least " +
+             number_of(s.wanted) + ", and all who lead there, " + joined(names(s.left, left_names)) + ", have " +
+             number_of(s.available);
+      if (!s.full_left.empty() && s.pushed > s.room) {
+        said += "; " + joined(names(s.full_right, right_names)) + " must receive all of " +
+                joined(names(s.full_left, left_names)) + ", " + number_of(s.pushed) + ", and is to have " +
+                number_of(s.room / (1 - settings_.epsilon));
+      }
+    }
+  }
+  comm.bcast(said);
+  if (!said.empty()) throw data_error(said);
+}
+
+// ---- results
+
+void steady_state_inversion::dump() {
+  std::vector<std::string> lines;
+  for (std::size_t j = 0; j < right_.own(); ++j) {
+    if (!right_.ids.name(j).ends_with('R')) continue;
+    auto line = right_.ids.text(j) + '\t';
+    append_text(line, score_[j]);
+    lines.push_back(std::move(line));
+  }
+  paracel_dump_vector(lines, "score_", "\n");
+
+  const auto right_ids = [&] {
+    std::vector<std::string> mine;
+    for (std::size_t j = 0; j < right_.own(); ++j) mine.push_back(right_.ids.text(j));
+    return gathered(get_comm(), mine);
+  }();
+  lines.clear();
+  std::vector<std::pair<double, std::uint64_t>> ways;
+  for (std::size_t i = 0; i < left_.own(); ++i) {
+    ways.clear();
+    const double sum = all_sums_[left_.first + i];
+    for (auto k = left_.begin[i]; k < left_.begin[i + 1]; ++k) {
+      if (sum > 0) ways.emplace_back(left_.weight[k] * all_scores_[left_.other[k]] / sum, left_.other[k]);
+    }
+    if (ways.empty()) continue;
+    // Numbers rise with the ids.
+    const auto better = [](const auto& a, const auto& b) {
+      return a.first > b.first || (a.first == b.first && a.second < b.second);
+    };
+    const auto n = std::min<std::size_t>(ways.size(), settings_.ktop);
+    std::partial_sort(ways.begin(), ways.begin() + static_cast<std::ptrdiff_t>(n), ways.end(), better);
+    auto line = left_.ids.text(i) + '\t';
+    for (std::size_t k = 0; k < n; ++k) {
+      if (k > 0) line += '|';
+      line += right_ids[ways[k].second] + ':';
+      append_text(line, ways[k].first);
+    }
+    lines.push_back(std::move(line));
+  }
+  paracel_dump_vector(lines, "transfer_prob_matrix_", "\n");
+  log_.result("output", get_output());
+  if (settings_.format != "npy") return;
+  id_list ids = id_list::empty(false);
+  std::vector<double> scores;
+  std::vector<double> received;
+  for (std::size_t j = 0; j < right_.own(); ++j) {
+    if (!right_.ids.name(j).ends_with('R')) continue;
+    ids.push_back(right_.ids.name(j));
+    scores.push_back(score_[j]);
+    received.push_back(received_[j]);
+  }
+  model_writer model(*this, "steady_state_inversion", "npy");
+  model.settings().add("epsilon", settings_.epsilon).add("rounds", settings_.rounds);
+  model.add_rows("score", std::span<const double>(scores), {}, &ids);
+  model.add_rows("received", std::span<const double>(received), {}, &ids);
+  model.finish();
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// From where the visitors of a site are to how attractive its pages must be. A bipartite graph has edges i -> j of weights
+// w_ij; a share p_i of all visitors is at the left vertex i, and goes on to j with the probability
+//
+//     P_ij = w_ij s_j / sum_k w_ik s_k
+//
+// Sought are scores s > 0 with which each right vertex j receives what it is known to have, up to a part epsilon:
+//
+//     q_j = sum_i p_i P_ij >= p_j (1 - epsilon)
+//
+// A round: every j that is short gets the root x of sum_i p_i w_ij x / (w_ij x + c_i) = p_j (1 - epsilon/2), where c_i is
+// the rest of row i at the scores the round began with; all of them at once.
+//
+// Source: R. Kumar, A. Tomkins, S. Vassilvitskii, E. Vee, "Inverting a steady-state", WSDM 2015.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <paracel/ids.hpp>
+#include <paracel/paralg.hpp>
+#include <paracel/schema.hpp>
+#include <paracel/sparse.hpp>
+
+#include "alg/common/run_log.hpp"
+#include "max_flow.hpp"
+
+namespace paracel::alg {
+
+/// What enters a right vertex: of each edge the share of its left vertex, its weight, and the rest of its row.
+struct steady_edge {
+  double mass = 0;
+  double weight = 0;
+  double rest = 0;
+};
+
+/// The root x > 0 of sum mass w x / (w x + rest) = target, at least `from`, where the sum must be below the target;
+/// infinity when there is none, which is when all masses together do not exceed the target.
+/// Cost: three or four passes over the edges: Newton's method on 1/sum as a function of 1/x, a straight line for one edge.
+double steady_root(std::span<const steady_edge> edges, double target, double from);
+
+/// The keys of steady_state_inversion's config; README.md explains them.
+config_schema steady_schema();
+
+/// A config as a struct.
+struct steady_settings {
+  explicit steady_settings(const config& from);
+
+  std::vector<std::string> bigraph_input;
+  std::vector<std::string> distribution_input;
+  std::string output;
+  std::string format;
+  std::string feasibility;
+  double epsilon;
+  int rounds;
+  std::uint64_t ktop;
+  bool debug;
+};
+
+class steady_state_inversion : public paralg {
+ public:
+  steady_state_inversion(Comm comm, const std::string& server_info, const steady_settings& settings);
+
+  /// Loads, inverts and writes scores and transfer probabilities.
+  /// Throws: data_error; also when no scores exist, with the vertices that prove it.
+  void solve() override;
+
+  /// Scores of this worker's right vertices, by ascending id.
+  [[nodiscard]] std::span<const double> scores() const noexcept { return score_; }
+
+ private:
+  // This worker's left vertices with the edges that leave them, or right ones with those that enter.
+  struct side {
+    id_list ids;
+    std::uint64_t first = 0;  // number of the first one
+    std::uint64_t total = 0;  // vertices of all workers
+    std::vector<std::uint64_t> begin{0};
+    std::vector<std::uint64_t> other;  // numbers of the other side, ascending in a vertex
+    std::vector<double> weight;
+    std::vector<double> p;
+
+    [[nodiscard]] std::size_t own() const noexcept { return begin.size() - 1; }
+  };
+  struct shortfall {
+    std::uint64_t vertices = 0;
+    double mass = 0;      // sum of what they lack
+    double distance = 0;  // sum over all of |q - p|
+  };
+
+  void load();
+  void find_lonely(const std::unordered_map<std::string, double>& p) const;
+  void iterate();
+  [[nodiscard]] shortfall measure(bool improve);
+  void check_feasibility();
+  void dump();
+
+  steady_settings settings_;
+  run_log log_;
+  side left_;
+  side right_;
+  std::vector<double> all_p_;     // of the left vertices of all workers
+  std::vector<double> all_sums_;  // of their rows: sum_k w_ik s_k
+  std::vector<double> all_scores_;
+  std::vector<double> score_;     // own
+  std::vector<double> better_;
+  std::vector<double> received_;
+  bool hopeless_ = false;         // a vertex wants more than its neighbours have, or scores have grown beyond measure
+};
+
+}  // namespace paracel::alg

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <paracel/vectors.hpp>
+
+#include "load/agreement.hpp"
+#include "load/input.hpp"
+#include "load/vector_parser.hpp"
+#include "load/watch_load.hpp"
+#include "paracel/error.hpp"
+
+namespace paracel {
+
+vector_rows load_vectors(Comm comm, const std::vector<std::string>& files, const vector_options& options) {
+  vector_parser parser(options.columns);
+  agree(comm, [&] {
+    input_set input(files);
+    input.visit(
+        comm.get_rank(), comm.get_size(), [&](const input_piece& piece) { parser.parse(piece); },
+        watch_load(comm, input));
+  });
+  // The first worker that has a row says how wide rows are; the others' are all of one width.
+  const auto widths = comm.allgather(std::uint64_t{parser.first_place().empty() ? 0 : parser.columns()});
+  const auto places = comm.allgather(parser.first_place());
+  vector_rows rows;
+  for (std::size_t r = 0; r < widths.size(); ++r) {
+    if (rows.columns == 0) rows.columns = widths[r];
+    if (widths[r] != 0 && widths[r] != rows.columns) {
+      throw data_error(places[r] + ": found " + std::to_string(widths[r]) + " numbers, want " +
+                       std::to_string(rows.columns));
+    }
+  }
+  if (rows.columns == 0) throw data_error(files.front() + ":1:1: found no line, want an id and numbers");
+  std::int64_t named = parser.numeric() ? 0 : 1;
+  comm.allreduce(named, reduce_op::max);
+  rows.ids = parser.ids(named == 0);
+  rows.value = std::move(parser.value());
+  const auto counts = comm.allgather(std::uint64_t{rows.rows()});
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    if (r < comm.get_rank()) rows.first_row += counts[r];
+    rows.rows_total += counts[r];
+  }
+  if (!options.everywhere || comm.get_size() == 1) return rows;
+
+  auto all = vector_rows{id_list::empty(named == 0), rows.columns, {}, 0, rows.rows_total};
+  const auto values = comm.allgather(rows.value);
+  for (const auto& part : values) all.value.insert(all.value.end(), part.begin(), part.end());
+  if (named == 0) {
+    for (const auto& part : comm.allgather(rows.ids.numbers())) {
+      for (const auto n : part) all.ids.push_back(n);
+    }
+  } else {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < rows.rows(); ++i) names.push_back(rows.ids.text(i));
+    for (const auto& part : comm.allgather(names)) {
+      for (const auto& n : part) all.ids.push_back(std::string_view(n));
+    }
+  }
+  return all;
+}
+
+}  // namespace paracel

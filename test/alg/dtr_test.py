@@ -1,0 +1,213 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Decision trees from the outside: equal to the serial oracle for any number of workers and servers and in each way to run
+them, ties, dead nodes, and what is said about bad input."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+
+SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
+DTR = os.path.join(BUILD, "bin", "dtr")
+SERIAL = os.path.join(BUILD, "bin", "dtr_serial")
+PRUN = os.path.join(SOURCE, "prun.py")
+NOTHING = str(2**64 - 1)
+
+
+def run(command, **environment):
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=120,
+                          env={**os.environ, **environment}, cwd=SOURCE)
+
+
+def read(*path):
+    with open(os.path.join(*path), encoding="utf-8") as file:
+        return file.read()
+
+
+class DtrCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="dtr_test_")
+        rng = numpy.random.default_rng(4)
+        cls.users = cls.write("users", rng.normal(size=(331, 6)))
+        # Every third item is twice the one before, its own split to the last bit, or the opposite.
+        items = rng.normal(size=(60, 6))
+        items[2::3] = 2 * items[1::3]
+        items[0::6] = -items[1::6]
+        cls.items = cls.write("items", items, [7 * i + 3 for i in range(59, -1, -1)])
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    @classmethod
+    def write(cls, name, rows, ids=None):
+        path = os.path.join(cls.folder, name)
+        with open(path, "w", encoding="ascii") as out:
+            for i, row in enumerate(rows):
+                out.write("%s\t%s\n" % (ids[i] if ids else i, "|".join(repr(float(v)) for v in row)))
+        return path
+
+    def setUp(self):
+        self.count = 0
+
+    def job(self, workers=0, servers=1, mode="local", **keys):
+        """Without workers: in one process. Returns the finished process; self.output is the folder of its results."""
+        self.count += 1
+        base = os.path.join(self.folder, f"{self.id().split('.')[-1]}_{self.count}")
+        self.output = base + "_out"
+        keys = {"user_fac_input": self.users, "item_fac_input": self.items, "output": self.output, "level": 4, **keys}
+        with open(base + ".json", "w", encoding="utf-8") as file:
+            json.dump(keys, file)
+        if workers == 0:
+            return run([DTR, "--cfg_file", base + ".json"])
+        return run([sys.executable, "-B", PRUN, "-w", str(workers), "-p", str(servers), "-c", base + ".json", "-m", mode,
+                    "--output-dir", base + ".run", DTR],
+                   OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+    def built(self, *where, **keys):
+        done = self.job(*where, **keys)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        trees = dict(line.split("\t") for line in read(self.output, "tree_0").splitlines())
+        trees = {name: tree.split("|") for name, tree in trees.items()}
+        means = {name: [[float(v) for v in line.split("|")]
+                        for line in read(self.output, "average_user_factor_" + name[5:]).splitlines()] for name in trees}
+        errors = {line.split()[0]: float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("error_")}
+        return trees, means, errors
+
+    def oracle(self, users, items, level, first, last):
+        folder = tempfile.mkdtemp(dir=self.folder)
+        done = run([SERIAL, users, items, str(level), str(first), str(last), folder])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        trees = dict(line.split("\t") for line in read(folder, "tree_0").splitlines())
+        trees = {name: tree.split("|") for name, tree in trees.items()}
+        means = {name: [[float(v) for v in line.split("|")]
+                        for line in read(folder, "average_user_factor_" + name[5:]).splitlines()] for name in trees}
+        errors = {line.split()[0]: float(line.split()[1]) for line in done.stdout.splitlines()}
+        return trees, means, errors
+
+    def assert_equal(self, found, expected):
+        self.assertEqual(found[0], expected[0])
+        for name, means in expected[1].items():
+            numpy.testing.assert_allclose(found[1][name], means, rtol=0, atol=1e-12)
+        self.assertEqual(set(found[2]), set(expected[2]))
+        for name, error in expected[2].items():
+            self.assertAlmostEqual(found[2][name] / error, 1, delta=1e-10)
+
+
+class Trees(DtrCase):
+    def test_they_are_the_oracles_for_any_number_of_workers_and_servers(self):
+        expected = self.oracle(self.users, self.items, 4, 0, 3)
+        first = None
+        for where in ((), (1, 1), (2, 3), (4, 1), (2, 1, "mpi")):
+            with self.subTest(where=where):
+                if len(where) == 3 and shutil.which("mpirun") is None:
+                    self.skipTest("no mpirun")
+                found = self.built(*where, tree_end_index=3)
+                self.assert_equal(found, expected)
+                # Not only near: sums are whole numbers.
+                first = first or found
+                self.assertEqual(found, first)
+
+    def test_a_tree_may_be_asked_for_alone_and_without_a_cache(self):
+        expected = self.built(tree_end_index=5)
+        found = self.built(2, 1, tree_start_index=5, tree_end_index=5, cache_bytes=0)
+        self.assertEqual(found[0]["tree_5"], expected[0]["tree_5"])
+        self.assertEqual(found[1]["tree_5"], expected[1]["tree_5"])
+        self.assertEqual(list(found[0]), ["tree_5"])
+
+    def test_every_seed_agrees_with_the_oracle(self):
+        for seed in range(4):
+            rng = numpy.random.default_rng(seed)
+            users = self.write("seed_users", rng.normal(size=(50 + 37 * seed, 3)) + 0.5)
+            items = self.write("seed_items", rng.normal(size=(20, 3)))
+            self.assert_equal(self.built(2, 1, user_fac_input=users, item_fac_input=items, level=6, tree_end_index=2),
+                              self.oracle(users, items, 6, 0, 2))
+
+    def test_a_node_without_an_allowed_item_has_empty_children(self):
+        users = self.write("few", [[1.0], [2.0], [-1.0], [-4.0]])
+        items = self.write("two", [[1.0], [2.0]], [9, 5])
+        trees, means, errors = self.built(user_fac_input=users, item_fac_input=items, level=3)
+        # 5 and 9 split alike: the smaller id. Then either side is all like or all hate.
+        self.assertEqual(trees["tree_0"], ["5"] + [NOTHING] * 6)
+        self.assertEqual(means["tree_0"], [[-0.5], [1.5], [-2.5], [0], [0], [0], [0]])
+        self.assertAlmostEqual(errors["error_0"], 0.5 + 4.5)
+        trees, means, _ = self.built(user_fac_input=users, item_fac_input=items, level=2, tree_start_index=1,
+                                     tree_end_index=2)
+        self.assertEqual(trees["tree_1"][0], "9")
+        # There is no third best.
+        self.assertEqual(trees["tree_2"], [NOTHING] * 3)
+        self.assertEqual(means["tree_2"], [[-0.5], [0], [0]])
+
+    def test_an_item_is_asked_once_a_tree(self):
+        trees, _, _ = self.built(level=5)
+        asked = [item for item in trees["tree_0"] if item != NOTHING]
+        self.assertEqual(len(asked), len(set(asked)))
+
+    def test_the_error_falls_with_every_level(self):
+        errors = [self.built(level=level)[2]["error_0"] for level in (1, 2, 3, 4)]
+        self.assertEqual(errors, sorted(errors, reverse=True))
+
+    def test_names_and_a_worker_without_rows(self):
+        users = self.write("three", [[1.0, 0], [0.5, 1], [-1.0, 2]], ["ann", "bob", "eve"])
+        items = self.write("named", [[1.0, 0], [0, 1.0]], ["zebra", "apple"])
+        trees, _, _ = self.built(4, 1, user_fac_input=users, item_fac_input=items, level=1)
+        self.assertEqual(trees["tree_0"], ["zebra"])  # two to one; apple has three likes and no hate
+
+    def test_npy_in_and_out(self):
+        rng = numpy.random.default_rng(8)
+        users, items = rng.normal(size=(101, 4)), rng.normal(size=(30, 4))
+        for name, rows in (("users.npy", users), ("items.npy", items)):
+            numpy.save(os.path.join(self.folder, name), rows)
+        text = self.built(user_fac_input=self.write("u", users), item_fac_input=self.write("i", items))
+        found = self.built(2, 1, user_fac_input=os.path.join(self.folder, "users.npy"),
+                           item_fac_input=os.path.join(self.folder, "items.npy"), format="npy")
+        self.assertEqual(found, text)
+        model = json.loads(read(self.output, "model.json"))
+        self.assertEqual(model["arrays"]["trees"]["shape"], [1, 15])
+        trees = numpy.load(os.path.join(self.output, model["arrays"]["trees"]["files"][0]))
+        means = numpy.load(os.path.join(self.output, model["arrays"]["average_user_factors"]["files"][0]))
+        self.assertEqual([str(i) for i in trees[0]], text[0]["tree_0"])
+        self.assertEqual(means[0].tolist(), text[1]["tree_0"])
+
+
+class Wrong(DtrCase):
+    def refused(self, status, text, **keys):
+        for workers in (0, 2):
+            done = self.job(workers, **keys)
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+            self.assertIn(text, done.stderr)
+
+    def file(self, text):
+        path = os.path.join(self.folder, "wrong")
+        with open(path, "w", encoding="ascii") as out:
+            out.write(text)
+        return path
+
+    def test_input(self):
+        for text, said in (("1\t2|x\n", ":1:5: found \"x\", want a finite number"), ("1\t2|nan\n", "want a finite number"),
+                           ("1\t2\n2\t3|4\n", ":2:1: found 2 numbers, want 1"), ("", "found no line"), ("1\n", ":1:1:")):
+            self.refused(4, said, user_fac_input=self.file(text))
+        self.refused(4, "found 2 factors a user, want 6", user_fac_input=self.file("1\t2|3\n"))
+        row = "|".join("1" * 6)
+        self.refused(4, "found item 4 twice", item_fac_input=self.file(f"4\t{row}\n5\t{row}\n4\t{row}\n"))
+
+    def test_config(self):
+        self.refused(3, 'key "level"', level=0)
+        self.refused(3, 'key "tree_end_index": found 1, want at least tree_start_index, 2', tree_start_index=2,
+                     tree_end_index=1)
+
+    def test_the_config_that_is_shipped_has_only_known_keys(self):
+        shipped = json.loads(read(SOURCE, "alg", "decision_tree_rec", "dtr.json"))
+        names = {key["name"] for key in json.loads(run([DTR, "--schema"]).stdout)["keys"]}
+        self.assertLessEqual(set(shipped), names)
+
+
+if __name__ == "__main__":
+    unittest.main()

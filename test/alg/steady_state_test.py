@@ -1,0 +1,208 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Steady-state inversion from the outside: planted scores are found, results equal the serial oracle's for any number of
+workers and servers and in each way to run it, what is infeasible is proved to be, and what is said about bad input."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+
+SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
+NAME = "steady_state_inversion"
+PROGRAM = os.path.join(BUILD, "bin", NAME)
+SERIAL = PROGRAM + "_serial"
+PRUN = os.path.join(SOURCE, "prun.py")
+
+
+def run(command, **environment):
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=120,
+                          env={**os.environ, **environment}, cwd=SOURCE)
+
+
+def table(path, sep="\t"):
+    with open(path, encoding="ascii") as file:
+        return {line.split(sep)[0]: float(line.split(sep)[1]) for line in file}
+
+
+class SteadyCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="steady_test_")
+        cls.graph = os.path.join(cls.folder, "graph")
+        run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "-m", "steady_state", "-o", cls.graph, "-n",
+             "400", "--items", "60", "--seed", "3"], PARACEL_BUILD=BUILD).check_returncode()
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def setUp(self):
+        self.count = 0
+
+    def job(self, workers=0, servers=1, mode="local", graph=None, shares=None, **keys):
+        """Without workers: in one process. `graph`, `shares`: lists of lines. self.output is the folder of results."""
+        self.count += 1
+        base = os.path.join(self.folder, f"{self.id().split('.')[-1]}_{self.count}")
+        self.output = base + "_out"
+        for name, lines, default in (("bigraph_input", graph, self.graph),
+                                     ("distribution_input", shares, self.graph + ".dis")):
+            keys.setdefault(name, default if lines is None else base + name)
+            if lines is not None:
+                with open(base + name, "w", encoding="ascii") as out:
+                    out.write("".join(line + "\n" for line in lines))
+        with open(base + ".json", "w", encoding="utf-8") as file:
+            json.dump({"output": self.output, **keys}, file)
+        if workers == 0:
+            return run([PROGRAM, "--cfg_file", base + ".json"])
+        return run([sys.executable, "-B", PRUN, "-w", str(workers), "-p", str(servers), "-c", base + ".json", "-m", mode,
+                    "--output-dir", base + ".run", PROGRAM],
+                   OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+    def inverted(self, *where, **keys):
+        """The numbers on stdout, the scores, and the transfer probabilities as {left: {right: p}}."""
+        done = self.job(*where, **keys)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        said = {w[0]: float(w[1]) for w in (line.split() for line in done.stdout.splitlines())
+                if w and w[0] in ("rounds", "short", "l1")}
+        scores, ways = {}, {}
+        for rank in range(max(1, where[0] if where else 1)):
+            scores.update(table(os.path.join(self.output, f"score_{rank}")))
+            with open(os.path.join(self.output, f"transfer_prob_matrix_{rank}"), encoding="ascii") as file:
+                for line in file:
+                    left, row = line.split()
+                    ways[left] = {w.split(":")[0]: float(w.split(":")[1]) for w in row.split("|")}
+        return said, scores, ways
+
+
+class Scores(SteadyCase):
+    def test_what_everybody_receives_is_what_was_planted(self):
+        said, scores, ways = self.inverted(2, 1)
+        self.assertEqual(said["short"], 0)
+        shares = table(self.graph + ".dis", ",")
+        received = dict.fromkeys(scores, 0.0)
+        for left, row in ways.items():
+            self.assertAlmostEqual(sum(row.values()), 1, delta=1e-12)
+            for right, probability in row.items():
+                received[right] += shares[left] * probability
+        distance = sum(abs(received[right] - shares[right]) for right in received)
+        self.assertLessEqual(distance, 1e-3)
+        self.assertAlmostEqual(distance, said["l1"], delta=1e-12)
+        for right, q in received.items():
+            self.assertGreaterEqual(q, shares[right] * (1 - 1e-4) * (1 - 1e-12))
+        # Scores are those that were planted, but for a factor.
+        planted = table(self.graph + ".truth", ",")
+        ratio = numpy.array([scores[right] / planted[right] for right in scores])
+        self.assertLess(ratio.std() / ratio.mean(), 0.02)
+
+    def test_they_are_the_oracles_for_any_number_of_workers_and_servers(self):
+        file = os.path.join(self.folder, "oracle")
+        done = run([SERIAL, self.graph, self.graph + ".dis", "--rounds", "1000", "--score", file])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        expected = table(file)
+        first = None
+        for where in ((), (1, 1), (2, 3), (4, 1), (2, 1, "mpi")):
+            with self.subTest(where=where):
+                if len(where) == 3 and shutil.which("mpirun") is None:
+                    self.skipTest("no mpirun")
+                said, scores, ways = self.inverted(*where)
+                self.assertEqual(said["rounds"], float(done.stdout.split()[1]))
+                self.assertEqual(set(scores), set(expected))
+                self.assertLess(max(abs(scores[r] / expected[r] - 1) for r in expected), 1e-9)
+                first = first or (scores, ways)
+                self.assertEqual((scores, ways), first)  # to the last bit
+
+    def test_rows_are_summed_and_those_that_lead_back_passed_over(self):
+        graph = ["aL,xR,0.5", "aL,xR,0.5", "aL,yR,1", "bL,yR", "xR,aL,1", "yR,bL,7"]
+        shares = ["aL,0.5", "bL,0.5", "xR,0.1", "yR,0.9", "cL,0"]
+        said, scores, ways = self.inverted(2, 1, graph=graph, shares=shares)
+        self.assertEqual(said["short"], 0)
+        self.assertAlmostEqual(ways["aL"]["xR"], 0.2, delta=1e-4)
+        self.assertEqual(ways["bL"], {"yR": 1})
+        self.assertEqual(set(scores), {"xR", "yR"})
+
+    def test_ktop_keeps_the_most_probable_ways(self):
+        _, _, all_ways = self.inverted()
+        _, _, few = self.inverted(2, 1, ktop=2)
+        for left, row in few.items():
+            best = sorted(all_ways[left].items(), key=lambda way: (-way[1], way[0]))[:2]
+            self.assertEqual(list(row.items()), best)
+
+    def test_rounds_that_do_not_suffice_are_said(self):
+        said, _, _ = self.inverted(rounds=2)
+        self.assertEqual(said["rounds"], 2)
+        self.assertGreater(said["short"], 0)
+        said, scores, _ = self.inverted(rounds=0)
+        shares = table(self.graph + ".dis", ",")
+        self.assertEqual(scores, {right: shares[right] for right in scores})
+
+    def test_npy(self):
+        _, scores, _ = self.inverted(2, 1, format="npy")
+        with open(os.path.join(self.output, "model.json"), encoding="utf-8") as file:
+            array = json.load(file)["arrays"]["score"]
+        values = numpy.concatenate([numpy.load(os.path.join(self.output, name)) for name in array["files"]])
+        names = []
+        for name in array["ids"]:
+            with open(os.path.join(self.output, name), encoding="ascii") as file:
+                names += file.read().split()
+        self.assertEqual(dict(zip(names, values)), scores)
+
+
+PARACELS_GRAPH = ("AL,BR,0.7 AL,CR,0.6 AR,AL,1.0 BL,AR,0.5 BL,CR,0.4 BR,BL,1.0 CL,DR,0.4 CR,CL,1.0 DL,AR,0.9 "
+                  "DR,DL,1.0").split()
+PARACELS_SHARES = "AL,0.16665 AR,0.16665 BL,0.125 BR,0.125 CL,0.125 CR,0.125 DL,0.08333 DR,0.08333".split()
+
+
+class Wrong(SteadyCase):
+    def refused(self, status, text, **keys):
+        for workers in (0, 2):
+            done = self.job(workers, **keys)
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+            self.assertIn(text, done.stderr)
+
+    def test_paracels_own_example_is_infeasible_and_why(self):
+        for feasibility in ("after", "before"):
+            self.refused(4, "infeasible: AR, BR, CR must receive at least 0.4166", graph=PARACELS_GRAPH,
+                         shares=PARACELS_SHARES, feasibility=feasibility)
+            self.refused(4, "have 0.37498; DR must receive all of CL, 0.125, and is to have 0.08333", graph=PARACELS_GRAPH,
+                         shares=PARACELS_SHARES, feasibility=feasibility)
+            with open(os.path.join(self.output, "infeasible_0"), encoding="ascii") as file:
+                self.assertEqual(file.read().split(), ["AR", "BR", "CR"])
+        said, _, _ = self.inverted(2, 1, graph=PARACELS_GRAPH, shares=PARACELS_SHARES, feasibility="never", rounds=50)
+        self.assertGreater(said["short"], 0)
+
+    def test_a_vertex_that_wants_more_than_its_neighbours_have(self):
+        self.refused(4, "infeasible: xR must receive", graph=["aL,xR,1", "bL,yR,1"],
+                     shares=["aL,0.3", "bL,0.7", "xR,0.5", "yR,0.5"])
+        self.refused(4, "no edge leads to zR, which is to receive something", graph=["aL,xR,1"],
+                     shares=["aL,1", "xR,0.5", "zR,0.5"])
+
+    def test_input(self):
+        shares = ["aL,1", "xR,1"]
+        self.refused(4, ":2:", graph=["aL,xR,1", "aL"], shares=shares)
+        self.refused(4, "vertex bL has no share", graph=["aL,xR,1", "bL,xR,1"], shares=shares)
+        self.refused(4, "found an edge between aL and cL", graph=["aL,cL,1"], shares=[*shares, "cL,1"])
+        self.refused(4, "want a name that ends in L or R", graph=["aL,x,1"], shares=shares)
+        self.refused(4, "found weight -1 between", graph=["aL,xR,-1"], shares=shares)
+        self.refused(4, ":1:4: found \"x\", want a finite number", graph=["aL,xR,1"], shares=["aL,x"])
+        self.refused(4, "found p -1 of aL", graph=["aL,xR,1"], shares=["aL,-1", "xR,1"])
+        self.refused(4, "found vertex aL twice", graph=["aL,xR,1"], shares=["aL,1", "aL,1", "xR,1"])
+
+    def test_config(self):
+        self.refused(3, 'key "epsilon"', epsilon=0)
+        self.refused(3, 'key "feasibility"', feasibility="perhaps")
+
+    def test_the_config_that_is_shipped_has_only_known_keys(self):
+        with open(os.path.join(SOURCE, "alg", NAME, NAME + ".json"), encoding="utf-8") as file:
+            shipped = json.load(file)
+        names = {key["name"] for key in json.loads(run([PROGRAM, "--schema"]).stdout)["keys"]}
+        self.assertLessEqual(set(shipped), names)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What mf, als and svd ask of the servers: their READMEs say it, these tests hold it.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include <paracel/random.hpp>
+
+#include "alg/als/als.hpp"
+#include "alg/matrix_factorization/mf.hpp"
+#include "test/support/cluster.hpp"
+
+namespace paracel::alg {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int users = 12;
+constexpr int items = 9;
+
+/// Every user rates every item, so that every worker needs every row of the other side.
+class FactorTraffic : public testing::Test {
+ protected:
+  FactorTraffic() {
+    std::string pattern = (fs::temp_directory_path() / "factors_XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+    std::ofstream file(folder_ / "ratings.csv");
+    counter_random random(1);
+    for (int u = 0; u < users; ++u) {
+      for (int i = 0; i < items; ++i) file << u << ',' << i << ',' << 1 + random.below(5) << '\n';
+    }
+  }
+  ~FactorTraffic() override { fs::remove_all(folder_); }
+
+  struct traffic {
+    std::map<std::string, std::int64_t> requests;
+    std::int64_t bytes_in = 0;
+    std::int64_t bytes_out = 0;
+  };
+  /// What the shards have counted of a job with these keys, over all servers.
+  template <class Algorithm, class Settings>
+  traffic of(const config_schema& schema, const std::string& input_key, const std::string& rest, std::size_t workers,
+             std::size_t servers) {
+    test::cluster c({.workers = workers, .servers = servers, .threads = 1, .plugin_folders = {PARACEL_BUILD_DIR "/lib"}});
+    const auto text = "{\"" + input_key + "\": \"" + (folder_ / "ratings.csv").string() + "\", \"output\": \"" +
+                      (folder_ / "out").string() + "\", " + rest + "}";
+    const Settings settings(schema.check_text("cfg.json", text));
+    c.run([&](Comm comm) { Algorithm(comm, "", settings).solve(); });
+    traffic t;
+    for (std::size_t s = 0; s < servers; ++s) {
+      const auto stats = nlohmann::json::parse(c.node(s).object().stats_json());
+      for (const auto& shard : stats["shards"]) {
+        for (const auto& [verb, n] : shard["requests"].items()) t.requests[verb] += n.template get<std::int64_t>();
+        t.bytes_in += shard["bytes_in"].template get<std::int64_t>();
+        t.bytes_out += shard["bytes_out"].template get<std::int64_t>();
+      }
+    }
+    return t;
+  }
+  static std::string shown(const traffic& t) {
+    std::string s = "in " + std::to_string(t.bytes_in) + " out " + std::to_string(t.bytes_out);
+    for (const auto& [verb, n] : t.requests) s += " " + verb + " " + std::to_string(n);
+    return s;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(FactorTraffic, AClockOfMfIsAPullAndAnUpdateAShardAndTheRowsOfItsItemsTwice) {
+  const int clocks = 1;
+  const int k = 6;
+  for (const std::size_t workers : {1UL, 2UL}) {
+    for (const std::size_t servers : {1UL, 3UL}) {
+      const auto run = [&](int rounds) {
+        return of<matrix_factorization, mf_settings>(
+            mf_schema(), "input",
+            R"("clocks_per_round": 1, "k": )" + std::to_string(k) + R"(, "rounds": )" + std::to_string(rounds), workers,
+            servers);
+      };
+      auto few = run(2);
+      auto many = run(7);
+      const auto rounds = 5 * clocks * static_cast<std::int64_t>(workers);
+      const auto shards = static_cast<std::int64_t>(servers);
+      const auto more = [&](const char* verb) { return many.requests[verb] - few.requests[verb]; };
+      EXPECT_EQ(more("rows_pull"), rounds * shards) << shown(few) << "\n" << shown(many);
+      EXPECT_EQ(more("rows_update"), rounds * shards);
+      // The loss of the round: an update of each worker; rank 0 reads and removes the sum.
+      EXPECT_LE(more("update") + more("pull") + more("remove"), 5 * (static_cast<std::int64_t>(workers) + 2));
+      // Rows of k + 2 numbers with 8 bytes of id: their ids and the deltas in, the rows out; beyond that heads of messages.
+      const std::int64_t rows = rounds * items;
+      const std::int64_t row = 8 * (k + 2);
+      EXPECT_GE(many.bytes_out - few.bytes_out, rows * row);
+      EXPECT_LE(many.bytes_out - few.bytes_out, rows * row + rounds * (shards * 300 + 600));
+      EXPECT_GE(many.bytes_in - few.bytes_in, rows * (row + 16));
+      EXPECT_LE(many.bytes_in - few.bytes_in, rows * (row + 16) + rounds * (shards * 300 + 600));
+    }
+  }
+}
+
+TEST_F(FactorTraffic, ARoundOfAlsIsTwoPullsAndTwoPushesAShard) {
+  const int k = 6;
+  for (const std::size_t workers : {1UL, 2UL}) {
+    for (const std::size_t servers : {1UL, 3UL}) {
+      const auto run = [&](int rounds) {
+        return of<alternating_least_squares, als_settings>(
+            als_schema(), "rating_input", R"("k": )" + std::to_string(k) + R"(, "rounds": )" + std::to_string(rounds),
+            workers, servers);
+      };
+      auto few = run(2);
+      auto many = run(7);
+      const auto shards = static_cast<std::int64_t>(servers);
+      const auto size = static_cast<std::int64_t>(workers);
+      const auto more = [&](const char* verb) { return many.requests[verb] - few.requests[verb]; };
+      EXPECT_EQ(more("rows_pull"), 5 * 2 * size * shards) << shown(few) << "\n" << shown(many);
+      // A shard that has none of a worker's own rows gets no push.
+      EXPECT_LE(more("rows_push"), 5 * 2 * size * shards);
+      EXPECT_GE(more("rows_push"), 5 * 2);
+      // Every worker pulls every row of the other side; every row is pushed once.
+      const std::int64_t row = 8 * (k + 2);
+      const std::int64_t pulled = 5 * size * (users + items);
+      const std::int64_t pushed = 5 * (users + items);
+      EXPECT_GE(many.bytes_out - few.bytes_out, pulled * row);
+      EXPECT_LE(many.bytes_out - few.bytes_out, pulled * row + 5 * 4 * size * shards * 300);
+      EXPECT_GE(many.bytes_in - few.bytes_in, pushed * (row + 8) + pulled * 8);
+      EXPECT_LE(many.bytes_in - few.bytes_in, pushed * (row + 8) + pulled * 8 + 5 * 4 * size * shards * 300);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace paracel::alg

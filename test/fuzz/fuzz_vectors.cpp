@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Any bytes are rows of an id and numbers, or a data_error; what is accepted is finite and as wide as it says.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "paracel/error.hpp"
+#include "paracel/vectors.hpp"
+
+namespace {
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  try {
+    const auto rows = paracel::parse_vectors("fuzz", {reinterpret_cast<const char*>(data) + 1, size - 1}, {data[0] % 4U});
+    require(rows.columns > 0 && rows.rows() > 0);
+    require(rows.value.size() == rows.rows() * rows.columns);
+    for (const double v : rows.value) require(std::isfinite(v));
+    for (std::size_t i = 0; i < rows.rows(); ++i) require(!rows.ids.text(i).empty());
+  } catch (const paracel::data_error&) {
+  }
+  return 0;
+}

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <Eigen/Dense>
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include <paracel/random.hpp>
+
+#include "alg/als/als.hpp"
+#include "alg/common/factor_kernels.hpp"
+#include "alg/common/recommend.hpp"
+#include "alg/matrix_factorization/mf.hpp"
+
+namespace paracel::alg {
+namespace {
+
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+using testing::ElementsAre;
+using testing::Pair;
+
+std::vector<double> numbers(std::size_t n, std::uint64_t seed, double scale = 1) {
+  counter_random random(seed);
+  std::vector<double> v(n);
+  for (auto& x : v) x = scale * random.normal();
+  return v;
+}
+
+/// Some ratings of `rows` by `columns`, at least one a row, as load_sparse has them on one worker.
+sparse_rows some_ratings(std::size_t rows, std::size_t columns, double part, std::uint64_t seed) {
+  counter_random random(seed, 7);
+  sparse_rows a;
+  a.row_first = {0, rows};
+  std::vector<std::uint64_t> row_ids(rows);
+  std::vector<std::uint64_t> column_ids(columns);
+  std::iota(row_ids.begin(), row_ids.end(), std::uint64_t{100});
+  std::iota(column_ids.begin(), column_ids.end(), std::uint64_t{1000});
+  a.row_ids = id_list(row_ids);
+  a.column_ids = id_list(column_ids);
+  a.column_number.resize(columns);
+  std::iota(a.column_number.begin(), a.column_number.end(), std::uint64_t{0});
+  a.columns_total = columns;
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      if (c != i % columns && random.uniform() > part) continue;
+      a.column.push_back(static_cast<std::uint32_t>(c));
+      a.value.push_back(0.5 * static_cast<double>(1 + random.below(10)));
+    }
+    a.begin.push_back(a.column.size());
+  }
+  a.entries_total = a.column.size();
+  return a;
+}
+
+sparse_rows transposed(const sparse_rows& a) {
+  sparse_rows t;
+  t.row_first = {0, a.columns_total};
+  t.row_ids = a.column_ids;
+  t.column_ids = a.row_ids;
+  t.column_number.resize(a.rows());
+  std::iota(t.column_number.begin(), t.column_number.end(), std::uint64_t{0});
+  t.columns_total = a.rows();
+  t.entries_total = a.entries_total;
+  std::vector<std::vector<std::pair<std::uint32_t, double>>> rows(a.columns_total);
+  for (std::size_t i = 0; i < a.rows(); ++i) {
+    for (std::size_t e = a.begin[i]; e < a.begin[i + 1]; ++e) rows[a.column[e]].emplace_back(i, a.value[e]);
+  }
+  for (const auto& row : rows) {
+    for (const auto& [c, v] : row) {
+      t.column.push_back(c);
+      t.value.push_back(v);
+    }
+    t.begin.push_back(t.column.size());
+  }
+  return t;
+}
+
+std::vector<double> some_rows(std::size_t count, std::size_t k, std::uint64_t seed) {
+  auto v = numbers(count * row_width(k), seed, 0.3);
+  for (std::size_t i = 0; i < count; ++i) v[i * row_width(k) + known_at] = 1;
+  return v;
+}
+
+// ---- kernels
+
+TEST(FactorKernels, SumsAreThoseOfAPlainLoopForEveryLength) {
+  for (std::size_t n = 0; n < 70; ++n) {
+    const auto a = numbers(n, 1);
+    const auto b = numbers(n, 2);
+    double product = 0;
+    double distance = 0;
+    for (std::size_t j = 0; j < n; ++j) {
+      product += a[j] * b[j];
+      distance += (a[j] - b[j]) * (a[j] - b[j]);
+    }
+    EXPECT_NEAR(dot(a.data(), b.data(), n), product, 1e-12 * (1 + static_cast<double>(n)));
+    EXPECT_NEAR(squared_distance(a.data(), b.data(), n), distance, 1e-12 * (1 + static_cast<double>(n)));
+  }
+}
+
+TEST(FactorKernels, AStochasticStepUsesTheFactorsAsTheyWere) {
+  for (const std::size_t k : {0UL, 1UL, 5UL, 32UL}) {
+    auto user = some_rows(1, k, 3);
+    auto items = some_rows(4, k, 4);
+    const auto old_user = user;
+    const auto old_items = items;
+    const sgd_step step{k, 3.5, 0.01, 0.2};
+    const std::vector<std::uint32_t> slot{2};
+    const std::vector<double> value{5};
+    const double loss = sgd_run(step, user.data(), items.data(), slot, value);
+    const double* h = old_items.data() + 2 * row_width(k);
+    double e = 5 - 3.5 - old_user[bias_at] - h[bias_at];
+    for (std::size_t j = 0; j < k; ++j) e -= old_user[factors_at + j] * h[factors_at + j];
+    EXPECT_NEAR(loss, e * e, 1e-12);
+    const double* now = items.data() + 2 * row_width(k);
+    EXPECT_NEAR(user[bias_at], old_user[bias_at] + 0.01 * (2 * e - 0.2 * old_user[bias_at]), 1e-14);
+    EXPECT_NEAR(now[bias_at], h[bias_at] + 0.01 * (2 * e - 0.2 * h[bias_at]), 1e-14);
+    for (std::size_t j = factors_at; j < row_width(k); ++j) {
+      EXPECT_NEAR(user[j], old_user[j] + 0.01 * (2 * e * h[j] - 0.2 * old_user[j]), 1e-14);
+      EXPECT_NEAR(now[j], h[j] + 0.01 * (2 * e * old_user[j] - 0.2 * h[j]), 1e-14);
+    }
+    EXPECT_EQ(user[known_at], 1);
+    EXPECT_EQ(now[known_at], 1);
+    for (const std::size_t other : {0UL, 1UL, 3UL}) {
+      for (std::size_t j = 0; j < row_width(k); ++j) {
+        EXPECT_EQ(items[other * row_width(k) + j], old_items[other * row_width(k) + j]);
+      }
+    }
+  }
+}
+
+TEST(RowSolver, LeastSquaresAreThoseOfADenseSolve) {
+  for (const std::size_t d : {1UL, 2UL, 3UL, 8UL, 33UL, 50UL}) {
+    row_solver solver(d);
+    for (const std::size_t n : {0UL, 1UL, 2UL, 7UL, 16UL, 17UL, 40UL, 203UL}) {
+      const auto x = numbers(n * d, 10 * n + d);
+      const auto t = numbers(n, 11 * n + d);
+      auto penalty = numbers(d, n + d);
+      for (auto& p : penalty) p = 0.1 + std::abs(p);
+      solver.clear();
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto row = solver.add(t[i]);
+        std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(i * d), d, row.begin());
+      }
+      std::vector<double> z(d);
+      solver.solve(penalty, z);
+      const auto rows = static_cast<Eigen::Index>(n);
+      const auto columns = static_cast<Eigen::Index>(d);
+      const Eigen::Map<const Eigen::Matrix<double, -1, -1, Eigen::RowMajor>> X(x.data(), rows, columns);
+      const VectorXd T = Eigen::Map<const VectorXd>(t.data(), rows);
+      const MatrixXd A = X.transpose() * X + MatrixXd(Eigen::Map<const VectorXd>(penalty.data(), columns).asDiagonal());
+      const VectorXd want = A.ldlt().solve(X.transpose() * T);
+      double residual = 0;
+      for (Eigen::Index i = 0; i < rows; ++i) residual += std::pow(T[i] - X.row(i) * want, 2);
+      for (std::size_t j = 0; j < d; ++j) EXPECT_NEAR(z[j], want[static_cast<Eigen::Index>(j)], 1e-10) << d << " " << n;
+      EXPECT_NEAR(solver.residual(z), residual, 1e-9 * (1 + residual));
+    }
+  }
+}
+
+TEST(RowSolver, WithoutPenaltyTheShortestSolutionIsTaken) {
+  row_solver solver(3);
+  const auto row = solver.add(6);
+  row[0] = 1;
+  row[1] = 1;
+  row[2] = 0;
+  std::vector<double> z(3);
+  solver.solve(std::vector<double>(3), z);
+  EXPECT_NEAR(z[0], 3, 1e-12);
+  EXPECT_NEAR(z[1], 3, 1e-12);
+  EXPECT_NEAR(z[2], 0, 1e-12);
+}
+
+// ---- mf
+
+TEST(MfOrder, ARoundVisitsEveryRatingOnceWhateverThePieces) {
+  const auto ratings = some_ratings(30, 12, 0.4, 1);
+  mf_order order(ratings);
+  mf_order::piece p;
+  for (const std::uint64_t round : {0U, 1U, 2U}) {
+    order.shuffle(9, round);
+    for (const std::size_t pieces : {1UL, 3UL, 10UL, 1000UL}) {
+      std::multiset<std::tuple<std::uint32_t, std::uint32_t, double>> seen;
+      for (std::size_t n = 0; n < pieces; ++n) {
+        order.cut(n, pieces, p);
+        ASSERT_EQ(p.run_begin.size(), p.user.size() + 1);
+        ASSERT_EQ(p.run_begin.back(), p.slot.size());
+        EXPECT_EQ(std::set(p.column.begin(), p.column.end()).size(), p.column.size());
+        for (std::size_t j = 0; j < p.user.size(); ++j) {
+          for (std::size_t t = p.run_begin[j]; t < p.run_begin[j + 1]; ++t) {
+            seen.emplace(p.user[j], p.column[p.slot[t]], p.value[t]);
+          }
+        }
+      }
+      std::multiset<std::tuple<std::uint32_t, std::uint32_t, double>> all;
+      for (std::size_t i = 0; i < ratings.rows(); ++i) {
+        for (std::size_t e = ratings.begin[i]; e < ratings.begin[i + 1]; ++e) {
+          all.emplace(static_cast<std::uint32_t>(i), ratings.column[e], ratings.value[e]);
+        }
+      }
+      EXPECT_EQ(seen, all);
+    }
+  }
+}
+
+TEST(MfOrder, TheOrderIsAFunctionOfSeedAndRound) {
+  const auto ratings = some_ratings(30, 12, 0.4, 1);
+  const auto slots = [&](std::uint64_t seed, std::uint64_t round, bool twice) {
+    mf_order order(ratings);
+    if (twice) order.shuffle(seed, round + 5);
+    order.shuffle(seed, round);
+    mf_order::piece p;
+    order.cut(0, 1, p);
+    std::vector<std::pair<std::uint32_t, double>> visited;
+    for (std::size_t t = 0; t < p.slot.size(); ++t) visited.emplace_back(p.column[p.slot[t]], p.value[t]);
+    return visited;
+  };
+  EXPECT_EQ(slots(1, 2, false), slots(1, 2, true));
+  EXPECT_NE(slots(1, 2, false), slots(1, 3, false));
+  EXPECT_NE(slots(1, 2, false), slots(2, 2, false));
+}
+
+TEST(MfOrder, StartsHaveTheMomentsThatWereAskedFor) {
+  double sum = 0;
+  double squares = 0;
+  std::vector<double> row(row_width(50));
+  for (std::uint64_t key = 0; key < 2000; ++key) {
+    start_row(row, 3, item_stream, key, 0.1);
+    EXPECT_EQ(row[bias_at], 0);
+    EXPECT_EQ(row[known_at], 1);
+    for (std::size_t j = factors_at; j < row.size(); ++j) {
+      sum += row[j];
+      squares += row[j] * row[j];
+    }
+  }
+  EXPECT_NEAR(sum / 1e5, 0, 5 * 0.1 / std::sqrt(1e5));
+  EXPECT_NEAR(squares / 1e5, 0.01, 0.01 * 5 * std::sqrt(2 / 1e5));
+}
+
+// ---- als
+
+double explicit_objective(const als_model& m, const sparse_rows& a, const sparse_rows& t, std::span<const double> users,
+                          std::span<const double> items) {
+  const std::size_t width = row_width(m.k);
+  double sum = als_penalty(m, a, users) + als_penalty(m, t, items);
+  for (std::size_t i = 0; i < a.rows(); ++i) {
+    for (std::size_t e = a.begin[i]; e < a.begin[i + 1]; ++e) {
+      const double* w = users.data() + i * width;
+      const double* h = items.data() + a.column[e] * width;
+      const double miss =
+          a.value[e] - m.mean - w[bias_at] - h[bias_at] - dot(w + factors_at, h + factors_at, m.k);
+      sum += miss * miss;
+    }
+  }
+  return sum;
+}
+
+TEST(Als, TheObjectiveIsRightAndNeverRisesAtAHalfStep) {
+  for (const std::uint64_t seed : {1U, 2U, 3U}) {
+    for (const std::size_t k : {0UL, 3UL, 20UL}) {
+      for (const bool weighted : {true, false}) {
+        const auto a = some_ratings(25, 18, 0.3, seed);
+        const auto t = transposed(a);
+        als_model m;
+        m.k = k;
+        m.mean = 2.7;
+        m.lambda = 0.1;
+        m.lambda_bias = 0.05;
+        m.weighted = weighted;
+        std::vector<double> users(a.rows() * row_width(k));
+        auto items = some_rows(t.rows(), k, seed + 50);
+        double last = explicit_objective(m, a, t, users, items);
+        for (int step = 0; step < 10; ++step) {
+          const bool first = step % 2 == 0;
+          const auto sums = first ? als_half_step(m, a, items, {}, users) : als_half_step(m, t, users, {}, items);
+          const double now = explicit_objective(m, a, t, users, items);
+          const double said = sums.squares + sums.penalty + als_penalty(m, first ? t : a, first ? items : users);
+          EXPECT_NEAR(said, now, 1e-10 * now);
+          EXPECT_LE(now, last * (1 + 1e-10));
+          last = now;
+        }
+      }
+    }
+  }
+}
+
+TEST(Als, TheImplicitObjectiveOverAllCellsNeverRises) {
+  for (const std::uint64_t seed : {1U, 2U, 3U}) {
+    const std::size_t k = 6;
+    auto a = some_ratings(25, 18, 0.3, seed);
+    a.value[3] = 0;  // there, and the same as not there
+    const auto t = transposed(a);
+    als_model m;
+    m.form = als_form::implicit_ratings;
+    m.k = k;
+    m.lambda = 0.3;
+    m.alpha = 4;
+    std::vector<double> users(a.rows() * row_width(k));
+    auto items = some_rows(t.rows(), k, seed + 50);
+    for (std::size_t i = 0; i < t.rows(); ++i) items[i * row_width(k)] = 0;
+    const auto objective = [&] {
+      double sum = als_penalty(m, a, users) + als_penalty(m, t, items);
+      for (std::size_t i = 0; i < a.rows(); ++i) {
+        std::map<std::uint32_t, double> rated;
+        for (std::size_t e = a.begin[i]; e < a.begin[i + 1]; ++e) rated[a.column[e]] = a.value[e];
+        for (std::uint32_t c = 0; c < t.rows(); ++c) {
+          const double r = rated.contains(c) ? rated[c] : 0;
+          const double* w = users.data() + i * row_width(k) + factors_at;
+          const double y = dot(w, items.data() + c * row_width(k) + factors_at, k);
+          sum += (1 + m.alpha * r) * std::pow((r > 0 ? 1 : 0) - y, 2);
+        }
+      }
+      return sum;
+    };
+    double last = objective();
+    for (int step = 0; step < 10; ++step) {
+      const bool first = step % 2 == 0;
+      auto& own = first ? users : items;
+      const auto& other = first ? items : users;
+      const auto gram = factor_gram(k, other);
+      const auto sums = als_half_step(m, first ? a : t, other, gram, own);
+      const auto mine = factor_gram(k, own);
+      double said = sums.squares + sums.penalty + als_penalty(m, first ? t : a, other);
+      for (std::size_t j = 0; j < k * k; ++j) said += gram[j] * mine[j];
+      const double now = objective();
+      EXPECT_NEAR(said, now, 1e-10 * now);
+      EXPECT_LE(now, last * (1 + 1e-10));
+      last = now;
+    }
+  }
+}
+
+// ---- lists
+
+TEST(Recommend, TheBestItemsAreThoseOfASort) {
+  counter_random random(4);
+  for (const std::size_t size : {0UL, 1UL, 7UL, 50UL, 200UL}) {
+    best_items best(size);
+    std::vector<std::pair<double, std::uint32_t>> all;
+    for (std::uint32_t i = 0; i < 100; ++i) {
+      const auto score = static_cast<double>(random.below(20));
+      best.add(score, i);
+      all.emplace_back(score, i);
+    }
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+      return a.first != b.first ? a.first > b.first : a.second < b.second;
+    });
+    all.resize(std::min(size, all.size()));
+    EXPECT_EQ(best.take(), all);
+  }
+}
+
+TEST(Recommend, QualityOfAListHasItsClosedForm) {
+  const std::vector<std::uint32_t> list{4, 9, 2, 7};
+  const std::vector<std::uint32_t> relevant{2, 4, 50};
+  const auto q = quality_of(list, relevant, 1, 3);
+  EXPECT_NEAR(q.recall, 2.0 / 4, 1e-15);
+  EXPECT_NEAR(q.ndcg, (1 + 1 / std::log2(4)) / (1 + 1 / std::log2(3) + 1 / std::log2(4)), 1e-15);
+  EXPECT_EQ(quality_of(list, {}, 0, 3).ndcg, 0);
+  EXPECT_EQ(quality_of({}, relevant, 0, 3).recall, 0);
+  const std::vector<std::uint32_t> perfect{2, 4, 50};
+  EXPECT_NEAR(quality_of(perfect, relevant, 0, 10).ndcg, 1, 1e-15);
+  EXPECT_NEAR(quality_of(perfect, relevant, 0, 10).recall, 1, 1e-15);
+}
+
+}  // namespace
+}  // namespace paracel::alg

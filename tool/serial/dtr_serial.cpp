@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The plain oracle of decision_tree_rec: one process, no framework. For each node and item it forms both sides' means and
+// adds up the distances, as the definition says.
+//
+//     dtr_serial USERS ITEMS LEVEL [FIRST_TREE LAST_TREE [OUTPUT_FOLDER]]
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+struct factors {
+  std::vector<std::uint64_t> id;
+  std::vector<double> value;
+  std::size_t k = 0;
+};
+
+/// id<tab>v|v|...
+factors load(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw std::runtime_error("cannot read " + file);
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  factors f;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at != end) {
+    std::uint64_t id = 0;
+    auto read = std::from_chars(at, end, id);
+    if (read.ec != std::errc()) throw std::runtime_error(file + ": not an id");
+    at = read.ptr;
+    f.id.push_back(id);
+    std::size_t count = 0;
+    while (at != end && *at != '\n') {
+      double v = 0;
+      const auto number = std::from_chars(at + 1, end, v);
+      if (number.ec != std::errc()) throw std::runtime_error(file + ": not a number");
+      at = number.ptr;
+      f.value.push_back(v);
+      ++count;
+    }
+    if (at != end) ++at;
+    if (f.k == 0) f.k = count;
+    if (count != f.k) throw std::runtime_error(file + ": rows of several widths");
+  }
+  return f;
+}
+
+constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+
+class builder {
+ public:
+  builder(factors users, factors items) : users_(std::move(users)), items_(std::move(items)), k_(users_.k) {
+    order_.resize(items_.id.size());
+    for (std::size_t i = 0; i < order_.size(); ++i) order_[i] = i;
+    std::sort(order_.begin(), order_.end(), [&](auto a, auto b) { return items_.id[a] < items_.id[b]; });
+    // Who likes what, once and for all.
+    const std::size_t n = users_.id.size();
+    likes_.resize(order_.size() * n);
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      const double* q = items_.value.data() + order_[i] * k_;
+      for (std::size_t u = 0; u < n; ++u) {
+        const double* p = users_.value.data() + u * k_;
+        double product = 0;
+        for (std::size_t f = 0; f < k_; ++f) product += q[f] * p[f];
+        likes_[i * n + u] = product >= 0;
+      }
+    }
+  }
+
+  /// Items of the tree and the means of its nodes; returns the error.
+  double build(std::uint64_t number, int level, std::vector<std::size_t>& tree, std::vector<double>& means) const {
+    std::vector<std::vector<std::uint32_t>> nodes(1);
+    for (std::uint32_t u = 0; u < users_.id.size(); ++u) nodes[0].push_back(u);
+    std::vector<bool> used(order_.size());
+    double error = 0;
+    const std::size_t total = (std::size_t{1} << static_cast<unsigned>(level)) - 1;
+    for (std::size_t at = 0; at < total; ++at) {
+      const auto node = nodes[at];
+      std::vector<double> mean(k_);
+      const double own = spread(node, mean);
+      means.insert(means.end(), mean.begin(), mean.end());
+      const auto item = node.empty() ? none : choose(node, used, at == 0 ? number : 0);
+      tree.push_back(item == none ? none : order_[item]);
+      if (item == none || at >= total / 2) error += own;
+      std::vector<std::uint32_t> like;
+      std::vector<std::uint32_t> hate;
+      if (item != none) {
+        used[item] = true;
+        for (const auto u : node) (likes_[item * users_.id.size() + u] ? like : hate).push_back(u);
+      }
+      nodes.push_back(std::move(like));
+      nodes.push_back(std::move(hate));
+    }
+    return error;
+  }
+
+  [[nodiscard]] const factors& items() const { return items_; }
+  [[nodiscard]] std::size_t k() const { return k_; }
+
+ private:
+  /// sum |p_u - mean|^2
+  double spread(const std::vector<std::uint32_t>& set, std::vector<double>& mean) const {
+    for (const auto u : set) {
+      for (std::size_t f = 0; f < k_; ++f) mean[f] += users_.value[u * k_ + f];
+    }
+    if (!set.empty()) {
+      for (auto& m : mean) m /= static_cast<double>(set.size());
+    }
+    double sum = 0;
+    for (const auto u : set) {
+      for (std::size_t f = 0; f < k_; ++f) {
+        const double d = users_.value[u * k_ + f] - mean[f];
+        sum += d * d;
+      }
+    }
+    return sum;
+  }
+
+  std::size_t choose(const std::vector<std::uint32_t>& node, const std::vector<bool>& used, std::uint64_t nth) const {
+    const std::size_t n = users_.id.size();
+    const double never = std::numeric_limits<double>::infinity();
+    std::vector<double> error(order_.size(), never);
+    double norm = 0;
+    for (const auto u : node) {
+      for (std::size_t f = 0; f < k_; ++f) norm += users_.value[u * k_ + f] * users_.value[u * k_ + f];
+    }
+    std::vector<double> mean[2];
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      if (used[i]) continue;
+      mean[0].assign(k_, 0);
+      mean[1].assign(k_, 0);
+      std::size_t count[2] = {};
+      const auto* likes = likes_.data() + i * n;
+      for (const auto u : node) {
+        ++count[likes[u]];
+        auto& m = mean[likes[u]];
+        for (std::size_t f = 0; f < k_; ++f) m[f] += users_.value[u * k_ + f];
+      }
+      if (count[0] == 0 || count[1] == 0 || count[0] / count[1] >= 3 || count[1] / count[0] >= 3) continue;
+      for (int side = 0; side < 2; ++side) {
+        for (auto& m : mean[side]) m /= static_cast<double>(count[side]);
+      }
+      double sum = 0;
+      for (const auto u : node) {
+        const auto& m = mean[likes[u]];
+        for (std::size_t f = 0; f < k_; ++f) {
+          const double d = users_.value[u * k_ + f] - m[f];
+          sum += d * d;
+        }
+      }
+      error[i] = sum;
+    }
+    // Errors that differ by 1e-10 of the node's sum of |p|^2 are equal; then the smaller id counts.
+    for (;;) {
+      const double least = *std::min_element(error.begin(), error.end());
+      if (least == never) return none;
+      for (std::size_t i = 0; i < error.size(); ++i) {
+        if (error[i] > least + 1e-10 * norm) continue;
+        if (nth == 0) return i;
+        --nth;
+        error[i] = never;
+      }
+    }
+  }
+
+  factors users_;
+  factors items_;
+  std::size_t k_;
+  std::vector<std::size_t> order_;
+  std::vector<std::uint8_t> likes_;
+};
+
+void run(int argc, char** argv) {
+  if (argc != 4 && argc != 6 && argc != 7) {
+    throw std::runtime_error("usage: dtr_serial USERS ITEMS LEVEL [FIRST_TREE LAST_TREE [OUTPUT_FOLDER]]");
+  }
+  const int level = std::stoi(argv[3]);
+  const std::uint64_t first = argc > 4 ? std::stoull(argv[4]) : 0;
+  const std::uint64_t last = argc > 4 ? std::stoull(argv[5]) : 0;
+  const builder b(load(argv[1]), load(argv[2]));
+  if (b.items().k != b.k()) throw std::runtime_error("users and items have factors of different widths");
+  std::string trees;
+  for (auto number = first; number <= last; ++number) {
+    std::vector<std::size_t> tree;
+    std::vector<double> means;
+    const double error = b.build(number, level, tree, means);
+    trees += "tree_" + std::to_string(number) + "\t";
+    for (std::size_t j = 0; j < tree.size(); ++j) {
+      trees += (j > 0 ? "|" : "") + std::to_string(tree[j] == none ? ~std::uint64_t{0} : b.items().id[tree[j]]);
+    }
+    trees += "\n";
+    std::printf("error_%llu %.17g\n", static_cast<unsigned long long>(number), error);
+    if (argc == 7) {
+      std::ofstream out(std::string(argv[6]) + "/average_user_factor_" + std::to_string(number));
+      out.precision(17);
+      for (std::size_t at = 0; at < means.size(); ++at) out << means[at] << (at % b.k() + 1 == b.k() ? '\n' : '|');
+    }
+  }
+  if (argc == 7) std::ofstream(std::string(argv[6]) + "/tree_0") << trees;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run(argc, argv);
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "dtr_serial: error: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The plain oracle of mf: one process, one thread, its own reading. Start, order and step are those of mf with one worker.
+//
+//     mf_serial TRAIN [--test FILE] [--k 32] [--rounds 60] [--alpha .005] [--beta .24] [--seed 0]
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace {
+
+struct rating {
+  std::uint64_t user;
+  std::uint64_t item;
+  double value;
+};
+
+std::string text_of(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw std::runtime_error("cannot read " + file);
+  std::ostringstream out;
+  out << in.rdbuf();
+  return std::move(out).str();
+}
+
+std::vector<rating> load(const std::string& file) {
+  const auto text = text_of(file);
+  std::vector<rating> ratings;
+  const char* at = text.c_str();
+  while (*at != 0) {
+    char* end = nullptr;
+    rating r{};
+    r.user = std::strtoull(at, &end, 10);
+    r.item = std::strtoull(end + 1, &end, 10);
+    r.value = std::strtod(end + 1, &end);
+    ratings.push_back(r);
+    at = std::strchr(end, '\n');
+    if (at == nullptr) break;
+    ++at;
+  }
+  return ratings;
+}
+
+/// The same numbers as the framework's counter_random: SplitMix64 from a state that hashes seed, stream and row.
+class counter_random {
+ public:
+  counter_random(std::uint64_t seed, std::uint64_t stream, std::uint64_t row)
+      : state_(mix(mix(mix(seed + 0x9e3779b97f4a7c15U) ^ (stream + 0xd1b54a32d192ed03U)) ^ (row + 0x8cb92ba72f3d8dd7U))) {}
+  static std::uint64_t mix(std::uint64_t x) {
+    x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+    x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+    return x ^ (x >> 31U);
+  }
+  std::uint64_t bits() { return mix(state_ += 0x9e3779b97f4a7c15U); }
+  double normal() {
+    const double radius = std::sqrt(-2 * std::log((static_cast<double>(bits() >> 11U) + 1) * 0x1p-53));
+    return radius * std::cos(2 * 3.141592653589793238 * (static_cast<double>(bits() >> 11U) * 0x1p-53));
+  }
+
+  std::uint64_t below(std::uint64_t bound) {
+    __extension__ using wide = unsigned __int128;
+    auto product = static_cast<wide>(bits()) * bound;
+    while (static_cast<std::uint64_t>(product) < bound && static_cast<std::uint64_t>(product) < -bound % bound) {
+      product = static_cast<wide>(bits()) * bound;
+    }
+    return static_cast<std::uint64_t>(product >> 64U);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+/// Numbers the ids of one field in their order.
+std::unordered_map<std::uint64_t, std::uint32_t> numbered(const std::vector<rating>& ratings, std::uint64_t rating::*field) {
+  std::unordered_map<std::uint64_t, std::uint32_t> numbers;
+  for (const auto& r : ratings) numbers.emplace(r.*field, 0);
+  std::vector<std::uint64_t> ids;
+  ids.reserve(numbers.size());
+  for (const auto& [id, number] : numbers) ids.push_back(id);
+  std::sort(ids.begin(), ids.end());
+  for (std::size_t i = 0; i < ids.size(); ++i) numbers[ids[i]] = static_cast<std::uint32_t>(i);
+  return numbers;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    std::string test;
+    std::size_t k = 32;
+    int rounds = 60;
+    double alpha = 0.005;
+    double beta = 0.24;
+    std::uint64_t seed = 0;
+    if (argc < 2) throw std::runtime_error("usage: mf_serial TRAIN [--test FILE] [--k N] [--rounds N] [--alpha A] ...");
+    for (int i = 2; i + 1 < argc; i += 2) {
+      const std::string name = argv[i];
+      if (name == "--test") test = argv[i + 1];
+      else if (name == "--k") k = std::strtoull(argv[i + 1], nullptr, 10);
+      else if (name == "--rounds") rounds = std::atoi(argv[i + 1]);
+      else if (name == "--alpha") alpha = std::strtod(argv[i + 1], nullptr);
+      else if (name == "--beta") beta = std::strtod(argv[i + 1], nullptr);
+      else if (name == "--seed") seed = std::strtoull(argv[i + 1], nullptr, 10);
+      else throw std::runtime_error("unknown option " + name);
+    }
+    const auto input = load(argv[1]);
+    const auto users = numbered(input, &rating::user);
+    const auto items = numbered(input, &rating::item);
+    double mean = 0;
+    double least = input.at(0).value;
+    double most = least;
+    std::vector<std::size_t> begin(users.size() + 1);
+    std::vector<std::uint32_t> row;
+    row.reserve(input.size());
+    for (const auto& r : input) {
+      row.push_back(users.find(r.user)->second);
+      ++begin[row.back() + 1];
+      mean += r.value;
+      least = std::min(least, r.value);
+      most = std::max(most, r.value);
+    }
+    mean /= static_cast<double>(input.size());
+    std::partial_sum(begin.begin(), begin.end(), begin.begin());
+    std::vector<std::pair<std::uint32_t, double>> entries(input.size());
+    auto next = begin;
+    for (std::size_t t = 0; t < input.size(); ++t) {
+      entries[next[row[t]]++] = {items.find(input[t].item)->second, input[t].value};
+    }
+    for (std::size_t u = 0; u < users.size(); ++u) {
+      std::stable_sort(entries.begin() + static_cast<std::ptrdiff_t>(begin[u]),
+                       entries.begin() + static_cast<std::ptrdiff_t>(begin[u + 1]),
+                       [](const auto& x, const auto& y) { return x.first < y.first; });
+    }
+
+    std::vector<double> w(users.size() * k);
+    std::vector<double> h(items.size() * k);
+    std::vector<std::uint64_t> user_ids(users.size());
+    for (const auto& [id, u] : users) {
+      user_ids[u] = id;
+      counter_random random(seed, 1, id);
+      for (std::size_t j = 0; j < k; ++j) w[u * k + j] = 0.1 * random.normal();
+    }
+    for (const auto& [id, i] : items) {
+      counter_random random(seed, 2, id);
+      for (std::size_t j = 0; j < k; ++j) h[i * k + j] = 0.1 * random.normal();
+    }
+    std::vector<double> bu(users.size());
+    std::vector<double> bi(items.size());
+    std::vector<std::uint32_t> order(users.size());
+    std::vector<std::size_t> mine;
+    for (int round = 0; round < rounds; ++round) {
+      std::iota(order.begin(), order.end(), 0U);
+      counter_random of_users(seed, 3, static_cast<std::uint64_t>(round));
+      for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[of_users.below(i)]);
+      for (const auto u : order) {
+        mine.resize(begin[u + 1] - begin[u]);
+        counter_random random(seed, 4, counter_random::mix(user_ids[u]) + static_cast<std::uint64_t>(round));
+        for (std::size_t i = 0; i < mine.size(); ++i) {
+          const auto other = random.below(i + 1);
+          mine[i] = mine[other];
+          mine[other] = begin[u] + i;
+        }
+        double* wu = w.data() + u * k;
+        for (const auto t : mine) {
+          const auto i = entries[t].first;
+          double* hi = h.data() + i * k;
+          double p = mean + bu[u] + bi[i];
+          for (std::size_t j = 0; j < k; ++j) p += wu[j] * hi[j];
+          const double e = entries[t].second - p;
+          for (std::size_t j = 0; j < k; ++j) {
+            const double old = wu[j];
+            wu[j] += alpha * (2 * e * hi[j] - beta * old);
+            hi[j] += alpha * (2 * e * old - beta * hi[j]);
+          }
+          bu[u] += alpha * (2 * e - beta * bu[u]);
+          bi[i] += alpha * (2 * e - beta * bi[i]);
+        }
+      }
+    }
+
+    const auto predict = [&](const rating& r) {
+      const auto u = users.find(r.user);
+      const auto i = items.find(r.item);
+      double p = mean;
+      if (u != users.end()) p += bu[u->second];
+      if (i != items.end()) p += bi[i->second];
+      if (u != users.end() && i != items.end()) {
+        for (std::size_t j = 0; j < k; ++j) p += w[u->second * k + j] * h[i->second * k + j];
+      }
+      return p;
+    };
+    double loss = 0;
+    double squares = 0;
+    for (const auto& r : input) {
+      const double p = predict(r);
+      const double e = r.value - p;
+      const double c = r.value - std::clamp(p, least, most);
+      loss += e * e;
+      squares += c * c;
+    }
+    std::printf("loss %.17g\nrmse %.17g\n", loss, std::sqrt(squares / static_cast<double>(input.size())));
+    if (!test.empty()) {
+      const auto held_out = load(test);
+      double sum = 0;
+      for (const auto& r : held_out) {
+        const double e = r.value - std::clamp(predict(r), least, most);
+        sum += e * e;
+      }
+      std::printf("test_rmse %.17g\n", std::sqrt(sum / static_cast<double>(held_out.size())));
+    }
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "mf_serial: error: %s\n", e.what());
+    return 1;
+  }
+}
