@@ -642,7 +642,9 @@ void lda::dump_topics() {
   std::vector<std::int64_t> flat;
   for (std::size_t k = 0; k < topics; ++k) {
     cut(best[k]);
-    for (const auto& c : best[k]) flat.insert(flat.end(), {static_cast<std::int64_t>(k), c.count, static_cast<std::int64_t>(c.word)});
+    for (const auto& c : best[k]) {
+      flat.insert(flat.end(), {static_cast<std::int64_t>(k), c.count, static_cast<std::int64_t>(c.word)});
+    }
   }
   const auto totals = pull_totals();
   std::vector<std::vector<std::int64_t>> to(get_worker_size());
