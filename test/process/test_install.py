@@ -36,7 +36,7 @@ class InstalledTree(unittest.TestCase):
         cls.project = os.path.join(cls.folder, "project")
         run("cmake", "-S", os.path.join(SOURCE, "test", "compat"), "-B", cls.project, "-G", "Ninja",
             "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror", f"-DCMAKE_PREFIX_PATH={cls.prefix}")
-        run("cmake", "--build", cls.project)
+        run("cmake", "--build", cls.project, "--target", "old_style", "old_update")
 
         rng = random.Random(7)
         weights = [1.5, -2.0, 0.5]

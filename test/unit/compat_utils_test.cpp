@@ -14,7 +14,9 @@
 #include <unistd.h>
 #include <vector>
 
+#include "load.hpp"
 #include "proxy.hpp"
+#include "utils/decomp.hpp"
 
 namespace {
 
@@ -174,6 +176,63 @@ TEST(CompatFutures, WaitGivesTheAnswerOfTheUpdate) {
   paracel::async_functor_type future = promise.get_future();
   promise.set_value(true);
   EXPECT_TRUE(paracel::wait(future));
+}
+
+TEST(CompatParsers, TakeLinesApart) {
+  auto a = paracel::gen_parser(paracel::parser_a);
+  EXPECT_EQ(a("1001 1 2"), (strings{"1001", "1", "2"}));
+  auto bar = paracel::gen_parser(paracel::parser_a, '|');
+  EXPECT_EQ(bar("1001|1|2"), (strings{"1001", "1", "2"}));
+  auto b = paracel::gen_parser(paracel::parser_b, ' ', '|');
+  EXPECT_EQ(b("a b:0.1|c:0.2"), (strings{"a", "b:0.1", "c:0.2"}));
+  EXPECT_THROW((void)b("alone"), paracel::data_error);
+  EXPECT_EQ(paracel::parser_a_int("3,-4", ','), (std::vector<int>{3, -4}));
+  const auto own = [](const std::string& line) { return strings{line, "x"}; };
+  EXPECT_EQ(paracel::gen_parser(own)("q"), (strings{"q", "x"}));
+}
+
+TEST(CompatDecomp, GridsAreAsSquareAsDivisorsAllow) {
+  const auto grid = [](int np, bool row_master) {
+    int x = 0, y = 0;
+    paracel::npfact2d(np, x, y, row_master);
+    return std::pair(x, y);
+  };
+  EXPECT_EQ(grid(12, true), std::pair(3, 4));
+  EXPECT_EQ(grid(12, false), std::pair(4, 3));
+  EXPECT_EQ(grid(7, true), std::pair(7, 1));
+  EXPECT_EQ(grid(7, false), std::pair(1, 7));
+  EXPECT_EQ(grid(1, true), std::pair(1, 1));
+}
+
+TEST(CompatMatrices, GoToVectorsAndFilesAndBack) {
+  const temporary_folder folder;
+  Eigen::MatrixXd m(2, 3);
+  m << 1, 2, 3, 4, 5, 0.1;
+  EXPECT_EQ(paracel::mat2vec(m), (std::vector<double>{1, 4, 2, 5, 3, 0.1}));
+  EXPECT_EQ(paracel::vec2mat(paracel::mat2vec(m), 3), m);
+  EXPECT_THROW((void)paracel::vec2mat(std::vector<double>(5), 3), paracel::error);
+  EXPECT_EQ(paracel::evec2vec(paracel::vec2evec({1, 0.5})), (std::vector<double>{1, 0.5}));
+  Eigen::MatrixXd again;
+  paracel::pkl_dat_sequential(m, (folder.path / "m").string());
+  paracel::unpkl_dat_sequential((folder.path / "m").string(), again, 3);
+  EXPECT_EQ(again, m);
+
+  auto sparse = paracel::vec2mat({{{1, 2}, 0.5}, {{0, 0}, 3}, {{1, 2}, 0.25}});
+  EXPECT_EQ(sparse.rows(), 2);
+  EXPECT_EQ(sparse.coeff(1, 2), 0.75);
+  const auto twice = [](int, int, double& w) { w *= 2; };
+  paracel::traverse_matrix(sparse, twice);
+  Eigen::SparseMatrix<double, Eigen::RowMajor> read;
+  paracel::pkl_dat_sequential(sparse, (folder.path / "s").string());
+  paracel::unpkl_dat_sequential((folder.path / "s").string(), read);
+  EXPECT_EQ(paracel::mat2vec(read), paracel::mat2vec(sparse));
+  EXPECT_EQ(read.coeff(1, 2), 1.5);
+  Eigen::SparseVector<double> v(5);
+  v.coeffRef(3) = 7;
+  double sum = 0;
+  const auto add = [&](int i, double w) { sum += i * w; };
+  paracel::traverse_vector(v, add);
+  EXPECT_EQ(sum, 21);
 }
 
 }  // namespace

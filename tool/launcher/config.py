@@ -239,7 +239,7 @@ def reads_standard_input(schema, entries):
 
 def plugin_folders(schema, entries):
     """The folders of the plug-ins that the config names by path."""
-    keys = ["update_file"]
+    keys = ["update_file", "filter_file", "handle_file"]  # what the configs of Paracel 0.3 call them
     if schema:
         keys += [spec["name"] for spec in schema["keys"] if isinstance(spec, dict) and spec.get("type") == "plugin"]
     values = [entries[key].value for key in dict.fromkeys(keys) if key in entries]

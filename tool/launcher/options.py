@@ -72,7 +72,8 @@ def parse_command_line(arguments):
     for name, meaning in SERVER_LIMITS.items():
         add(name, type=byte_count, default=None, metavar="BYTES", help=meaning)
     add("--plugin-dir", action="append", default=[], metavar="DIR",
-        help="one more folder that the servers may load plug-ins from; the folder of update_file always is")
+        help="one more folder that the servers may load plug-ins from; those of update_file, filter_file and handle_file "
+             "always are")
     add("--host", default="", metavar="ADDRESS", help="this host's address for other hosts (default: towards --hostfile)")
     add("--bind-interface", default="", metavar="NAME", help="the same by the name of a network interface")
     add("--insecure", action="store_true", help="talk to other hosts although nothing is encrypted or authenticated yet")

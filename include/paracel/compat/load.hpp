@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <paracel/graph_loading.hpp>
 #include <paracel/load.hpp>
 
+#include "graph.hpp"
+#include "load/parser.hpp"
 #include "paracel_types.hpp"

@@ -13,6 +13,7 @@
 #include <paracel/main_env.hpp>
 #include <paracel/paralg.hpp>
 
+#include "graph.hpp"
 #include "load.hpp"
 #include "packer.hpp"
 #include "paracel_types.hpp"

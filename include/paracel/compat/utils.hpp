@@ -34,8 +34,10 @@
 #include <paracel/load.hpp>
 #include <paracel/main_env.hpp>
 
+#include "matrix_utils.hpp"
 #include "packer.hpp"
 #include "paracel_types.hpp"
+#include "utils/decomp.hpp"
 
 /// Writes where and what to stderr and goes on. `ERR` is an exception.
 #define ERROR_PRINT(ERR, INFO) \
@@ -175,6 +177,24 @@ void unpkl_dat_sequential(const str_type& filename, T& data) {
   const str_type bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   data = packer<T>().unpack(bytes);
 }
+#ifdef EIGEN_WORLD_VERSION
+inline void pkl_dat_sequential(const Eigen::MatrixXd& m, const str_type& filename) {
+  pkl_dat_sequential(mat2vec(m), filename);
+}
+inline void pkl_dat_sequential(const Eigen::SparseMatrix<double, Eigen::RowMajor>& m, const str_type& filename) {
+  pkl_dat_sequential(mat2vec(m), filename);
+}
+inline void unpkl_dat_sequential(const str_type& filename, Eigen::MatrixXd& m, std::size_t columns) {
+  std::vector<double> numbers;
+  unpkl_dat_sequential(filename, numbers);
+  m = vec2mat(numbers, columns);
+}
+inline void unpkl_dat_sequential(const str_type& filename, Eigen::SparseMatrix<double, Eigen::RowMajor>& m) {
+  std::vector<std::pair<std::pair<int, int>, double>> entries;
+  unpkl_dat_sequential(filename, entries);
+  m = vec2mat(entries);
+}
+#endif
 
 // ---- numbers ------------------------------------------------------------------------------------------------------
 
@@ -211,6 +231,9 @@ struct heap_node {
   heap_node(K id, V v) : val(std::move(id), std::move(v)) {}
   std::pair<K, V> val;
 };
+
+/// In 0.3 a trick to give memory back; nothing is needed.
+inline void cheat_to_os() {}
 
 // ---- futures ------------------------------------------------------------------------------------------------------
 

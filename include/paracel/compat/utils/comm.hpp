@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#if __has_include(<mpi.h>)
+#ifndef OMPI_SKIP_MPICXX
+#define OMPI_SKIP_MPICXX 1
+#endif
+#include <mpi.h>
+#endif
+
+#include <paracel/comm.hpp>
+#include <paracel/main_env.hpp>
+
+#include "../paracel_types.hpp"

@@ -1,0 +1,245 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Programs in the manner of Paracel 0.3, one of each kind, compiled as they are against the installed tree: their answers
+are those of a few lines of Python, embedded, with local processes and under MPI."""
+import collections
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
+# A folder with bin/prun.py and one with the programs that are there already, for work on these tests.
+PREFIX = os.environ.get("PARACEL_PREFIX")
+PROJECT = os.environ.get("PARACEL_PROJECT")
+
+ALL_WAYS = ("embedded", 1), ("local", 4), ("mpi", 2)
+LOCAL = (("local", 3),)
+WAYS = {"fsmap": ALL_WAYS, "fmap": LOCAL, "smap": LOCAL}
+
+
+def run(*command, **options):
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=300, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def dictionary(path, kind=float):
+    """Lines key<tab>value; of several files (those of the workers) all, which must agree where they overlap."""
+    found = {}
+    for name in path if isinstance(path, list) else [path]:
+        with open(name, encoding="utf-8") as file:
+            for line in file:
+                key, value = line.rstrip("\n").split("\t")
+                if found.setdefault(key, kind(value)) != kind(value):
+                    raise AssertionError(f"{key} is {found[key]} and {value}")
+    return found
+
+
+def words(text):
+    """Lines `name value` of what a program said."""
+    return dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
+
+
+class OldPrograms(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="paracel_old_programs_")
+        cls.prefix, cls.project = PREFIX, PROJECT
+        if not cls.prefix:
+            cls.prefix = os.path.join(cls.folder, "prefix")
+            run("cmake", "--install", BUILD, "--prefix", cls.prefix)
+        if not cls.project:
+            cls.project = os.path.join(cls.folder, "project")
+            run("cmake", "-S", os.path.join(SOURCE, "test", "compat"), "-B", cls.project, "-G", "Ninja",
+                "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror -O0",
+                f"-DCMAKE_PREFIX_PATH={cls.prefix}")
+            run("cmake", "--build", cls.project, "--target", "old_handle", "old_graph", "old_matrix", "old_filters",
+                "old_multi", "old_pregel")
+        cls.handle = os.path.join(cls.project, "libold_handle.so")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def in_every_way(self, program, ways, **keys):
+        """Yields (its output folder, what it said, the number of workers) for each way to run it."""
+        path = os.path.join(self.project, program)
+        prun = os.path.join(self.prefix, "bin", "prun.py")
+        for way, workers in ways:
+            output = os.path.join(self.folder, f"{program}_{way}_{workers}")
+            config = self.write(f"{program}_{way}_{workers}.json", json.dumps(dict(keys, output=output)))
+            with self.subTest(way=way, workers=workers):
+                if way == "embedded":
+                    said = run(path, f"--cfg_file={config}", cwd=self.folder)
+                else:
+                    said = run(prun, "-w", str(workers), "-p", "2", "-c", config, "-m", way, path, cwd=self.folder)
+                yield output, said, workers
+
+    @staticmethod
+    def of_all(output, name, workers):
+        return [os.path.join(output, f"{name}{rank}") for rank in range(workers)]
+
+    def nearly(self, got, want):
+        self.assertEqual(sorted(got), sorted(want))
+        for key, value in want.items():
+            self.assertAlmostEqual(got[key], value, delta=1e-9 * max(1.0, abs(value)), msg=key)
+
+    def test_a_graph(self):
+        rng = random.Random(11)
+        edges = {}
+        lines = []
+        for _ in range(400):
+            a, b, w = rng.randrange(90), rng.randrange(90) + 60, round(rng.uniform(0, 5), 3)
+            edges[a, b] = w  # one that comes again takes the new weight
+            lines.append(f"{a},{b},{w}\n" + ("\n" if rng.random() < 0.1 else ""))
+        for v in (3, 70):
+            edges[v, v] = 1.0
+            lines.append(f"{v},{v}\n")
+        edges[61, 2 ** 63] = 0.1
+        lines.append(f"61,{2 ** 63}:0.1")
+        similar = {f"u{i}": [(f"u{(i * 7 + k) % 50}", round(rng.random(), 6)) for k in range(1 + i % 3)] for i in range(50)}
+        files = {"input": self.write("edges.txt", "".join(lines)),
+                 "similar": self.write("similar.txt", "".join(
+                     f"{u} {'|'.join(f'{v}:{w}' for v, w in row)}\n" for u, row in similar.items()))}
+
+        after = collections.defaultdict(set)
+        into = collections.defaultdict(float)
+        links = collections.Counter()
+        vertices = sorted({v for edge in edges for v in edge})
+        root = {v: v for v in vertices}
+
+        def find(v):
+            while root[v] != v:
+                v = root[v]
+            return v
+        for (a, b), w in edges.items():
+            after[a].add(b)
+            into[str(b)] += w
+            links[b] += 1
+            root[max(find(a), find(b))] = min(find(a), find(b))
+        order = {r: i for i, r in enumerate(sorted({find(v) for v in vertices}))}
+        distance = {5: 0}
+        queue = collections.deque([5])
+        while queue:
+            v = queue.popleft()
+            for w in after[v]:
+                if w not in distance:
+                    distance[w] = distance[v] + 1
+                    queue.append(w)
+        for pattern, ways in WAYS.items():
+            for output, said, workers in self.in_every_way("old_graph", ways, handle_file=self.handle, pattern=pattern,
+                                                           source=5, **files):
+                numbers = words(said)
+                self.assertEqual(int(numbers["edges"]), len(edges))
+                self.assertEqual(int(numbers["selfloops"]), sum(a == b for a, b in edges))
+                self.assertEqual(int(numbers["components"]), len(order))
+
+                def first(name, kind):
+                    return dictionary(os.path.join(output, name + "0"), kind)
+                self.assertEqual(first("out_degree_", int), {str(v): len(after[v]) for v in vertices})
+                self.assertEqual(first("in_degree_", int), {str(v): links[v] for v in vertices})
+                self.assertEqual(first("distance_", int), {str(v): d for v, d in distance.items()})
+                self.assertEqual(first("component_", int), {str(v): order[find(v)] for v in vertices})
+                self.nearly(dictionary(self.of_all(output, "in_weight_", workers)), into)
+                best = dictionary(self.of_all(output, "best_", workers), str)
+                self.assertEqual({u: sorted(row.split("|")) for u, row in best.items()},
+                                 {u: sorted(f"{v}:{w}" for v, w in row) for u, row in similar.items()})
+
+    def test_a_matrix(self):
+        rng = random.Random(12)
+        cells = collections.defaultdict(float)
+        lines = []
+        for _ in range(500):
+            i, j, w = rng.randrange(40), rng.randrange(30), rng.uniform(-2, 2)
+            cells[i, j] += w  # one that comes again is added
+            lines.append(f"{i},{j},{w!r}\n")
+        vectors = {f"v{i}": [rng.gauss(0, 1) for _ in range(5)] for i in range(37)}
+        files = {"ratings": self.write("ratings.csv", "".join(lines)),
+                 "vectors": self.write("vectors.txt", "".join(
+                     f"{name}\t{'|'.join(map(repr, row))}\n" for name, row in vectors.items()))}
+        product = collections.defaultdict(float)
+        for (i, j), w in cells.items():
+            product[str(i)] += w / (1 + j)
+        gram = [sum(row[0] * row[k] for row in vectors.values()) for k in range(5)]
+        for pattern, ways in WAYS.items():
+            for output, said, workers in self.in_every_way("old_matrix", ways, update_file=self.handle, pattern=pattern,
+                                                           **files):
+                numbers = words(said)
+                self.assertEqual(int(numbers["entries"]), len(cells))
+                self.nearly({k: float(numbers[k]) for k in ("sparse_total", "weighted")},
+                            {"sparse_total": sum(cells.values()),
+                             "weighted": sum(w * (i % 3) * (j % 2) for (i, j), w in cells.items())})
+                self.nearly(dictionary(self.of_all(output, "y_", workers)), product)
+                self.nearly(dictionary(self.of_all(output, "norm_", workers)),
+                            {name: sum(x * x for x in row) ** 0.5 for name, row in vectors.items()})
+                with open(os.path.join(output, "gram_0"), encoding="utf-8") as file:
+                    got = [float(x) for x in file.read().split("|")]
+                self.nearly(dict(enumerate(got)), dict(enumerate(gram)))
+
+    def test_filters(self):
+        n = 101
+        scores = {f"score_{i}": float(i * 37 % n) for i in range(n)}
+        for output, _, _ in self.in_every_way("old_filters", ALL_WAYS, filter_file=self.handle, n=n):
+            self.assertEqual(dictionary(os.path.join(output, "large_0")), {k: v for k, v in scores.items() if v >= 10})
+            with open(os.path.join(output, "best_0"), encoding="utf-8") as file:
+                best = [line.split(":") for line in file.read().split()]
+            want = sorted(scores.items(), key=lambda kv: -kv[1])[:7]
+            self.assertEqual([(k, float(v)) for k, v in best], want)
+
+    def test_many_keys(self):
+        n, rounds = 40, 6
+        for limit, ways in (0, ALL_WAYS), (2, LOCAL):
+            for output, said, workers in self.in_every_way("old_multi", ways, update_file=self.handle, n=n, rounds=rounds,
+                                                           limit_s=limit):
+                ranks = workers * (workers + 1) // 2
+                sums = [sum(2 * ranks * (i + r) + 0.5 * workers * (i % 2) for r in range(rounds)) for i in range(n)]
+                greatest = [workers * max((i + r) % 11 for r in range(rounds)) for i in range(n)]
+                for name, want in ("sum_0", sums), ("max_0", greatest):
+                    with open(os.path.join(output, name), encoding="utf-8") as file:
+                        self.assertEqual([float(x) for x in file.read().split("|")], want, name)
+                self.assertEqual(float(words(said)["alone"]), ranks * rounds)
+
+    def test_vertex_programs(self):
+        rng = random.Random(13)
+        edges = sorted({(rng.randrange(60), rng.randrange(80)) for _ in range(110)})  # some vertices only receive
+        path = self.write("links.csv", "".join(f"{a},{b}\n" for a, b in edges))
+        vertices = sorted({v for edge in edges for v in edge})
+        after = collections.defaultdict(set)
+        for a, b in edges:
+            after[a].add(b)
+
+        def levels(source):
+            found = {source: 0}
+            queue = collections.deque([source])
+            while queue:
+                v = queue.popleft()
+                for w in after[v]:
+                    if w not in found:
+                        found[w] = found[v] + 1
+                        queue.append(w)
+            return found
+        greatest = {str(v): max(u for u in vertices if v in levels(u)) for v in vertices}
+        source = edges[0][0]
+        from_source = {str(v): levels(source).get(v, 1000000) for v in vertices}
+        for output, _, workers in self.in_every_way("old_pregel", ALL_WAYS, update_file=self.handle, input=path,
+                                                    source=str(source)):
+            self.assertEqual(dictionary(self.of_all(output, "max_", workers)), greatest)
+            self.assertEqual(dictionary(self.of_all(output, "distance_", workers)), from_source)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
