@@ -422,6 +422,13 @@ json_parser manifest_of(const std::string& path) {
 
 }  // namespace
 
+std::string model_of(const config& from) {
+  const auto names = from.get<std::vector<std::string>>("model");
+  if (names.size() > 1)
+    throw config_error(from.place_of("model") + ": found " + std::to_string(names.size()) + " names, want one model");
+  return names.empty() ? std::string() : names.front();
+}
+
 model_reader::model_reader(const std::string& path, const std::string& algorithm)
     : path_(manifest_path(path)), manifest_(manifest_of(path_)) {
   folder_ = std::filesystem::path(path_).parent_path().string();

@@ -31,6 +31,7 @@
 #include <paracel/ids.hpp>
 #include <paracel/json_parser.hpp>
 #include <paracel/paralg.hpp>
+#include <paracel/schema.hpp>
 
 #include "run_log.hpp"
 
@@ -132,6 +133,9 @@ class model_writer {
   json_object settings_;
   json_object arrays_;
 };
+
+/// The key "model" of a config: one file or folder, or nothing. Throws: config_error when it is a list.
+std::string model_of(const config& from);
 
 /// A model that model_writer wrote: every worker may read all of it.
 /// Throws (every call): data_error that names the file and the field.

@@ -465,7 +465,8 @@ void sample_parser::quick_lines(const input_piece& from, std::string_view lines)
   new_value_.resize(std::max<std::size_t>(entries_at_once, csv ? rows_.columns : 0));
   if (!csv) new_column_.resize(entries_at_once);
   while (at != last) {
-    const char* const next = csv ? quick_csv_line(at, last) : quick_libsvm_line(at, last);
+    const char* next = nullptr;
+    if (!careful_) next = csv ? quick_csv_line(at, last) : quick_libsvm_line(at, last);
     if (next != nullptr) {
       ++rows_.row_count;
       at = next;
@@ -499,11 +500,16 @@ bool sample_parser::quick_label(const char*& at, const char* last) {
   }
   const bool minus = *at == '-';
   const char* p = at + (minus || *at == '+' ? 1 : 0);
+  if ((*p != '0' && *p != '1') || (p[1] != ' ' && !ends_line(p + 1) && !(rows_.dense && p[1] == layout_.separator)))
+    return false;
   // A zero or a -1 that would be one of two kinds is for the function that says so.
-  if (*p == '1' && minus && !rows_.has_label_zero && !rows_.dense) rows_.has_label_minus_one = true;
-  else if (*p == '0' && p == at && !rows_.has_label_minus_one) rows_.has_label_zero = true;
-  else if (*p != '1' || minus) return false;
-  if (p[1] != ' ' && !ends_line(p + 1) && !(rows_.dense && p[1] == layout_.separator)) return false;
+  if (*p == '1' && minus) {
+    if (rows_.has_label_zero || rows_.dense) return false;
+    rows_.has_label_minus_one = true;
+  } else if (*p == '0') {
+    if (rows_.has_label_minus_one || p != at) return false;
+    rows_.has_label_zero = true;
+  }
   rows_.label.push_back(*p == '1' && !minus ? 1 : -1);
   at = p + 1;
   return true;
@@ -528,6 +534,7 @@ const char* sample_parser::quick_libsvm_line(const char* at, const char* last) {
   if (options_.without_label || options_.label == sample_options::label_rule::none) {
     const char* p = at;
     while (*p != ' ' && *p != ':' && *p != '\t' && *p != '\n' && *p != '\r') ++p;
+    if (p == at) return nullptr;  // perhaps a blank line
     if (*p == ' ') at = p;
     else if (*p != ':') return nullptr;
   } else if (!quick_label(at, last)) {
@@ -577,6 +584,7 @@ const char* sample_parser::quick_csv_line(const char* at, const char* last) {
     if (role_[f] < is_label) {
       if (!read_short_number(at, static_cast<std::size_t>(last - at), row[role_[f]])) return nullptr;
     } else {
+      if (separator == ' ') return nullptr;  // runs of blanks
       if (role_[f] == is_label) label_field = at;
       while (*at != separator && *at != '\n' && *at != '\r' && *at != '"') ++at;
     }

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes are CSV samples or a data_error; what is accepted keeps the promises of sample_rows. The first byte chooses
-// between input to train on and input to predict.
+// Any bytes are CSV samples or a data_error; what is accepted keeps the promises of sample_rows, and neither the quick path
+// nor reading in parts makes a difference. The first byte chooses the kind of labels, whether it is input to predict, and
+// whether fields are named.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
+#include <string>
 #include <string_view>
 
 #include "paracel/error.hpp"
-#include "paracel/load.hpp"
+#include "load/byte_range.hpp"
+#include "load/data_reader.hpp"
 
 namespace {
 
@@ -17,21 +21,59 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
+std::string outcome(const std::function<paracel::sample_rows()>& read, paracel::sample_rows& rows) {
+  try {
+    rows = read();
+    return {};
+  } catch (const paracel::data_error& e) {
+    return e.what();
+  }
+}
+
+bool same(const paracel::sample_rows& a, const paracel::sample_rows& b) {
+  return a.value == b.value && a.label == b.label && a.columns == b.columns && a.rows() == b.rows() && a.names == b.names &&
+         a.column == b.column;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using rule = paracel::sample_options::label_rule;
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const std::string file = "fuzz";
   paracel::sample_options options;
-  options.without_label = (data[0] & 1) != 0;
-  if (options.without_label) options.columns = 1 + (data[0] >> 1) % 4;
+  options.label = static_cast<rule>(data[0] % 3);
+  options.without_label = (data[0] / 3) % 4 == 3;
+  if (options.without_label) options.columns = 1 + data[0] / 12 % 3;
+  if ((data[0] & 0x80) != 0) options.target = "t";
+  if ((data[0] & 0xc0) == 0xc0) options.features = {"a", "b"};
+  paracel::sample_layout layout;
+  const auto read = [&](bool careful, std::size_t cut) {
+    paracel::sample_parser parser(layout, options);
+    if (careful) parser.read_carefully();
+    parser.parse({file, text, paracel::whole_lines(text, 0, cut)});
+    parser.parse({file, text, paracel::whole_lines(text, cut, text.size())});
+    return parser.take();
+  };
   try {
-    const auto rows = paracel::parse_samples("fuzz", text, options);
-    if (rows.dense) require(rows.value.size() == rows.rows() * rows.columns);
-    require(rows.label.size() == (options.without_label ? 0 : rows.rows()));
-    for (const double v : rows.value) require(std::isfinite(v));
-    for (const double v : rows.label) require(v == 1 || v == -1);
+    if (!paracel::find_layout(file, text, options, layout)) return 0;
   } catch (const paracel::data_error&) {
+    return 0;
   }
+  paracel::sample_rows rows;
+  const auto problem = outcome([&] { return read(false, text.size()); }, rows);
+  if (problem.empty()) {
+    const bool labelled = !options.without_label && options.label != rule::none;
+    require(rows.label.size() == (labelled ? rows.rows() : 0));
+    if (rows.dense) require(rows.value.size() == rows.rows() * rows.columns);
+    for (const double v : rows.value) require(std::isfinite(v));
+    for (const double v : rows.label) require(options.label == rule::real ? std::isfinite(v) : v == 1 || v == -1);
+  }
+  paracel::sample_rows others;
+  require(outcome([&] { return read(true, text.size()); }, others) == problem && (!problem.empty() || same(rows, others)));
+  // A header is looked for at the front of the file alone.
+  const auto cut = paracel::line_begin(text, text.size() / 2);
+  require(outcome([&] { return read(false, cut); }, others) == problem && (!problem.empty() || same(rows, others)));
   return 0;
 }

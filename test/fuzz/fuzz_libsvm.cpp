@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes are libsvm samples or a data_error; what is accepted keeps the promises of sample_rows, and reading in
-// parts gives the same rows as reading at once.
+// Any bytes are libsvm samples or a data_error; what is accepted keeps the promises of sample_rows, and neither the quick
+// path nor reading in parts makes a difference. The first byte chooses the kind of labels and the features that are known.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -19,12 +20,14 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-void check(const paracel::sample_rows& rows) {
+void check(const paracel::sample_rows& rows, const paracel::sample_options& options) {
+  using rule = paracel::sample_options::label_rule;
   require(rows.row_begin.size() == rows.rows() + 1);
-  require(rows.label.size() == rows.rows());
+  require(rows.label.size() == (options.label == rule::none ? 0 : rows.rows()));
   require(rows.column.size() == rows.value.size() && rows.row_begin.back() == rows.value.size());
   for (std::size_t i = 0; i < rows.rows(); ++i) {
-    require(rows.label[i] == 1 || rows.label[i] == -1);
+    if (options.label == rule::binary) require(rows.label[i] == 1 || rows.label[i] == -1);
+    if (options.label == rule::real) require(std::isfinite(rows.label[i]));
     const auto columns = rows.columns_of(i);
     for (std::size_t k = 0; k < columns.size(); ++k) {
       require(columns[k] < rows.columns && (k == 0 || columns[k - 1] < columns[k]));
@@ -33,26 +36,45 @@ void check(const paracel::sample_rows& rows) {
   for (const double v : rows.value) require(std::isfinite(v));
 }
 
+/// Rows, or what was wrong.
+std::string outcome(const std::function<paracel::sample_rows()>& read, paracel::sample_rows& rows) {
+  try {
+    rows = read();
+    return {};
+  } catch (const paracel::data_error& e) {
+    return e.what();
+  }
+}
+
+bool same(const paracel::sample_rows& a, const paracel::sample_rows& b) {
+  return a.value == b.value && a.column == b.column && a.row_begin == b.row_begin && a.label == b.label &&
+         a.columns == b.columns && a.has_label_zero == b.has_label_zero &&
+         a.has_label_minus_one == b.has_label_minus_one;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  if (size == 0) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const std::string file = "fuzz";
   paracel::sample_layout layout;
   layout.format = paracel::sample_format::libsvm;
-  const std::string file = "fuzz";
-  try {
-    paracel::sample_parser whole(layout, {});
-    whole.parse({file, text});
-    const auto rows = whole.take();
-    check(rows);
-    paracel::sample_parser parts(layout, {});
-    const std::size_t cut = size / 3;
-    parts.parse({file, text, paracel::whole_lines(text, 0, cut)});
-    parts.parse({file, text, paracel::whole_lines(text, cut, size)});
-    const auto again = parts.take();
-    require(again.value == rows.value && again.column == rows.column && again.row_begin == rows.row_begin &&
-            again.label == rows.label);
-  } catch (const paracel::data_error&) {
-  }
+  paracel::sample_options options;
+  options.label = static_cast<paracel::sample_options::label_rule>(data[0] % 3);
+  options.columns = (data[0] / 3) % 4;
+  const auto read = [&](bool careful, std::size_t cut) {
+    paracel::sample_parser parser(layout, options);
+    if (careful) parser.read_carefully();
+    parser.parse({file, text, paracel::whole_lines(text, 0, cut)});
+    parser.parse({file, text, paracel::whole_lines(text, cut, text.size())});
+    return parser.take();
+  };
+  paracel::sample_rows rows;
+  const auto problem = outcome([&] { return read(false, text.size()); }, rows);
+  if (problem.empty()) check(rows, options);
+  paracel::sample_rows others;
+  require(outcome([&] { return read(true, text.size()); }, others) == problem && (!problem.empty() || same(rows, others)));
+  require(outcome([&] { return read(false, text.size() / 3); }, others) == problem && (!problem.empty() || same(rows, others)));
   return 0;
 }

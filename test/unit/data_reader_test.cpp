@@ -66,6 +66,7 @@ TEST(DataReader, LabelsAreZeroOneOrMinusOnePlusOne) {
   EXPECT_EQ(parse_samples("f", "-1 1:1\n+1 1:1\n").label, (std::vector<double>{-1, 1}));
   EXPECT_EQ(error_of("-1 1:1\n0 1:1\n"),
             "f:2:1: found label \"0\" in an input that has label -1 too; want 0 and 1, or -1 and +1");
+  EXPECT_FALSE(parse_samples("f", "+1 1:1\n01 1:1\n").has_label_zero);
   EXPECT_EQ(error_of("2 1:1\n"), "f:1:1: found label \"2\", want -1, 0 or +1");
   EXPECT_EQ(error_of("1,2,-1\n"), "f:1:5: found label \"-1\", want 0 or 1");
   EXPECT_EQ(error_of("1,2,yes\n"), "f:1:5: found label \"yes\", want 0 or 1");
@@ -176,6 +177,7 @@ TEST(DataReader, WithoutLabelsEveryFieldIsAFeature) {
   }
   EXPECT_EQ(parse_samples("f", "5\n6\n", none()).value, (std::vector<double>{5, 6}));
   EXPECT_EQ(parse_samples("f", "5\n6 1:7\n", none()).value, (std::vector<double>{7}));
+  EXPECT_EQ(parse_samples("f", "doc 1:2\n \n\n", none()).rows(), 1U);
   EXPECT_EQ(parse_samples("f", "doc 1:2\n3:4\n", none()).value, (std::vector<double>{2, 4}));
 }
 

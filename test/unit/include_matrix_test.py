@@ -23,7 +23,7 @@ LAYERS = [
     ("server", r"server/", {"public", "core", "net", "server"}),
     ("plug-in", r"(default/|alg/.*_update\.cpp$|test/support/plugins/)", {"update"}),
     ("alg", r"alg/", {"public", "alg"}),
-    ("serial", r"tool/serial/", set()),
+    ("serial", r"tool/serial/", {"serial"}),
     ("datagen", r"tool/datagen/", {"public", "datagen"}),
     ("bench", r"tool/bench/", {"public", "core", "net", "load", "worker", "embed", "server", "alg", "bench"}),
     ("outside", r"test/compat/", {"compat", "public"}),

@@ -59,7 +59,8 @@ class Tidy(unittest.TestCase):
     def test_names_of_files_are_snake_case(self):
         for name in self.sources():
             base = os.path.basename(name)
-            if base not in ("CMakeLists.txt", "paracelConfig.cmake.in"):
+            # gLDA is Paracel's name of that program.
+            if base not in ("CMakeLists.txt", "paracelConfig.cmake.in", "gLDA_main.cpp"):
                 self.assertRegex(base, r"^[a-z][a-z0-9_]*\.[a-z]+$", name)
 
     def test_the_top_level_is_fixed(self):

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// k-means: k centres c that make the inertia small, the sum over all points of the squared distance to the nearest centre,
+//
+//     I(c) = sum_i min_c |x_i - c|^2
+//
+// with Lloyd's rounds (each centre becomes the mean of its points, until no point changes its centre) or mini-batches, from
+// the seeds of k-means||. `cosine`: points and centres have length 1.
+//
+// Points stay with their workers. A round is one reduction of the centres' sums; random numbers are a function of seed and
+// global row, so the number of workers changes the last digits at most.
+//
+// Source: S. Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982; B. Bahmani et al., "Scalable
+// k-means++", PVLDB 5(7), 2012; D. Sculley, "Web-scale k-means clustering", WWW 2010 (mini-batches). I. Dhillon, D. Modha,
+// "Concept decompositions for large sparse text data using clustering", Machine Learning 42, 2001 (cosine).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <paracel/paralg.hpp>
+#include <paracel/schema.hpp>
+
+#include "alg/common/run_log.hpp"
+#include "kmeans_points.hpp"
+
+namespace paracel::alg {
+
+/// The keys of kmeans' config; README.md explains them.
+config_schema kmeans_schema();
+
+struct kmeans_settings {
+  explicit kmeans_settings(const config& from);
+
+  std::vector<std::string> input;
+  std::string output;
+  std::string model;
+  std::string format;
+  std::string kclusters_place;
+  sample_options samples;
+  std::size_t kclusters;
+  int rounds;
+  int n_init;
+  std::size_t batch_size;
+  double tolerance;
+  bool cosine;
+  bool debug;
+  std::uint64_t seed;
+};
+
+class kmeans : public paralg {
+ public:
+  kmeans(Comm comm, const std::string& server_info, const kmeans_settings& settings);
+
+  /// Loads, clusters (or, with a model, only assigns) and writes the results. Throws: data_error; config_error.
+  void solve() override;
+
+ private:
+  struct outcome {
+    std::vector<double> centres;
+    std::vector<std::uint32_t> assignment;
+    std::vector<double> counts;
+    double inertia = 0;
+    int rounds = 0;
+    bool converged = false;
+  };
+
+  void load();
+  [[nodiscard]] std::vector<double> seeds(std::uint64_t seed);
+  [[nodiscard]] std::vector<double> gather_points(const std::vector<std::size_t>& mine);
+  [[nodiscard]] outcome lloyd(std::vector<double> centres, int attempt, run_log& log);
+  [[nodiscard]] outcome mini_batches(std::vector<double> centres, int attempt, run_log& log);
+  void assign(const kmeans_centres& centres, const std::vector<double>& moved);
+  void fill_empty();
+  [[nodiscard]] outcome finish(std::vector<double> centres, int rounds, bool converged);
+  void dump(const outcome& best, run_log& log);
+
+  kmeans_settings settings_;
+  kmeans_points points_;
+  kmeans_sums sums_;
+  std::uint64_t total_ = 0;
+  std::uint64_t seed_ = 0;  // of the attempt
+};
+
+}  // namespace paracel::alg

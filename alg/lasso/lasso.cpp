@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lasso.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "alg/common/l1_descent.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+// The first working set. The Gram matrix of so many features is found about as fast as the samples are read once more.
+constexpr std::size_t first_working_set = 256;
+// Inside the working set the solution is better than asked for by this factor, so that it stays good enough when the
+// correlations are computed anew from the samples.
+constexpr double inner_accuracy = 1e-2;
+
+}  // namespace
+
+config_schema lasso_schema() {
+  config_schema s("lasso", "least squares with an L1 penalty, or an elastic net");
+  add_linear_keys(s);
+  s.key("lambda", key_type::numbers, "Paracel's penalty n*a; of a list each, the greatest first").above(0);
+  s.key("penalty", key_type::numbers, "a itself, instead of lambda").above(0);
+  s.key("path", key_type::integer, "instead of both: so many penalties, from the least that leaves no weight downwards")
+      .fallback(0).at_least(0).at_most(100000);
+  s.key("path_ratio", key_type::number, "path: the last penalty as a part of the first").fallback(0.001).above(0).at_most(1);
+  s.key("l1_ratio", key_type::number, "1: lasso; below: elastic net, so much of the penalty is |w|_1").fallback(1.0)
+      .above(0).at_most(1);
+  s.key("standardize", key_type::boolean, "scale each feature by the sd of the training samples").fallback(false);
+  s.key("rounds", key_type::integer, "passes over the data at most, for each penalty").fallback(1000).at_least(1)
+      .at_most(1000000000);
+  s.key("tolerance", key_type::number, "greatest violation of the optimality conditions, as a part of a").fallback(1e-7)
+      .at_least(1e-12).at_most(0.1);
+  return s;
+}
+
+lasso_settings::lasso_settings(const config& from)
+    : linear(from),
+      lambdas(from.get<std::vector<double>>("lambda")),
+      penalties(from.get<std::vector<double>>("penalty")),
+      path(from.get<int>("path")),
+      path_ratio(from.get<double>("path_ratio")),
+      l1_ratio(from.get<double>("l1_ratio")),
+      standardize(from.get<bool>("standardize")),
+      rounds(from.get<int>("rounds")),
+      tolerance(from.get<double>("tolerance")) {
+  if (!linear.model.empty()) return;
+  const int given = (lambdas.empty() ? 0 : 1) + (penalties.empty() ? 0 : 1) + (path > 0 ? 1 : 0);
+  if (given == 0) throw config_error(from.place_of("lambda") + " is missing; want one of lambda, penalty, path");
+  if (given > 1) {
+    throw config_error(from.place_of(path > 0 ? "path" : "penalty") + ": want only one of lambda, penalty, path");
+  }
+}
+
+lasso::lasso(Comm comm, const std::string& server_info, const lasso_settings& settings)
+    : linear_job(std::move(comm), server_info, settings.linear, settings.rounds), settings_(settings) {}
+
+void lasso::solve() {
+  if (linear_.model.empty()) {
+    train();
+    return;
+  }
+  const model_reader model(linear_.model, "lasso");
+  const auto theta = model.read<double>("lasso_weight");
+  if (theta.size() < 2) throw data_error(linear_.model + ": found no weights, want an intercept and weights");
+  load_others(static_cast<std::uint32_t>(theta.size() - 1));
+  run_log log(*this, 1);
+  use(theta, has_test() ? root_mean_squared_error(get_comm(), test_, theta) : 0, log);
+}
+
+void lasso::train() {
+  auto rows = load_training();
+  load_others(rows.columns);
+  const centred_samples samples(get_comm(), std::move(rows), settings_.standardize);
+  const std::size_t p = samples.columns();
+  const double n = samples.total();
+  w_.assign(p, 0.0);
+  std::vector<double> r;
+  samples.residual(w_, r);
+  correlation_ = samples.correlate(r);
+  correlation_.pop_back();
+  for (auto& c : correlation_) c /= n;
+
+  auto penalties = settings_.penalties;
+  for (const double lambda : settings_.lambdas) penalties.push_back(lambda / n);
+  if (settings_.path > 0) {
+    double greatest = 0;
+    for (const double c : correlation_) greatest = std::max(greatest, std::abs(c));
+    greatest /= settings_.l1_ratio;
+    if (!(greatest > 0))
+      throw data_error(linear_.training_input.front() + ": found a target that no feature explains, so there is no path");
+    for (int k = 0; k < settings_.path; ++k) {
+      const double part = settings_.path == 1 ? 0 : static_cast<double>(k) / (settings_.path - 1);
+      penalties.push_back(greatest * std::pow(settings_.path_ratio, part));
+    }
+  }
+  std::sort(penalties.begin(), penalties.end(), std::greater<>());
+
+  run_log log(*this, static_cast<int>(penalties.size()), "objective", linear_.debug);
+  std::vector<point> path;
+  for (const double a : penalties) {
+    auto found = solve_one(samples, a);
+    if (has_test()) found.test_error = root_mean_squared_error(get_comm(), test_, found.theta);
+    log.round(static_cast<int>(path.size() + 1), found.objective,
+              {{"a", a}, {"violation", found.violation}, {"nonzeros", static_cast<double>(found.nonzeros)},
+               {"rounds", static_cast<double>(rounds_done_)}});
+    path.push_back(std::move(found));
+  }
+  // The one that predicts best, if that can be known; otherwise the last.
+  auto chosen = path.end() - 1;
+  if (has_test()) {
+    chosen = std::min_element(path.begin(), path.end(),
+                              [](const auto& x, const auto& y) { return x.test_error < y.test_error; });
+  }
+  std::vector<double> as;
+  std::vector<double> thetas;
+  std::vector<double> objectives;
+  for (const auto& x : path) {
+    as.push_back(x.a);
+    objectives.push_back(x.objective);
+    thetas.insert(thetas.end(), x.theta.begin(), x.theta.end());
+  }
+  model_writer model(*this, "lasso", linear_.format);
+  model.add("lasso_weight", chosen->theta);
+  if (path.size() > 1) {
+    model.add("lasso_path_penalty", as);
+    model.add("lasso_path_objective", objectives);
+    model.add("lasso_path_weight", std::span<const double>(thetas), {path.size(), p + 1});
+  }
+  model.fields().add("objective", chosen->objective).add("train_rmse", chosen->train_error)
+      .add("rows", static_cast<std::uint64_t>(n)).add("nonzeros", std::uint64_t{chosen->nonzeros})
+      .add("violation", chosen->violation);
+  if (has_test()) model.fields().add("test_rmse", chosen->test_error);
+  model.settings().add("penalty", chosen->a).add("lambda", chosen->a * n).add("l1_ratio", settings_.l1_ratio)
+      .add("standardize", settings_.standardize).add("tolerance", settings_.tolerance);
+  model.finish();
+  if (path.size() > 1) {
+    for (const auto& x : path) {
+      std::string line = json_number(x.a) + " objective " + json_number(x.objective) + " nonzeros " +
+                         std::to_string(x.nonzeros);
+      if (has_test()) line += " rmse " + json_number(x.test_error);
+      log.result("path", line);
+    }
+  }
+  log.result("penalty", chosen->a);
+  log.result("objective", chosen->objective);
+  log.result("nonzeros", std::uint64_t{chosen->nonzeros});
+  log.result("violation", chosen->violation);
+  log.result("train_rmse", chosen->train_error);
+  use(chosen->theta, chosen->test_error, log);
+}
+
+/// Takes the features that violate most into the working set, so many that it doubles, and forms its Gram matrix.
+void lasso::grow(const centred_samples& samples, const std::vector<double>& violation) {
+  std::vector<bool> inside(samples.columns());
+  for (const auto j : working_) inside[j] = true;
+  std::vector<std::uint32_t> outside;
+  for (std::uint32_t j = 0; j < samples.columns(); ++j) {
+    if (!inside[j] && violation[j] > 0) outside.push_back(j);
+  }
+  const std::size_t room = std::max(first_working_set, 2 * working_.size()) - working_.size();
+  if (outside.size() > room) {
+    std::nth_element(outside.begin(), outside.begin() + static_cast<std::ptrdiff_t>(room), outside.end(),
+                     [&](auto a, auto b) { return violation[a] > violation[b] || (violation[a] == violation[b] && a < b); });
+    outside.resize(room);
+  }
+  working_.insert(working_.end(), outside.begin(), outside.end());
+  // A path only adds more: few features are taken whole.
+  if (samples.columns() <= 2 * first_working_set) {
+    working_.resize(samples.columns());
+    std::iota(working_.begin(), working_.end(), std::uint32_t{0});
+  }
+  std::sort(working_.begin(), working_.end());
+  gram_ = samples.gram(working_);
+  for (auto& g : gram_) g /= samples.total();
+}
+
+lasso::point lasso::solve_one(const centred_samples& samples, double a) {
+  const std::size_t p = samples.columns();
+  const double n = samples.total();
+  const double l1 = a * settings_.l1_ratio;
+  const double l2 = a * (1 - settings_.l1_ratio);
+  const double enough = settings_.tolerance * a;
+  std::vector<double> violation(p);
+  std::vector<double> r;
+  double squares = -1;
+  point out;
+  out.a = a;
+  for (int round = 0;; ++round) {
+    rounds_done_ = round;
+    double worst = 0;
+    bool outside = false;
+    std::vector<bool> inside(p);
+    for (const auto j : working_) inside[j] = true;
+    for (std::size_t j = 0; j < p; ++j) {
+      violation[j] = l1_violation(w_[j], correlation_[j], l1, l2);
+      worst = std::max(worst, violation[j]);
+      if (violation[j] > enough && !inside[j]) outside = true;
+    }
+    out.violation = worst / a;
+    if (worst <= enough) break;
+    if (round == settings_.rounds) {
+      throw error("after " + std::to_string(round) + " rounds the optimality conditions are violated by " +
+                  json_number(out.violation) + " of the penalty, want " + json_number(settings_.tolerance) +
+                  "; raise rounds or tolerance");
+    }
+    if (outside) grow(samples, violation);
+    // One worker solves for all, so that all have the same bits whatever their processors are.
+    std::vector<double> solved;
+    if (get_worker_id() == 0) {
+      std::vector<double> correlation;
+      for (const auto j : working_) {
+        solved.push_back(w_[j]);
+        correlation.push_back(correlation_[j]);
+      }
+      l1_descend(gram_, std::vector<double>(working_.size(), l1), l2, inner_accuracy * enough, solved, correlation);
+    }
+    get_comm().bcast(solved);
+    for (std::size_t k = 0; k < working_.size(); ++k) w_[working_[k]] = solved[k];
+    samples.residual(w_, r);
+    correlation_ = samples.correlate(r);
+    squares = correlation_.back();
+    correlation_.pop_back();
+    for (auto& c : correlation_) c /= n;
+  }
+  if (squares < 0) {
+    samples.residual(w_, r);
+    squares = samples.correlate(r).back();
+  }
+  double sum = 0;
+  double norm = 0;
+  for (const double v : w_) {
+    sum += std::abs(v);
+    norm += v * v;
+    out.nonzeros += v != 0 ? 1 : 0;
+  }
+  out.objective = squares / (2 * n) + l1 * sum + l2 / 2 * norm;
+  out.train_error = std::sqrt(squares / n);
+  out.theta = samples.theta(w_);
+  return out;
+}
+
+void lasso::use(const std::vector<double>& theta, double test_error, run_log& log) {
+  dump_predictions([&](std::size_t i) { return predicted(predict_, i, theta); });
+  if (has_test()) log.result("rmse", test_error);
+  log.result("output", get_output());
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Least squares with an L1 penalty, or with both (elastic net), the intercept b free:
+//
+//     J(w, b) = 1/(2n) sum_i (y_i - b - w.x_i)^2 + a (r |w|_1 + (1 - r)/2 |w|^2)          r = l1_ratio
+//
+// Block coordinate descent: the block is a working set of features, solved to the end on its Gram matrix, which never needs
+// the samples again; then the gradient over all features says whether one outside must come in. A path of penalties goes
+// from the largest to the smallest, each from the solution of the one before.
+//
+// Source: J. Friedman, T. Hastie, R. Tibshirani, "Regularization paths for generalized linear models via coordinate
+// descent", J. Stat. Software 33(1), 2010 (covariance updates, warm starts); M. Massias, A. Gramfort, J. Salmon, "Celer: a
+// fast solver for the lasso with dual extrapolation", ICML 2018 (working sets that double).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "alg/common/linear_job.hpp"
+
+namespace paracel::alg {
+
+/// The keys of lasso's config; README.md explains them.
+config_schema lasso_schema();
+
+struct lasso_settings {
+  explicit lasso_settings(const config& from);
+
+  linear_settings linear;
+  std::vector<double> lambdas;    // n a, of which one or more
+  std::vector<double> penalties;  // a, instead
+  int path;                       // so many penalties, from the least that leaves no weight downwards
+  double path_ratio;
+  double l1_ratio;
+  bool standardize;
+  int rounds;
+  double tolerance;
+};
+
+class lasso : public linear_job {
+ public:
+  lasso(Comm comm, const std::string& server_info, const lasso_settings& settings);
+
+  /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; error when `rounds` do
+  /// not suffice.
+  void solve() override;
+
+ private:
+  struct point {
+    double a = 0;
+    double objective = 0;
+    double violation = 0;  // the greatest, as a part of a
+    std::size_t nonzeros = 0;
+    double train_error = 0;
+    double test_error = 0;
+    std::vector<double> theta;
+  };
+  void train();
+  [[nodiscard]] point solve_one(const centred_samples& samples, double a);
+  void grow(const centred_samples& samples, const std::vector<double>& violation);
+  void use(const std::vector<double>& theta, double test_error, run_log& log);
+
+  lasso_settings settings_;
+  // The state that one penalty leaves for the next.
+  std::vector<double> w_;
+  std::vector<double> correlation_;  // X'r / n
+  std::vector<std::uint32_t> working_;
+  std::vector<double> gram_;         // X'X / n of the working set
+  int rounds_done_ = 0;
+};
+
+}  // namespace paracel::alg

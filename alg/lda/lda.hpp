@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Latent Dirichlet allocation by collapsed Gibbs sampling: each token of a document gets a topic, documents prefer few
+// topics, topics few words (lda_sampler.hpp has the formula).
+//
+// Documents and the topics of their tokens stay with the worker that read them. The counts of words in topics are rows of a
+// table in the servers: at the beginning of a clock a worker pulls the rows of its own words, moves its tokens with them as
+// if it were alone, and adds what has changed. So a worker sees the others' moves a clock late, its own at once.
+//
+// Source: T. Griffiths, M. Steyvers, "Finding scientific topics", PNAS 2004; D. Newman et al., "Distributed algorithms for
+// topic models", JMLR 2009 (why a late view does little harm).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <paracel/id_index.hpp>
+#include <paracel/ids.hpp>
+#include <paracel/paralg.hpp>
+#include <paracel/schema.hpp>
+#include <paracel/table.hpp>
+
+#include "alg/common/npy.hpp"
+#include "alg/common/run_log.hpp"
+#include "lda_model.hpp"
+#include "lda_sampler.hpp"
+
+namespace paracel::alg {
+
+/// The keys of gLDA's config; README.md explains them.
+config_schema lda_schema();
+
+/// A config as a struct.
+struct lda_settings {
+  explicit lda_settings(const config& from);
+
+  std::vector<std::string> input;
+  std::vector<std::string> test_input;
+  std::vector<std::string> predict_input;
+  std::vector<std::string> vocabulary;
+  std::string model_input;
+  std::string output;
+  std::string format;
+  std::string input_format;
+  double alpha;
+  double beta;
+  std::size_t topics;
+  int sweeps;
+  std::size_t top_words;
+  std::uint64_t seed;
+  lda_sampler::method sampler;
+  int clocks_per_round;
+  bool ssp;
+  int limit_s;
+  int report_every;
+  double tolerance;
+  int optimize_every;
+  std::uint64_t test_stride;
+  int fold_in_steps;
+  bool dump_documents;
+  bool check_counts;
+  bool debug;
+};
+
+class lda : public paralg {
+ public:
+  lda(Comm comm, const std::string& server_info, const lda_settings& settings);
+
+  /// Loads, samples (or reads a model), tests, predicts and writes.
+  /// Throws: data_error; error when counts in the servers are not what they must be.
+  void solve() override;
+
+ private:
+  /// Documents as they were read; words are indices into `names` or `indices`.
+  struct raw_documents {
+    lda_documents documents;
+    id_index<std::string> names;
+    id_index<std::uint64_t> indices;  // 1-based, as in the file
+  };
+  using word_table = table<std::int32_t>;
+  using topic_table = table<std::int64_t>;
+
+  void load();
+  void load_model();
+  void agree_on_format(const std::vector<std::string>& files);
+  raw_documents read(const std::vector<std::string>& files);
+  void read_names();
+  void number_words(raw_documents& raw);
+  lda_documents known_words(const std::vector<std::string>& files);
+  void start();
+  void train();
+  void pull(lda_sampler& sampler);
+  void push(lda_sampler& sampler);
+  void optimize(lda_sampler& sampler);
+  [[nodiscard]] double log_likelihood(const lda_sampler& sampler);
+  void check(const char* when);
+  std::vector<std::int64_t> pull_totals();
+  /// f(word, counts) for each word of this worker's share of all words.
+  template <class F>
+  void for_each_own_word(F&& f);
+  /// phi of these words, K numbers each.
+  std::vector<double> phi_of(const std::vector<std::uint64_t>& words);
+  void test();
+  void predict(model_writer& writer);
+  void dump_result();
+  void dump_topics();
+  [[nodiscard]] std::uint64_t share(std::size_t rank) const {
+    return vocabulary_size_ / get_worker_size() * rank + vocabulary_size_ % get_worker_size() * rank / get_worker_size();
+  }
+  [[nodiscard]] std::string word_name(std::uint64_t word) const;
+
+  lda_settings settings_;
+  lda_priors priors_;
+  bool text_ = false;                       // words are names and not indices
+  id_list names_;                           // of words, by number; empty: words are called by their index
+  std::uint64_t vocabulary_size_ = 0;
+  std::uint64_t documents_total_ = 0;
+  std::uint64_t tokens_total_ = 0;
+  std::uint64_t unknown_words_ = 0;
+  lda_documents training_;
+  std::vector<std::uint64_t> training_words_;  // numbers of the words of training_
+  lda_documents test_;                         // words are numbers, here and in predict_
+  lda_documents predict_;
+  std::unique_ptr<word_table> words_;
+  std::unique_ptr<topic_table> totals_;
+  std::vector<std::int64_t> model_counts_;     // of a model that was read: V x K, and K
+  std::vector<std::int64_t> model_totals_;
+  std::unique_ptr<lda_sampler> sampler_;
+  std::unique_ptr<run_log> log_;
+  int sweeps_done_ = 0;
+};
+
+}  // namespace paracel::alg

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Lines of documents, in two forms:
+//
+//     text      words between blanks or tabs
+//     libsvm    label index:count index:count ...       index from 1; the label is not read, and may be missing
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <paracel/load.hpp>
+
+namespace paracel::alg {
+
+/// Calls f(field) for each run of bytes that are no blank, tab or carriage return.
+template <class F>
+void for_each_field(std::string_view line, F&& f) {
+  constexpr std::string_view blanks = " \t\r";
+  for (auto at = line.find_first_not_of(blanks); at != std::string_view::npos;) {
+    const auto end = std::min(line.find_first_of(blanks, at), line.size());
+    f(line.substr(at, end - at));
+    at = line.find_first_not_of(blanks, end);
+  }
+}
+inline bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
+
+/// Calls f(line) for each line of a text that is not blank.
+template <class F>
+void for_each_document(std::string_view text, F&& f) {
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    if (const auto line = text.substr(0, end); !is_blank(line)) f(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+/// A field `index:count`, both whole and above 0. `wrong`: what is, if anything.
+struct word_count_field {
+  std::uint64_t index = 0;
+  std::uint64_t count = 0;
+  const char* wrong = nullptr;
+};
+inline word_count_field parse_word_count(std::string_view field, std::uint64_t index_limit) {
+  word_count_field out;
+  const auto colon = field.find(':');
+  if (colon == std::string_view::npos) {
+    out.wrong = "want index:count";
+    return out;
+  }
+  const auto number = [](std::string_view text, std::uint64_t& to) {
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), to);
+    return problem == std::errc() && end == text.data() + text.size();
+  };
+  if (!number(field.substr(0, colon), out.index) || out.index == 0 || out.index > index_limit)
+    out.wrong = "want an index from 1 to 2147483648 before the colon";
+  else if (!number(field.substr(colon + 1), out.count) || out.count > 2147483647)
+    out.wrong = "want a whole count behind the colon";
+  return out;
+}
+
+/// Whether a line is one of libsvm: all its fields but perhaps the first are index:count, and there is one.
+inline bool looks_like_libsvm(std::string_view line) {
+  std::size_t fields = 0;
+  std::size_t pairs = 0;
+  bool all = true;
+  for_each_field(line, [&](std::string_view field) {
+    const bool pair = parse_word_count(field, std::uint64_t{1} << 31U).wrong == nullptr;
+    if (fields++ > 0 && !pair) all = false;
+    pairs += pair ? 1 : 0;
+  });
+  return all && pairs > 0;
+}
+
+}  // namespace paracel::alg

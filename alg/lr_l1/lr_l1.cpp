@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lr_l1.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "alg/common/l1_descent.hpp"
+#include "alg/common/serve.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+// Armijo's condition, as in Yuan, Ho and Lin.
+constexpr double sufficient_decrease = 0.01;
+constexpr int halvings = 50;
+// How much better than the outer problem the inner one is solved: so near that a step is Newton's, not nearer.
+constexpr double inner_accuracy = 1e-2;
+// On the diagonal, so that the model has a minimum also where the loss is flat.
+constexpr double least_curvature = 1e-12;
+
+}  // namespace
+
+void append_ones(sample_rows& rows) {
+  const std::size_t n = rows.rows();
+  if (rows.dense) {
+    std::vector<double> wider;
+    wider.reserve(n * (std::size_t{rows.columns} + 1));
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto x = rows.dense_row(i);
+      wider.insert(wider.end(), x.begin(), x.end());
+      wider.push_back(1);
+    }
+    rows.value = std::move(wider);
+  } else {
+    std::vector<std::uint32_t> column;
+    std::vector<double> value;
+    column.reserve(rows.column.size() + n);
+    value.reserve(rows.value.size() + n);
+    std::vector<std::size_t> begin{0};
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto columns = rows.columns_of(i);
+      const auto values = rows.values_of(i);
+      column.insert(column.end(), columns.begin(), columns.end());
+      value.insert(value.end(), values.begin(), values.end());
+      column.push_back(rows.columns);
+      value.push_back(1);
+      begin.push_back(column.size());
+    }
+    rows.column = std::move(column);
+    rows.value = std::move(value);
+    rows.row_begin = std::move(begin);
+  }
+  ++rows.columns;
+}
+
+double lr_l1_loss(std::span<const double> margin, std::span<const double> label, double c, std::span<double> slope,
+                  std::span<double> curvature) {
+  double sum = 0;
+  for (std::size_t i = 0; i < margin.size(); ++i) {
+    const double z = label[i] * margin[i];
+    // One exponential serves the loss and both derivatives.
+    const double e = std::exp(-std::abs(z));
+    const double wrong = z < 0 ? 1 / (1 + e) : e / (1 + e);  // 1 / (1 + exp(z))
+    sum += std::log1p(e) + (z < 0 ? -z : 0.0);
+    slope[i] = -c * label[i] * wrong;
+    curvature[i] = c * e / ((1 + e) * (1 + e));
+  }
+  return c * sum;
+}
+
+config_schema lr_l1_schema() {
+  config_schema s("lr_l1", "logistic regression with an L1 penalty");
+  add_linear_keys(s);
+  s.key("lambda", key_type::number, "Paracel's penalty lambda*|w|_1: 1/C").above(0);
+  s.key("C", key_type::number, "weight of the loss, instead of lambda").above(0);
+  s.key("bias", key_type::boolean, "a feature that is always 1 and not penalised").fallback(false);
+  s.key("rounds", key_type::integer, "Newton steps at most").fallback(1000).at_least(1).at_most(1000000000);
+  s.key("tolerance", key_type::number, "greatest violation of the optimality conditions of F").fallback(1e-4)
+      .at_least(1e-10).at_most(1);
+  s.key("block_size", key_type::integer, "features a step at most; their Gram matrix travels").fallback(1024).at_least(1)
+      .at_most(16384);
+  return s;
+}
+
+lr_l1_settings::lr_l1_settings(const config& from)
+    : linear(from, sample_options::label_rule::binary),
+      c(from.given("C") ? from.get<double>("C") : 1 / from.get<double>("lambda")),
+      bias(from.get<bool>("bias")),
+      rounds(from.get<int>("rounds")),
+      tolerance(from.get<double>("tolerance")),
+      block(from.get<std::size_t>("block_size")) {
+  if (!linear.model.empty()) return;
+  if (from.given("C") && from.given("lambda"))
+    throw config_error(from.place_of("C") + ": not together with lambda, which is 1/C");
+  if (!from.given("C") && !from.given("lambda")) throw config_error(from.place_of("lambda") + " is missing; want lambda or C");
+}
+
+lr_l1::lr_l1(Comm comm, const std::string& server_info, const lr_l1_settings& settings)
+    : linear_job(std::move(comm), server_info, settings.linear, settings.rounds), settings_(settings) {}
+
+void lr_l1::solve() {
+  if (linear_.model.empty()) {
+    train();
+    return;
+  }
+  const model_reader model(linear_.model, "lr_l1");
+  auto weights = model.read<double>("lr_l1_weight");
+  const bool bias = model.field<bool>("settings.bias");
+  if (weights.size() < (bias ? 2U : 1U)) throw data_error(linear_.model + ": found no weights");
+  load_others(static_cast<std::uint32_t>(weights.size() - (bias ? 1 : 0)));
+  run_log log(*this, 1);
+  use(weights, bias, log, nullptr);
+}
+
+double lr_l1::penalty_of(std::span<const double> w) const {
+  double sum = 0;
+  for (std::size_t j = 0; j < w.size(); ++j) sum += l1_of(j) * std::abs(w[j]);
+  return sum;
+}
+
+double lr_l1::violation(std::size_t j) const { return l1_violation(w_[j], -gradient_[j], l1_of(j)); }
+
+/// Loss and gradient over all workers, and the derivatives of this worker's rows.
+double lr_l1::evaluate(std::span<const double> margin) {
+  std::vector<double> sums(w_.size() + 1);
+  sums.back() = lr_l1_loss(margin, rows_.label, settings_.c, slope_, curvature_);
+  add_transposed(rows_, slope_, sums);
+  sum_over_workers(get_comm(), sums);
+  const double loss = sums.back();
+  sums.pop_back();
+  gradient_ = std::move(sums);
+  return loss;
+}
+
+/// The features of the next step, ascending: those that are in the model and those that should be; of too many those that
+/// are farthest from their optimum.
+std::vector<std::uint32_t> lr_l1::choose(double worst) const {
+  std::vector<std::uint32_t> block;
+  for (std::uint32_t j = 0; j < w_.size(); ++j) {
+    // Also those just inside the bound, which the step of the others may push over it.
+    if (w_[j] != 0 || std::abs(gradient_[j]) > l1_of(j) - std::min(worst, 0.5) * 0.1) block.push_back(j);
+  }
+  if (block.size() > settings_.block) {
+    std::nth_element(block.begin(), block.begin() + static_cast<std::ptrdiff_t>(settings_.block), block.end(),
+                     [&](auto a, auto b) {
+                       const double left = violation(a);
+                       const double right = violation(b);
+                       return left > right || (left == right && a < b);
+                     });
+    block.resize(settings_.block);
+    std::sort(block.begin(), block.end());
+  }
+  return block;
+}
+
+void lr_l1::train() {
+  rows_ = load_training();
+  auto comm = get_comm();
+  std::vector<std::int64_t> kinds{rows_.has_label_zero ? 1 : 0, rows_.has_label_minus_one ? 1 : 0};
+  comm.allreduce(kinds, reduce_op::max);
+  if (kinds[0] != 0 && kinds[1] != 0)
+    throw data_error(linear_.training_input.front() + ": found labels 0 and -1, want 0 and 1, or -1 and +1");
+  const std::uint64_t total = rows_.rows_total;
+  load_others(rows_.columns);
+  if (settings_.bias) append_ones(rows_);
+  const std::size_t p = rows_.columns;
+  const std::size_t n = rows_.rows();
+  w_.assign(p, 0.0);
+  slope_.resize(n);
+  curvature_.resize(n);
+  std::vector<double> margin(n);
+  std::vector<double> change(n);
+  std::vector<double> candidate(n);
+  run_log log(*this, settings_.rounds, "objective", linear_.debug);
+
+  double value = evaluate(margin) + penalty_of(w_);
+  double worst = 0;
+  int round = 0;
+  for (;; ++round) {
+    worst = 0;
+    std::size_t nonzeros = 0;
+    for (std::size_t j = 0; j < p; ++j) {
+      worst = std::max(worst, violation(j));
+      nonzeros += w_[j] != 0 ? 1 : 0;
+    }
+    if (round > 0) log.round(round, value, {{"violation", worst}, {"nonzeros", static_cast<double>(nonzeros)}});
+    if (worst <= settings_.tolerance) break;
+    if (round == settings_.rounds) {
+      throw error("after " + std::to_string(round) + " rounds the optimality conditions are violated by " +
+                  json_number(worst) + ", want " + json_number(settings_.tolerance) + "; raise rounds or tolerance");
+    }
+
+    const auto block = choose(worst);
+    std::vector<double> hessian(packed_size(block.size()));
+    add_gram(rows_, block, curvature_, hessian);
+    sum_over_workers(comm, hessian);
+    // One worker solves for all, so that all have the same bits whatever their processors are.
+    std::vector<double> next;
+    if (get_worker_id() == 0) {
+      std::vector<double> correlation;
+      std::vector<double> l1;
+      for (std::size_t k = 0; k < block.size(); ++k) {
+        hessian[packed_at(block.size(), k, k)] += least_curvature;
+        next.push_back(w_[block[k]]);
+        correlation.push_back(-gradient_[block[k]]);
+        l1.push_back(l1_of(block[k]));
+      }
+      l1_descend(hessian, l1, 0, std::max(inner_accuracy * worst, 0.1 * settings_.tolerance), next, correlation);
+    }
+    comm.bcast(next);
+
+    std::vector<double> direction(p);
+    double expected = 0;
+    auto moved = w_;
+    for (std::size_t k = 0; k < block.size(); ++k) {
+      const auto j = block[k];
+      direction[j] = next[k] - w_[j];
+      moved[j] = next[k];
+      expected += gradient_[j] * direction[j];
+    }
+    expected += penalty_of(moved) - penalty_of(w_);
+    multiply(rows_, direction, change);
+    double step = 1;
+    int halved = 0;
+    double reached = 0;
+    for (;; step /= 2, ++halved) {
+      for (std::size_t i = 0; i < n; ++i) candidate[i] = margin[i] + step * change[i];
+      if (step < 1) {
+        for (const auto j : block) moved[j] = w_[j] + step * direction[j];
+      }
+      // The gradient comes with it: the next step needs it, unless this one is too long.
+      reached = evaluate(candidate) + penalty_of(moved);
+      // Near the minimum the decrease drowns in the rounding of F.
+      const double rounding = 1e-14 * std::abs(value);
+      if (reached - value <= sufficient_decrease * step * expected + rounding || halved == halvings) break;
+    }
+    if (halved == halvings) {
+      throw error("no step lowers the objective " + json_number(value) + "; the optimality conditions are violated by " +
+                  json_number(worst) + ", want " + json_number(settings_.tolerance));
+    }
+    w_ = std::move(moved);
+    margin.swap(candidate);
+    value = reached;
+  }
+
+  // Margins that were added up step by step have lost a digit or two.
+  multiply(rows_, w_, margin);
+  value = evaluate(margin) + penalty_of(w_);
+  worst = 0;
+  std::uint64_t nonzeros = 0;
+  for (std::size_t j = 0; j < p; ++j) {
+    worst = std::max(worst, violation(j));
+    nonzeros += w_[j] != 0 ? 1 : 0;
+  }
+  auto weights = w_;
+  if (settings_.bias) std::rotate(weights.begin(), weights.end() - 1, weights.end());
+  model_writer model(*this, "lr_l1", linear_.format);
+  model.add("lr_l1_weight", weights);
+  model.fields().add("objective", value).add("rows", total).add("nonzeros", nonzeros).add("violation", worst)
+      .add("rounds", round);
+  model.settings().add("C", settings_.c).add("lambda", 1 / settings_.c).add("bias", settings_.bias)
+      .add("tolerance", settings_.tolerance);
+  log.result("objective", value);
+  log.result("nonzeros", nonzeros);
+  log.result("violation", worst);
+  log.result("rounds", static_cast<std::uint64_t>(round));
+  use(weights, settings_.bias, log, &model);
+}
+
+void lr_l1::use(const std::vector<double>& weights, bool bias, run_log& log, model_writer* model) {
+  std::vector<double> theta(weights);
+  if (!bias) theta.insert(theta.begin(), 0.0);
+  classification_quality quality;
+  if (has_test()) {
+    std::vector<double> margin(test_.rows());
+    for (std::size_t i = 0; i < margin.size(); ++i) margin[i] = predicted(test_, i, theta);
+    quality = quality_over_workers(get_comm(), margin, test_.label);
+  }
+  if (model != nullptr) {
+    if (has_test()) {
+      json_object test;
+      test.add("rows", quality.rows).add("accuracy", quality.accuracy).add("auc", quality.auc)
+          .add("log_loss", quality.log_loss);
+      model->fields().raw("test", test.text());
+    }
+    model->finish();
+  }
+  dump_predictions([&](std::size_t i) { return logistic(predicted(predict_, i, theta)); });
+  if (has_test()) {
+    log.result("accuracy", quality.accuracy);
+    log.result("auc", quality.auc);
+    log.result("log_loss", quality.log_loss);
+  }
+  log.result("output", get_output());
+}
+
+}  // namespace paracel::alg

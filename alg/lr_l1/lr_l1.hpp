@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Binary logistic regression with an L1 penalty:
+//
+//     F(w) = |w|_1 + C sum_i log(1 + exp(-y_i w.x_i))          y_i = -1 or +1
+//
+// By proximal Newton steps on blocks of features: the weighted Gram matrix X_A' D X_A of the features that are not at their
+// optimum is summed over the workers once a step, coordinate descent solves the quadratic model on it without the samples,
+// and the step is halved until F falls enough.
+//
+// Source: G.-X. Yuan, C.-H. Ho, C.-J. Lin, "An improved GLMNET for L1-regularized logistic regression", JMLR 13, 2012
+// (the steps, the line search); P. Tseng, S. Yun, "A coordinate gradient descent method for nonsmooth separable
+// minimization", Math. Programming 117, 2009 (blocks).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "alg/common/classification.hpp"
+#include "alg/common/linear_job.hpp"
+
+namespace paracel::alg {
+
+/// Adds a feature that is 1 in every row, as the last one.
+void append_ones(sample_rows& rows);
+
+/// What rows with these margins x.w add to the loss: returns C sum log(1 + exp(-y m)); `slope` is its derivative with respect
+/// to each margin, `curvature` the second one.
+double lr_l1_loss(std::span<const double> margin, std::span<const double> label, double c, std::span<double> slope,
+                  std::span<double> curvature);
+
+/// The keys of lr_l1's config; README.md explains them.
+config_schema lr_l1_schema();
+
+struct lr_l1_settings {
+  explicit lr_l1_settings(const config& from);
+
+  linear_settings linear;
+  double c;
+  bool bias;
+  int rounds;
+  double tolerance;
+  std::size_t block;
+};
+
+class lr_l1 : public linear_job {
+ public:
+  lr_l1(Comm comm, const std::string& server_info, const lr_l1_settings& settings);
+
+  /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; error when `rounds` do
+  /// not suffice.
+  void solve() override;
+
+ private:
+  void train();
+  [[nodiscard]] double evaluate(std::span<const double> margin);
+  [[nodiscard]] std::vector<std::uint32_t> choose(double worst) const;
+  [[nodiscard]] double penalty_of(std::span<const double> w) const;
+  [[nodiscard]] double l1_of(std::size_t j) const { return j + 1 == w_.size() && settings_.bias ? 0.0 : 1.0; }
+  [[nodiscard]] double violation(std::size_t j) const;
+  void use(const std::vector<double>& weights, bool bias, run_log& log, model_writer* model);
+
+  lr_l1_settings settings_;
+  sample_rows rows_;
+  std::vector<double> w_;          // with a bias: it is the last
+  std::vector<double> gradient_;   // of the loss, over all workers
+  std::vector<double> slope_;      // of this worker's rows
+  std::vector<double> curvature_;
+};
+
+}  // namespace paracel::alg

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ridge.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include <Eigen/Dense>
+
+#include <paracel/random.hpp>
+
+#include "alg/common/serve.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+constexpr const char* theta_key = "ridge_theta";
+// With so many features the Gram matrix has 16 MB packed, and its factors take a second.
+constexpr std::size_t normal_equations_limit = 2000;
+// An objective so many times the first one does not come back.
+constexpr double divergence_factor = 1e3;
+
+double dot(std::span<const double> a, std::span<const double> b) {
+  double sum = 0;
+  for (std::size_t j = 0; j < a.size(); ++j) sum += a[j] * b[j];
+  return sum;
+}
+
+using matrix_map = Eigen::Map<Eigen::MatrixXd>;
+using vector_map = Eigen::Map<Eigen::VectorXd>;
+
+}  // namespace
+
+// ---- the pure part
+
+ridge_factors::ridge_factors(std::span<const double> packed, std::size_t n, double a) : n_(n), matrix_(n * n) {
+  const auto size = static_cast<Eigen::Index>(n);
+  matrix_map m(matrix_.data(), size, size);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = i; j < n; ++j) {
+      const double v = packed[packed_at(n, i, j)] + (i == j ? a : 0.0);
+      matrix_[i * n + j] = v;
+      matrix_[j * n + i] = v;
+    }
+  }
+  {
+    const Eigen::LLT<Eigen::MatrixXd> factors(m);
+    // An eighth of the digits must be left.
+    if (factors.info() == Eigen::Success && factors.rcond() > 1e-14) {
+      definite_ = true;
+      m = factors.matrixL();
+      return;
+    }
+  }
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> spectrum(m);
+  const double least = 1e-13 * spectrum.eigenvalues().cwiseAbs().maxCoeff();
+  for (Eigen::Index i = 0; i < size; ++i) {
+    const double value = spectrum.eigenvalues()[i];
+    inverse_.push_back(value > least ? 1 / value : 0.0);
+  }
+  m = spectrum.eigenvectors();
+}
+
+std::vector<double> ridge_factors::solve(std::span<const double> right) const {
+  std::vector<double> out(right.begin(), right.end());
+  const auto size = static_cast<Eigen::Index>(n_);
+  const Eigen::Map<const Eigen::MatrixXd> m(matrix_.data(), size, size);
+  vector_map x(out.data(), size);
+  if (definite_) {
+    m.triangularView<Eigen::Lower>().solveInPlace(x);
+    m.triangularView<Eigen::Lower>().transpose().solveInPlace(x);
+  } else {
+    const Eigen::Map<const Eigen::VectorXd> inverse(inverse_.data(), size);
+    x = m * (inverse.asDiagonal() * (m.transpose() * x).eval()).eval();
+  }
+  return out;
+}
+
+std::vector<double> ridge_conjugate_gradients(const std::function<std::vector<double>(std::span<const double>)>& product,
+                                              std::span<const double> diagonal, std::span<const double> right, double a,
+                                              double tolerance, int iterations,
+                                              const std::function<void(int, double)>& report) {
+  const std::size_t n = right.size();
+  std::vector<double> w(n);
+  std::vector<double> r(right.begin(), right.end());
+  std::vector<double> z(n);
+  const auto precondition = [&] {
+    for (std::size_t j = 0; j < n; ++j) z[j] = diagonal[j] + a > 0 ? r[j] / (diagonal[j] + a) : 0.0;
+  };
+  precondition();
+  auto p = z;
+  double rz = dot(r, z);
+  const double length = std::sqrt(dot(right, right));
+  for (int k = 1; k <= iterations && length > 0; ++k) {
+    auto q = product(p);
+    for (std::size_t j = 0; j < n; ++j) q[j] += a * p[j];
+    const double bend = dot(p, q);
+    if (!(bend > 0)) break;
+    const double step = rz / bend;
+    for (std::size_t j = 0; j < n; ++j) {
+      w[j] += step * p[j];
+      r[j] -= step * q[j];
+    }
+    const double left = std::sqrt(dot(r, r)) / length;
+    report(k, left);
+    if (left <= tolerance) break;
+    precondition();
+    const double next = dot(r, z);
+    for (std::size_t j = 0; j < n; ++j) p[j] = z[j] + next / rz * p[j];
+    rz = next;
+  }
+  return w;
+}
+
+void ridge_steps(const sample_rows& rows, std::span<const double> scale, std::span<const std::size_t> order, double step,
+                 double beta, std::span<double> w, double& b) {
+  // The weights are factor * w, so that a sparse row costs its entries and not all features.
+  const double shrink = 1 - 2 * step * beta;
+  double factor = 1;
+  const auto settle = [&] {
+    for (auto& v : w) v *= factor;
+    factor = 1;
+  };
+  for (const auto i : order) {
+    const std::size_t begin = rows.dense ? i * rows.columns : rows.row_begin[i];
+    const std::size_t end = rows.dense ? begin + rows.columns : rows.row_begin[i + 1];
+    const auto feature = [&](std::size_t k) -> std::size_t { return rows.dense ? k - begin : rows.column[k]; };
+    double product = 0;
+    for (std::size_t k = begin; k < end; ++k) product += rows.value[k] * scale[feature(k)] * w[feature(k)];
+    const double e = rows.label[i] - b - factor * product;
+    factor *= shrink;
+    if (std::abs(factor) < 1e-100 || std::abs(factor) > 1e100) settle();
+    b += step * e;
+    const double pull = step * e / factor;
+    for (std::size_t k = begin; k < end; ++k) w[feature(k)] += pull * rows.value[k] * scale[feature(k)];
+  }
+  settle();
+}
+
+// ---- the job
+
+config_schema ridge_schema() {
+  config_schema s("ridge", "least squares with an L2 penalty");
+  add_linear_keys(s);
+  s.key("method", key_type::string, "exact: the minimum; sgd: Paracel's stochastic steps").fallback("exact")
+      .one_of({"exact", "sgd"});
+  s.key("beta", key_type::number, "weight of the penalty: J/(2n) has beta*|w|^2, so a = 2*n*beta").at_least(0);
+  s.key("penalty", key_type::number, "a itself, instead of beta").at_least(0);
+  s.key("standardize", key_type::boolean, "scale each feature by the sd of the training samples").fallback(false);
+  s.key("rounds", key_type::integer, "sgd: passes over the data; exact: conjugate gradient steps at most").fallback(1000)
+      .at_least(1).at_most(1000000000);
+  s.key("alpha", key_type::number, "sgd: step size").fallback(0.001).above(0);
+  s.key("decay", key_type::number, "sgd: round k = 0, 1, ... steps by alpha/(1 + decay*k)").fallback(0.0).at_least(0);
+  s.key("tolerance", key_type::number, "sgd: stop when the objective changes by less than this part (0: never); conjugate "
+                                       "gradients: residual at the end, default 1e-12").at_least(0);
+  s.key("seed", key_type::integer, "sgd: of the order of the samples").fallback(0).at_least(0);
+  s.key("update_file", key_type::plugin, "sgd: plug-in that applies a delta to theta; default: the framework's");
+  s.key("update_func", key_type::string, "sgd: its function; default paracel_add");
+  return s;
+}
+
+ridge_settings::ridge_settings(const config& from)
+    : linear(from),
+      update_file(from.get<std::string>("update_file")),
+      update_func(from.get<std::string>("update_func")),
+      exact(from.get<std::string>("method") == "exact"),
+      standardize(from.get<bool>("standardize")),
+      rounds(from.get<int>("rounds")),
+      alpha(from.get<double>("alpha")),
+      decay(from.get<double>("decay")),
+      beta(from.get<double>("beta")),
+      penalty(from.given("penalty") ? from.get<double>("penalty") : -1),
+      tolerance(from.get<double>("tolerance")),
+      seed(from.get<std::uint64_t>("seed")) {
+  if (!linear.model.empty()) return;
+  if (from.given("penalty") && from.given("beta"))
+    throw config_error(from.place_of("penalty") + ": not together with beta, which is penalty/(2n)");
+  if (!from.given("penalty") && !from.given("beta"))
+    throw config_error(from.place_of("beta") + " is missing; want beta or penalty");
+  if (update_file.empty() != update_func.empty())
+    throw config_error(from.place_of(update_file.empty() ? "update_func" : "update_file") +
+                       ": want update_file and update_func together");
+}
+
+ridge_regression::ridge_regression(Comm comm, const std::string& server_info, const ridge_settings& settings)
+    : linear_job(std::move(comm), server_info, settings.linear, settings.rounds), settings_(settings) {
+  if (settings_.update_file.empty()) return;
+  paracel_register_update(settings_.update_file, settings_.update_func);
+}
+
+void ridge_regression::solve() {
+  if (linear_.model.empty()) {
+    train();
+    return;
+  }
+  const model_reader model(linear_.model, "ridge");
+  const auto theta = model.read<double>("ridge_theta");
+  if (theta.size() < 2) throw data_error(linear_.model + ": found no weights, want an intercept and weights");
+  load_others(static_cast<std::uint32_t>(theta.size() - 1));
+  run_log log(*this, 1);
+  use(theta, has_test() ? root_mean_squared_error(get_comm(), test_, theta) : 0, log);
+}
+
+void ridge_regression::train() {
+  auto rows = load_training();
+  load_others(rows.columns);
+  centred_samples samples(get_comm(), std::move(rows), settings_.standardize);
+  penalty_ = settings_.penalty >= 0 ? settings_.penalty : 2 * samples.total() * settings_.beta;
+  run_log log(*this, settings_.rounds, "objective", linear_.debug);
+  const auto w = settings_.exact ? solve_exactly(samples, log) : descend(samples, log);
+
+  double squares = 0;
+  const double value = objective(samples, w, &squares);
+  const auto theta = samples.theta(w);
+  const double test_error = has_test() ? root_mean_squared_error(get_comm(), test_, theta) : 0;
+  model_writer model(*this, "ridge", linear_.format);
+  model.add("ridge_theta", theta);
+  model.fields().add("objective", value).add("train_rmse", std::sqrt(squares / samples.total()))
+      .add("rows", static_cast<std::uint64_t>(samples.total())).add("rounds", rounds_done_);
+  if (has_test()) model.fields().add("test_rmse", test_error);
+  model.settings().add("method", settings_.exact ? "exact" : "sgd").add("penalty", penalty_)
+      .add("standardize", settings_.standardize);
+  model.finish();
+  log.result("objective", value);
+  log.result("train_rmse", std::sqrt(squares / samples.total()));
+  use(theta, test_error, log);
+}
+
+double ridge_regression::objective(const centred_samples& samples, std::span<const double> w, double* squares) const {
+  std::vector<double> r;
+  samples.residual(w, r);
+  const double sum = sum_over_workers(get_comm(), dot(r, r));
+  if (squares != nullptr) *squares = sum;
+  return sum + penalty_ * dot(w, w);
+}
+
+std::vector<double> ridge_regression::solve_exactly(const centred_samples& samples, run_log& log) {
+  const std::size_t p = samples.columns();
+  std::vector<double> w(p);
+  std::vector<double> r;
+  samples.residual(w, r);
+  auto right = samples.correlate(r);
+  right.pop_back();
+  if (p > normal_equations_limit) {
+    const double tolerance = settings_.tolerance > 0 ? settings_.tolerance : 1e-12;
+    return ridge_conjugate_gradients([&](std::span<const double> v) { return samples.normal_product(v); },
+                                     samples.squared_lengths(), right, penalty_, tolerance, settings_.rounds,
+                                     [&](int k, double left) {
+                                       rounds_done_ = k;
+                                       log.round(k, left);
+                                     });
+  }
+  std::vector<std::uint32_t> all(p);
+  std::iota(all.begin(), all.end(), std::uint32_t{0});
+  const auto packed = samples.gram(all);
+  // Rank 0 solves for all, so that all have the same bits whatever their processors are.
+  std::optional<ridge_factors> factors;
+  if (get_worker_id() == 0) factors.emplace(packed, p, penalty_);
+  for (int step = 0; step < 2; ++step) {
+    // The second time on the gradient that the samples give at w: what forming X'X has lost comes back.
+    if (step > 0) {
+      samples.residual(w, r);
+      right = samples.correlate(r);
+      right.pop_back();
+      for (std::size_t j = 0; j < p; ++j) right[j] -= penalty_ * w[j];
+    }
+    std::vector<double> change;
+    if (factors) change = factors->solve(right);
+    get_comm().bcast(change);
+    for (std::size_t j = 0; j < p; ++j) w[j] += change[j];
+  }
+  rounds_done_ = 1;
+  return w;
+}
+
+/// Paracel's rounds: w lives in the servers, every worker passes over its samples with a copy of it, and w becomes the mean
+/// of the copies, weighted by samples.
+std::vector<double> ridge_regression::descend(const centred_samples& samples, run_log& log) {
+  const std::size_t p = samples.columns();
+  const auto& rows = samples.rows();
+  const double beta = penalty_ / (2 * samples.total());
+  const double share = static_cast<double>(rows.rows()) / samples.total();
+  const auto scale = samples.row_scale();
+  std::vector<double> theta(p + 1);  // b, then w; of centred or, sparse, of scaled samples
+  if (get_worker_id() == 0) paracel_write(theta_key, theta);
+  paracel_sync();
+  std::vector<std::size_t> order(rows.rows());
+  double first = 0;
+  double last = 0;
+  for (int round = 0; round < settings_.rounds; ++round) {
+    paracel_read(theta_key, theta);
+    const double value = objective(samples, std::span(theta).subspan(1));
+    if (round == 0) first = value;
+    else log.round(round, value);
+    if (!std::isfinite(value) || value > divergence_factor * first) {
+      throw error("diverged at round " + std::to_string(round) + ": the objective is " + json_number(value) +
+                  " and began at " + json_number(first) + "; lower alpha (now " + json_number(settings_.alpha) + ")");
+    }
+    if (round > 0 && settings_.tolerance > 0 && std::abs(last - value) <= settings_.tolerance * value) break;
+    last = value;
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    counter_random(settings_.seed, static_cast<std::uint64_t>(round), rows.first_row).shuffle(order);
+    auto delta = theta;
+    ridge_steps(rows, scale, order, settings_.alpha / (1 + settings_.decay * round), beta, std::span(delta).subspan(1),
+                delta[0]);
+    for (std::size_t j = 0; j <= p; ++j) delta[j] = share * (delta[j] - theta[j]);
+    paracel_update(theta_key, delta);
+    iter_commit();
+    rounds_done_ = round + 1;
+  }
+  set_total_iters(rounds_done_);
+  paracel_sync();
+  paracel_read(theta_key, theta);
+  std::vector<double> w(theta.begin() + 1, theta.end());
+  const double value = objective(samples, w);
+  if (!std::isfinite(value) || value > first)
+    throw error("diverged: the objective is " + json_number(value) + " and began at " + json_number(first) +
+                "; lower alpha (now " + json_number(settings_.alpha) + ")");
+  log.round(rounds_done_, value);
+  return w;
+}
+
+void ridge_regression::use(const std::vector<double>& theta, double test_error, run_log& log) {
+  dump_predictions([&](std::size_t i) { return predicted(predict_, i, theta); });
+  if (has_test()) log.result("rmse", test_error);
+  log.result("output", get_output());
+}
+
+}  // namespace paracel::alg

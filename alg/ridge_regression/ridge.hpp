@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Ridge regression:  J(w, b) = sum_i (y_i - b - w.x_i)^2 + a |w|^2,  the intercept b free.
+//
+// exact: the normal equations (X'X + a I) w = X'y on centred samples, by Cholesky's factors and a step of refinement on the
+// samples themselves; beyond 2,000 features by conjugate gradients with the diagonal as preconditioner. sgd: Paracel's, each
+// worker passes over its samples and the weights become the mean of the workers' results.
+//
+// Source: A. Hoerl, R. Kennard, "Ridge regression: biased estimation for nonorthogonal problems", Technometrics 12, 1970;
+// Y. Saad, "Iterative methods for sparse linear systems", 2nd ed., algorithm 9.1 (conjugate gradients).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "alg/common/linear_job.hpp"
+
+namespace paracel::alg {
+
+/// Cholesky's factors of a packed symmetric matrix (design.hpp) plus `a` on its diagonal. Where that is singular to the last
+/// digits, the solution of least length of what is not.
+class ridge_factors {
+ public:
+  ridge_factors(std::span<const double> packed, std::size_t n, double a);
+  [[nodiscard]] std::vector<double> solve(std::span<const double> right) const;
+
+ private:
+  std::size_t n_;
+  bool definite_ = false;
+  std::vector<double> matrix_;  // column-major: L, or orthonormal eigenvectors
+  std::vector<double> inverse_;  // of the eigenvalues, 0 where there is none
+};
+
+/// Conjugate gradients on (M + a I) w = right, from 0, with M v = product(v) and M's diagonal. Stops when the residual is
+/// below tolerance |right|; calls `report(iteration, that part)`. Returns w.
+std::vector<double> ridge_conjugate_gradients(const std::function<std::vector<double>(std::span<const double>)>& product,
+                                              std::span<const double> diagonal, std::span<const double> right, double a,
+                                              double tolerance, int iterations,
+                                              const std::function<void(int, double)>& report);
+
+/// A pass of stochastic steps of size `step` over the rows of `order`: w += step (e x - 2 beta w), b += step e with
+/// e = y - b - w.x; feature j counts scale[j] times. In place.
+void ridge_steps(const sample_rows& rows, std::span<const double> scale, std::span<const std::size_t> order, double step,
+                 double beta, std::span<double> w, double& b);
+
+/// The keys of ridge's config; README.md explains them.
+config_schema ridge_schema();
+
+struct ridge_settings {
+  explicit ridge_settings(const config& from);
+
+  linear_settings linear;
+  std::string update_file;
+  std::string update_func;
+  bool exact;
+  bool standardize;
+  int rounds;
+  double alpha;
+  double decay;
+  double beta;     // a / (2n), where it is given
+  double penalty;  // a; below 0: from beta
+  double tolerance;
+  std::uint64_t seed;
+};
+
+class ridge_regression : public linear_job {
+ public:
+  ridge_regression(Comm comm, const std::string& server_info, const ridge_settings& settings);
+
+  /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error.
+  void solve() override;
+
+ private:
+  void train();
+  [[nodiscard]] std::vector<double> solve_exactly(const centred_samples& samples, run_log& log);
+  [[nodiscard]] std::vector<double> descend(const centred_samples& samples, run_log& log);
+  [[nodiscard]] double objective(const centred_samples& samples, std::span<const double> w, double* squares = nullptr) const;
+  void use(const std::vector<double>& theta, double test_error, run_log& log);
+
+  ridge_settings settings_;
+  double penalty_ = 0;  // a
+  int rounds_done_ = 0;
+};
+
+}  // namespace paracel::alg

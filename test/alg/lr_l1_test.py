@@ -1,0 +1,150 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""L1-regularised logistic regression from the outside: the figures on a9a, the optimality conditions, equal to the plain
+oracle for any number of workers and servers and in each way to run it. Options: names of tests."""
+import json
+import math
+import os
+import unittest
+
+import numpy
+
+from alg_job import MPI, SOURCE, AlgorithmCase
+
+
+class LrL1Test(AlgorithmCase):
+    program = "lr_l1"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        random = numpy.random.default_rng(6)
+        cls.x = numpy.round(random.normal(size=(500, 40)) * (random.random((500, 40)) < 0.4), 3)
+        cls.x[0, 39] = 0.5
+        weights = random.normal(size=40) * (random.random(40) < 0.5)
+        cls.y = numpy.where(cls.x @ weights + 0.4 + random.logistic(size=500) > 0, 1, -1)
+        cls.sparse = os.path.join(cls.folder, "train.svm")
+        cls.dense = os.path.join(cls.folder, "train.csv")
+        with open(cls.sparse, "w", encoding="ascii") as sparse, open(cls.dense, "w", encoding="ascii") as dense:
+            for row, label in zip(cls.x, cls.y):
+                sparse.write(" ".join([f"{label:+d}"] + [f"{j + 1}:{row[j]:.17g}" for j in numpy.flatnonzero(row)]) + "\n")
+                dense.write(",".join([f"{v:.17g}" for v in row] + ["1" if label > 0 else "0"]) + "\n")
+
+    def weights(self):
+        return numpy.array([float(v) for v in self.lines("lr_l1_weight", 1)[0].split("|")])
+
+    def fit(self, *where, **keys):
+        return self.results(self.job(*where, **{"training_input": self.sparse, "C": 1, **keys}))
+
+    def objective_and_violation(self, w, c, bias=False):
+        b, u = (w[0], w[1:]) if bias else (0.0, w)
+        z = self.y * (self.x @ u + b)
+        pull = -c * self.y / (1 + numpy.exp(z))
+        slope = self.x.T @ pull
+        away = numpy.where(u == 0, numpy.maximum(0, abs(slope) - 1), abs(slope + numpy.sign(u))).max()
+        return abs(u).sum() + c * numpy.logaddexp(0, -z).sum(), max(away, abs(pull.sum())) if bias else away
+
+    def test_the_figures_of_a9a(self):
+        train, test = self.shared("a9a", "a9a"), self.shared("a9a", "a9a.t")
+        for c, objective, least, most, accuracy in ((1, 10558.7234, 94, 100, 0.8499), (0.1, 1082.6167, 51, 53, 0.8504),
+                                                    (0.01, 122.7260, 25, 27, 0.8443)):
+            values = []
+            for workers, servers in ((1, 1), (2, 1), (4, 3)):
+                with self.subTest(C=c, workers=workers):
+                    found = self.fit(workers, servers, training_input=train, test_input=test, C=c)
+                    self.assertAlmostEqual(found["objective"] / objective, 1, delta=1e-6)
+                    self.assertLessEqual(found["violation"], 1e-3)
+                    self.assertTrue(least <= found["nonzeros"] <= most, found)
+                    self.assertAlmostEqual(found["accuracy"], accuracy, delta=2e-4)
+                    values.append(found["objective"])
+            self.assertLessEqual(max(values) / min(values) - 1, 1e-9)
+
+    def test_the_optimality_conditions_hold_in_every_mode(self):
+        for path in (self.sparse, self.dense):
+            for bias in (False, True):
+                values = []
+                for place in [(1, 1, "embedded"), (2, 1), (4, 3)] + ([(2, 1, "mpi")] if MPI and bias else []):
+                    found = self.fit(*place, training_input=path, C=0.5, bias=bias)
+                    objective, violation = self.objective_and_violation(self.weights(), 0.5, bias)
+                    self.assertLessEqual(violation, 1.01e-4)
+                    self.assertAlmostEqual(found["objective"] / objective, 1, delta=1e-12)
+                    values.append(found["objective"])
+                self.assertLessEqual(max(values) / min(values) - 1, 1e-9)
+                self.assertGreater((self.weights() == 0).sum(), 0)
+
+    def test_it_is_the_minimum_of_the_plain_oracle(self):
+        for c in (0.05, 1, 20):
+            for bias in ([], ["--bias"]):
+                serial = self.serial("lr_l1_serial", self.sparse, "--C", c, "--tolerance", 1e-7, *bias)
+                found = self.fit(2, C=c, bias=bool(bias), tolerance=1e-7)
+                self.assertAlmostEqual(found["objective"] / serial["objective"], 1, delta=1e-9)
+                self.assertEqual(found["nonzeros"], serial["nonzeros"])
+
+    def test_lambda_is_one_over_c_and_small_blocks_end_at_the_same_minimum(self):
+        first = self.fit(mode="embedded", C=0.25)["objective"]
+        again = self.results(self.job(mode="embedded", input=self.sparse, **{"lambda": 4}))["objective"]
+        self.assertAlmostEqual(again / first, 1, delta=1e-12)
+        self.assertAlmostEqual(self.fit(2, C=0.25, block_size=7, rounds=100000)["objective"] / first, 1, delta=1e-7)
+
+    def test_more_features_than_samples(self):
+        random = numpy.random.default_rng(8)
+        path = self.path("wide.svm")
+        with open(path, "w", encoding="ascii") as file:
+            for _ in range(300):
+                columns = numpy.unique(random.integers(1, 3001, 30))
+                label = 1 if (columns % 7 == 0).sum() * 2 + random.normal() > 9 else -1
+                file.write(" ".join([str(label)] + [f"{j}:1" for j in columns]) + "\n")
+        serial = self.serial("lr_l1_serial", path, "--C", 1, "--tolerance", 1e-5)
+        for workers in (1, 3):
+            self.assertAlmostEqual(self.fit(workers, training_input=path)["objective"] / serial["objective"], 1, delta=1e-7)
+
+    def test_the_objective_never_rises(self):
+        self.fit(2, C=5)
+        with open(os.path.join(self.output, "metrics.jsonl"), encoding="ascii") as file:
+            values = [json.loads(line)["objective"] for line in file]
+        for before, after in zip(values, values[1:]):
+            self.assertLessEqual(after, before * (1 + 1e-12))
+
+    def test_models_and_predictions(self):
+        for bias in (False, True):
+            first = self.fit(2, bias=bias, predict_input=self.sparse, test_input=self.sparse)
+            w = self.weights()
+            margins = self.x @ w[1:] + w[0] if bias else self.x @ w
+            lines = self.lines("pred_v", 2)
+            for line, margin in zip(lines, margins):
+                self.assertAlmostEqual(float(line.split()[0]), 1 / (1 + math.exp(-margin)), places=11)
+            self.assertAlmostEqual(first["accuracy"], ((margins >= 0) == (self.y > 0)).mean(), places=12)
+            for form in ("text", "npy"):
+                self.fit(2, bias=bias, format=form)
+                again = self.results(self.job(1, model=self.output, test_input=self.sparse, predict_input=self.sparse))
+                self.assertAlmostEqual(again["auc"], first["auc"], places=12)
+                self.assertEqual(self.lines("pred_v", 1), lines)
+
+    def test_one_class_one_row_and_idle_workers(self):
+        one = self.path("one.svm", "+1 1:1 3:2\n")
+        found = self.fit(3, training_input=one, C=10)
+        self.assertGreater(found["nonzeros"], 0)
+        same = self.path("same.svm", "-1 1:1\n-1 2:1\n")
+        self.fit(2, training_input=same, bias=True)
+        bare = self.path("bare.svm", "+1\n-1 1:0.001\n")
+        self.assertEqual(self.fit(2, training_input=bare)["nonzeros"], 0)
+
+    def test_bad_input_and_bad_configs(self):
+        bad = self.path("bad.svm", "+1 1:1\n-1 1:x\n")
+        self.assertIn(bad + ":2:", self.job(2, status=4, training_input=bad, C=1))
+        self.assertIn("want -1, 0 or +1", self.job(mode="embedded", status=4, training_input=self.path("l.svm", "3 1:1\n"), C=1))
+        mixed = self.path("mixed.svm", "0 1:1\n-1 1:2\n+1 1:1\n")
+        self.assertIn("want 0 and 1, or -1 and +1", self.job(mode="embedded", status=4, training_input=mixed, C=1))
+        for keys, said in (({}, "want lambda or C"), ({"C": 1, "lambda": 1}, "not together"), ({"C": 0}, '"C"')):
+            self.assertIn(said, self.job(mode="embedded", status=3, training_input=self.sparse, **keys))
+        self.assertIn("raise rounds", self.job(2, status=1, training_input=self.sparse, C=10, rounds=1))
+
+    def test_the_config_that_is_shipped_runs(self):
+        with open(os.path.join(SOURCE, "alg", "lr_l1", "lr_l1.json"), encoding="utf-8") as file:
+            shipped = json.load(file)
+        del shipped["output"]
+        self.job(2, **{**shipped, "input": self.sparse})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Any bytes are a file, plain, gzip or zstd, or a data_error; text that was compressed comes back; and pieces and ranks
+// together have all of it, in whole lines. The first byte chooses what is done.
+#include <zlib.h>
+#include <zstd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "load/input.hpp"
+#include "memory_file.hpp"
+#include "paracel/error.hpp"
+
+namespace {
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+std::string gzip(const std::string& text) {
+  z_stream state{};
+  require(deflateInit2(&state, 1, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::string out(compressBound(text.size()) + 64, '\0');
+  state.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  state.avail_in = static_cast<uInt>(text.size());
+  state.next_out = reinterpret_cast<Bytef*>(out.data());
+  state.avail_out = static_cast<uInt>(out.size());
+  require(deflate(&state, Z_FINISH) == Z_STREAM_END);
+  out.resize(state.total_out);
+  deflateEnd(&state);
+  return out;
+}
+
+std::string zstd(const std::string& text) {
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 1));
+  return out;
+}
+
+std::string read_all(const std::string& name, std::size_t ranks, std::size_t piece_bytes) {
+  std::string all;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    paracel::input_set input({name});
+    input.visit(r, ranks, [&](const paracel::input_piece& piece) {
+      require(all.empty() || all.back() == '\n');
+      require(!piece.text().empty() || piece.begins_file());
+      all += piece.text();
+    }, {}, piece_bytes);
+  }
+  return all;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  std::string bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const std::size_t piece = 1 + data[0] / 4;
+  switch (data[0] % 4) {
+    case 0: bytes = gzip(bytes); break;
+    case 1: bytes = zstd(bytes); break;
+    default: break;  // as they are: perhaps they begin like one of these
+  }
+  const memory_file file(bytes);
+  try {
+    auto one = read_all(file.name(), 1, 1 << 18);
+    if (data[0] % 4 < 2) {
+      std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+      if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+      require(one == text);
+    }
+    require(read_all(file.name(), 1, piece) == one);
+    require(read_all(file.name(), 3, piece) == one);
+    paracel::input_set input({file.name()});
+    require(one.starts_with(input.head(0)) && one.starts_with(input.head(0, piece)));
+  } catch (const paracel::data_error&) {
+    require(data[0] % 4 >= 2);
+  }
+  return 0;
+}

@@ -1,0 +1,151 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The arithmetic and the table of tool/bench/cost.py, with figures that the test makes up, and its way to measure with
+programs that the test writes."""
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import shutil
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+spec = importlib.util.spec_from_file_location("bench_cost", os.path.join(SOURCE, "tool", "bench", "cost.py"))
+cost = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(cost)
+
+
+def row(quality=cost.same("objective"), judged=True):
+    return cost.Row("made up", "program", "", {}, "tool {data}", {}, quality, judged=judged)
+
+
+def pair(tool, ours, objective=(2, 2), memory=(10**6, 2 * 10**6)):
+    return {"tool": cost.Measured(tool, memory[0], "objective %s\n" % objective[1]),
+            1: cost.Measured(ours, memory[1], "users 5\nobjective %s\noutput x\n" % objective[0]),
+            2: cost.Measured(ours / 2, 2 * memory[1], "objective %s\n" % objective[0])}
+
+
+class Figures(unittest.TestCase):
+    def test_ratios_are_medians_of_the_pairs_and_memory_is_the_greatest(self):
+        # The machine was three times as slow during the second pair.
+        found = cost.summary(row(), [pair(10, 8), pair(30, 30), pair(9, 6, memory=(3 * 10**6, 10**6))], [1, 2], 10**8)
+        self.assertEqual(found["tool_seconds"], 10)
+        self.assertEqual(found["workers"]["1"]["seconds"], 8)
+        self.assertEqual(found["workers"]["1"]["ratios"], [10 / 8, 1, 1.5])
+        self.assertEqual(found["workers"]["1"]["ratio"], 1.25)
+        self.assertEqual(found["workers"]["2"]["ratio"], 2.5)
+        self.assertEqual((found["tool_bytes"], found["workers"]["1"]["bytes"]), (3 * 10**6, 2 * 10**6))
+        self.assertTrue(found["equal_quality"])
+
+    def test_one_run_of_less_quality_is_enough_for_a_row_to_be_unequal(self):
+        found = cost.summary(row(), [pair(1, 1), pair(1, 1, (2.1, 2)), pair(1, 1)], [1, 2], 1)
+        self.assertFalse(found["equal_quality"])
+        self.assertEqual(found["quality"], "objective 2.1, 2")
+
+    def test_qualities(self):
+        line = "objective {}\nrank 3\n".format
+        for check, ours, theirs, good in ((cost.same("objective"), 1.00009, 1, True),
+                                          (cost.same("objective"), 1.00011, 1, False),
+                                          (cost.same("objective"), -1.00011, -1, False),
+                                          (cost.same("objective", part=0), 3, 3, True),
+                                          (cost.at_most("objective"), 0.5, 1, True),
+                                          (cost.at_most("objective"), 1.01, 1, False),
+                                          (cost.at_most("objective", part=0.02), 1.01, 1, True),
+                                          (cost.at_most("objective"), -1.01, -1, True),
+                                          (cost.both(cost.same("rank"), cost.same("objective")), 1, 1, True),
+                                          (cost.both(cost.same("rank"), cost.same("objective")), 1, 2, False)):
+            self.assertEqual(check(line(ours), line(theirs))[0], good, (ours, theirs))
+        # A word that is not a number, and one that is not there.
+        for output in ("objective none\n", "an objective 5\n"):
+            with self.assertRaisesRegex(cost.CannotMeasure, "ours: no figure objective"):
+                cost.same("objective")(output, line(1))
+
+    def test_liblinears_objective_is_found(self):
+        self.assertEqual(cost.figure("iter 3\nObjective value = 10558.7\n#nonzeros = 98\n", "Objective", "it"), 10558.7)
+
+    def test_two_workers_win_by_time_at_equal_quality(self):
+        results = [cost.summary(row(), [pair(2, 3)], [1, 2], 1),                   # 1.33
+                   cost.summary(row(), [pair(1, 3)], [1, 2], 1),                   # 0.67
+                   cost.summary(row(), [pair(9, 3, (3, 2))], [1, 2], 1),           # not the same
+                   cost.summary(row(judged=False), [pair(9, 3)], [1, 2], 1),       # does not count
+                   {"row": "absent", "why": "it is not built"}]
+        better, counting = cost.won(results)
+        self.assertEqual((len(better), len(counting)), (1, 3))
+
+    def test_the_table_has_a_cell_for_each_head_and_says_why_a_row_is_empty(self):
+        results = [cost.summary(row(judged=False), [pair(2, 3, (3, 2))], [1, 2], 5 * 10**7),
+                   {"row": "absent", "why": "it is not built"}]
+        lines = cost.table(results, [1, 2]).split("\n")
+        self.assertEqual({line.count("|") for line in lines}, {lines[0].count("|")})
+        self.assertEqual([cell.strip() for cell in lines[2].split("|")[1:-1]],
+                         ["made up (for orientation)", "50", "2.00", "3.00", "1.50", "0.67", "1.33", "1", "2", "4",
+                          "NOT THE SAME: objective 3, 2"])
+        self.assertIn("not measured: it is not built", lines[3])
+
+
+class Rows(unittest.TestCase):
+    def test_every_row_names_files_that_are_there_and_fields_that_are_filled(self):
+        names = {"data": "D", "bin": "B", "work": "W", "first": "F", "also0": "A"}
+        for r in cost.ROWS:
+            for text in (r.tool, *(v for v in r.config.values() if isinstance(v, str))):
+                filled = cost.fill(text, names)
+                if not filled.startswith("mawk"):
+                    self.assertNotRegex(filled, r"[{}]", r.name)
+                for word in filled.split():
+                    if word.startswith(cost.BASELINES):
+                        self.assertTrue(os.path.exists(word), word)
+        self.assertEqual(len({r.name for r in cost.ROWS}), len(cost.ROWS))
+
+
+class Measuring(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="bench_cost_test_")
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def test_peak_memory_is_the_sum_over_a_tree_of_processes(self):
+        # Three Pythons of 30 MB and more each, two of them for half a second.
+        code = ("import subprocess, sys, time\n"
+                "if len(sys.argv) == 1:\n"
+                "    children = [subprocess.Popen([sys.executable, __file__, 'x']) for _ in range(2)]\n"
+                "    [c.wait() for c in children]\n"
+                "kept = b'x' * 30_000_000\n"
+                "time.sleep(0.5)\n"
+                "print('done 1')\n")
+        path = os.path.join(self.folder, "tree.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(code)
+        found = cost.run_watched(["/usr/bin/python3", path], dict(os.environ), 30, True)
+        self.assertEqual(cost.figure(found.output, "done", "it"), 1)
+        self.assertGreater(found.bytes, 90e6)
+        self.assertLess(found.bytes, 200e6)
+        self.assertGreater(found.seconds, 0.9)
+
+    def test_the_tool_has_one_processor_and_one_thread(self):
+        found = cost.run_alone("sh -c 'nproc; echo $OPENBLAS_NUM_THREADS $OMP_NUM_THREADS'", 30)
+        self.assertEqual(found.output.split()[-2:], ["1", "1"])
+        self.assertGreater(found.bytes, 0)
+
+    def test_what_fails_or_does_not_end_is_said(self):
+        with self.assertRaisesRegex(cost.CannotMeasure, "status 3: no"):
+            cost.run_alone("sh -c 'echo no; exit 3'", 30)
+        with self.assertRaisesRegex(cost.CannotMeasure, "not done after 0"):
+            cost.run_alone("sleep 60", 0.2)
+
+    def test_rows_whose_programs_are_not_built_say_so(self):
+        out, errors = io.StringIO(), io.StringIO()
+        file = os.path.join(self.folder, "figures.json")
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            self.assertEqual(cost.main(["--build", self.folder, "--rows", "pagerank,wc", "--json", file]), 0)
+        self.assertEqual(out.getvalue().count("is not built"), 3)
+        with open(file, encoding="utf-8") as figures:
+            self.assertEqual(len(json.load(figures)["rows"]), 3)
+        with contextlib.redirect_stderr(errors), self.assertRaises(SystemExit):
+            cost.main(["--rows", "nothing"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

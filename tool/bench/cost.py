@@ -1,0 +1,468 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What distribution costs: for each algorithm the best single-threaded tool, and ours with 1, 2 and 4 workers.
+
+    tool/bench/cost.py                       every row, at a hundredth of its size
+    tool/bench/cost.py --full --rows wc,svd  at full size: the tool needs 20 seconds or more
+
+Whole commands with their loading, on a warm page cache. The tool is pinned to one processor with one thread of BLAS; ours
+may use all of them. A row runs the tool and ours alternately; its figures are medians, its ratios medians of the pairs:
+seconds of the tool divided by ours, so that more than 1 is won. Quality is compared each time: the same objective within
+1e-4, or what the row says. Peak memory of ours is the sum of the peaks of all its processes, launcher, scheduler and servers
+included.
+"""
+import argparse
+import ctypes
+import datetime
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+PYTHON = "/usr/bin/python3"  # that of the packages of tool/setup.sh --bench
+POLL = 0.05  # seconds from one look at the memory of ours to the next
+DEFAULT_SCALE = 0.01
+
+
+class CannotMeasure(Exception):
+    """Why a row has no figures."""
+
+
+# ---- rows
+
+def same(ours, theirs=None, part=1e-4):
+    """Two figures that must be equal but for this part."""
+    def check(a, b):
+        x, y = figure(a, ours, "ours"), figure(b, theirs or ours, "the tool")
+        return abs(x - y) <= part * abs(y), "%s %.10g, %.10g" % (ours, x, y)
+    return check
+
+
+def at_most(ours, theirs=None, part=1e-4):
+    """A figure that may not be greater by more than this part."""
+    def check(a, b):
+        x, y = figure(a, ours, "ours"), figure(b, theirs or ours, "the tool")
+        return x <= y + part * abs(y), "%s %.10g, %.10g" % (ours, x, y)
+    return check
+
+
+def both(*checks):
+    def check(a, b):
+        results = [c(a, b) for c in checks]
+        return all(r[0] for r in results), "; ".join(r[1] for r in results)
+    return check
+
+
+def figure(output, name, who):
+    """The number behind a name at the beginning of a line. liblinear has another way to say its objective."""
+    found = re.findall(r"^%s(?: value =)?[ \t]+(\S+)" % re.escape(name), output, re.MULTILINE)
+    try:
+        return float(found[-1])
+    except (IndexError, ValueError):
+        raise CannotMeasure("%s: no figure %s in %r" % (who, name, output[-300:])) from None
+
+
+class Row:
+    """One algorithm against one tool. `data`: options of datagen.py, and the counts that --scale multiplies. `tool`: its
+    command, {data} is the file. `config`: of ours; strings may name {data} too."""
+
+    def __init__(self, name, program, data, counts, tool, config, quality, also=(), judged=True):
+        self.name, self.program, self.data, self.counts, self.tool = name, program, data, counts, tool
+        self.config, self.quality, self.also, self.judged = config, quality, also, judged
+
+
+BASELINES = os.path.join(HERE, "baselines")
+RMAT = "-m rmat --seed 1"
+GRAPH = {"input": "{data}", "dump": False}
+
+
+def python(script, words):
+    return "%s -B %s/%s %s" % (PYTHON, BASELINES, script, words)
+
+
+def serial(name, words):
+    return "{bin}/%s_serial %s" % (name, words)
+
+
+# Counts are at full size: chosen for 20 seconds of the tool on the machine of README.md, or 6 GB.
+ROWS = [
+    Row("wc", "wc", "-m wc --seed 1", {"-n": 24e6},
+        "mawk '{for (i = 1; i <= NF; ++i) ++c[$i]} END {for (w in c) {++d; t += c[w]}; "
+        "printf \"distinct %d\\nwords %d\\n\", d, t}' {data}",
+        {"input": "{data}", "tokens": "space", "topk": 10}, both(same("distinct", part=0), same("words", part=0))),
+    Row("pagerank (igraph)", "pagerank", RMAT, {"-n": 40e6}, python("graph_igraph.py", "pagerank {data}"),
+        {**GRAPH, "rounds": 200, "damping_factor": 0.85, "tolerance": 1e-10}, same("top_score", part=1e-6)),
+    Row("pagerank (SciPy)", "pagerank", RMAT, {"-n": 40e6}, python("graph_scipy.py", "pagerank {data}"),
+        {**GRAPH, "rounds": 200, "damping_factor": 0.85, "tolerance": 1e-10}, same("top_score", part=1e-6)),
+    Row("wcc", "wcc", RMAT, {"-n": 64e6}, python("graph_scipy.py", "wcc {data}"), GRAPH,
+        both(same("components", part=0), same("largest", part=0))),
+    Row("scc", "scc", RMAT, {"-n": 64e6}, python("graph_scipy.py", "scc {data}"), GRAPH,
+        both(same("components", part=0), same("largest", part=0))),
+    Row("bfs", "bfs", RMAT, {"-n": 64e6}, python("graph_scipy.py", "bfs {data} {first}"), {**GRAPH, "source": "{first}"},
+        same("reached", part=0), judged=False),
+    Row("sssp", "sssp", RMAT + " --weighted", {"-n": 32e6}, serial("sssp", "{data} --source {first}"),
+        {**GRAPH, "source": "{first}"}, both(same("reached", part=0), same("sum_of_distances", part=1e-9))),
+    Row("mvv", "mvv_pregel", RMAT, {"-n": 64e6}, serial("mvv", "{data}"), GRAPH, same("sum_of_values", part=1e-12),
+        judged=False),
+    Row("triangles", "triangle_count", RMAT, {"-n": 8e6}, python("graph_igraph.py", "triangles {data}"), GRAPH,
+        same("triangles", part=0)),
+    Row("k_core", "k_core", RMAT, {"-n": 40e6}, serial("k_core", "{data}"), GRAPH, same("degeneracy", part=0)),
+    Row("label_propagation", "label_propagation", RMAT, {"-n": 16e6}, serial("label_propagation", "{data} --rounds 20"),
+        {**GRAPH, "rounds": 20}, same("modularity", part=1e-9)),
+    Row("kmeans", "kmeans", "-m kmeans --seed 1 -k 20 --ncenters 50 --no_ids", {"-n": 1e6},
+        python("samples_sklearn.py", "kmeans {data} 50"),
+        {"input": "{data}", "type": "fvec", "kclusters": 50, "rounds": 300}, at_most("inertia", part=0.02)),
+    Row("ridge", "ridge", "-m regression --seed 1 -k 100", {"-n": 1.5e6}, python("samples_sklearn.py", "ridge {data} 1"),
+        {"training_input": "{data}", "method": "exact", "penalty": 1}, same("objective")),
+    Row("lasso", "lasso", "-m regression --seed 1 -k 100", {"-n": 1.5e6}, python("samples_sklearn.py", "lasso {data} 1"),
+        {"training_input": "{data}", "penalty": 1}, at_most("objective")),
+    Row("lr_l1", "lr_l1", "-m sparse_classification --seed 1 -k 20000 --nnz 40", {"-n": 600e3},
+        "liblinear-train -s 6 -c 1 -e 0.001 {data} {work}/model", {"input": "{data}", "C": 1},
+        at_most("objective", "Objective")),
+    Row("lr (dgd)", "lr", "-m classification --seed 1 -k 100", {"-n": 500e3},
+        serial("lr", "{data} --method dgd --alpha 1 --beta 0.001 --rounds 50"),
+        {"training_input": "{data}", "method": "dgd", "alpha": 1, "beta": 0.001, "rounds": 50}, same("objective")),
+    Row("svd", "svd", "-m svd --seed 1 --items 20000", {"-n": 400e3}, python("svd_scipy.py", "{data} 10"),
+        {"input": "{data}", "k": 10, "kdim": 10, "tolerance": 1e-9}, same("sigma_1", part=1e-8)),
+    Row("sim_sparse", "sim_sparse", "-m als --seed 1 --items 5000 --nnz 60", {"-n": 20e3},
+        python("cosine_sklearn.py", "sparse {data} 10"),
+        {"input": "{data}", "topk": 10}, same("best_similarity", part=1e-9)),
+    Row("sim_dense", "sim_dense", "-m similarity --seed 1 -k 100", {"-n": 20e3},
+        python("cosine_sklearn.py", "dense {data} 10"),
+        {"input": "{data}", "topk": 10, "simbar": 0.0}, same("best_similarity", part=1e-9)),
+    Row("mf", "mf", "-m mf --seed 1 --items 5000", {"-n": 40e3},
+        serial("mf", "{data} --k 32 --rounds 20 --alpha 0.005 --beta 0.24"),
+        {"input": "{data}", "k": 32, "rounds": 20, "alpha": 0.005, "beta": 0.24}, at_most("rmse", part=0.01)),
+    Row("als", "als", "-m mf --seed 1 --items 5000", {"-n": 40e3}, serial("als", "{data} --k 32 --rounds 10 --lambda 0.1"),
+        {"rating_input": "{data}", "k": 32, "rounds": 10, "lambda": 0.1, "lambda_bias": 0.05}, same("objective")),
+    Row("lda", "lda", "-m lda --seed 1 -k 20 --vocabulary 10000", {"-n": 40e3},
+        serial("lda", "{data} --topics 20 --alpha 0.1 --beta 0.01 --sweeps 50"),
+        {"input": "{data}", "k_topics": 20, "alpha": 0.1, "beta": 0.01, "iters": 50, "test_stride": 10},
+        at_most("perplexity", part=0.02)),
+    Row("adjust_ktop", "adjust_ktop_sparse", "-m mf --seed 1 --items 5000 --nnz 100", {"-n": 20e3},
+        serial("adjust_ktop", "{data} {also0}"), {"rating_input": "{data}", "sim_input": "{also0}", "lower bound": 1},
+        both(same("rmse", part=1e-9), same("sum_k", part=0)), also=("similar",)),
+    Row("dtr", "dtr", "-m factors --seed 1 -k 32", {"-n": 60e3}, serial("dtr", "{data} {also0} 5"),
+        {"user_fac_input": "{data}", "item_fac_input": "{also0}", "level": 5}, same("error_0", part=1e-9),
+        also=("factors",)),
+    Row("steady_state", "steady_state_inversion", "-m steady_state --seed 1", {"-n": 20e3},
+        serial("steady_state_inversion", "{data} {data}.dis --rounds 1000"),
+        {"bigraph_input": "{data}", "distribution_input": "{data}.dis", "rounds": 1000}, same("l1", part=1e-6)),
+]
+# Keys that a program may lack: it then does what the key would have said.
+OPTIONAL = {"dump", "kdim", "simbar", "type", "tolerance", "k"}
+
+
+# ---- measuring
+
+class Measured:
+    def __init__(self, seconds, bytes_, output):
+        self.seconds, self.bytes, self.output = seconds, bytes_, output
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def run_alone(command, limit):
+    """The tool, pinned, by the shell's rules; its peak memory is that of its largest process."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LC_ALL": "C"}
+    return run_watched(["taskset", "-c", "0", *shlex.split(command)], environment, limit, False)
+
+
+def run_watched(words, environment, limit, whole_tree):
+    with tempfile.TemporaryFile() as out:
+        begin = time.monotonic()
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=environment,
+                                   preexec_fn=die_with_parent, cwd=ROOT)
+        peaks = {}
+        while True:
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if pid != 0:
+                break
+            if whole_tree:
+                look_at_memory(process.pid, peaks)
+            if time.monotonic() - begin > limit:
+                stop_tree(process.pid)
+                os.wait4(process.pid, 0)
+                process.returncode = -1
+                raise CannotMeasure("%s: not done after %d s" % (shown(words), limit))
+            time.sleep(POLL if time.monotonic() - begin > 1 else POLL / 10)
+        seconds = time.monotonic() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        output = out.read().decode("utf-8", "replace")
+    if process.returncode != 0:
+        raise CannotMeasure("%s: status %d: %s" % (shown(words), process.returncode, output[-300:].strip()))
+    return Measured(seconds, sum(peaks.values()) if whole_tree else usage.ru_maxrss * 1024, output)
+
+
+def shown(words):
+    return " ".join(words)[:100]
+
+
+def children():
+    """{parent: [pid]} of all processes."""
+    tree = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open("/proc/%s/stat" % name, "rb") as file:
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+            except OSError:
+                continue
+            tree.setdefault(parent, []).append(int(name))
+    return tree
+
+
+def descendants(pid):
+    tree, found, ahead = children(), [], [pid]
+    while ahead:
+        p = ahead.pop()
+        found.append(p)
+        ahead += tree.get(p, [])
+    return found
+
+
+def look_at_memory(pid, peaks):
+    """The kernel keeps the peak of each process; what is read last before its end counts."""
+    for p in descendants(pid):
+        try:
+            with open("/proc/%d/status" % p, "rb") as file:
+                match = re.search(rb"VmHWM:\s+(\d+) kB", file.read())
+        except OSError:
+            continue
+        if match:
+            peaks[p] = max(peaks.get(p, 0), int(match[1]) * 1024)
+
+
+def stop_tree(pid):
+    for p in descendants(pid):
+        try:
+            os.kill(p, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def warm(*paths):
+    for path in paths:
+        with open(path, "rb", buffering=0) as file:
+            while file.read(1 << 24):
+                pass
+
+
+class Bench:
+    def __init__(self, options, folder):
+        self.options, self.folder = options, folder
+        self.bin = os.path.join(options.build, "bin")
+        self.made = {}
+
+    def program(self, name):
+        path = os.path.join(self.bin, name)
+        if not os.access(path, os.X_OK):
+            raise CannotMeasure("%s is not built" % name)
+        return path
+
+    def generate(self, words):
+        """The file that datagen.py makes of these options; made once."""
+        key = " ".join(words)
+        if key not in self.made:
+            path = os.path.join(self.folder, "data%d" % len(self.made))
+            words = [PYTHON, "-B", os.path.join(ROOT, "tool", "datagen.py"), "--binary", self.program("datagen"), "--jobs",
+                     "2", "-o", path, *words]
+            done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            if done.returncode != 0:
+                raise CannotMeasure("datagen: " + done.stderr.strip())
+            self.made[key] = path
+        return self.made[key]
+
+    def also(self, kind, data, scale):
+        """A second input."""
+        if kind == "factors":
+            return self.generate(["-m", "factors", "--seed", "2", "-k", "32", "-n", str(max(100, int(4000 * scale)))])
+        config = {"input": data, "topk": 50}
+        out = os.path.join(self.folder, "similar")
+        self.ours("sim_sparse", config, 1, out)
+        # One file, for the tool that reads one.
+        path = out + "_all"
+        with open(path, "w", encoding="ascii") as all_lists:
+            for name in sorted(os.listdir(out)):
+                if name.startswith("sim") and not name.endswith(".jsonl"):
+                    with open(os.path.join(out, name), encoding="ascii") as part:
+                        shutil.copyfileobj(part, all_lists)
+        return path
+
+    def ours(self, program, config, workers, out):
+        path = self.program(program)
+        schema = json.loads(subprocess.run([path, "--schema"], capture_output=True, text=True, check=True,
+                                           stdin=subprocess.DEVNULL).stdout)
+        known = {key["name"] for key in schema["keys"]}
+        config = {k: v for k, v in config.items() if k in known or k not in OPTIONAL}
+        file = os.path.join(self.folder, "config.json")
+        with open(file, "w", encoding="utf-8") as to:
+            json.dump({**config, "output": out}, to)
+        shutil.rmtree(out, ignore_errors=True)
+        words = [PYTHON, "-B", os.path.join(ROOT, "prun.py"), "-w", str(workers), "-p", str(self.options.servers), "-c",
+                 file, "-m", "local", "--output-dir", os.path.join(self.folder, "run"), path]
+        return run_watched(words, dict(os.environ), self.options.limit, True)
+
+    def measure(self, row):
+        scale = 1 if self.options.full else self.options.scale
+        self.program(row.program)
+        words = shlex.split(row.data)
+        for name, count in row.counts.items():
+            words += [name, str(max(100, int(count * scale)))]
+        data = self.generate(words)
+        names = {"data": data, "bin": self.bin, "work": self.folder, "first": first_field(data)}
+        for i, kind in enumerate(row.also):
+            names["also%d" % i] = self.also(kind, data, scale)
+        tool = row.tool
+        for name, value in names.items():
+            tool = tool.replace("{%s}" % name, value)
+        config = {k: fill(v, names) for k, v in row.config.items()}
+        executable = shlex.split(tool)[0]
+        if shutil.which(executable) is None:
+            raise CannotMeasure("%s is not there (tool/setup.sh --bench)" % os.path.basename(executable))
+        warm(data, *[names["also%d" % i] for i in range(len(row.also))])
+        pairs = []
+        for _ in range(self.options.pairs):
+            pair = {"tool": run_alone(tool, self.options.limit)}
+            for workers in self.options.workers:
+                pair[workers] = self.ours(row.program, config, workers, os.path.join(self.folder, "out"))
+            pairs.append(pair)
+        return summary(row, pairs, self.options.workers, os.path.getsize(data), tool)
+
+
+def fill(value, names):
+    if not isinstance(value, str):
+        return value
+    for name, text in names.items():
+        value = value.replace("{%s}" % name, text)
+    return value
+
+
+def first_field(path):
+    with open(path, "rb") as file:
+        return re.split(rb"[\s,:]", file.readline(), maxsplit=1)[0].decode()
+
+
+# ---- figures
+
+def summary(row, pairs, workers, data_bytes, command=""):
+    """Medians of the runs, medians of the pairs' ratios, and the worst that was found of the quality."""
+    said, equal = "", True
+    for pair in pairs:
+        for w in workers:
+            good, text = row.quality(pair[w].output, pair["tool"].output)
+            if equal and (not good or not said):
+                said = text
+            equal = equal and good
+    result = {"row": row.name, "tool": command, "data_bytes": data_bytes, "judged": row.judged, "equal_quality": equal,
+              "quality": said, "tool_seconds": statistics.median(p["tool"].seconds for p in pairs),
+              "tool_bytes": max(p["tool"].bytes for p in pairs), "workers": {}}
+    for w in workers:
+        ratios = [p["tool"].seconds / p[w].seconds for p in pairs]
+        result["workers"][str(w)] = {"seconds": statistics.median(p[w].seconds for p in pairs),
+                                     "ratio": statistics.median(ratios), "ratios": ratios,
+                                     "bytes": max(p[w].bytes for p in pairs)}
+    return result
+
+
+def table(results, workers):
+    """A table in Markdown."""
+    heads = ["row", "MB", "tool s"] + ["%d w s" % w for w in workers] + ["ratio %d w" % w for w in workers]
+    heads += ["tool MB"] + ["%d w MB" % w for w in workers] + ["quality"]
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    for r in results:
+        if "why" in r:
+            lines.append("| %s | " % r["row"] + " | ".join([""] * (len(heads) - 2)) + " | not measured: %s |" % r["why"])
+            continue
+        of = [r["workers"][str(w)] for w in workers]
+        cells = [r["row"] + ("" if r["judged"] else " (for orientation)"), "%.0f" % (r["data_bytes"] / 1e6),
+                 "%.2f" % r["tool_seconds"]]
+        cells += ["%.2f" % w["seconds"] for w in of] + ["%.2f" % w["ratio"] for w in of]
+        cells += ["%.0f" % (r["tool_bytes"] / 1e6)] + ["%.0f" % (w["bytes"] / 1e6) for w in of]
+        cells.append(("same: " if r["equal_quality"] else "NOT THE SAME: ") + r["quality"])
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def won(results):
+    """Rows that count, and those of them in which two workers beat the tool at equal quality."""
+    counting = [r for r in results if "why" not in r and r["judged"] and "2" in r["workers"]]
+    return [r for r in counting if r["equal_quality"] and r["workers"]["2"]["ratio"] > 1], counting
+
+
+def machine():
+    def first_line(*words):
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            return done.stdout.strip().split("\n")[0]
+        except OSError:
+            return ""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        model = re.search(r"model name\s*: (.*)", file.read())
+    return {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "processor": model[1] if model else platform.machine(), "cores": os.cpu_count(),
+            "blas": os.path.realpath("/usr/lib/%s-linux-gnu/libblas.so.3" % platform.machine()),
+            "commit": first_line("git", "-C", ROOT, "rev-parse", "--short", "HEAD"), "load": os.getloadavg()[0]}
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description="Measure the algorithms against single-threaded tools.")
+    parser.add_argument("--scale", type=float, default=DEFAULT_SCALE, help="part of the full size (%g)" % DEFAULT_SCALE)
+    parser.add_argument("--full", action="store_true", help="the full size")
+    parser.add_argument("--rows", default="", help="names of rows, or their first words, with commas between them (all)")
+    parser.add_argument("--pairs", type=int, default=3, help="runs of the tool and of ours, alternately (3)")
+    parser.add_argument("--workers", default="1,2,4", help="numbers of workers (1,2,4)")
+    parser.add_argument("--servers", type=int, default=1, help="servers of ours (1)")
+    parser.add_argument("--limit", type=float, default=900, help="seconds for a run (900)")
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="the build (build/)")
+    parser.add_argument("--folder", help="where data lies while it is needed (a temporary one)")
+    parser.add_argument("--json", help="a file for all figures")
+    options = parser.parse_args(argv)
+    options.build = os.path.abspath(options.build)
+    options.folder = os.path.abspath(options.folder) if options.folder else None
+    options.workers = [int(w) for w in options.workers.split(",")]
+    if options.pairs < 1 or not 0 < options.scale <= 1:
+        parser.error("--pairs wants 1 or more, --scale more than 0 and at most 1")
+    wanted = [name for name in options.rows.split(",") if name]
+    rows = [r for r in ROWS if not wanted or r.name in wanted or r.name.split()[0] in wanted]
+    if not rows:
+        parser.error("--rows: found none of these names; there are " + ", ".join(r.name for r in ROWS))
+
+    found = {"machine": machine(), "scale": 1 if options.full else options.scale, "pairs": options.pairs, "rows": []}
+    if "openblas" not in found["machine"]["blas"]:
+        print("the tools' BLAS is %s: not OpenBLAS, so those that use it are slower than they could be" %
+              found["machine"]["blas"], file=sys.stderr)
+    for row in rows:
+        # A folder a row: data is large.
+        with tempfile.TemporaryDirectory(prefix="paracel-cost-", dir=options.folder) as folder:
+            print("%s ..." % row.name, file=sys.stderr, flush=True)
+            try:
+                found["rows"].append(Bench(options, folder).measure(row))
+            except CannotMeasure as e:
+                found["rows"].append({"row": row.name, "why": " ".join(str(e).split())})
+    print(table(found["rows"], options.workers))
+    if 2 in options.workers:
+        better, counting = won(found["rows"])
+        print("\ntwo workers beat the tool in %d of %d rows" % (len(better), len(counting)))
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(found, file, indent=1)
+            file.write("\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
