@@ -2,9 +2,13 @@
 //
 // Samples read by several workers at once: the same rows in the same order whatever their number, and one error for all.
 #include <paracel/load.hpp>
+#include <paracel/paralg.hpp>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
+#include <zlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -127,6 +131,120 @@ TEST_F(LoadSamples, AHeaderOfEveryFileIsLeftOutEvenBehindBlankLines) {
     EXPECT_EQ(rows.label, (std::vector<double>{3, 6, 9}));
     EXPECT_EQ(rows.names, (std::vector<std::string>{"x", "y"}));
   }
+}
+
+std::string gzip(const std::string& text) {
+  z_stream state{};
+  deflateInit2(&state, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY);
+  std::string out(compressBound(text.size()) + 64, '\0');
+  state.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  state.avail_in = static_cast<uInt>(text.size());
+  state.next_out = reinterpret_cast<Bytef*>(out.data());
+  state.avail_out = static_cast<uInt>(out.size());
+  deflate(&state, Z_FINISH);
+  out.resize(state.total_out);
+  deflateEnd(&state);
+  return out;
+}
+
+TEST_F(LoadSamples, CompressedAndPlainFilesTogetherAreTheSameRows) {
+  std::vector<std::string> names;
+  std::vector<double> values;
+  for (int f = 0; f < 7; ++f) {
+    std::string text = "x,y\n";
+    for (int i = 0; i < 5 + 40 * (f % 3); ++i) {
+      values.push_back(f * 1000 + i);
+      text += std::to_string(f * 1000 + i) + ",0\n";
+    }
+    names.push_back(write(std::to_string(f) + (f % 2 == 0 ? ".csv" : ".csv.gz"), f % 2 == 0 ? text : gzip(text)));
+  }
+  for (const std::size_t workers : {1U, 2U, 3U, 5U}) EXPECT_EQ(load(workers, names, {}).value, values);
+
+  const auto bytes = gzip("1,0\n2,0\n");
+  const auto cut = write("cut.csv.gz", bytes.substr(0, bytes.size() - 9));
+  for (const std::size_t workers : {1U, 2U, 3U, 5U}) {
+    EXPECT_EQ(error_of(workers, {names[0], cut}),
+              cut + ": byte " + std::to_string(bytes.size() - 9) + ": the gzip data is cut off");
+  }
+}
+
+TEST_F(LoadSamples, AMatrixOfNumPyIsSpreadByRows) {
+  std::string header = "{'descr': '<i4', 'fortran_order': False, 'shape': (9, 2), }";
+  header.resize(117, ' ');
+  header += '\n';
+  std::string bytes("\x93NUMPY\x01\0", 8);
+  bytes += {static_cast<char>(header.size()), '\0'};
+  bytes += header;
+  std::vector<double> values;
+  for (std::int32_t i = 0; i < 18; ++i) {
+    values.push_back(i);
+    bytes.append(reinterpret_cast<const char*>(&i), sizeof i);
+  }
+  const auto name = write("a.npy", bytes);
+  sample_options none;
+  none.label = sample_options::label_rule::none;
+  for (const std::size_t workers : {1U, 2U, 3U, 5U}) EXPECT_EQ(load(workers, {name}, none).value, values);
+  const auto text = write("b.csv", "1,2\n");
+  for (const std::size_t workers : {1U, 3U}) {
+    EXPECT_EQ(error_of(workers, {name, text}, none), text + ": found no .npy header, want one: the first file is an .npy file");
+  }
+}
+
+TEST_F(LoadSamples, StandardInputIsTheFirstWorkersAndTheOthersKnowItsColumns) {
+  std::string text = "t;a;b\n";
+  for (int i = 0; i < 300; ++i) text += std::to_string(i) + ";1;2\n";
+  for (const std::size_t workers : {1U, 3U}) {
+    const auto name = write("stdin", text);
+    const int file = ::open(name.c_str(), O_RDONLY);
+    const int kept = ::dup(0);
+    ::dup2(file, 0);
+    ::close(file);
+    sample_options named;
+    named.label = sample_options::label_rule::real;
+    named.target = "t";
+    named.features = {"b", "a"};
+    const auto rows = load(workers, {"-"}, named);
+    ::dup2(kept, 0);
+    ::close(kept);
+    EXPECT_EQ(rows.rows_total, 300U);
+    EXPECT_EQ(rows.columns, 2U);
+    EXPECT_EQ(rows.names, named.features);
+    EXPECT_EQ(rows.label[299], 299);
+  }
+}
+
+TEST_F(LoadSamples, LinesOfAnAlgorithmComeThroughTheSameDoor) {
+  const auto packed = write("lines.gz", gzip("one\ntwo\n"));
+  const auto plain = write("lines", "three\r\n\nfive");
+  const std::vector<std::string> want{"one", "two", "three", "", "five"};
+  cluster job({.workers = 3});
+  std::vector<std::vector<std::string>> part(3);
+  std::vector<std::vector<std::string>> handled(3);
+  const auto name = write("stdin", "a\nb\n");
+  const int file = ::open(name.c_str(), O_RDONLY);
+  const int kept = ::dup(0);
+  ::dup2(file, 0);
+  ::close(file);
+  job.run([&](paracel::Comm comm) {
+    paracel::paralg a("", comm, "", 1, 0, true);
+    const std::vector<std::string> names{packed, plain};
+    const auto rank = comm.get_rank();
+    part[rank] = a.paracel_load(names);
+    a.paracel_load_handle(names, [&](const std::string& line) { handled[rank].push_back(line); });
+    EXPECT_EQ(a.paracel_loadall(names), want);
+    EXPECT_EQ(a.paracel_loadall(std::string("-")), (std::vector<std::string>{"a", "b"}));
+    std::vector<std::string> all;
+    a.paracel_sequential_loadall(names, [&](std::vector<std::string>& lines) {
+      all.insert(all.end(), lines.begin(), lines.end());
+    });
+    EXPECT_EQ(all, want);
+  });
+  ::dup2(kept, 0);
+  ::close(kept);
+  EXPECT_EQ(handled, part);
+  std::vector<std::string> all;
+  for (const auto& p : part) all.insert(all.end(), p.begin(), p.end());
+  EXPECT_EQ(all, want);
 }
 
 }  // namespace
