@@ -20,6 +20,12 @@ std::uint64_t line_ends(std::string_view text) noexcept {
   return static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
+void read_to_end(byte_source& source) {
+  std::vector<char> chunk(chunk_bytes);
+  while (source.read(chunk.data(), chunk.size()) > 0) {
+  }
+}
+
 std::uint64_t line_ends_before(const input_file& file, std::uint64_t offset) {
   const auto from = open_source(file);
   std::vector<char> chunk(chunk_bytes);
@@ -216,7 +222,13 @@ void input_set::visit(std::size_t rank, std::size_t size, const std::function<vo
         piece.offset_ = byte_order_mark.size();
       }
       piece.recount_ = whole || piece.offset_ == 0 ? nullptr : &file;
-      visit(piece);
+      try {
+        visit(piece);
+      } catch (const data_error&) {
+        // Damaged data may look like wrong text long before a checksum tells: then that is what is wrong.
+        if (file.kind == file_kind::gzip || file.kind == file_kind::zstd) read_to_end(*source);
+        throw;
+      }
       if (whole) piece.lines_before_ += line_ends(piece.text_);
       if (progress) progress(read, standard_input_ ? 0 : total);
     }
