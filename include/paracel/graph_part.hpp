@@ -68,16 +68,15 @@ class halo {
   /// Cost: one all-to-all with sizeof(T) bytes a ghost.
   template <class T>
   void pull(std::span<const T> own, std::span<T> ghost) {
-    std::vector<byte_vector> blocks(shared_.size());
     for (std::size_t w = 0; w < shared_.size(); ++w) {
-      blocks[w].resize(shared_[w].size() * sizeof(T));
-      auto* to = blocks[w].data();
+      blocks_[w].resize(shared_[w].size() * sizeof(T));
+      auto* to = blocks_[w].data();
       for (const auto v : shared_[w]) {
         std::memcpy(to, &own[v], sizeof(T));
         to += sizeof(T);
       }
     }
-    const auto got = comm_.alltoall_bytes(blocks);
+    const auto got = comm_.alltoall_bytes(blocks_);
     for (std::size_t w = 0; w < got.size(); ++w) {
       if (!got[w].empty()) std::memcpy(ghost.data() + ghost_first_[w], got[w].data(), got[w].size());
     }
@@ -87,12 +86,11 @@ class halo {
   /// it, in rank order, so that the result is the same from run to run.
   template <class T, class F>
   void push(std::span<const T> ghost, std::span<T> own, F&& combine) {
-    std::vector<byte_vector> blocks(shared_.size());
     for (std::size_t w = 0; w < shared_.size(); ++w) {
       const auto bytes = std::as_bytes(ghost.subspan(ghost_first_[w], ghost_first_[w + 1] - ghost_first_[w]));
-      blocks[w].assign(bytes.begin(), bytes.end());
+      blocks_[w].assign(bytes.begin(), bytes.end());
     }
-    const auto got = comm_.alltoall_bytes(blocks);
+    const auto got = comm_.alltoall_bytes(blocks_);
     for (std::size_t w = 0; w < got.size(); ++w) {
       for (std::size_t k = 0; k < shared_[w].size(); ++k) {
         T value;
@@ -111,6 +109,7 @@ class halo {
   Comm comm_;
   std::vector<std::vector<std::uint32_t>> shared_;  // by worker
   std::vector<std::size_t> ghost_first_;
+  std::vector<byte_vector> blocks_;  // by worker: the memory of the last call
 };
 
 }  // namespace paracel

@@ -106,7 +106,7 @@ graph_part load_graph(Comm comm, const std::vector<std::string>& files, const gr
   return out;
 }
 
-halo::halo(Comm comm, const graph_part& graph) : comm_(std::move(comm)), shared_(comm_.get_size()) {
+halo::halo(Comm comm, const graph_part& graph) : comm_(std::move(comm)), shared_(comm_.get_size()), blocks_(comm_.get_size()) {
   std::vector<byte_vector> wanted(comm_.get_size());
   for (std::size_t w = 0; w <= comm_.get_size(); ++w) {
     ghost_first_.push_back(static_cast<std::size_t>(std::ranges::lower_bound(graph.ghosts, graph.first[w]) -

@@ -123,13 +123,19 @@ inline collective_front encode(const collective_request& r, std::size_t contribu
   return nullptr;
 }
 
+/// Writes one length-prefixed block of 8 + bytes.size() bytes; returns where it ends.
+inline std::byte* write_block(std::byte* to, std::span<const std::byte> bytes) noexcept {
+  const std::uint64_t size = bytes.size();
+  std::memcpy(to, &size, 8);
+  if (!bytes.empty()) std::memcpy(to + 8, bytes.data(), bytes.size());
+  return to + 8 + bytes.size();
+}
+
 /// Appends one length-prefixed block.
 inline void append_block(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
-  const std::uint64_t size = bytes.size();
   const auto at = to.size();
   to.resize(at + 8 + bytes.size());
-  std::memcpy(to.data() + at, &size, 8);
-  if (!bytes.empty()) std::memcpy(to.data() + at + 8, bytes.data(), bytes.size());
+  write_block(to.data() + at, bytes);
 }
 
 /// Takes the first block off `rest`. False when what is left is no whole block; `rest` is then unchanged.

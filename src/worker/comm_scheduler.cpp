@@ -5,23 +5,29 @@
 
 namespace paracel {
 
-std::span<const std::byte> comm_scheduler::exchange(net::collective_request& r, std::span<const std::byte> mine) {
+template <class Write>
+std::span<const std::byte> comm_scheduler::exchange(net::collective_request& r, std::size_t bytes, Write&& write) {
   if (!job_) job_ = find_job_();
   r.operation = operation_++;
   r.rank = static_cast<std::uint32_t>(rank_);
   r.size = static_cast<std::uint32_t>(size_);
   net::request_header h;
-  const auto front = net::encode(r, mine.size(), h);
+  const auto front = net::encode(r, bytes, h);
   message_.assign(front.begin(), front.end());
   blob tail;
-  if (net::travels_as_tail(mine.size())) {
-    tail = blob::allocate(mine.size());
-    std::ranges::copy(mine, tail.mutable_data());
+  if (net::travels_as_tail(bytes)) {
+    tail = blob::allocate(bytes);
+    write(tail.mutable_data());
   } else {
-    message_.insert(message_.end(), mine.begin(), mine.end());
+    message_.resize(front.size() + bytes);
+    write(message_.data() + front.size());
   }
   const auto& answer = job_->ask(h, message_, std::move(tail));
   return job_->answer_tail() ? job_->answer_tail().bytes() : answer.body;
+}
+
+std::span<const std::byte> comm_scheduler::exchange(net::collective_request& r, std::span<const std::byte> mine) {
+  return exchange(r, mine.size(), [&](std::byte* to) { std::ranges::copy(mine, to); });
 }
 
 std::vector<byte_vector> comm_scheduler::blocks_of(std::span<const std::byte> bytes) const {
@@ -65,9 +71,17 @@ std::vector<byte_vector> comm_scheduler::allgather(std::span<const std::byte> mi
 std::vector<byte_vector> comm_scheduler::alltoall(const std::vector<byte_vector>& blocks) {
   net::collective_request r;
   r.kind = net::collective_kind::alltoall;
-  byte_vector mine;
-  for (const auto& b : blocks) net::append_block(mine, b);
-  return blocks_of(exchange(r, mine));
+  // What this rank has for itself stays here, and the others' blocks are written once, into what is sent.
+  const auto travels = [&](std::size_t w) {
+    return w == rank_ ? std::span<const std::byte>() : std::span<const std::byte>(blocks[w]);
+  };
+  std::size_t bytes = 0;
+  for (std::size_t w = 0; w < blocks.size(); ++w) bytes += 8 + travels(w).size();
+  auto got = blocks_of(exchange(r, bytes, [&](std::byte* to) {
+    for (std::size_t w = 0; w < blocks.size(); ++w) to = net::write_block(to, travels(w));
+  }));
+  got[rank_] = blocks[rank_];
+  return got;
 }
 
 }  // namespace paracel

@@ -31,6 +31,9 @@ class comm_scheduler final : public comm_backend {
  private:
   /// Sends one contribution and returns the result; valid until the next operation.
   std::span<const std::byte> exchange(net::collective_request& r, std::span<const std::byte> mine);
+  /// The same for a contribution of `bytes` that `write(to)` writes, where it is to travel.
+  template <class Write>
+  std::span<const std::byte> exchange(net::collective_request& r, std::size_t bytes, Write&& write);
   std::vector<byte_vector> blocks_of(std::span<const std::byte> bytes) const;
 
   std::size_t rank_;

@@ -93,10 +93,14 @@ void measure(Comm comm, result& r) {
     if (FLAGS_exchange > 0) {
       std::vector<byte_vector> blocks(comm.get_size(), byte_vector(FLAGS_exchange * 8));
       blocks[comm.get_rank()].clear();
+      comm.synchronize();
       const auto from = clock_type::now();
+      const auto processor_from = processor_seconds();
       const auto got = comm.alltoall_bytes(blocks);
       r.seconds = std::min(r.seconds, seconds_since(from));
+      r.processor = std::min(r.processor, processor_seconds() - processor_from);
       r.entries = FLAGS_exchange;
+      r.peak_bytes = std::max(status_bytes("VmHWM:"), r.before_bytes);
       continue;
     }
     if (FLAGS_as == "matrix") {
