@@ -10,6 +10,7 @@
 #include "load/exchange.hpp"
 #include "load/number_set.hpp"
 #include "load/numbering.hpp"
+#include "load/refuse_twice.hpp"
 #include "load/sparse_builder.hpp"
 #include "paracel/error.hpp"
 
@@ -29,7 +30,12 @@ void build_graph(Comm& comm, const std::vector<std::string>& files, const graph_
   auto column_numbers = numbers;
   entry_twice twice;
   auto leaving = build_rows<Column>(comm, out.first, entries, numbers, column_numbers, build, twice);
-  refuse_twice(comm, twice ? out.ids.text(twice->first) : "", twice.has_value(), files);
+  if (options.entries.duplicates == duplicate_rule::refuse) {
+    numbering vertices;
+    vertices.first = out.first;
+    vertices.own = out.ids;
+    refuse_twice(comm, twice, out.ids, vertices, files, options.entries, options.undirected);
+  }
   numbered_rows<Column> entering;
   if (both) {
     build.swap = true;

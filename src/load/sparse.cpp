@@ -9,6 +9,7 @@
 #include "load/entry_reader.hpp"
 #include "load/number_set.hpp"
 #include "load/numbering.hpp"
+#include "load/refuse_twice.hpp"
 #include "load/sparse_builder.hpp"
 #include "paracel/error.hpp"
 
@@ -64,7 +65,8 @@ sparse_rows load_sparse(Comm comm, const std::vector<std::string>& files, const 
   const bool wide = row_numbers.is_wide || column_numbers.is_wide;
   if (wide) finish(build_rows<std::uint64_t>(comm, out.row_first, local.entries, row_numbers, column_numbers, build, twice));
   else finish(build_rows<std::uint32_t>(comm, out.row_first, local.entries, row_numbers, column_numbers, build, twice));
-  refuse_twice(comm, twice ? out.row_ids.text(twice->first) : "", twice.has_value(), files);
+  if (options.duplicates == duplicate_rule::refuse)
+    refuse_twice(comm, twice, out.row_ids, columns, files, options, false);
   out.column_ids = ids_of(comm, columns, out.column_number);
   out.column_share = std::move(columns.own);
   out.entries_total = sum_over_workers(comm, out.column.size());

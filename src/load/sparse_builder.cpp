@@ -6,8 +6,6 @@
 #include <limits>
 #include <numeric>
 
-#include "core/text_number.hpp"
-#include "load/agreement.hpp"
 #include "load/exchange.hpp"
 #include "paracel/error.hpp"
 
@@ -292,12 +290,6 @@ void translate(entry_store& entries, index_numbers& rows, index_numbers& columns
 }
 
 }  // namespace
-
-void refuse_twice(Comm& comm, const std::string& row, bool found, const std::vector<std::string>& files) {
-  agree(comm, [&] {
-    if (found) throw data_error(files.front() + ": found an entry of row " + shown(row) + " twice");
-  });
-}
 
 template <class Column>
 numbered_rows<Column> build_rows(Comm comm, const std::vector<std::uint64_t>& first, entry_store& entries,

@@ -64,9 +64,6 @@ numbered_rows<Column> build_rows(Comm comm, const std::vector<std::uint64_t>& fi
                                  index_numbers& row_numbers, index_numbers& column_numbers, const build_options& options,
                                  entry_twice& twice);
 
-/// Ends the load on all workers when a row has an entry twice on one of them.
-void refuse_twice(Comm& comm, const std::string& row, bool found, const std::vector<std::string>& files);
-
 /// `place(n)` of each number n, in the memory of the numbers if it is as wide. `same`: every number is its own place.
 template <class Column, class F>
 std::vector<std::uint32_t> to_places(std::vector<Column>&& numbers, F&& place, bool same) {

@@ -21,6 +21,7 @@
 #include <paracel/random.hpp>
 #include <paracel/sparse.hpp>
 
+#include "load/sparse_builder.hpp"
 #include "test/support/cluster.hpp"
 
 namespace {
@@ -335,6 +336,13 @@ TEST(LoadSparse, WrongInputIsTheSameErrorOnAllWorkers) {
   expect(market + "2 2\n", ":2:4: found \"\", want rows, columns and entries");
   expect("%%MatrixMarket matrix array real general\n1 1\n1\n", ":1:23: found \"array\", want coordinate");
   expect(market, ":2:1: found the end of the file, want rows, columns and entries");
+  entry_options once;
+  once.duplicates = duplicate_rule::refuse;
+  expect(good + good, ":41:1: found an entry of row \"0\" and column \"2\" that is there before, want each one once", once);
+  expect(good + "a,b\n" + good + "7,2,1\n",
+         ":42:1: found an entry of row \"0\" and column \"2\" that is there before, want each one once", once);
+  expect(market + "% said\n2 2 2\n1 2 1\n1 2 3\n",
+         ":5:1: found an entry of row \"1\" and column \"2\" that is there before, want each one once", once);
   for (const auto workers : worker_counts) {
     test::cluster job({.workers = workers});
     job.run([&](Comm comm) {
@@ -573,6 +581,38 @@ TEST(Halo, PullBringsTheOwnersValueAndPushFoldsInTheOrderOfTheRanks) {
         }
       });
     }
+  }
+}
+
+// ---- numbers of more than 32 bits
+
+TEST(BuildRows, ColumnsOfMoreThan32BitsAreKeptWhole) {
+  for (const auto workers : worker_counts) {
+    test::cluster job({.workers = workers});
+    job.run([&](Comm comm) {
+      // Each worker owns ten rows, and has an entry for each row of all; column numbers begin at 2^33.
+      std::vector<std::uint64_t> first;
+      for (std::size_t w = 0; w <= workers; ++w) first.push_back(w * 10);
+      constexpr std::uint64_t large = std::uint64_t{1} << 33U;
+      entry_store entries(true);
+      std::vector<std::uint64_t> numbers;
+      for (std::uint32_t r = 0; r < 10 * workers; ++r) {
+        entries.push(r, r, static_cast<double>(comm.get_rank()) + 0.5);
+        numbers.push_back(large + (r * 7) % 3);
+      }
+      index_numbers rows({}, {}, 0);
+      index_numbers columns({}, numbers, large + 3);
+      ASSERT_TRUE(columns.is_wide);
+      entry_twice twice;
+      const auto built = build_rows<std::uint64_t>(comm, first, entries, rows, columns, {}, twice);
+      ASSERT_EQ(built.begin.size(), 11U);
+      for (std::size_t i = 0; i < 10; ++i) {
+        ASSERT_EQ(built.begin[i + 1], i + 1);
+        const auto r = comm.get_rank() * 10 + i;
+        EXPECT_EQ(built.column[i], large + (r * 7) % 3);
+        EXPECT_EQ(built.value[i], static_cast<double>(workers * (workers - 1)) / 2 + 0.5 * static_cast<double>(workers));
+      }
+    });
   }
 }
 

@@ -1,0 +1,551 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "load/entry_parser.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "core/text_number.hpp"
+#include "load/byte_range.hpp"
+#include "paracel/error.hpp"
+
+namespace paracel {
+
+namespace {
+
+constexpr std::string_view banner = "%%MatrixMarket";
+
+constexpr bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
+
+std::string_view trimmed(std::string_view s) noexcept {
+  while (!s.empty() && is_blank(s.front())) s.remove_prefix(1);
+  while (!s.empty() && is_blank(s.back())) s.remove_suffix(1);
+  return s;
+}
+
+/// The first run of non-blanks of `rest`, which loses it.
+std::string_view next_word(std::string_view& rest) noexcept {
+  while (!rest.empty() && is_blank(rest.front())) rest.remove_prefix(1);
+  std::size_t n = 0;
+  while (n < rest.size() && !is_blank(rest[n])) ++n;
+  const auto word = rest.substr(0, n);
+  rest.remove_prefix(n);
+  return word;
+}
+
+bool is_index_and_value(std::string_view word) noexcept {
+  const auto colon = word.find(':');
+  if (colon == std::string_view::npos) return false;
+  std::uint64_t index = 0;
+  double value = 0;
+  return canonical_number(word.substr(0, colon), index) && read_whole_number(word.substr(colon + 1), value);
+}
+
+}  // namespace
+
+bool without_entry(std::string_view line) noexcept {
+  line = trimmed(line);
+  return line.empty() || (line[0] == '#' && (line.size() == 1 || is_blank(line[1])));
+}
+
+entry_layout layout_of(std::string_view line, entry_format wanted) {
+  entry_layout out;
+  if (wanted == entry_format::matrix_market || (wanted == entry_format::automatic && line.starts_with(banner))) {
+    out.format = entry_format::matrix_market;
+    return out;
+  }
+  out.format = wanted == entry_format::libsvm ? wanted : entry_format::fields;
+  line = trimmed(line);
+  out.separator = ' ';
+  for (const char c : {'\t', ',', ';', ' ', '|'}) {
+    if (line.find(c) == std::string_view::npos) continue;
+    out.separator = c;
+    break;
+  }
+  if (wanted == entry_format::automatic && (out.separator == ' ' || out.separator == '\t')) {
+    // row index:value index:value: one pair alone is a:b:w to both formats, and means the same.
+    auto rest = line;
+    next_word(rest);
+    std::size_t pairs = 0;
+    bool all = true;
+    for (auto word = next_word(rest); !word.empty(); word = next_word(rest)) {
+      all = all && is_index_and_value(word);
+      ++pairs;
+    }
+    if (all && pairs >= 2) out.format = entry_format::libsvm;
+  }
+  return out;
+}
+
+bool read_matrix_header(const input_piece& piece, entry_layout::matrix& out) {
+  const auto head = piece.text();
+  const auto lower = [](std::string_view s) {
+    std::string t(s);
+    for (char& c : t) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return t;
+  };
+  std::uint64_t number = 0;
+  bool done = false;
+  if (!head.starts_with(banner)) piece.fail(head.data(), "found no %%MatrixMarket line, want one in each file of this input");
+  for_each_line(head, [&](std::string_view line, std::size_t at) {
+    ++number;
+    if (done) return;
+    if (number == 1) {
+      auto rest = line.substr(banner.size());
+      const std::array<std::pair<const char*, std::vector<std::string>>, 4> wants{{
+          {"matrix", {"matrix"}},
+          {"coordinate", {"coordinate"}},
+          {"real, integer or pattern", {"real", "integer", "pattern"}},
+          {"general or symmetric", {"general", "symmetric"}},
+      }};
+      std::array<std::string, 4> words;
+      for (std::size_t i = 0; i < 4; ++i) {
+        const auto word = next_word(rest);
+        words[i] = lower(word);
+        if (std::ranges::find(wants[i].second, words[i]) == wants[i].second.end())
+          piece.fail(word.data(), "found " + shown(word) + ", want " + wants[i].first);
+      }
+      out.pattern = words[2] == "pattern";
+      out.symmetric = words[3] == "symmetric";
+      return;
+    }
+    if (trimmed(line).empty() || line[0] == '%') return;
+    auto rest = line;
+    for (auto* to : {&out.rows, &out.columns, &out.entries}) {
+      const auto word = next_word(rest);
+      if (!canonical_number(word, *to)) piece.fail(word.data(), "found " + shown(word) + ", want rows, columns and entries");
+    }
+    if (const auto more = trimmed(rest); !more.empty()) piece.fail(more.data(), "found " + shown(more) + " after the sizes");
+    if (out.symmetric && out.rows != out.columns) piece.fail(line.data(), "found a symmetric matrix that is not square");
+    out.size_line = number;
+    const auto end = head.find('\n', at);
+    out.header_bytes = piece.offset() + (end == std::string_view::npos ? head.size() : end + 1);
+    done = true;
+  });
+  return done;
+}
+
+// ---- lines
+
+namespace {
+
+/// Numbers read before they are looked up.
+constexpr std::size_t batch = 4096;
+/// Dense ids may go to twice as many as entries are expected: one line is at least 4 bytes, and rather 10.
+constexpr std::uint64_t bytes_of_a_line = 8;
+constexpr std::uint64_t dense_ids_at_least = std::uint64_t{1} << 20;
+
+std::uint64_t dense_below(std::uint64_t expected_bytes) {
+  return std::clamp<std::uint64_t>(2 * expected_bytes / bytes_of_a_line, dense_ids_at_least,
+                                   std::numeric_limits<std::uint32_t>::max());
+}
+
+/// A whole number in digits, leading zeros allowed.
+bool read_digits(std::string_view text, std::uint64_t& out) noexcept {
+  while (text.size() > 1 && text[0] == '0') text.remove_prefix(1);
+  return canonical_number(text, out);
+}
+
+double read_value(const input_piece& piece, std::string_view text, const char* at) {
+  const auto* const end = text.data() + text.size();
+  const auto reading = read_number(text.data(), end);
+  const bool whole = !text.empty() && reading.end == end;
+  if (reading.outcome == number_outcome::ok && whole) return reading.value;
+  piece.fail(at, "found " + shown(text) + ", want a " +
+                     (reading.outcome == number_outcome::not_finite && whole ? "finite number" : "number"));
+}
+
+/// Digits at `at`, of which there is an end: some other byte must come. False when it is no canonical 64-bit number.
+inline bool take_digits(const char*& at, std::uint64_t& out) noexcept {
+  const char* p = at;
+  std::uint64_t value = static_cast<unsigned char>(*p) - std::uint64_t{'0'};
+  if (value > 9) return false;
+  ++p;
+  for (;;) {
+    const std::uint64_t digit = static_cast<unsigned char>(*p) - std::uint64_t{'0'};
+    if (digit > 9) break;
+    if (p - at >= 19) {
+      // The twentieth digit, and no more.
+      if (p - at > 19 || value > (~std::uint64_t{0} - digit) / 10) return false;
+    }
+    value = value * 10 + digit;
+    ++p;
+  }
+  if (*at == '0' && p - at > 1) return false;
+  out = value;
+  at = p;
+  return true;
+}
+
+}  // namespace
+
+entry_parser::entry_parser(const entry_layout& layout, const entry_options& options, const entry_use& use)
+    : layout_(layout), options_(options), use_(use),
+      second_stays_number_(layout.format == entry_format::libsvm && !use.one_dictionary),
+      ids_{id_dictionary(dense_below(use.expected_bytes)), id_dictionary(dense_below(use.expected_bytes))},
+      entries_(use.values), entries_of_file_(layout.matrices.size()) {
+  for (int f = 0; f < 2; ++f) {
+    fresh_[f].reserve(batch);
+    fresh_index_[f].resize(batch);
+  }
+  if (options.ids == entry_options::id_kind::name) make_names();
+}
+
+void entry_parser::push(std::uint32_t first, std::uint32_t second, double value) {
+  if (options_.transpose) std::swap(first, second);
+  entries_.push(first, second, value);
+}
+
+void entry_parser::leave_dense(int side) {
+  auto& ids = ids_[side];
+  if (ids.what() != id_dictionary::kind::dense) return;
+  ids.leave_dense();
+  for (auto& b : entries_.blocks()) {
+    for (std::size_t k = 0; k < b.size; ++k) {
+      for (int f = 0; f < 2; ++f) {
+        if (this->side(f) != side) continue;
+        auto& i = f == row_field() ? b.row[k] : b.column[k];
+        i = ids.index(std::uint64_t{i});
+      }
+    }
+  }
+}
+
+void entry_parser::flush() {
+  const auto n = fresh_[0].size();
+  if (n == 0) return;
+  for (int f = 0; f < 2; ++f) {
+    auto& ids = ids_[side(f)];
+    const auto greatest = *std::ranges::max_element(fresh_[f]);
+    if (!ids.takes(greatest)) leave_dense(side(f));
+  }
+  for (int f = 0; f < 2; ++f) ids_[side(f)].index(fresh_[f], fresh_index_[f].data());
+  const auto& row = fresh_index_[row_field()];
+  const auto& column = fresh_index_[1 - row_field()];
+  if (use_.values) {
+    for (std::size_t k = 0; k < n; ++k) entries_.push(row[k], column[k], fresh_value_[k]);
+  } else {
+    for (std::size_t k = 0; k < n; ++k) entries_.push(row[k], column[k], 1);
+  }
+  for (int f = 0; f < 2; ++f) fresh_[f].clear();
+  fresh_value_.clear();
+}
+
+inline void entry_parser::add_numbers(std::uint64_t first, std::uint64_t second, double value) {
+  fresh_[0].push_back(first);
+  fresh_[1].push_back(second);
+  if (use_.values) fresh_value_.push_back(value);
+  if (fresh_[0].size() == batch) flush();
+}
+
+void entry_parser::make_names() {
+  flush();
+  numeric_ = false;
+  for (int s = 0; s < 2; ++s) {
+    if (s == 1 && second_stays_number_) continue;
+    leave_dense(s);
+    ids_[s].make_names();
+  }
+}
+
+bool entry_parser::number(const input_piece& piece, int field, const token& id, std::uint64_t& out) {
+  if (id.text.empty()) piece.fail(id.at, "found an empty field, want an id");
+  if (!ids_[side(field)].numeric()) return false;
+  if (canonical_number(id.text, out)) return true;
+  if (options_.ids == entry_options::id_kind::number || (field == 1 && second_stays_number_)) {
+    if (read_digits(id.text, out)) return true;
+    piece.fail(id.at, "found " + shown(id.text) + ", want an id: a whole number from 0 to 2^64 - 1");
+  }
+  make_names();
+  return false;
+}
+
+void entry_parser::add(const input_piece& piece, token first, token second, double value) {
+  std::uint64_t numbers[2];
+  bool is_number[2];
+  is_number[0] = number(piece, 0, first, numbers[0]);
+  is_number[1] = number(piece, 1, second, numbers[1]);
+  is_number[0] = is_number[0] && ids_[0].numeric();  // the second one may have made names of all
+  if (is_number[0] && is_number[1]) return add_numbers(numbers[0], numbers[1], value);
+  // Not all of it is numbers; what was read before comes first.
+  flush();
+  std::uint32_t index[2];
+  for (int f = 0; f < 2; ++f) {
+    auto& ids = ids_[side(f)];
+    if (is_number[f] && !ids.takes(numbers[f])) leave_dense(side(f));
+    index[f] = is_number[f] ? ids.index(numbers[f]) : ids.index(f == 0 ? first.text : second.text);
+  }
+  push(index[0], index[1], value);
+}
+
+/// The field at the front of `rest`, which begins after its separator then, without the blanks around it. `more`: whether
+/// there was a separator. In quotes, where separators are not blanks, it may have separators and doubled quotes.
+entry_parser::token entry_parser::next_field(const input_piece& piece, std::string_view& rest, char separator, bool& more,
+                                             std::string& unquoted) const {
+  const auto skip_blanks = [&] {
+    while (!rest.empty() && is_blank(rest.front()) && rest.front() != separator) rest.remove_prefix(1);
+  };
+  if (separator == ' ') {
+    const auto word = next_word(rest);
+    while (!rest.empty() && is_blank(rest.front())) rest.remove_prefix(1);
+    more = !rest.empty();
+    return {word, word.data()};
+  }
+  skip_blanks();
+  if (!rest.empty() && rest.front() == '"' && separator != '|') {
+    const char* const opened = rest.data();
+    unquoted.clear();
+    std::size_t at = 1;
+    for (;; ++at) {
+      if (at >= rest.size()) piece.fail(opened, "found a quote that is not closed in its line");
+      if (rest[at] == '"' && (at + 1 >= rest.size() || rest[at + 1] != '"')) break;
+      if (rest[at] == '"') ++at;
+      unquoted += rest[at];
+    }
+    rest.remove_prefix(at + 1);
+    skip_blanks();
+    more = !rest.empty();
+    if (more && rest.front() != separator) piece.fail(rest.data(), "found " + shown(rest) + " after a closing quote");
+    if (more) rest.remove_prefix(1);
+    return {unquoted, opened};
+  }
+  const auto end = rest.find(separator);
+  more = end != std::string_view::npos;
+  const auto text = trimmed(rest.substr(0, end));
+  rest.remove_prefix(more ? end + 1 : rest.size());
+  return {text, text.data()};
+}
+
+void entry_parser::fields_line(const input_piece& piece, std::string_view line) {
+  auto rest = line;
+  bool more = false;
+  const auto first = next_field(piece, rest, layout_.separator, more, unquoted_[0]);
+  if (first.text.empty()) piece.fail(first.at, "found an empty field, want an id");
+  if (!more) piece.fail(first.at, "found one field, want two or three");
+  auto second = next_field(piece, rest, layout_.separator, more, unquoted_[1]);
+  const bool quoted = second.text.data() == unquoted_[1].data();
+
+  double value = 1;
+  bool has_value = more;
+  if (more) {
+    if (options_.values != entry_options::value_rule::ignore) {
+      const auto third = next_field(piece, rest, layout_.separator, more, unquoted_[2]);
+      value = read_value(piece, third.text, third.at);
+    }
+  } else if (const auto mark = second.text.find_last_of(":|"); mark != std::string_view::npos && mark > 0 && !quoted) {
+    // b:w. A name may have a colon too: what follows it is then no number.
+    const auto id = second.text.substr(0, mark);
+    const auto text = second.text.substr(mark + 1);
+    std::uint64_t ignored = 0;
+    double read = 0;
+    has_value = read_whole_number(text, read);
+    const bool must_be_value = canonical_number(id, ignored);
+    if (has_value) value = read;
+    else if (must_be_value && options_.values != entry_options::value_rule::ignore) read_value(piece, text, text.data());
+    if (has_value || must_be_value) second.text = id;
+  }
+  if (second.text.empty()) piece.fail(second.at, "found an empty field, want an id");
+  if (!has_value && options_.values == entry_options::value_rule::need)
+    piece.fail(line.data() + line.size(), "found two fields, want a value after them");
+  add(piece, first, second, value);
+}
+
+void entry_parser::libsvm_line(const input_piece& piece, std::string_view line) {
+  auto rest = line;
+  const auto row = next_word(rest);
+  const token first{row, row.data()};
+  bool empty = true;
+  for (auto word = next_word(rest); !word.empty(); word = next_word(rest)) {
+    const auto colon = word.find(':');
+    if (colon == std::string_view::npos || colon == 0)
+      piece.fail(word.data(), "found " + shown(word) + ", want index:value");
+    double value = 1;
+    const auto text = word.substr(colon + 1);
+    if (options_.values != entry_options::value_rule::ignore) value = read_value(piece, text, text.data());
+    add(piece, first, {word.substr(0, colon), word.data()}, value);
+    empty = false;
+  }
+  if (!empty) return;
+  std::uint64_t n = 0;
+  if (number(piece, 0, first, n)) {
+    if (!ids_[0].takes(n)) {
+      flush();
+      leave_dense(0);
+    }
+    ids_[0].mention(n);
+  } else {
+    ids_[0].index(row);
+  }
+}
+
+void entry_parser::matrix_line(const input_piece& piece, std::string_view line, const entry_layout::matrix& of) {
+  auto rest = line;
+  std::uint64_t number = 0;
+  const auto first = next_word(rest);
+  if (!canonical_number(first, number) || number == 0 || number > of.rows)
+    piece.fail(first.data(), "found " + shown(first) + ", want a row from 1 to " + std::to_string(of.rows));
+  const auto second = next_word(rest);
+  if (!canonical_number(second, number) || number == 0 || number > of.columns)
+    piece.fail(second.data(), "found " + shown(second) + ", want a column from 1 to " + std::to_string(of.columns));
+  double value = 1;
+  const auto third = next_word(rest);
+  if (!of.pattern && options_.values != entry_options::value_rule::ignore) value = read_value(piece, third, third.data());
+  if (of.pattern && options_.values == entry_options::value_rule::need)
+    piece.fail(line.data(), "found a pattern, want a matrix with values");
+  if (const auto extra = of.pattern ? third : trimmed(rest); !extra.empty())
+    piece.fail(extra.data(), "found " + shown(extra) + " after the entry");
+  const token a{first, first.data()};
+  const token b{second, second.data()};
+  add(piece, a, b, value);
+  if (of.symmetric && use_.mirror_symmetric && first != second) add(piece, b, a, value);
+}
+
+void entry_parser::line(const input_piece& piece, std::string_view line) {
+  if (without_entry(line)) return;
+  if (header_) {
+    header_ = false;
+    return;
+  }
+  if (layout_.format == entry_format::libsvm) libsvm_line(piece, line);
+  else fields_line(piece, line);
+}
+
+/// Lines of numbers and nothing unusual are read here, without looking at a byte twice; all others by `line`, one at a time.
+/// Every line has its line end, which ends each search.
+void entry_parser::fast_fields(const input_piece& piece, std::string_view lines) {
+  const char* at = lines.data();
+  const char* const end = at + lines.size();
+  const char separator = layout_.separator;
+  const bool blanks = separator == ' ';
+  const bool ignore = options_.values == entry_options::value_rule::ignore;
+  const bool need = options_.values == entry_options::value_rule::need;
+  const auto is_separator = [&](char c) { return c == separator || (blanks && c == '\t'); };
+  const auto line_end = [&](const char* p) {
+    return static_cast<const char*>(std::memchr(p, '\n', static_cast<std::size_t>(end - p)));
+  };
+  while (at != end) {
+    const char* p = at;
+    std::uint64_t first = 0;
+    std::uint64_t second = 0;
+    double value = 1;
+    bool usual = numeric_ && !header_ && take_digits(p, first) && is_separator(*p);
+    if (usual) {
+      ++p;
+      while (blanks && is_blank(*p)) ++p;
+      usual = take_digits(p, second);
+    }
+    if (usual) {
+      if (*p == '\n') {
+        usual = !need;
+        ++p;
+      } else if (is_separator(*p) && ignore) {
+        p = line_end(p) + 1;
+      } else if (is_separator(*p) || *p == ':' || *p == '|') {
+        const bool marked = !is_separator(*p);
+        ++p;
+        while (blanks && is_blank(*p)) ++p;
+        // The line end stops the number.
+        const auto reading = read_number(p, end);
+        usual = reading.outcome == number_outcome::ok;
+        if (usual) {
+          p = reading.end;
+          value = reading.value;
+          if (*p == '\r' && p[1] == '\n') ++p;
+          if (*p == '\n') ++p;
+          else if (is_separator(*p) && !marked) p = line_end(p) + 1;
+          else usual = false;
+        }
+      } else if (*p == '\r' && p[1] == '\n') {
+        usual = !need;
+        p += 2;
+      } else {
+        usual = false;
+      }
+    }
+    if (usual) {
+      add_numbers(first, second, value);
+      at = p;
+      continue;
+    }
+    const char* const stop = line_end(at);
+    std::string_view text(at, static_cast<std::size_t>(stop - at));
+    if (!text.empty() && text.back() == '\r') text.remove_suffix(1);
+    line(piece, text);
+    at = stop + 1;
+  }
+}
+
+void entry_parser::parse(const input_piece& piece) {
+  auto lines = piece.text();
+  if (layout_.format == entry_format::matrix_market) {
+    const auto& of = layout_.matrices[piece.file_index()];
+    if (piece.offset() < of.header_bytes)
+      lines.remove_prefix(std::min<std::uint64_t>(lines.size(), of.header_bytes - piece.offset()));
+    for_each_line(lines, [&](std::string_view text, std::size_t) {
+      if (trimmed(text).empty() || text[0] == '%') return;
+      matrix_line(piece, text, of);
+      ++entries_of_file_[piece.file_index()];
+    });
+    flush();
+    return;
+  }
+  if (piece.begins_file() && options_.header == entry_options::header_rule::yes) header_ = true;
+  if (layout_.format == entry_format::fields) {
+    const auto whole = lines.rfind('\n');
+    const auto n = whole == std::string_view::npos ? 0 : whole + 1;
+    fast_fields(piece, lines.substr(0, n));
+    lines.remove_prefix(n);
+  }
+  for_each_line(lines, [&](std::string_view text, std::size_t) { line(piece, text); });
+  flush();
+}
+
+void entry_parser::parse_rows(const input_piece& piece, char separator) {
+  for_each_line(piece.text(), [&](std::string_view text, std::size_t) {
+    if (without_entry(text)) return;
+    bool more = false;
+    auto rest = text;
+    const auto id = next_field(piece, rest, separator, more, unquoted_[0]);
+    const int s = side(row_field());
+    std::uint64_t n = 0;
+    if (number(piece, row_field(), id, n)) {
+      if (!ids_[s].takes(n)) leave_dense(s);
+      ids_[s].mention(n);
+    } else {
+      ids_[s].index(id.text);
+    }
+  });
+}
+
+void entry_parser::take_range(std::uint64_t begin, std::uint64_t end, bool rows) {
+  const int s = side(rows ? row_field() : 1 - row_field());
+  if (begin < end && ids_[s].numeric() && !ids_[s].takes(end - 1)) leave_dense(s);
+  for (auto n = begin; n < end; ++n) {
+    if (ids_[s].numeric()) ids_[s].mention(n);
+    else ids_[s].index(std::string_view(std::to_string(n)));
+  }
+}
+
+local_entries entry_parser::take() {
+  flush();
+  local_entries out;
+  const auto visit = [&](int field, auto&& see) {
+    for (const auto& b : entries_.blocks()) {
+      const auto& i = field == row_field() ? b.row : b.column;
+      for (std::size_t k = 0; k < b.size; ++k) see(i[k]);
+    }
+  };
+  const int row = row_field();
+  out.rows = ids_[side(row)].take_sorted([&](auto&& see) {
+    visit(row, see);
+    if (use_.one_dictionary) visit(1 - row, see);
+  });
+  if (!use_.one_dictionary) out.columns = ids_[1 - row].take_sorted([&](auto&& see) { visit(1 - row, see); });
+  out.entries = std::move(entries_);
+  return out;
+}
+
+}  // namespace paracel

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Lines of `row column value` in the formats of entry_format, read into what one worker keeps of them: a dictionary of the
+// ids that it met and a pair of their indices for each entry.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "load/entry_store.hpp"
+#include "load/id_dictionary.hpp"
+#include "load/input.hpp"
+#include "paracel/sparse.hpp"
+
+namespace paracel {
+
+/// What the input says about all of its lines: by the first line, and by the header of each MatrixMarket file.
+struct entry_layout {
+  entry_format format = entry_format::fields;  ///< never automatic
+  char separator = ',';                        ///< of fields; a blank stands for runs of blanks and tabs
+  struct matrix {
+    std::uint64_t header_bytes = 0;  ///< entries begin after them
+    std::uint64_t size_line = 0;     ///< the line of the header that has the sizes, from 1
+    std::uint64_t rows = 0;
+    std::uint64_t columns = 0;
+    std::uint64_t entries = 0;
+    bool symmetric = false;
+    bool pattern = false;
+  };
+  std::vector<matrix> matrices;  ///< MatrixMarket: by file
+};
+
+/// The separator and format that a first line shows. `wanted`: what the caller asked for.
+entry_layout layout_of(std::string_view first_line, entry_format wanted);
+
+/// Whether a line has nothing but blanks, or is a comment: # alone, or # and a blank.
+bool without_entry(std::string_view line) noexcept;
+
+/// Reads the header of a MatrixMarket file, `head` being its beginning in whole lines, or all of it.
+/// Returns false when the header does not end in `head`. Throws: data_error.
+bool read_matrix_header(const input_piece& head, entry_layout::matrix& out);
+
+/// What one worker keeps of the lines that it read.
+struct local_entries {
+  id_dictionary::sorted_ids rows;     ///< entries are indices of it
+  id_dictionary::sorted_ids columns;  ///< the same; not used when rows and columns are the same things (a graph)
+  entry_store entries;
+};
+
+/// What is to be kept of lines.
+struct entry_use {
+  bool values = true;
+  bool one_dictionary = false;   ///< rows and columns are the same things
+  bool mirror_symmetric = true;  ///< a symmetric matrix gives both halves
+  /// Text that this parser will see, or 0 for unknown: how far dense ids may go follows from it.
+  std::uint64_t expected_bytes = 0;
+};
+
+/// Turns lines into local_entries.
+/// Thread-safety: none
+class entry_parser {
+ public:
+  entry_parser(const entry_layout& layout, const entry_options& options, const entry_use& use);
+
+  /// The next line with anything in it is a header, wherever it is.
+  void expect_header() noexcept { header_ = true; }
+  /// Parses lines of a file of entries.
+  void parse(const input_piece& piece);
+  /// Takes the first field of each line as a row without entries.
+  void parse_rows(const input_piece& piece, char separator);
+  /// Takes the numbers [begin, end) as rows, or as columns, without entries.
+  void take_range(std::uint64_t begin, std::uint64_t end, bool rows);
+  /// From now on, and before, all ids are names.
+  void make_names();
+
+  [[nodiscard]] bool numeric() const noexcept { return numeric_; }
+  /// Entries of each MatrixMarket file that were read here.
+  [[nodiscard]] const std::vector<std::int64_t>& entries_of_file() const noexcept { return entries_of_file_; }
+  /// Ends the parser's life.
+  local_entries take();
+
+ private:
+  struct token {
+    std::string_view text;  // without quotes
+    const char* at;         // where it is in the input
+  };
+  void fast_fields(const input_piece& piece, std::string_view lines);
+  void line(const input_piece& piece, std::string_view line);
+  void fields_line(const input_piece& piece, std::string_view line);
+  void libsvm_line(const input_piece& piece, std::string_view line);
+  void matrix_line(const input_piece& piece, std::string_view line, const entry_layout::matrix& of);
+  token next_field(const input_piece& piece, std::string_view& rest, char separator, bool& more, std::string& unquoted) const;
+
+  /// Where the ids of a field are kept: 0 the first, 1 the second.
+  int side(int field) const noexcept { return use_.one_dictionary ? 0 : field; }
+  /// The field that names rows.
+  int row_field() const noexcept { return options_.transpose ? 1 : 0; }
+  void add(const input_piece& piece, token first, token second, double value);
+  /// Whether the text is an id as a number; if not, all ids become names, or it is an error.
+  bool number(const input_piece& piece, int field, const token& id, std::uint64_t& out);
+  void add_numbers(std::uint64_t first, std::uint64_t second, double value);
+  /// Gives what was read last their indices.
+  void flush();
+  void leave_dense(int side);
+  void push(std::uint32_t first, std::uint32_t second, double value);
+
+  entry_layout layout_;
+  entry_options options_;
+  entry_use use_;
+  bool second_stays_number_;  // indices of libsvm
+  bool numeric_ = true;
+  bool header_ = false;
+  id_dictionary ids_[2];
+  entry_store entries_;
+  // Numbers read and not yet in entries_: looked up many at a time.
+  std::vector<std::uint64_t> fresh_[2];
+  std::vector<double> fresh_value_;
+  std::vector<std::uint32_t> fresh_index_[2];
+  std::vector<std::int64_t> entries_of_file_;
+  std::string unquoted_[3];
+};
+
+}  // namespace paracel

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Any bytes are entries in one of the formats or a data_error; what is accepted keeps its promises, the quick way through a
+// line of numbers reads what the thorough one reads, and reading in parts gives what reading at once gives.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "load/byte_range.hpp"
+#include "load/entry_parser.hpp"
+#include "paracel/error.hpp"
+
+namespace {
+
+using namespace paracel;
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+using entry_list = std::vector<std::tuple<std::string, std::string, double>>;
+
+entry_list entries_of(entry_parser& parser) {
+  auto local = parser.take();
+  entry_list out;
+  const auto text = [](const id_dictionary::sorted_ids& ids, std::uint32_t i) {
+    require(ids.place.empty() || i < ids.place.size());
+    const auto place = ids.place.empty() ? i : ids.place[i];
+    require(place < ids.ids.size());
+    return ids.ids.text(place);
+  };
+  for (const auto* ids : {&local.rows.ids, &local.columns.ids}) {
+    for (std::size_t i = 1; i < ids->size(); ++i) {
+      require(ids->numeric() ? ids->number(i - 1) < ids->number(i) : ids->name(i - 1) < ids->name(i));
+    }
+  }
+  for (const auto& b : local.entries.blocks()) {
+    for (std::size_t k = 0; k < b.size; ++k) {
+      require(std::isfinite(b.value[k]));
+      out.emplace_back(text(local.rows, b.row[k]), text(local.columns, b.column[k]), b.value[k]);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const unsigned choice = data[0];
+  const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  entry_options options;
+  options.format = static_cast<entry_format>(choice % 4);
+  options.transpose = (choice & 4U) != 0;
+  options.values = static_cast<entry_options::value_rule>((choice >> 3U) % 3);
+  options.ids = static_cast<entry_options::id_kind>((choice >> 5U) % 3);
+  const std::string name = "fuzz";
+  try {
+    const input_piece whole(name, text);
+    std::string_view first;
+    for_each_line(whole.text(), [&](std::string_view line, std::size_t) {
+      if (first.empty() && !without_entry(line)) first = line;
+    });
+    if (first.empty()) return 0;
+    auto layout = layout_of(first, options.format);
+    if (layout.format == entry_format::matrix_market) {
+      layout.matrices.emplace_back();
+      if (!read_matrix_header(whole, layout.matrices[0])) return 0;
+    }
+    entry_parser at_once(layout, options, {});
+    at_once.parse(whole);
+    const auto all = entries_of(at_once);
+    if (layout.format == entry_format::matrix_market) return 0;
+
+    entry_parser in_parts(layout, options, {});
+    const auto cut = line_begin(text, text.size() / 3);
+    in_parts.parse(input_piece(name, text, std::string_view(text).substr(0, cut)));
+    in_parts.parse(input_piece(name, text, std::string_view(text).substr(cut)));
+    require(entries_of(in_parts) == all);
+
+    // Without its line end, a line goes the thorough way.
+    entry_parser one_by_one(layout, options, {});
+    for_each_line(whole.text(), [&](std::string_view line, std::size_t) { one_by_one.parse(input_piece(name, text, line)); });
+    require(entries_of(one_by_one) == all);
+  } catch (const data_error&) {
+  }
+  return 0;
+}
