@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The most similar rows of each row of a dense matrix by the cosine of their angle, or of each row of a matrix a among those
+// of a matrix b.
+//
+// Every worker keeps the rows that it read. Of one matrix each pair is computed once: pairs of two of a worker's rows by the
+// worker; of two workers the first compares all its rows with the first half of the other's, the second all rows of the
+// first with the second half of its own, and sends back lists of k. Of two matrices the rows of b go round in pieces.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <paracel/ids.hpp>
+#include <paracel/load.hpp>
+#include <paracel/paralg.hpp>
+#include <paracel/schema.hpp>
+
+#include "alg/common/run_log.hpp"
+#include "alg/common/top_lists.hpp"
+#include "dense_kernel.hpp"
+
+namespace paracel::alg {
+
+/// The keys of sim_dense's and ab_sim_dense's configs; README.md explains them.
+config_schema sim_dense_schema();
+config_schema ab_sim_dense_schema();
+
+/// A config as a struct.
+struct sim_dense_settings {
+  /// `ab`: of ab_sim_dense.
+  sim_dense_settings(const config& from, bool ab);
+
+  std::vector<std::string> input_a;
+  std::vector<std::string> input_b;  ///< empty: one matrix
+  std::string output;
+  std::string output_format;
+  bool number_rows;                  ///< rows are called by their number and not by their first field
+  bool label;
+  double simbar;
+  std::size_t topk;
+};
+
+/// A line of features: `id,feature,...` or `feature,...`, with comma, semicolon, tab or blanks between them.
+/// Takes it apart into id (if `with_id`) and values, which are added to `to`; false for a blank line.
+/// `fail(at, what)` throws for what is wrong: a field that is no finite number, no feature at all.
+bool parse_features(std::string_view line, bool with_id, bool label, std::string_view& id, std::vector<double>& to,
+                    const text_failure& fail);
+
+class sim_dense : public paralg {
+ public:
+  sim_dense(Comm comm, const std::string& server_info, const sim_dense_settings& settings);
+
+  /// Loads, compares, writes.
+  /// Throws: data_error.
+  void solve() override;
+
+ private:
+  /// This worker's rows of a matrix.
+  struct matrix {
+    std::vector<double> value;           // rows of length 1
+    std::vector<std::uint64_t> number;   // of each row: its place among the ids of all rows, ascending
+    id_list ids;                         // of all rows, ascending
+  };
+
+  matrix load(const std::vector<std::string>& files);
+  void compare();
+  void compare_ab();
+  void meet(std::size_t step);
+  byte_vector pack_rows(const matrix& from, std::size_t& at, std::size_t end) const;
+  void unpack_rows(const byte_vector& bytes, std::vector<std::uint64_t>& numbers, std::vector<double>& values) const;
+  [[nodiscard]] bool any_left(bool mine);
+  void dump_result();
+  void dump_arrays();
+
+  sim_dense_settings settings_;
+  std::size_t width_ = 0;
+  matrix a_;
+  matrix b_;
+  top_lists lists_;
+};
+
+}  // namespace paracel::alg
