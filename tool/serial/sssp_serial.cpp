@@ -164,6 +164,29 @@ csr compress(const edge_list& g, bool both) {
 }
 
 
+/// Parallel edges become one, with the sum of their weights.
+void merge_parallel(csr& a) {
+  std::vector<std::pair<std::uint32_t, double>> row;
+  std::uint64_t kept = 0;
+  for (std::uint32_t v = 0; v < a.size(); ++v) {
+    row.clear();
+    for (auto e = a.begin[v]; e < a.begin[v + 1]; ++e) row.emplace_back(a.target[e], a.weight[e]);
+    std::stable_sort(row.begin(), row.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+    a.begin[v] = kept;
+    for (const auto& [t, w] : row) {
+      if (kept > a.begin[v] && a.target[kept - 1] == t) {
+        a.weight[kept - 1] += w;
+      } else {
+        a.target[kept] = t;
+        a.weight[kept++] = w;
+      }
+    }
+  }
+  a.begin.back() = kept;
+  a.target.resize(kept);
+  a.weight.resize(kept);
+}
+
 /// A line `id value` for each vertex.
 template <class F>
 void write(const std::string& file, const edge_list& g, F&& value) {
@@ -194,7 +217,8 @@ int main(int argc, char** argv) {
     }
     if (input.empty()) throw std::runtime_error("want EDGES [--vertices FILE] [--out FILE] --source ID");
     const auto g = load(input, option["vertices"]);
-    const auto a = compress(g, false);
+    auto a = compress(g, false);
+    merge_parallel(a);
     for (const auto w : a.weight)
       if (!(w >= 0)) throw std::runtime_error("a weight is below 0");
     const auto id = std::stoull(option.at("source"));

@@ -16,7 +16,7 @@ else:
     from sklearn.linear_model import Lasso, Ridge
     x, y, a = data[:, :-1], data[:, -1], float(number)
     if what == "ridge":
-        model = Ridge(alpha=a, solver="cholesky", copy_X=False).fit(x, y)
+        model = Ridge(alpha=a, solver="cholesky").fit(x, y)
         rest = y - model.predict(x)
         print("objective %.17g" % (rest @ rest + a * model.coef_ @ model.coef_))
     else:
