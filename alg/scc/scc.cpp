@@ -262,14 +262,14 @@ void solve_by_colours(Comm& comm, const graph_part& core, std::vector<std::uint6
   }
   const auto borders = std::make_shared<const halo>(comm, core);
   while (true) {
-    pregel_run<trim_program>(comm, core, borders, {&state}).run();
+    pregel_run<trim_program>(comm, core, {&state}, borders).run();
     auto left = static_cast<std::int64_t>(std::ranges::count(state.settled, std::uint8_t{0}));
     comm.allreduce(left);
     if (left == 0) break;
-    pregel_run<colour_program>(comm, core, borders, {&state}).run();
-    pregel_run<backward_program>(comm, core, borders, {&state}).run();
+    pregel_run<colour_program>(comm, core, {&state}, borders).run();
+    pregel_run<backward_program>(comm, core, {&state}, borders).run();
   }
-  pregel_run<least_program> last(comm, core, borders, {&state});
+  pregel_run<least_program> last(comm, core, {&state}, borders);
   last.values() = least;
   last.run();
   least = last.values();

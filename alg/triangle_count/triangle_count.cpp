@@ -67,36 +67,78 @@ class oriented_graph {
   std::vector<std::uint32_t> target_;
 };
 
+/// Whether the edge u-v, v at place i of u's list, is counted with v's marks: by looking up the i elements before v.
+bool looks_up_lower(std::size_t i, std::size_t list_of_v) { return i < list_of_v; }
+
+/// Own vertices u below each vertex v, as far as they are counted with v's marks. Those below a ghost always are.
+struct lower_neighbours {
+  explicit lower_neighbours(const oriented_graph& g) : begin(g.size() + 1) {
+    each(g, [&](std::size_t v, std::size_t) { ++begin[v + 1]; });
+    for (std::size_t k = 0; k + 1 < begin.size(); ++k) begin[k + 1] += begin[k];
+    vertex.resize(begin.back());
+    auto next = begin;
+    each(g, [&](std::size_t v, std::size_t u) { vertex[next[v]++] = static_cast<std::uint32_t>(u); });
+  }
+  [[nodiscard]] std::span<const std::uint32_t> of(std::size_t v) const {
+    return std::span(vertex).subspan(begin[v], begin[v + 1] - begin[v]);
+  }
+  template <class F>
+  static void each(const oriented_graph& g, F&& f) {
+    for (std::size_t u = 0; u < g.own(); ++u) {
+      const auto list = g.of(u);
+      for (std::size_t i = 1; i < list.size(); ++i) {
+        const auto v = g.vertex(list[i]);
+        if (v >= g.own() || looks_up_lower(i, g.of(v).size())) f(v, u);
+      }
+    }
+  }
+  std::vector<std::uint64_t> begin;
+  std::vector<std::uint32_t> vertex;
+};
+
 /// Counts, for all vertices known here if PerVertex.
 template <bool PerVertex>
 class counter {
  public:
   counter(const oriented_graph& g) : g_(g), mark_(g.size()), counts_(PerVertex ? g.size() : 0) {}
 
-  /// Triangles whose two lower vertices are own ones.
-  void count_own() {
+  /// Triangles whose two lower vertices u and v are own ones. Of u's list only what comes before v can be in v's list; the
+  /// shorter of both is looked up in the marks of the other.
+  void count_own(const lower_neighbours& below) {
     for (std::size_t u = 0; u < g_.own(); ++u) {
       const auto list = g_.of(u);
       if (list.size() < 2) continue;
-      for (const auto r : list) mark_[r] = 1;
-      for (const auto r : list) {
-        const auto v = g_.vertex(r);
-        if (v < g_.own()) count(static_cast<std::uint32_t>(u), v, g_.of(v));
+      bool marked = false;
+      for (std::size_t i = 1; i < list.size(); ++i) {
+        const auto v = g_.vertex(list[i]);
+        if (v >= g_.own() || g_.of(v).empty() || looks_up_lower(i, g_.of(v).size())) continue;
+        if (!marked) mark(list, 1);
+        marked = true;
+        count(static_cast<std::uint32_t>(u), v, g_.of(v));
       }
-      for (const auto r : list) mark_[r] = 0;
+      if (marked) mark(list, 0);
     }
+    for (std::uint32_t v = 0; v < g_.own(); ++v)
+      if (!below.of(v).empty()) count_upper(v, g_.of(v), below.of(v));
   }
-  /// Triangles of a ghost with these own vertices below it: `list` is the ghost's, in ranks here.
-  void count_ghost(std::uint32_t ghost, std::span<const std::uint32_t> list, std::span<const std::uint32_t> below) {
-    for (const auto r : list) mark_[r] = 1;
-    for (const auto u : below) count(u, ghost, g_.of(u));
-    for (const auto r : list) mark_[r] = 0;
+  /// Triangles of v with these own vertices below it: `list` is v's, in ranks here.
+  void count_upper(std::uint32_t v, std::span<const std::uint32_t> list, std::span<const std::uint32_t> below) {
+    mark(list, 1);
+    for (const auto u : below) {
+      const auto all = g_.of(u);
+      const auto before = std::lower_bound(all.begin(), all.end(), g_.rank(v)) - all.begin();
+      count(u, v, all.first(static_cast<std::size_t>(before)));
+    }
+    mark(list, 0);
   }
 
   [[nodiscard]] std::uint64_t total() const { return total_; }
   [[nodiscard]] const std::vector<std::uint64_t>& counts() const { return counts_; }
 
  private:
+  void mark(std::span<const std::uint32_t> list, std::uint8_t value) {
+    for (const auto r : list) mark_[r] = value;
+  }
   void count(std::uint32_t u, std::uint32_t v, std::span<const std::uint32_t> list) {
     std::uint64_t found = 0;
     for (const auto r : list) {
@@ -113,31 +155,6 @@ class counter {
   std::vector<std::uint8_t> mark_;  // by rank
   std::vector<std::uint64_t> counts_;
   std::uint64_t total_ = 0;
-};
-
-/// Own vertices whose lists lead to each ghost, as far as they have two elements.
-struct lower_neighbours {
-  explicit lower_neighbours(const oriented_graph& g) : begin(g.size() - g.own() + 1) {
-    each(g, [&](std::size_t ghost, std::size_t) { ++begin[ghost + 1]; });
-    for (std::size_t k = 0; k + 1 < begin.size(); ++k) begin[k + 1] += begin[k];
-    vertex.resize(begin.back());
-    auto next = begin;
-    each(g, [&](std::size_t ghost, std::size_t u) { vertex[next[ghost]++] = static_cast<std::uint32_t>(u); });
-  }
-  [[nodiscard]] std::span<const std::uint32_t> of(std::size_t ghost) const {
-    return std::span(vertex).subspan(begin[ghost], begin[ghost + 1] - begin[ghost]);
-  }
-  template <class F>
-  static void each(const oriented_graph& g, F&& f) {
-    for (std::size_t u = 0; u < g.own(); ++u) {
-      const auto list = g.of(u);
-      if (list.size() < 2) continue;
-      for (const auto r : list)
-        if (const auto v = g.vertex(r); v >= g.own()) f(v - g.own(), u);
-    }
-  }
-  std::vector<std::uint64_t> begin;
-  std::vector<std::uint32_t> vertex;
 };
 
 // Lists that go from the owner w of ghosts to a worker that asked for them:
@@ -216,16 +233,16 @@ triangle_result count_all(Comm comm, const graph_part& graph, std::size_t round_
   borders.pull<std::uint32_t>(std::span<const std::uint32_t>(degree).first(own), std::span(degree).subspan(own));
   const oriented_graph g(graph, degree);
   counter<PerVertex> count(g);
-  count.count_own();
+  const lower_neighbours below(g);
+  count.count_own(below);
 
   if (size > 1) {
-    const lower_neighbours below(g);
     std::vector<byte_vector> questions(size);
     for (std::size_t w = 0; w < size; ++w) {
       put_bytes(questions[w], std::uint64_t{0});
       put_bytes(questions[w], static_cast<std::uint64_t>(borders.ghost_first(w)));
       for (auto i = borders.ghost_first(w); i < borders.ghost_first(w + 1); ++i)
-        if (!below.of(i).empty()) put_bytes(questions[w], static_cast<std::uint32_t>(i - borders.ghost_first(w)));
+        if (!below.of(own + i).empty()) put_bytes(questions[w], static_cast<std::uint32_t>(i - borders.ghost_first(w)));
     }
     const auto asked = exchange_blocks(comm, questions);
     std::vector<list_sender> senders;
@@ -269,7 +286,7 @@ triangle_result count_all(Comm comm, const graph_part& graph, std::size_t round_
             if (known != graph.ghosts.end() && *known == number)
               list.push_back(g.rank(own + static_cast<std::size_t>(known - graph.ghosts.begin())));
           }
-          count.count_ghost(static_cast<std::uint32_t>(own + ghost), list, below.of(ghost));
+          count.count_upper(static_cast<std::uint32_t>(own + ghost), list, below.of(own + ghost));
         }
       }
     }

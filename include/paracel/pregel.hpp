@@ -172,12 +172,11 @@ class pregel_run {
     bool halts_ = false;
   };
 
-  /// A collective. Cost: that of a halo, and an all-gather of an id a worker.
-  pregel_run(Comm comm, const graph_part& graph, Program program = {})
-      : pregel_run(comm, graph, std::make_shared<const halo>(comm, graph), std::move(program)) {}
-  /// The same with a halo that is there already.
-  pregel_run(Comm comm, const graph_part& graph, std::shared_ptr<const halo> borders, Program program = {})
+  /// `borders`: a halo of the graph that is there already. A collective. Cost: that of a halo, if it makes one, and an
+  /// all-gather of an id a worker.
+  pregel_run(Comm comm, const graph_part& graph, Program program = {}, std::shared_ptr<const halo> borders = nullptr)
       : comm_(std::move(comm)), graph_(graph), halo_(std::move(borders)), program_(std::move(program)) {
+    if (!halo_) halo_ = std::make_shared<const halo>(comm_, graph_);
     if (graph.own() >= local_limit || graph.own() + graph.ghosts.size() >= local_limit)
       throw error("pregel: a worker has 2^32 vertices or more; use more workers");
     values_.resize(graph.own());

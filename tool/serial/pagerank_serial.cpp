@@ -193,8 +193,8 @@ int main(int argc, char** argv) {
         input = word;
       }
     }
-    if (input.empty()) throw std::runtime_error("want EDGES [--vertices FILE] [--out FILE] --rounds N --tolerance T --damping D "
-                                               "--paracel 1");
+    if (input.empty()) throw std::runtime_error("want EDGES [--vertices FILE] [--out FILE] --rounds N --tolerance T "
+                                               "--damping D --paracel 1");
     const auto g = load(input, option["vertices"]);
     const auto a = compress(g, false);
     const auto n = a.size();
