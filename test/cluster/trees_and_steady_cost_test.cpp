@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What a level of decision_tree_rec and a round of steady_state_inversion send, as their READMEs say: the reductions are
+// counted between the algorithm and the scheduler.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <paracel/random.hpp>
+
+#include "alg/decision_tree_rec/dtr.hpp"
+#include "alg/steady_state_inversion/steady_state_inversion.hpp"
+#include "test/support/cluster.hpp"
+
+namespace paracel {
+namespace {
+
+namespace fs = std::filesystem;
+using test::cluster;
+
+struct traffic {
+  std::uint64_t operations = 0;
+  std::uint64_t reductions = 0;
+  std::uint64_t reduced_bytes = 0;
+  std::uint64_t greatest_bytes = 0;
+  std::uint64_t gathered_bytes = 0;  // that came back from allgathers
+};
+
+/// Counts what goes through another backend.
+class counting_backend final : public comm_backend {
+ public:
+  counting_backend(std::unique_ptr<comm_backend> of, traffic& to) : of_(std::move(of)), to_(to) {}
+  [[nodiscard]] std::size_t rank() const override { return of_->rank(); }
+  [[nodiscard]] std::size_t size() const override { return of_->size(); }
+  void barrier() override { of_->barrier(); }
+  void bcast(byte_vector& data, std::size_t root) override {
+    ++to_.operations;
+    of_->bcast(data, root);
+  }
+  void allreduce(value_tag element, std::span<std::byte> data, reduce_op op) override {
+    ++to_.operations;
+    ++to_.reductions;
+    to_.reduced_bytes += data.size();
+    to_.greatest_bytes = std::max<std::uint64_t>(to_.greatest_bytes, data.size());
+    of_->allreduce(element, data, op);
+  }
+  std::vector<byte_vector> allgather(std::span<const std::byte> mine) override {
+    ++to_.operations;
+    auto all = of_->allgather(mine);
+    for (const auto& part : all) to_.gathered_bytes += part.size();
+    return all;
+  }
+  std::vector<byte_vector> alltoall(const std::vector<byte_vector>& blocks) override {
+    ++to_.operations;
+    return of_->alltoall(blocks);
+  }
+
+ private:
+  std::unique_ptr<comm_backend> of_;
+  traffic& to_;
+};
+
+class ReductionCost : public testing::Test {
+ protected:
+  ReductionCost() {
+    std::string pattern = (fs::temp_directory_path() / "reduction_cost_XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~ReductionCost() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  void write_rows(const std::string& name, std::uint64_t seed, std::size_t n, std::size_t k) const {
+    std::ofstream out(path(name));
+    for (std::size_t i = 0; i < n; ++i) {
+      counter_random random(seed, 0, i);
+      out << i << '\t';
+      for (std::size_t f = 0; f < k; ++f) out << (f > 0 ? "|" : "") << random.normal();
+      out << '\n';
+    }
+  }
+
+  /// `run(comm)` by two workers; what the first one sent and the requests that the servers handled.
+  template <class F>
+  traffic measured(F&& run) {
+    traffic counts[2];
+    cluster job({.workers = 2});
+    job.run([&](Comm comm) {
+      auto plain = std::make_unique<comm_scheduler>(comm.get_rank(), 2, [s = comm.job()] { return s; });
+      run(Comm(std::make_shared<counting_backend>(std::move(plain), counts[comm.get_rank()]), comm.job()));
+    });
+    EXPECT_LT(job.requests_served(), 20U);  // no parameter lies in the servers
+    return counts[0];
+  }
+
+  fs::path folder_;
+};
+
+alg::dtr_settings tree_settings(const std::string& users, const std::string& items, const std::string& output, int level) {
+  const auto text = R"({"user_fac_input": ")" + users + R"(", "item_fac_input": ")" + items + R"(", "output": ")" + output +
+                    R"(", "level": )" + std::to_string(level) + "}";
+  return alg::dtr_settings(alg::dtr_schema().check_text("config", text));
+}
+
+TEST_F(ReductionCost, ALevelOfATreeIsTwoReductionsOfTheSizeThatTheReadmeSays) {
+  const std::size_t k = 3;
+  const std::size_t items = 200;
+  write_rows("users", 1, 400, k);
+  write_rows("items", 2, items, k);
+  std::vector<traffic> at;
+  for (const int level : {1, 2, 3}) {
+    at.push_back(measured([&](Comm comm) {
+      alg::decision_tree_rec(comm, "", tree_settings(path("users"), path("items"), path("out"), level)).solve();
+    }));
+  }
+  for (std::size_t level = 1; level < at.size(); ++level) {
+    const std::size_t nodes = std::size_t{1} << level;
+    EXPECT_EQ(at[level].reductions - at[level - 1].reductions, 2U);
+    EXPECT_EQ(at[level].reduced_bytes - at[level - 1].reduced_bytes, 8 * nodes * (k + 2) + 8 * items * nodes * (k + 1));
+    EXPECT_EQ(at[level].operations - at[level - 1].operations, 2U);
+  }
+}
+
+TEST_F(ReductionCost, TheSumsOfManyItemsGoInMessagesOfEightMegabytes) {
+  const std::size_t k = 31;
+  const std::size_t items = 70000;  // 32 numbers each: two messages and a bit
+  write_rows("users", 1, 20, k);
+  write_rows("items", 2, items, k);
+  const auto found = measured([&](Comm comm) {
+    alg::decision_tree_rec(comm, "", tree_settings(path("users"), path("items"), path("out"), 1)).solve();
+  });
+  EXPECT_LE(found.greatest_bytes, 8U << 20U);
+  EXPECT_EQ(found.reduced_bytes / (8 * items * (k + 1)), 1U);
+  EXPECT_GE(found.reductions, 3U + 1U);
+  EXPECT_LE(found.reductions, 3U + 5U);  // and those of loading
+}
+
+TEST_F(ReductionCost, ARoundOfAnInversionIsThreeReductions) {
+  const std::size_t left = 60;
+  const std::size_t right = 20;
+  {
+    std::ofstream edges(path("edges"));
+    std::ofstream shares(path("shares"));
+    for (std::size_t i = 0; i < left; ++i) {
+      counter_random random(5, 0, i);
+      for (std::size_t j = 0; j < right; ++j) {
+        if (j == i % right || random.below(4) == 0) edges << i << "L," << j << "R," << random.uniform_above_zero() << '\n';
+      }
+      shares << i << "L," << 1.0 / left << '\n';
+    }
+    for (std::size_t j = 0; j < right; ++j) shares << j << "R," << 1.0 / right << '\n';
+  }
+  std::vector<traffic> at;
+  for (const int rounds : {2, 5}) {
+    const auto text = R"({"bigraph_input": ")" + path("edges") + R"(", "distribution_input": ")" + path("shares") +
+                      R"(", "output": ")" + path("out") + R"(", "feasibility": "never", "epsilon": 1e-9, "rounds": )" +
+                      std::to_string(rounds) + "}";
+    at.push_back(measured([&](Comm comm) {
+      alg::steady_state_inversion(comm, "", alg::steady_settings(alg::steady_schema().check_text("config", text))).solve();
+    }));
+  }
+  EXPECT_EQ(at[1].operations - at[0].operations, 3U * 3U);
+  EXPECT_EQ(at[1].reductions - at[0].reductions, 3U);
+  EXPECT_EQ(at[1].reduced_bytes - at[0].reduced_bytes, 3U * 5U * 8U);
+  const auto gathered = at[1].gathered_bytes - at[0].gathered_bytes;
+  // The values, and a byte or two to say of what type each part is.
+  EXPECT_GE(gathered, 3 * 8 * (left + right));
+  EXPECT_LE(gathered, 3 * (8 * (left + right) + 64));
+}
+
+}  // namespace
+}  // namespace paracel
