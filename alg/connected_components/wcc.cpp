@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <paracel/exchange.hpp>
+
 #include "alg/common/graph_links.hpp"
 #include "alg/common/run_log.hpp"
 #include "alg/common/union_find.hpp"
@@ -16,7 +18,50 @@ config_schema wcc_schema() {
   return s;
 }
 
-wcc_result weak_components(Comm comm, const graph_part& graph, const pregel_options& options, bool resume) {
+namespace {
+
+/// Labels of groups become the least of their component, found by rank 0, which gets all links.
+void join_on_first(Comm& comm, const graph_part& groups, std::vector<std::uint64_t>& labels) {
+  std::vector<byte_vector> blocks(comm.get_size()), answers(comm.get_size());
+  for (auto& b : blocks) put_bytes(b, std::uint64_t{0});
+  for (auto& b : answers) put_bytes(b, std::uint64_t{0});
+  put_bytes(blocks[0], labels.data(), labels.size());
+  for (std::size_t g = 0; g < groups.own(); ++g) {
+    for (const auto t : groups.out.of(g)) {
+      put_bytes(blocks[0], static_cast<std::uint32_t>(g));
+      put_bytes(blocks[0], groups.number(t));
+    }
+  }
+  const auto got = exchange_blocks(comm, blocks);
+  if (comm.get_rank() == 0) {
+    union_find sets(groups.vertices_total());
+    std::vector<std::uint64_t> least;
+    for (std::size_t w = 0; w < got.size(); ++w) {
+      byte_reader in(got[w], exchange_room);
+      std::vector<std::uint64_t> part;
+      in.get(part, groups.first[w + 1] - groups.first[w]);
+      least.insert(least.end(), part.begin(), part.end());
+      while (!in.empty()) {
+        const auto from = static_cast<std::uint32_t>(groups.first[w] + in.get<std::uint32_t>());
+        sets.unite(from, static_cast<std::uint32_t>(in.get<std::uint64_t>()));
+      }
+    }
+    for (std::uint32_t g = 0; g < least.size(); ++g) {
+      auto& root = least[sets.find(g)];
+      root = std::min(root, least[g]);
+    }
+    for (std::size_t w = 0; w < answers.size(); ++w)
+      for (auto g = groups.first[w]; g < groups.first[w + 1]; ++g)
+        put_bytes(answers[w], least[sets.find(static_cast<std::uint32_t>(g))]);
+  }
+  const auto told = exchange_blocks(comm, answers);
+  byte_reader in(told[0], exchange_room);
+  in.get(labels, groups.own());
+}
+
+}  // namespace
+
+wcc_result weak_components(Comm comm, const graph_part& graph, pregel_options options, bool resume) {
   const auto own = graph.own();
   std::vector<std::uint32_t> group(own + graph.ghosts.size());
   std::vector<std::uint64_t> least;  // of each group: the least number of a vertex that is known here
@@ -54,8 +99,12 @@ wcc_result weak_components(Comm comm, const graph_part& graph, const pregel_opti
   run.values() = std::move(least);
   if (resume) run.restore(options.checkpoint_folder);
   wcc_result result;
-  result.supersteps = run.run(options).supersteps;
+  options.max_supersteps = std::min(options.max_supersteps, most_supersteps);
+  const auto said = run.run(options);
+  result.supersteps = said.supersteps;
   result.groups = first.back();
+  result.gathered = !said.finished;
+  if (result.gathered) join_on_first(comm, contracted, run.values());
   result.labels.resize(own);
   for (std::size_t v = 0; v < own; ++v) result.labels[v] = run.value(group[v]);
   return result;

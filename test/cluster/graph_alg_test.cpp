@@ -170,6 +170,26 @@ TEST(GraphAlgorithms, WeakComponentsAreTheLeastVertexOfEach) {
         });
 }
 
+TEST(GraphAlgorithms, APathThatGoesToAndFroBetweenTheWorkersIsFinishedByTheFirst) {
+  test_graph g;
+  g.vertices = 600;
+  for (std::uint64_t k = 0; k + 1 < g.vertices; ++k) {  // two paths: 0, 300, 1, 301, ... up to 449, and the rest
+    const auto at = [](std::uint64_t i) { return i / 2 + i % 2 * 300; };
+    if (k != 299) g.edges.push_back({at(k), at(k + 1), 1});
+  }
+  cluster c({.workers = 2, .servers = 1});
+  c.run([&](Comm comm) {
+    const auto part = part_of(g, comm.get_rank(), 2);
+    const auto found = alg::weak_components(comm, part);
+    EXPECT_TRUE(found.gathered);
+    EXPECT_EQ(found.supersteps, alg::most_supersteps);
+    for (std::size_t v = 0; v < part.own(); ++v) {
+      const auto n = part.number(v);
+      EXPECT_EQ(found.labels[v], n % 300 < 150 ? 0U : 150U) << n;
+    }
+  });
+}
+
 TEST(GraphAlgorithms, StrongComponentsAreTheSameWhetherTheCoreIsGatheredOrNot) {
   for (const std::uint64_t limit : {std::uint64_t{1} << 20U, std::uint64_t{0}}) {
     check({}, false, [](const auto& g) { return least_of_component(g, false); },

@@ -28,7 +28,8 @@ struct traffic {
 
 class counting_workers {
  public:
-  explicit counting_workers(std::size_t workers) : said_(workers), to_(workers), barrier_(static_cast<std::ptrdiff_t>(workers)) {}
+  explicit counting_workers(std::size_t workers)
+      : said_(workers), to_(workers), barrier_(static_cast<std::ptrdiff_t>(workers)) {}
 
   /// Runs `work` on a thread for each worker; the first exception is thrown again (the others must not wait for that one).
   void run(const std::function<void(Comm, const traffic&)>& work) {
