@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "svd.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "alg/common/npy.hpp"
+#include "alg/common/serve.hpp"
+
+namespace paracel::alg {
+
+sparse_operator::sparse_operator(Comm comm, const sparse_rows& a)
+    : comm_(std::move(comm)), a_(a), rank_(comm_.get_rank()), give_(comm_.get_size()) {
+  const std::size_t size = comm_.get_size();
+  for (std::size_t w = 0; w <= size; ++w) column_first_.push_back(a.columns_total * w / size);
+  // Local columns ascend by number, so each owner's lie side by side.
+  std::vector<std::vector<std::uint64_t>> wanted(size);
+  need_first_.assign(size + 1, a.column_number.size());
+  for (std::size_t w = 0; w < size; ++w) {
+    const auto begin = std::lower_bound(a.column_number.begin(), a.column_number.end(), column_first_[w]);
+    const auto end = std::lower_bound(a.column_number.begin(), a.column_number.end(), column_first_[w + 1]);
+    need_first_[w] = static_cast<std::size_t>(begin - a.column_number.begin());
+    wanted[w].assign(begin, end);
+  }
+  std::vector<std::vector<std::uint64_t>> asked;
+  comm_.alltoall(wanted, asked);
+  for (std::size_t w = 0; w < size; ++w) {
+    for (const auto number : asked[w]) give_[w].push_back(static_cast<std::uint32_t>(number - column_first_[rank_]));
+  }
+}
+
+void sparse_operator::times(const tall_block& v, tall_block& u) {
+  const auto width = v.cols();
+  const std::size_t bytes = static_cast<std::size_t>(width) * sizeof(double);
+  local_.resize(static_cast<Eigen::Index>(a_.column_ids.size()), width);
+  std::vector<byte_vector> blocks(give_.size());
+  for (std::size_t w = 0; w < give_.size(); ++w) {
+    if (w == rank_) continue;
+    blocks[w].resize(give_[w].size() * bytes);
+    for (std::size_t i = 0; i < give_[w].size(); ++i) {
+      std::memcpy(blocks[w].data() + i * bytes, v.data() + give_[w][i] * static_cast<std::size_t>(width), bytes);
+    }
+  }
+  if (give_.size() > 1) blocks = comm_.alltoall_bytes(blocks);
+  for (std::size_t w = 0; w < give_.size(); ++w) {
+    double* to = local_.data() + need_first_[w] * static_cast<std::size_t>(width);
+    if (w != rank_) {
+      if (!blocks[w].empty()) std::memcpy(to, blocks[w].data(), blocks[w].size());
+      continue;
+    }
+    for (const auto c : give_[w]) {
+      std::memcpy(to, v.data() + c * static_cast<std::size_t>(width), bytes);
+      to += width;
+    }
+  }
+  u.setZero(static_cast<Eigen::Index>(a_.rows()), width);
+  for (std::size_t i = 0; i < a_.rows(); ++i) {
+    double* __restrict row = u.data() + i * static_cast<std::size_t>(width);
+    for (std::uint64_t e = a_.begin[i]; e < a_.begin[i + 1]; ++e) {
+      const double* __restrict from = local_.data() + a_.column[e] * static_cast<std::size_t>(width);
+      const double x = a_.value[e];
+      for (Eigen::Index j = 0; j < width; ++j) row[j] += x * from[j];
+    }
+  }
+}
+
+void sparse_operator::transposed_times(const tall_block& u, tall_block& v) {
+  const auto width = u.cols();
+  local_.setZero(static_cast<Eigen::Index>(a_.column_ids.size()), width);
+  for (std::size_t i = 0; i < a_.rows(); ++i) {
+    const double* __restrict row = u.data() + i * static_cast<std::size_t>(width);
+    for (std::uint64_t e = a_.begin[i]; e < a_.begin[i + 1]; ++e) {
+      double* __restrict to = local_.data() + a_.column[e] * static_cast<std::size_t>(width);
+      const double x = a_.value[e];
+      for (Eigen::Index j = 0; j < width; ++j) to[j] += x * row[j];
+    }
+  }
+  std::vector<byte_vector> blocks(give_.size());
+  for (std::size_t w = 0; w < give_.size(); ++w) {
+    const auto* from = local_.data() + need_first_[w] * static_cast<std::size_t>(width);
+    const std::size_t count = need_first_[w + 1] - need_first_[w];
+    const auto bytes = std::as_bytes(std::span(from, count * static_cast<std::size_t>(width)));
+    if (w != rank_) blocks[w].assign(bytes.begin(), bytes.end());
+  }
+  if (give_.size() > 1) blocks = comm_.alltoall_bytes(blocks);
+  v.setZero(static_cast<Eigen::Index>(columns()), width);
+  std::vector<double> row(static_cast<std::size_t>(width));
+  // In the order of the ranks, so that the bits are the same in every run.
+  for (std::size_t w = 0; w < give_.size(); ++w) {
+    const auto* own = local_.data() + need_first_[w] * static_cast<std::size_t>(width);
+    const std::size_t bytes = row.size() * sizeof(double);
+    for (std::size_t i = 0; i < give_[w].size(); ++i) {
+      if (w == rank_) std::memcpy(row.data(), own + i * row.size(), bytes);
+      else std::memcpy(row.data(), blocks[w].data() + i * bytes, bytes);
+      double* to = v.data() + give_[w][i] * row.size();
+      for (std::size_t j = 0; j < row.size(); ++j) to[j] += row[j];
+    }
+  }
+}
+
+void sparse_operator::sum(std::span<double> values) { sum_over_workers(comm_, values); }
+
+void sparse_operator::largest(std::span<double> values) {
+  std::vector<double> all(values.begin(), values.end());
+  comm_.allreduce(all, reduce_op::max);
+  std::copy(all.begin(), all.end(), values.begin());
+}
+
+config_schema svd_schema() {
+  config_schema s("svd", "the greatest singular values of a sparse matrix, with their vectors");
+  s.key("input", key_type::files, "entries row,column,value, or MatrixMarket").required();
+  s.key("output", key_type::output_folder, "folder of the results").required();
+  s.key("format", key_type::string, "of the vectors").fallback("text").one_of({"text", "npy"});
+  s.key("k", key_type::integer, "triplets").fallback(10).at_least(1).at_most(4096);
+  s.key("rounds", key_type::integer, "most steps, each two products with k + 2 columns").fallback(300).at_least(1)
+      .at_most(1000000);
+  s.key("tolerance", key_type::number, "largest residual by the greatest singular value").fallback(1e-10).above(0);
+  s.key("basis", key_type::integer, "columns that are kept before a restart; 0: five times k + 2; at least three times")
+      .fallback(0).at_least(0).at_most(100000);
+  s.key("seed", key_type::integer, "of the start").fallback(0).at_least(0);
+  s.key("debug", key_type::boolean, "print the residual of each step").fallback(false);
+  s.key("update_file", key_type::plugin, "of Paracel 0.3; sums of workers need no plug-in, so it is not used");
+  s.key("update_function", key_type::string, "as update_file");
+  return s;
+}
+
+svd_settings::svd_settings(const config& from)
+    : input(from.get<std::vector<std::string>>("input")),
+      output(from.get<std::string>("output")),
+      format(from.get<std::string>("format")),
+      debug(from.get<bool>("debug")) {
+  krylov.k = from.get<std::size_t>("k");
+  krylov.steps = from.get<int>("rounds");
+  krylov.tolerance = from.get<double>("tolerance");
+  krylov.basis = from.get<std::size_t>("basis");
+  krylov.seed = from.get<std::uint64_t>("seed");
+}
+
+svd::svd(Comm comm, const std::string& server_info, const svd_settings& settings)
+    : paralg(server_info, std::move(comm), settings.output, settings.krylov.steps),
+      settings_(settings),
+      log_(*this, settings.krylov.steps, "residual", settings.debug) {}
+
+void svd::solve() {
+  entry_options options;
+  const auto a = load_sparse(get_comm(), settings_.input, options);
+  if (a.entries_total == 0) throw data_error(settings_.input.front() + ":1:1: found no entry, want row,column,value");
+  sparse_operator op(get_comm(), a);
+  settings_.krylov.progress = [&](int step, std::size_t good, double residual) {
+    log_.round(step, residual, {{"converged", static_cast<double>(good)}});
+  };
+  const auto t = block_krylov(op, settings_.krylov);
+
+  const auto columns = all_column_ids(get_comm(), a);
+  auto own = id_list::empty(columns.numeric());
+  for (std::size_t c = op.first_column(); c < op.first_column() + op.columns(); ++c) {
+    if (columns.numeric()) own.push_back(columns.number(c));
+    else own.push_back(columns.name(c));
+  }
+  const std::size_t k = t.sigma.size();
+  model_writer out(*this, "svd", settings_.format);
+  out.fields().add("k", static_cast<std::uint64_t>(k)).add("rows", a.rows_total()).add("columns", a.columns_total);
+  out.add("sigma", t.sigma);
+  if (k > 0) {
+    const tall_block u = t.u;
+    const tall_block v = t.v;
+    out.add_rows<double>("U", std::span(u.data(), static_cast<std::size_t>(u.size())), {k}, &a.row_ids);
+    out.add_rows<double>("V", std::span(v.data(), static_cast<std::size_t>(v.size())), {k}, &own);
+  }
+  out.finish();
+  log_.result("rounds", static_cast<std::uint64_t>(t.steps));
+  log_.result("converged", std::string(t.converged ? "yes" : "no"));
+  log_.result("rank", static_cast<std::uint64_t>(k));
+  for (std::size_t j = 0; j < k; ++j) log_.result(("sigma_" + std::to_string(j + 1)).c_str(), t.sigma[j]);
+  log_.result("residual", k == 0 ? 0.0 : *std::max_element(t.residual.begin(), t.residual.end()));
+  log_.result("output", get_output());
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The k greatest singular values of a sparse matrix, with their vectors.
+//
+// A worker owns the rows that load_sparse gives it, and an equal part of the columns. A product with A needs the columns
+// that its rows have entries in, and one with A' sends them back; those alone are exchanged, block by block. The iteration
+// is block_krylov.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <paracel/paralg.hpp>
+#include <paracel/schema.hpp>
+#include <paracel/sparse.hpp>
+
+#include "alg/common/run_log.hpp"
+#include "block_krylov.hpp"
+
+namespace paracel::alg {
+
+/// A sparse matrix over the workers as an operator.
+/// Lifetime: `a` outlives it. Cost of a product with b columns: one all-to-all, 8 b bytes for each column that a worker
+/// needs and does not own; none with one worker.
+class sparse_operator : public product_operator {
+ public:
+  /// A collective: one all-to-all with 8 bytes for each column needed.
+  sparse_operator(Comm comm, const sparse_rows& a);
+
+  [[nodiscard]] std::size_t rows() const override { return a_.rows(); }
+  [[nodiscard]] std::size_t columns() const override { return column_first_[rank_ + 1] - column_first_[rank_]; }
+  [[nodiscard]] std::uint64_t first_row() const override { return a_.row_first[rank_]; }
+  [[nodiscard]] std::uint64_t first_column() const override { return column_first_[rank_]; }
+  void times(const tall_block& v, tall_block& u) override;
+  void transposed_times(const tall_block& u, tall_block& v) override;
+  void sum(std::span<double> values) override;
+  void largest(std::span<double> values) override;
+
+ private:
+  Comm comm_;
+  const sparse_rows& a_;
+  std::size_t rank_;
+  std::vector<std::uint64_t> column_first_;          // columns of worker w: numbers [w, w + 1)
+  std::vector<std::size_t> need_first_;              // local columns of owner w: [w, w + 1)
+  std::vector<std::vector<std::uint32_t>> give_;     // own columns that worker w needs
+  tall_block local_;                                 // a row for each local column
+};
+
+config_schema svd_schema();
+
+struct svd_settings {
+  explicit svd_settings(const config& from);
+
+  std::vector<std::string> input;
+  std::string output;
+  std::string format;
+  krylov_options krylov;
+  bool debug;
+};
+
+class svd : public paralg {
+ public:
+  svd(Comm comm, const std::string& server_info, const svd_settings& settings);
+
+  /// Throws: data_error.
+  void solve() override;
+
+ private:
+  svd_settings settings_;
+  run_log log_;
+};
+
+}  // namespace paracel::alg
