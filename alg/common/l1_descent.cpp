@@ -20,7 +20,9 @@ constexpr std::size_t sweep_limit = 20000;
 // After so many sweeps over the same coordinates the equations are solved instead: where features are many and nearly
 // dependent, coordinate descent needs thousands of sweeps for a digit.
 constexpr std::size_t patience = 12;
-constexpr int newton_steps = 6;
+// Newton steps in a row: as many as take some 10^9 operations, because where the features outnumber the samples each may
+// bring only one coordinate to 0.
+constexpr double newton_operations = 1e9;
 
 }  // namespace
 
@@ -55,6 +57,15 @@ std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1,
     }
     return worst;
   };
+  // The correlation as it follows from w: long steps leave rounding in what was added up.
+  std::vector<double> q(correlation.begin(), correlation.end());
+  const auto add_products = [&](double times, std::span<double> to) {
+    for (std::size_t j = 0; j < n; ++j) {
+      if (w[j] == 0) continue;
+      for (std::size_t i = 0; i < n; ++i) to[i] += times * w[j] * square[j * n + i];
+    }
+  };
+  add_products(1, q);
   // A Newton step on the coordinates that are not 0, as far as none of them changes its sign; whoever comes to 0 stays there.
   // Returns whether it went all the way.
   const auto newton = [&](std::vector<std::uint32_t>& over) {
@@ -108,7 +119,11 @@ std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1,
       if (sweep(active) <= tolerance) break;
       if (count < patience) continue;
       std::erase_if(active, [&](auto j) { return w[j] == 0; });
-      for (int k = 0; k < newton_steps && !active.empty() && !newton(active); ++k) continue;
+      const auto size = static_cast<double>(active.size());
+      const auto steps = static_cast<std::size_t>(std::clamp(newton_operations / (size * size * size + 1), 6.0, 2 * size + 6));
+      for (std::size_t k = 0; k < steps && !active.empty() && !newton(active); ++k) continue;
+      std::copy(q.begin(), q.end(), correlation.begin());
+      add_products(-1, correlation);
       break;
     }
   }

@@ -11,6 +11,7 @@
 
 #include "alg/common/npy.hpp"
 #include "alg/common/serve.hpp"
+#include "kmeans_input.hpp"
 
 namespace paracel::alg {
 
@@ -31,8 +32,8 @@ config_schema kmeans_schema() {
   config_schema s("kmeans", "k-means clustering");
   s.key("input", key_type::files, "points, CSV or libsvm").required();
   s.key("output", key_type::output_folder, "folder of the results").required();
-  s.key("type", key_type::string, "fvec: dense points; sim: sparse points; both are told apart by themselves")
-      .fallback("fvec").one_of({"fvec", "sim"});
+  s.key("type", key_type::string, "fvec: name<tab>x,x,...; rows: CSV, libsvm or npy; auto: as the first line is")
+      .fallback("auto").one_of({"auto", "fvec", "rows"});
   s.key("kclusters", key_type::integer, "number of centres; not with model").at_least(1).at_most(1000000);
   s.key("update_file", key_type::string, "Paracel's; the sums of the centres need no update function");
   s.key("update_functions", key_type::strings, "Paracel's; not needed either");
@@ -58,6 +59,7 @@ kmeans_settings::kmeans_settings(const config& from)
       output(from.get<std::string>("output")),
       model(model_of(from)),
       format(from.get<std::string>("format")),
+      type(from.get<std::string>("type")),
       kclusters_place(from.place_of("kclusters")),
       kclusters(from.get<std::size_t>("kclusters")),
       rounds(from.get<int>("rounds")),
@@ -113,7 +115,9 @@ void kmeans::solve() {
 }
 
 void kmeans::load() {
-  auto rows = load_samples(get_comm(), settings_.input, settings_.samples);
+  named_ = settings_.type == "fvec" || (settings_.type == "auto" && is_fvec(get_comm(), settings_.input));
+  auto rows = named_ ? load_fvec(get_comm(), settings_.input, settings_.samples.columns, names_)
+                     : load_samples(get_comm(), settings_.input, settings_.samples);
   total_ = rows.rows_total;
   if (rows.columns == 0) throw data_error(settings_.input.front() + ": found points without any feature");
   // Points to assign to a model may lack its last features.
@@ -367,14 +371,15 @@ void kmeans::dump(const outcome& best, run_log& log) {
   std::vector<std::uint64_t> labels(best.assignment.begin(), best.assignment.end());
   if (settings_.format == "text") {
     // Paracel's kmeans_0: a line a cluster, the cluster and its rows. Each worker writes its own rows.
-    dict_type<std::uint64_t, std::vector<std::uint64_t>> groups;
-    for (std::size_t i = 0; i < labels.size(); ++i) groups[labels[i]].push_back(points_.first_row() + i);
+    dict_type<std::uint64_t, std::vector<std::string>> groups;
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      groups[labels[i]].push_back(named_ ? names_.text(i) : std::to_string(points_.first_row() + i));
     paracel_dump_dict(groups, "kmeans_");
   }
   model_writer model(*this, "kmeans", settings_.format);
   model.add("centers", std::span<const double>(best.centres), {settings_.kclusters, d});
   model.add("counts", best.counts);
-  model.add_rows("labels", std::span<const std::uint64_t>(labels));
+  model.add_rows("labels", std::span<const std::uint64_t>(labels), {}, named_ ? &names_ : nullptr);
   model.fields().add("objective", best.inertia).add("rows", total_).add("rounds", best.rounds)
       .add("converged", best.converged);
   model.settings().add("kclusters", std::uint64_t{settings_.kclusters})

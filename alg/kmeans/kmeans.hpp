@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include <paracel/ids.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
 
@@ -38,6 +39,7 @@ struct kmeans_settings {
   std::string output;
   std::string model;
   std::string format;
+  std::string type;
   std::string kclusters_place;
   sample_options samples;
   std::size_t kclusters;
@@ -79,6 +81,8 @@ class kmeans : public paralg {
 
   kmeans_settings settings_;
   kmeans_points points_;
+  id_list names_;  // of this worker's points, where they have some
+  bool named_ = false;
   kmeans_sums sums_;
   std::uint64_t total_ = 0;
   std::uint64_t seed_ = 0;  // of the attempt

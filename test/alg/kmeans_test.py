@@ -157,6 +157,26 @@ class KmeansTest(AlgorithmCase):
         found, _, labels = self.cluster(2, 1, input=zeros, kclusters=2, metric="cosine")
         self.assertEqual([labels[0] == labels[2], labels[1] == labels[3], found["inertia"]], [True, True, 0])
 
+    def test_points_with_names(self):
+        named = self.path("named.txt")
+        with open(self.points, encoding="ascii") as rows, open(named, "w", encoding="utf-8") as file:
+            file.write("".join(f"point {i}\t{row}" for i, row in enumerate(rows)))
+        plain, centres, labels = self.cluster(2)
+        for keys in ({}, {"type": "fvec"}):
+            found, other, other_labels = self.cluster(2, 1, input=named, **keys)
+            self.assertAlmostEqual(found["inertia"] / plain["inertia"], 1, delta=1e-12)
+            self.assertLessEqual(numpy.abs(centres - other).max(), 1e-12)
+            self.assertEqual(other_labels, labels)
+            with open(os.path.join(self.output, "kmeans_0"), encoding="utf-8") as file:
+                self.assertIn("point 0", file.read())
+        self.assertEqual(self.lines("labels", 2)[5], f"point 5\t{labels[5]}")
+        bad = self.path("bad_names", "a\t1,2\nb\t1,x\n")
+        self.assertIn(bad + ':2:5: found "x", want a number', self.job(2, status=4, input=bad, kclusters=1))
+        bad = self.path("wide_names", "a\t1,2\n\nb\t1,2,3\n")
+        self.assertIn(bad + ":3:1: found 3 coordinates, want 2", self.job(2, status=4, input=bad, kclusters=1))
+        bad = self.path("no_names", "1,2\n")
+        self.assertIn(bad + ":1:1: found no tab", self.job(1, status=4, input=bad, kclusters=1, type="fvec"))
+
     def test_bad_input_and_bad_configs(self):
         bad = self.path("bad.csv", "1,2\n1,x\n")
         self.assertIn(bad + ":2:3", self.job(2, status=4, input=bad, kclusters=1))

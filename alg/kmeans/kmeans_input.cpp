@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kmeans_input.hpp"
+
+#include <charconv>
+#include <cmath>
+
+namespace paracel::alg {
+
+namespace {
+
+struct enough {};
+
+/// Calls f(line) for each line of a run of lines, without its end.
+template <class F>
+void each_line(std::string_view text, F&& f) {
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    auto line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    f(line);
+  }
+}
+
+bool blank(std::string_view line) { return line.find_first_not_of(" \t") == std::string_view::npos; }
+
+}  // namespace
+
+bool is_fvec(Comm comm, const std::vector<std::string>& files) {
+  std::int64_t answer = 0;
+  if (comm.get_rank() == 0) {
+    try {
+      visit_text(files, 0, 1, [&](std::string_view text) {
+        each_line(text, [&](std::string_view line) {
+          if (blank(line)) return;
+          const auto tab = line.find('\t');
+          // Numbers between tabs alone are a table.
+          answer = tab != std::string_view::npos && line.find('\t', tab + 1) == std::string_view::npos &&
+                   line.find(',', tab) != std::string_view::npos;
+          throw enough();
+        });
+      });
+    } catch (const enough&) {
+    } catch (const data_error&) {
+      answer = 0;  // the loader will say it
+    }
+  }
+  comm.bcast(answer);
+  return answer != 0;
+}
+
+std::string parse_fvec_line(std::string_view line, sample_rows& rows, id_list& names) {
+  if (blank(line)) return "";
+  const auto tab = line.find('\t');
+  if (tab == std::string_view::npos) return "1: found no tab, want name<tab>x,x,...";
+  if (tab == 0) return "1: found no name, want name<tab>x,x,...";
+  const char* at = line.data() + tab + 1;
+  const char* const end = line.data() + line.size();
+  std::uint32_t count = 0;
+  while (true) {
+    double v = 0;
+    const char* begin = at;
+    while (begin < end && *begin == ' ') ++begin;
+    if (begin < end && *begin == '+') ++begin;
+    const auto [stop, failed] = std::from_chars(begin, end, v);
+    if (failed != std::errc{} || !std::isfinite(v) || (stop != end && *stop != ',')) {
+      const std::string_view field(at, static_cast<std::size_t>(end - at));
+      return std::to_string(at - line.data() + 1) + ": found \"" + std::string(field.substr(0, field.find(','))) +
+             "\", want a number";
+    }
+    rows.value.push_back(v);
+    ++count;
+    if (stop == end) break;
+    at = stop + 1;
+  }
+  if (rows.columns == 0) rows.columns = count;
+  if (count != rows.columns)
+    return "1: found " + std::to_string(count) + " coordinates, want " + std::to_string(rows.columns);
+  names.push_back(line.substr(0, tab));
+  ++rows.row_count;
+  return "";
+}
+
+sample_rows load_fvec(Comm comm, const std::vector<std::string>& files, std::uint32_t columns, id_list& names) {
+  const auto read = [&](const std::vector<std::string>& from, std::size_t rank, std::size_t size, sample_rows& rows,
+                        const auto& complain) {
+    std::uint64_t number = 0;
+    visit_text(from, rank, size, [&](std::string_view text) {
+      each_line(text, [&](std::string_view line) {
+        ++number;
+        if (const auto wrong = parse_fvec_line(line, rows, names); !wrong.empty()) complain(number, wrong);
+      });
+    });
+  };
+  // Everybody knows how many coordinates a point has before the parts are read.
+  std::int64_t width = columns;
+  if (comm.get_rank() == 0 && width == 0) {
+    std::int64_t found = 0;
+    try {
+      visit_text(files, 0, 1, [&](std::string_view text) {
+        each_line(text, [&](std::string_view line) {
+          if (blank(line)) return;
+          sample_rows row;
+          auto name = id_list::empty(false);
+          (void)parse_fvec_line(line, row, name);
+          found = row.columns;
+          throw enough();
+        });
+      });
+    } catch (const enough&) {
+    }
+    width = found;
+  }
+  comm.bcast(width);
+
+  sample_rows rows;
+  rows.dense = true;
+  rows.columns = static_cast<std::uint32_t>(width);
+  names = id_list::empty(false);
+  std::int64_t wrong = 0;
+  try {
+    read(files, comm.get_rank(), comm.get_size(), rows, [](std::uint64_t, const std::string&) { throw enough(); });
+  } catch (const enough&) {
+    wrong = 1;
+  }
+  comm.allreduce(wrong, reduce_op::max);
+  if (wrong != 0) {
+    // Once more from the beginning, to say where; every worker finds the same place.
+    for (const auto& file : expand(files)) {
+      sample_rows again;
+      again.columns = static_cast<std::uint32_t>(width);
+      read({file}, 0, 1, again, [&](std::uint64_t line, const std::string& what) {
+        throw data_error(file + ":" + std::to_string(line) + ":" + what);
+      });
+    }
+    throw data_error(files.front() + ": changed while it was read");
+  }
+  const auto counts = comm.allgather(static_cast<std::int64_t>(rows.row_count));
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    if (r < comm.get_rank()) rows.first_row += static_cast<std::uint64_t>(counts[r]);
+    rows.rows_total += static_cast<std::uint64_t>(counts[r]);
+  }
+  if (rows.rows_total == 0) throw data_error(files.front() + ":1:1: found no line, want name<tab>x,x,...");
+  return rows;
+}
+
+}  // namespace paracel::alg
