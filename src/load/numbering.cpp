@@ -172,9 +172,13 @@ numbering number_ids(Comm comm, id_list ids, std::span<const std::uint64_t> weig
   }
   std::vector<byte_vector> blocks(size);
   for (std::size_t w = 0; w < size; ++w) write_ids(blocks[w], ids, cut[w], cut[w + 1]);
+  // Every id of this worker is in a block now; from here on only one copy of them is held.
+  const auto brought = ids.size();
+  ids = id_list::empty(ids.numeric());
   const auto brought_by = [&] {
     std::vector<id_list> lists(size, id_list::empty(ids.numeric()));
     const auto got = exchange_blocks(comm, blocks);
+    for (auto& b : blocks) b = byte_vector();
     for (std::size_t w = 0; w < size; ++w) read_ids(got[w], lists[w]);
     return lists;
   }();
@@ -193,7 +197,7 @@ numbering number_ids(Comm comm, id_list ids, std::span<const std::uint64_t> weig
     }
   }
   const auto got = exchange_blocks(comm, blocks);
-  out.number.reserve(ids.size());
+  out.number.reserve(brought);
   for (std::size_t w = 0; w < size; ++w) {
     for (const auto place : read_raw<std::uint32_t>(got[w])) out.number.push_back(out.first[w] + place);
   }

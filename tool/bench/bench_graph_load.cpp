@@ -144,7 +144,8 @@ void print(const std::vector<result>& all) {
               FLAGS_as.c_str(), all.size(), seconds, bytes / 1e6 / seconds,
               bytes / 1e6 / seconds / static_cast<double>(all.size()));
   for (const auto& r : all) {
-    std::printf(R"(, "rows": %llu, "entries": %llu, "ghosts": %llu, "structure_mb": %.1f, "peak_mb": %.1f, "processor_seconds": %.3f)",
+    std::printf(R"(, "rows": %llu, "entries": %llu, "ghosts": %llu, "structure_mb": %.1f, "peak_mb": %.1f, )"
+                R"("processor_seconds": %.3f)",
                 static_cast<unsigned long long>(r.rows), static_cast<unsigned long long>(r.entries),
                 static_cast<unsigned long long>(r.ghosts), static_cast<double>(r.structure_bytes) / 1e6,
                 static_cast<double>(r.peak_bytes - r.before_bytes) / 1e6, r.processor);
