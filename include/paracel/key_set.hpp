@@ -44,7 +44,7 @@ class key_set {
   [[nodiscard]] const list_type<str_type>& keys() const noexcept;
 
  private:
-  friend class paralg;
+  friend class parameter_access;
   explicit key_set(std::shared_ptr<const key_parts> parts) noexcept : parts_(std::move(parts)) {}
   std::shared_ptr<const key_parts> parts_;
 };

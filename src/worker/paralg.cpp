@@ -2,7 +2,6 @@
 #include <paracel/paralg.hpp>
 
 #include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <span>
 
@@ -14,7 +13,6 @@
 #include "net/disk.hpp"
 #include "worker/parasrv.hpp"
 #include "worker/result_files.hpp"
-#include "worker/scan_client.hpp"
 #include "worker/session.hpp"
 
 namespace paracel {
@@ -28,11 +26,6 @@ constexpr std::size_t written_at_once = std::size_t{64} << 10;
 std::int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-std::uint64_t registered(const std::optional<std::uint64_t>& filter, const char* by) {
-  if (!filter) throw plugin_error(std::string("no filter was named and none is registered: call ") + by + " first");
-  return *filter;
 }
 
 }  // namespace
@@ -55,159 +48,9 @@ paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, i
 
 paralg::~paralg() = default;
 
-void paralg::missing(const str_type& key) { throw key_error("key \"" + key + "\" is not there"); }
-
-bool paralg::read(const str_type& key, value_sink to) {
-  return servers_->read(key, [&](const value_view& v) { to.put(to.target, v); });
-}
-paralg::kept_value paralg::read_kept(const str_type& key) {
-  const auto* e = servers_->read_kept(key);
-  if (e == nullptr) missing(key);
-  return {e->view(), &e->object, &e->object_type};
-}
-value_view paralg::find_cached(const str_type& key) const {
-  const auto* e = servers_->find_cached(key);
-  if (e == nullptr) throw key_error("key \"" + key + "\" is not in the cache");
-  return e->view();
-}
-bool paralg::is_cached(const str_type& key) const { return servers_->find_cached(key) != nullptr; }
-void paralg::write(const str_type& key, const value_view& value) { servers_->write(key, value); }
-async_functor_type paralg::update(const str_type& key, const value_view& delta, std::uint64_t function) {
-  return servers_->update(key, delta, function);
-}
-void paralg::bupdate(const str_type& key, const value_view& delta, std::uint64_t function, value_sink to) {
-  if (to.put == nullptr) servers_->bupdate(key, delta, function, nullptr);
-  else servers_->bupdate(key, delta, function, [&](const value_view& v) { to.put(to.target, v); });
-}
-bool paralg::paracel_contains(const str_type& key) { return servers_->contains(key); }
-bool paralg::paracel_remove(const str_type& key) { return servers_->remove(key); }
-void paralg::read_multi(const list_type<str_type>& keys, const multi_sink& put, bool all) {
-  servers_->read_multi(keys, put, all);
-}
-void paralg::write_multi(const list_type<str_type>& keys, const std::vector<value_view>& values) {
-  servers_->write_multi(keys, values);
-}
-void paralg::update_multi(const list_type<str_type>& keys, const std::vector<value_view>& deltas, std::uint64_t function,
-                          bool clocked, const multi_sink* put) {
-  servers_->update_multi(keys, deltas, function, clocked, put);
-}
-bool paralg::paracel_remove_multi(const list_type<str_type>& keys) { return servers_->remove_multi(keys); }
-void paralg::paracel_clear() { servers_->clear(); }
-
-async_functor_type paralg::update_default(const str_type& key, const value_view& initial, const value_view& delta,
-                                          std::uint64_t function) {
-  return servers_->update_default(key, initial, delta, function);
-}
-void paralg::update_default_multi(const list_type<str_type>& keys, const std::vector<value_view>& initials,
-                                  const std::vector<value_view>& deltas, std::uint64_t function) {
-  servers_->update_default_multi(keys, initials, deltas, function);
-}
-bool paralg::cas(const str_type& key, std::uint64_t& version, const value_view& value) {
-  return servers_->cas(key, version, value);
-}
-std::uint64_t paralg::read_version(const str_type& key, value_sink to) {
-  return servers_->read_version(key, [&](const value_view& v) { to.put(to.target, v); });
-}
-
-async_functor_type paralg::read_async(const str_type& key, value_sink to) {
-  return servers_->result_of(servers_->start_read(key, to));
-}
-void paralg::read_async(const str_type& key, value_sink to, std::function<void()> then) {
-  servers_->start_read(key, to, std::move(then));
-}
-async_functor_type paralg::write_async(const str_type& key, const value_view& value) {
-  return servers_->result_of(servers_->start_write(key, value));
-}
-async_functor_type paralg::read_multi_async(const list_type<str_type>& keys, multi_sink put) {
-  return servers_->result_of(servers_->start_read_multi(keys, std::move(put), true));
-}
-async_functor_type paralg::update_multi_async(const list_type<str_type>& keys, const std::vector<value_view>& deltas,
-                                              std::uint64_t function) {
-  return servers_->result_of(servers_->start_update_multi(keys, deltas, function, true, {}));
-}
-void paralg::paracel_wait() { servers_->settle(); }
-std::size_t paralg::paracel_poll() { return servers_->poll(); }
-
-key_set paralg::paracel_prepare(list_type<str_type> keys) { return key_set(servers_->prepare(std::move(keys))); }
-async_functor_type paralg::read_set(const key_set& keys, std::shared_ptr<set_target> to) {
-  return servers_->result_of(servers_->start_set_read(keys.parts_, std::move(to)));
-}
-async_functor_type paralg::write_set(const key_set& keys, const set_source& values) {
-  return servers_->result_of(servers_->start_set_write(keys.parts_, values));
-}
-async_functor_type paralg::update_set(const key_set& keys, const set_source& deltas, std::uint64_t function, bool clocked,
-                                      std::shared_ptr<set_target> to) {
-  return servers_->result_of(servers_->start_set_update(keys.parts_, deltas, function, clocked, std::move(to)));
-}
-
-std::uint64_t paralg::find_function(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper) {
-  return servers_->find_function(file_name, func_name, hyper);
-}
-std::uint64_t paralg::update_function() const { return servers_->update_function; }
-std::uint64_t paralg::bupdate_function() const { return servers_->bupdate_function; }
-bool paralg::paracel_register_update(const str_type& file_name, const str_type& func_name) {
-  return paracel_register_update(file_name, func_name, {});
-}
-bool paralg::paracel_register_bupdate(const str_type& file_name, const str_type& func_name) {
-  return paracel_register_bupdate(file_name, func_name, {});
-}
-bool paralg::paracel_register_update(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper) {
-  servers_->update_function = find_function(file_name, func_name, hyper);
-  return true;
-}
-bool paralg::paracel_register_bupdate(const str_type& file_name, const str_type& func_name,
-                                      const hyper_parameters& hyper) {
-  servers_->bupdate_function = find_function(file_name, func_name, hyper);
-  return true;
-}
-
 void paralg::set_combining(bool on) { servers_->set_combining(on); }
 void paralg::set_push(bool on) { servers_->set_push(on); }
 void paralg::paracel_subscribe(const list_type<str_type>& keys) { servers_->subscribe(keys); }
-std::uint64_t paralg::find_filter(const str_type& file_name, const str_type& func_name) {
-  return servers_->find_filter(file_name, func_name);
-}
-std::uint64_t paralg::read_filter() const { return registered(servers_->read_filter, "paracel_register_read_special"); }
-bool paralg::paracel_register_read_special(const str_type& file_name, const str_type& func_name) {
-  servers_->read_filter = find_filter(file_name, func_name);
-  return true;
-}
-bool paralg::paracel_register_remove_special(const str_type& file_name, const str_type& func_name) {
-  servers_->remove_filter = find_filter(file_name, func_name);
-  return true;
-}
-
-void paralg::scan(std::string_view prefix, std::uint64_t filter, bool keys_only, const item_sink& put,
-                  const std::function<void()>& chunk_end) {
-  scan_client(*servers_).scan({prefix, filter}, keys_only, put, chunk_end);
-}
-void paralg::top_k(int k, std::uint64_t filter, const item_sink& put) {
-  if (k < 0) throw config_error("the k of a top-k is " + std::to_string(k) + ", want 0 or more");
-  scan_client(*servers_).top_k({{}, filter}, static_cast<std::uint32_t>(k), put);
-}
-std::size_t paralg::paracel_remove_special(const str_type& file_name, const str_type& func_name) {
-  return scan_client(*servers_).remove_if({{}, find_filter(file_name, func_name)});
-}
-std::size_t paralg::paracel_remove_special() {
-  return scan_client(*servers_).remove_if({{}, registered(servers_->remove_filter, "paracel_register_remove_special")});
-}
-list_type<str_type> paralg::paracel_keys(const str_type& prefix) {
-  list_type<str_type> keys;
-  scan(prefix, 0, true, [&](std::string_view key, const value_view&) { keys.emplace_back(key); });
-  return keys;
-}
-number_summary paralg::paracel_summary(const str_type& prefix) {
-  const auto s = scan_client(*servers_).reduce({prefix});
-  return {s.keys, s.numbers, s.total(), s.minimum, s.maximum};
-}
-number_histogram paralg::paracel_histogram(double lo, double hi, std::size_t bins, const str_type& prefix) {
-  if (bins == 0 || bins > net::most_histogram_bins)
-    throw config_error("a histogram of " + std::to_string(bins) + " bins, want 1 to 65536");
-  if (!(std::isfinite(hi - lo) && lo < hi))
-    throw config_error("a histogram from " + std::to_string(lo) + " to " + std::to_string(hi) + ", want lo < hi");
-  auto s = scan_client(*servers_).reduce({prefix}, lo, hi, static_cast<std::uint32_t>(bins));
-  return {std::move(s.bins), s.below, s.above};
-}
 
 void paralg::iter_commit() { servers_->commit(); }
 void paralg::set_total_iters(int n) {

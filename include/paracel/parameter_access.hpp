@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The parameters of a job, key by key: read, write, update, and the same without waiting or for prepared sets of keys. A
+// base of `paralg`, which says what a read may miss.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <paracel/codec.hpp>
+#include <paracel/error.hpp>
+#include <paracel/key_set.hpp>
+#include <paracel/types.hpp>
+
+namespace paracel {
+
+class parasrv;
+
+/// Thread-safety and errors: as paralg.
+class parameter_access {
+ public:
+  // ---- one key ----------------------------------------------------------------------------------------------------
+
+  /// False when the key is not there; `value` is then unchanged. Cost: none when cached, otherwise one round trip, and one
+  /// more when the clock must be waited for. Blocks: until the rule above allows the read.
+  template <class V>
+  bool paracel_read(const str_type& key, V& value, int /*replica_id*/ = -1) {
+    return read(key, sink(value));
+  }
+  /// Throws: key_error when the key is not there.
+  template <class V>
+  V paracel_read(const str_type& key, int /*replica_id*/ = -1) {
+    V value{};
+    if (!read(key, sink(value))) missing(key);
+    return value;
+  }
+
+  /// The value where it lies in this worker's cache, without a copy: for a list of numbers a span of them, for every
+  /// other type a reference. Freshness is that of paracel_read, and own updates are in it.
+  /// Throws: key_error when the key is not there.
+  /// Lifetime: until the next call of this object that is not a paracel_read_ref or paracel_read of a cached key.
+  /// Cost: when cached, below 0.1 us whatever the size (tool/bench/bench_cache); a type that is not stored as it is (maps,
+  /// strings; another width of number) is decoded once after each change. Otherwise as paracel_read. Under ASP, and after
+  /// set_total_iters, each call asks the server.
+  template <class V>
+  decltype(auto) paracel_read_ref(const str_type& key) {
+    const auto kept = read_kept(key);
+    const auto& v = kept.value;
+    if constexpr (codec_detail::raw_list<V>) {
+      using element = typename codec_detail::list_traits<V>::element;
+      if (v.tag == array_tag_of<element>()) {
+        return std::span<const element>(reinterpret_cast<const element*>(v.bytes.data()), v.bytes.size() / sizeof(element));
+      }
+      return std::span<const element>(kept.template as<std::vector<element>>());
+    } else if constexpr (raw_number<V>) {
+      if (v.tag == tag_of<V>()) return *reinterpret_cast<const V*>(v.bytes.data());
+      return kept.template as<V>();
+    } else {
+      return kept.template as<V>();
+    }
+  }
+  /// Whether this worker's cache has the key, fresh or not.
+  [[nodiscard]] bool is_cached(const str_type& key) const;
+  /// What the cache has, fresh or not; asks no server. Throws: key_error when it has nothing.
+  template <class V>
+  [[nodiscard]] V get_cache(const str_type& key) const {
+    return decode<V>(find_cached(key));
+  }
+
+  /// Sets the value, whatever was there. Cost: one round trip. Under BSP it waits for the clock as a read does, replaces
+  /// what all have finished, and is there at once. Blocks: until the server has it.
+  template <class V>
+  bool paracel_write(const str_type& key, const V& value, bool /*replica_flag*/ = false) {
+    const encoded<V> e(value);
+    write(key, e.view());
+    return true;
+  }
+  bool paracel_write(const str_type& key, const char* value, bool replica_flag = false) {
+    return paracel_write(key, str_type(value), replica_flag);
+  }
+
+  /// Applies the registered update function (the default adds) in the server. A missing key takes the delta as its value.
+  /// Returns at once; the future's get() is true when the server has acknowledged, and throws what went wrong. An error of
+  /// an update whose future was not asked is thrown by the next iter_commit or paracel_sync (the first, of several).
+  template <class V>
+  async_functor_type paracel_update(const str_type& key, const V& delta) {
+    const encoded<V> e(delta);
+    return update(key, e.view(), update_function());
+  }
+  async_functor_type paracel_update(const str_type& key, const char* delta) {
+    return paracel_update(key, str_type(delta));
+  }
+  template <class V>
+  void paracel_update(const str_type& key, const V& delta, async_functor_type& future, bool /*replica_flag*/ = false) {
+    future = paracel_update(key, delta);
+  }
+  void paracel_update(const str_type& key, const char* delta, async_functor_type& future, bool /*replica_flag*/ = false) {
+    future = paracel_update(key, str_type(delta));
+  }
+  /// With a function of its own: plug-in file (its base name counts) and symbol.
+  template <class V>
+  async_functor_type paracel_update(const str_type& key, const V& delta, const str_type& file_name,
+                                    const str_type& func_name) {
+    const encoded<V> e(delta);
+    return update(key, e.view(), find_function(file_name, func_name));
+  }
+  template <class V>
+  void paracel_update(const str_type& key, const V& delta, const str_type& file_name, const str_type& func_name,
+                      async_functor_type& future) {
+    future = paracel_update(key, delta, file_name, func_name);
+  }
+  async_functor_type paracel_update(const str_type& key, const char* delta, const str_type& file_name,
+                                    const str_type& func_name) {
+    return paracel_update(key, str_type(delta), file_name, func_name);
+  }
+  void paracel_update(const str_type& key, const char* delta, const str_type& file_name, const str_type& func_name,
+                      async_functor_type& future) {
+    future = paracel_update(key, str_type(delta), file_name, func_name);
+  }
+
+  /// Writes `initial` if the key is not there, as it is; otherwise updates the value by `delta`. With the function of
+  /// `paracel_update`, or one of its own, and its future. Under BSP the servers look whether the key is there when the
+  /// update is folded: of several in one iteration the first in rank order writes, the others update.
+  template <class V, class D>
+  async_functor_type paracel_update_default(const str_type& key, const V& initial, const D& delta) {
+    const encoded<V> i(initial);
+    const encoded<D> d(delta);
+    return update_default(key, i.view(), d.view(), update_function());
+  }
+  template <class V, class D>
+  async_functor_type paracel_update_default(const str_type& key, const V& initial, const D& delta,
+                                            const str_type& file_name, const str_type& func_name) {
+    const encoded<V> i(initial);
+    const encoded<D> d(delta);
+    return update_default(key, i.view(), d.view(), find_function(file_name, func_name));
+  }
+
+  /// With an optimizer (its state lies beside the value in the server) and its hyper-parameters.
+  template <class V>
+  async_functor_type paracel_update(const str_type& key, const V& gradient, const str_type& file_name,
+                                    const str_type& func_name, const hyper_parameters& hyper) {
+    const encoded<V> e(gradient);
+    return update(key, e.view(), find_function(file_name, func_name, hyper));
+  }
+
+  /// The same, and waits for the server. Immediate also under BSP.
+  template <class V>
+  bool paracel_bupdate(const str_type& key, const V& delta, bool /*replica_flag*/ = false) {
+    const encoded<V> e(delta);
+    bupdate(key, e.view(), bupdate_function(), {});
+    return true;
+  }
+  bool paracel_bupdate(const str_type& key, const char* delta, bool replica_flag = false) {
+    return paracel_bupdate(key, str_type(delta), replica_flag);
+  }
+  template <class V>
+  bool paracel_bupdate(const str_type& key, const V& delta, const str_type& file_name, const str_type& func_name,
+                       bool /*replica_flag*/ = false) {
+    const encoded<V> e(delta);
+    bupdate(key, e.view(), find_function(file_name, func_name), {});
+    return true;
+  }
+  bool paracel_bupdate(const str_type& key, const char* delta, const str_type& file_name, const str_type& func_name,
+                       bool replica_flag = false) {
+    return paracel_bupdate(key, str_type(delta), file_name, func_name, replica_flag);
+  }
+  /// Updates and gets the new value in the same round trip.
+  template <class V, class W>
+  void paracel_bupdate_get(const str_type& key, const V& delta, W& new_value) {
+    const encoded<V> e(delta);
+    bupdate(key, e.view(), bupdate_function(), sink(new_value));
+  }
+
+  /// Adds `delta` and gets the new value, which must be of the delta's type. A missing key becomes `delta`. Immediate also
+  /// under BSP. Cost: one round trip.
+  template <class V>
+  V paracel_incr(const str_type& key, const V& delta) {
+    const encoded<V> e(delta);
+    V value{};
+    bupdate(key, e.view(), 0, sink(value));
+    return value;
+  }
+
+  /// The value and its version, from the server whatever is cached; 0: the key is not there, and `value` is unchanged.
+  /// Versions of a key rise with every change and are never used again, not even when it was removed in between.
+  /// Cost: one round trip, and one more when the clock must be waited for. Blocks: as paracel_read.
+  template <class V>
+  std::uint64_t paracel_read_version(const str_type& key, V& value) {
+    return read_version(key, sink(value));
+  }
+  /// Sets the value if it still has this version (0: if the key is not there), and says whether it did. `version` is then
+  /// the new one, otherwise the one that is there. Immediate also under BSP, where it sees what a read would.
+  ///
+  ///     double best = 0;
+  ///     for (auto v = paracel_read_version("best", best); mine > best && !paracel_cas("best", v, mine);)
+  ///       v = paracel_read_version("best", best);
+  template <class V>
+  bool paracel_cas(const str_type& key, std::uint64_t& version, const V& value) {
+    const encoded<V> e(value);
+    return cas(key, version, e.view());
+  }
+  bool paracel_cas(const str_type& key, std::uint64_t& version, const char* value) {
+    return paracel_cas(key, version, str_type(value));
+  }
+
+  // ---- without waiting ----------------------------------------------------------------------------------------------
+  //
+  // These return at once, unless the rule above makes a read wait for the clock, and many requests may be in flight.
+  // Requests of one worker for one key are executed in the order in which they were made, whatever calls made them.
+  // `paracel_wait` is the one point to wait at; a future is needed only by who wants to know of one request. What a request
+  // failed with is thrown by its future's get(), or, if that is not asked, by the next paracel_wait, iter_commit or
+  // paracel_sync (the first of several failures).
+
+  /// `value` is set when the future is ready and must be there until then. The future's get() is false when the key is not
+  /// there, if it is asked before the next iter_commit; `value` is then unchanged.
+  template <class V>
+  async_functor_type paracel_read_async(const str_type& key, V& value) {
+    return read_async(key, sink(value));
+  }
+  /// `callback(const V&)` runs inside paracel_wait, paracel_poll, iter_commit or paracel_sync. It may make any call of this
+  /// object. A key that is not there is a key_error of the next waiting point.
+  template <class V, class F>
+    requires std::is_invocable_v<F&, const V&>
+  void paracel_read_async(const str_type& key, F callback) {
+    struct state {
+      F callback;
+      V value{};
+    };
+    auto s = std::make_shared<state>(state{std::move(callback)});
+    const auto to = sink(s->value);
+    read_async(key, to, [s = std::move(s)] { s->callback(std::as_const(s->value)); });
+  }
+  template <class V>
+  async_functor_type paracel_write_async(const str_type& key, const V& value) {
+    const encoded<V> e(value);
+    return write_async(key, e.view());
+  }
+  async_functor_type paracel_write_async(const str_type& key, const char* value) {
+    return paracel_write_async(key, str_type(value));
+  }
+  /// `values`, which is resized to the number of keys at once, must be there until the future is ready. A key that is not
+  /// there is a key_error.
+  template <class V>
+  async_functor_type paracel_read_multi_async(const list_type<str_type>& keys, list_type<V>& values) {
+    values.resize(keys.size());
+    return read_multi_async(keys, [to = values.data()](std::size_t i, const value_view& v) { decode_into(v, to[i]); });
+  }
+  template <class V>
+  async_functor_type paracel_update_multi_async(const list_type<str_type>& keys, const list_type<V>& deltas) {
+    const batch<V> b(keys, deltas);
+    return update_multi_async(b.keys, b.views, update_function());
+  }
+  template <class V>
+  async_functor_type paracel_update_multi_async(const dict_type<str_type, V>& deltas) {
+    const batch<V> b(deltas);
+    return update_multi_async(b.keys, b.views, update_function());
+  }
+  /// Blocks: until everything that was asked for, also by callbacks, is answered and they have run.
+  /// Throws: what a request whose future was not asked failed with; what a callback throws.
+  void paracel_wait();
+  /// Takes in what has arrived and runs its callbacks; never blocks. Returns: the number of answers.
+  std::size_t paracel_poll();
+
+  // ---- prepared key sets (key_set.hpp) --------------------------------------------------------------------------------
+  //
+  // Clock, staging and failures as for the forms with keys; the reads are not answered from the cache. Values are numbers
+  // (as many for each key, one after the other) or, in a list, anything else.
+
+  /// Cost: the keys travel to their shards once; nothing is waited for.
+  key_set paracel_prepare(list_type<str_type> keys);
+  /// `values` is resized: values[i * n], ... are the n numbers of key i. Throws: key_error when a key is not there.
+  /// Cost: one request a shard, 16 bytes there and the values back.
+  template <class V>
+  void paracel_read(const key_set& keys, list_type<V>& values) {
+    (void)read_set(keys, set_detail::target(keys.size(), values)).get();
+  }
+  template <raw_number V>
+  void paracel_read(const key_set& keys, std::span<V> values) {
+    (void)read_set(keys, set_detail::target(keys.size(), values)).get();
+  }
+  /// `values` must be there until the future is ready.
+  template <class V>
+  async_functor_type paracel_read_async(const key_set& keys, list_type<V>& values) {
+    return read_set(keys, set_detail::target(keys.size(), values));
+  }
+  template <raw_number V>
+  async_functor_type paracel_read_async(const key_set& keys, std::span<V> values) {
+    return read_set(keys, set_detail::target(keys.size(), values));
+  }
+  template <class V>
+  bool paracel_write(const key_set& keys, const V& values) {
+    return with_source(keys, values, [&](const set_source& s) { return write_set(keys, s); }).get();
+  }
+  template <class V>
+  async_functor_type paracel_write_async(const key_set& keys, const V& values) {
+    return with_source(keys, values, [&](const set_source& s) { return write_set(keys, s); });
+  }
+  /// `deltas`: a list or a span, as above; it is copied. Returns at once, as paracel_update of a key.
+  template <class V>
+  async_functor_type paracel_update(const key_set& keys, const V& deltas) {
+    return with_source(keys, deltas, [&](const set_source& s) { return update_set(keys, s, update_function(), true, {}); });
+  }
+  template <class V>
+  async_functor_type paracel_update(const key_set& keys, const V& deltas, const str_type& file_name,
+                                    const str_type& func_name) {
+    const auto f = find_function(file_name, func_name);
+    return with_source(keys, deltas, [&](const set_source& s) { return update_set(keys, s, f, true, {}); });
+  }
+  template <class V>
+  bool paracel_bupdate(const key_set& keys, const V& deltas) {
+    return with_source(keys, deltas, [&](const set_source& s) {
+      return update_set(keys, s, bupdate_function(), false, {});
+    }).get();
+  }
+  template <class V>
+  bool paracel_bupdate(const key_set& keys, const V& deltas, const str_type& file_name, const str_type& func_name) {
+    const auto f = find_function(file_name, func_name);
+    return with_source(keys, deltas, [&](const set_source& s) { return update_set(keys, s, f, false, {}); }).get();
+  }
+  /// Updates and gets the new values in the same round trip.
+  template <class V, class W>
+  void paracel_bupdate_get(const key_set& keys, const V& deltas, list_type<W>& new_values) {
+    (void)with_source(keys, deltas, [&](const set_source& s) {
+      return update_set(keys, s, bupdate_function(), false, set_detail::target(keys.size(), new_values));
+    }).get();
+  }
+
+  bool paracel_contains(const str_type& key);
+  /// True when the key was there.
+  bool paracel_remove(const str_type& key);
+
+  // ---- functions ----------------------------------------------------------------------------------------------------
+
+  /// The function of `paracel_update` from now on. Its plug-in must lie in a folder the servers were started with; prun.py
+  /// allows the folder of the config's update_file. Throws: plugin_error.
+  bool paracel_register_update(const str_type& file_name, const str_type& func_name);
+  /// The function of `paracel_bupdate` from now on.
+  bool paracel_register_bupdate(const str_type& file_name, const str_type& func_name);
+  /// The filter of `paracel_read_special` and `paracel_remove_special` when they name none.
+  bool paracel_register_read_special(const str_type& file_name, const str_type& func_name);
+  bool paracel_register_remove_special(const str_type& file_name, const str_type& func_name);
+  /// An optimizer with its hyper-parameters: `paracel_register_update("libparacel_default.so", "paracel_adagrad",
+  /// {{"lr", 0.1}})`; default/README.md lists those that come with the framework. Those that are not named have their
+  /// defaults. Registering it again with others keeps the state, so a learning rate may fall from iteration to iteration.
+  /// Throws: plugin_error that names the hyper-parameters there are, for one there is not or that is not finite.
+  bool paracel_register_update(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper);
+  bool paracel_register_bupdate(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper);
+
+  parameter_access(const parameter_access&) = delete;
+  parameter_access& operator=(const parameter_access&) = delete;
+
+ protected:
+  parameter_access();
+  ~parameter_access();
+
+  template <class V>
+  static value_sink sink(V& target) {
+    return {&target, [](void* to, const value_view& v) { decode_into(v, *static_cast<V*>(to)); }};
+  }
+  using multi_sink = std::function<void(std::size_t index, const value_view&)>;
+
+  /// Keys and encoded values of a multi call.
+  template <class V>
+  struct batch {
+    explicit batch(const dict_type<str_type, V>& values) {
+      keys.reserve(values.size());
+      encodings.reserve(values.size());
+      for (const auto& [key, value] : values) add(key, value);
+    }
+    batch(const list_type<str_type>& names, const list_type<V>& values) {
+      if (names.size() != values.size())
+        throw error("a multi call got " + std::to_string(names.size()) + " keys and " + std::to_string(values.size()) +
+                    " values");
+      keys.reserve(names.size());
+      encodings.reserve(names.size());
+      for (std::size_t i = 0; i < names.size(); ++i) add(names[i], values[i]);
+    }
+    void add(const str_type& key, const V& value) {
+      keys.push_back(key);
+      encodings.emplace_back(value);
+      views.push_back(encodings.back().view());
+    }
+    list_type<str_type> keys;
+    std::vector<encoded<V>> encodings;
+    std::vector<value_view> views;
+  };
+
+  [[noreturn]] static void missing(const str_type& key);
+  bool read(const str_type& key, value_sink to);
+  void write(const str_type& key, const value_view& value);
+  async_functor_type update(const str_type& key, const value_view& delta, std::uint64_t function);
+  void bupdate(const str_type& key, const value_view& delta, std::uint64_t function, value_sink to);
+  async_functor_type update_default(const str_type& key, const value_view& initial, const value_view& delta,
+                                    std::uint64_t function);
+  std::uint64_t find_function(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper = {});
+  [[nodiscard]] std::uint64_t update_function() const;
+  [[nodiscard]] std::uint64_t bupdate_function() const;
+  std::uint64_t find_filter(const str_type& file_name, const str_type& func_name);
+
+  std::unique_ptr<parasrv> servers_;
+
+ private:
+  /// Calls f with `values` (a list or a span) as the values of a set.
+  template <class V, class F>
+  async_functor_type with_source(const key_set& keys, const V& values, const F& f) {
+    using element = std::remove_cv_t<typename V::value_type>;
+    if constexpr (raw_number<element>) {
+      return f(set_detail::source(keys.size(), std::span<const element>(values.data(), values.size())));
+    } else {
+      if (keys.size() != values.size())
+        throw error("a key set of " + std::to_string(keys.size()) + " keys got " + std::to_string(values.size()) +
+                    " values");
+      std::vector<encoded<element>> encodings;
+      std::vector<value_view> views;
+      encodings.reserve(keys.size());
+      for (const auto& v : values) views.push_back(encodings.emplace_back(v).view());
+      set_source source;
+      source.items = views;
+      return f(source);
+    }
+  }
+  /// A value in the cache, and what has been made of it.
+  struct kept_value {
+    value_view value;
+    std::shared_ptr<void>* object;
+    const void** object_type;
+
+    template <class V>
+    const V& as() const {
+      static const char type = 0;  // its address names the type
+      if (*object_type != &type) {
+        *object_type = nullptr;
+        *object = std::make_shared<V>(decode<V>(value));
+        *object_type = &type;
+      }
+      return *static_cast<const V*>(object->get());
+    }
+  };
+  kept_value read_kept(const str_type& key);
+  [[nodiscard]] value_view find_cached(const str_type& key) const;
+  bool cas(const str_type& key, std::uint64_t& version, const value_view& value);
+  std::uint64_t read_version(const str_type& key, value_sink to);
+  async_functor_type read_async(const str_type& key, value_sink to);
+  void read_async(const str_type& key, value_sink to, std::function<void()> then);
+  async_functor_type write_async(const str_type& key, const value_view& value);
+  async_functor_type read_multi_async(const list_type<str_type>& keys, multi_sink put);
+  async_functor_type update_multi_async(const list_type<str_type>& keys, const std::vector<value_view>& deltas,
+                                        std::uint64_t function);
+  async_functor_type read_set(const key_set& keys, std::shared_ptr<set_target> to);
+  async_functor_type write_set(const key_set& keys, const set_source& values);
+  async_functor_type update_set(const key_set& keys, const set_source& deltas, std::uint64_t function, bool clocked,
+                                std::shared_ptr<set_target> to);
+};
+
+}  // namespace paracel
