@@ -224,6 +224,11 @@ steady_state_inversion::shortfall steady_state_inversion::measure(bool improve) 
     for (auto k = left_.begin[i]; k < left_.begin[i + 1]; ++k) sums[i] += left_.weight[k] * all_scores_[left_.other[k]];
   }
   all_sums_ = gathered(comm, sums);
+  // p_i / sum_i once a vertex, not once an edge; vertices without a share or a row give nothing.
+  all_rates_.resize(all_sums_.size());
+  for (std::size_t i = 0; i < all_rates_.size(); ++i) {
+    all_rates_[i] = all_p_[i] > 0 && all_sums_[i] > 0 ? all_p_[i] / all_sums_[i] : 0;
+  }
 
   std::vector<double> found(5);  // short, what they lack, |q - p|, the greatest score, hopeless
   std::vector<steady_edge> edges;
@@ -232,10 +237,8 @@ steady_state_inversion::shortfall steady_state_inversion::measure(bool improve) 
   for (std::size_t j = 0; j < right_.own(); ++j) {
     const double p = right_.p[j];
     double q = 0;
-    for (auto k = right_.begin[j]; k < right_.begin[j + 1]; ++k) {
-      const auto i = right_.other[k];
-      if (all_p_[i] > 0) q += all_p_[i] * right_.weight[k] * score_[j] / all_sums_[i];
-    }
+    for (auto k = right_.begin[j]; k < right_.begin[j + 1]; ++k) q += right_.weight[k] * all_rates_[right_.other[k]];
+    q *= score_[j];
     received_[j] = q;
     found[2] += std::abs(q - p);
     if (q >= p * (1 - settings_.epsilon)) continue;

@@ -106,6 +106,7 @@ class steady_state_inversion : public paralg {
   side right_;
   std::vector<double> all_p_;     // of the left vertices of all workers
   std::vector<double> all_sums_;  // of their rows: sum_k w_ik s_k
+  std::vector<double> all_rates_;  // p by sum
   std::vector<double> all_scores_;
   std::vector<double> score_;     // own
   std::vector<double> better_;

@@ -126,6 +126,14 @@ class Scores(SteadyCase):
         self.assertEqual(ways["bL"], {"yR": 1})
         self.assertEqual(set(scores), {"xR", "yR"})
 
+    def test_a_right_vertex_without_a_share_keeps_the_score_0(self):
+        # All that bL could lead to wants nothing: what it has is lost, and nobody else minds.
+        said, scores, ways = self.inverted(graph=["aL,xR,1", "aL,zR,1", "bL,zR,1"],
+                                           shares=["aL,0.6", "bL,0.4", "xR,0.6", "zR,0"])
+        self.assertEqual(said["short"], 0)
+        self.assertEqual(scores["zR"], 0)
+        self.assertEqual(ways, {"aL": {"xR": 1, "zR": 0}})
+
     def test_ktop_keeps_the_most_probable_ways(self):
         _, _, all_ways = self.inverted()
         _, _, few = self.inverted(2, 1, ktop=2)

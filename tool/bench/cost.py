@@ -155,7 +155,7 @@ ROWS = [
     Row("dtr", "dtr", "-m factors --seed 1 -k 32", {"-n": 60e3}, serial("dtr", "{data} {also0} 5"),
         {"user_fac_input": "{data}", "item_fac_input": "{also0}", "level": 5}, same("error_0", part=1e-9),
         also=("factors",)),
-    Row("steady_state", "steady_state_inversion", "-m steady_state --seed 1", {"-n": 20e3},
+    Row("steady_state", "steady_state_inversion", "-m steady_state --seed 1", {"-n": 100e3},
         serial("steady_state_inversion", "{data} {data}.dis --rounds 1000"),
         {"bigraph_input": "{data}", "distribution_input": "{data}.dis", "rounds": 1000}, same("l1", part=1e-6)),
 ]
