@@ -17,9 +17,6 @@ namespace {
 
 // Rounding may keep a badly conditioned problem just above its tolerance.
 constexpr std::size_t sweep_limit = 20000;
-// After so many sweeps over the same coordinates the equations are solved instead: where features are many and nearly
-// dependent, coordinate descent needs thousands of sweeps for a digit.
-constexpr std::size_t patience = 12;
 // Newton steps in a row: as many as take some 10^9 operations, because where the features outnumber the samples each may
 // bring only one coordinate to 0.
 constexpr double newton_operations = 1e9;
@@ -33,7 +30,7 @@ double l1_violation(double w, double correlation, double l1, double l2) {
 }
 
 std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1, double l2, double tolerance,
-                       std::span<double> w, std::span<double> correlation) {
+                       std::span<double> w, std::span<double> correlation, std::size_t patience) {
   const std::size_t n = w.size();
   // Square, so that a coordinate's change runs along one row.
   std::vector<double> square(n * n);

@@ -17,8 +17,9 @@ double l1_violation(double w, double correlation, double l1, double l2 = 0);
 
 /// `gram` is G, packed (design.hpp); `correlation` is q - Gw. w and correlation are changed in place until no violation is
 /// above `tolerance`. Coordinates on whose diagonal G is 0 stay. Zeros are exact.
+/// After `patience` sweeps over the same coordinates Newton steps help; of many solutions they choose one with few weights.
 /// Returns: the number of sweeps. Cost: O(n) for each coordinate that changes.
 std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1, double l2, double tolerance,
-                       std::span<double> w, std::span<double> correlation);
+                       std::span<double> w, std::span<double> correlation, std::size_t patience = 12);
 
 }  // namespace paracel::alg

@@ -17,6 +17,8 @@ constexpr double sufficient_decrease = 0.01;
 constexpr int halvings = 50;
 // How much better than the outer problem the inner one is solved: so near that a step is Newton's, not nearer.
 constexpr double inner_accuracy = 1e-2;
+// Sweeps before Newton steps help the inner problem: they end on other, sparser ones of many equal solutions.
+constexpr std::size_t inner_patience = 5000;
 // On the diagonal, so that the model has a minimum also where the loss is flat.
 constexpr double least_curvature = 1e-12;
 
@@ -207,7 +209,8 @@ void lr_l1::train() {
         correlation.push_back(-gradient_[block[k]]);
         l1.push_back(l1_of(block[k]));
       }
-      l1_descend(hessian, l1, 0, std::max(inner_accuracy * worst, 0.1 * settings_.tolerance), next, correlation);
+      l1_descend(hessian, l1, 0, std::max(inner_accuracy * worst, 0.1 * settings_.tolerance), next, correlation,
+                 inner_patience);
     }
     comm.bcast(next);
 
