@@ -86,7 +86,7 @@ void add_gram(const sample_rows& rows, std::span<const std::uint32_t> features, 
     }
     for (const auto j : rows.column) chosen += place[j] != absent ? 1 : 0;
   }
-  // A sparse update of one number costs as much as some 30 operations of the dense product.
+  // A sparse update of one number is taken to cost as much as 30 of the dense product (a guess, not a measurement).
   const double mean_entries = static_cast<double>(chosen) / static_cast<double>(rows.rows());
   if (!rows.dense && 30 * mean_entries * mean_entries < static_cast<double>(n) * static_cast<double>(n)) {
     std::vector<std::pair<std::uint32_t, double>> row;

@@ -13,7 +13,7 @@ namespace paracel::alg {
 
 namespace {
 
-// The first working set. The Gram matrix of so many features is found about as fast as the samples are read once more.
+// The first working set.
 constexpr std::size_t first_working_set = 256;
 // Inside the working set the solution is better than asked for by this factor, so that it stays good enough when the
 // correlations are computed anew from the samples.
