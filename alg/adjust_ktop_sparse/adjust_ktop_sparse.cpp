@@ -104,7 +104,7 @@ void adjust_ktop::solve() {
 }
 
 void adjust_ktop::load() {
-  visit_text(settings_.sim_input, get_worker_id(), get_worker_size(),
+  visit_text(get_comm(), settings_.sim_input,
              [&](std::string_view text, const text_failure& fail) {
                while (!text.empty()) {
                  const auto end = std::min(text.find('\n'), text.size());

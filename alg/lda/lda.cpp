@@ -185,7 +185,7 @@ lda::raw_documents lda::read(const std::vector<std::string>& files) {
     });
     to.begin.push_back(to.word.size());
   };
-  visit_text(files, get_worker_id(), get_worker_size(), [&](std::string_view text, const text_failure& fail) {
+  visit_text(get_comm(), files, [&](std::string_view text, const text_failure& fail) {
     for_each_document(text, [&](std::string_view line) { add_line(line, fail); });
   });
   std::uint64_t number = 0;

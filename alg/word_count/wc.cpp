@@ -69,7 +69,7 @@ void word_count::solve() {
 
 void word_count::count() {
   const auto bytes = settings_.tokens == "space" ? word_bytes::space() : word_bytes::paracel();
-  visit_text(settings_.input, get_worker_id(), get_worker_size(), [&](std::string_view text) {
+  visit_text(get_comm(), settings_.input, [&](std::string_view text, const text_failure&) {
     const char* const end = text.data() + text.size();
     bytes.for_each(text, [&](std::string_view word) { words_.add(word, end); });
   });

@@ -47,6 +47,10 @@ using text_failure = std::function<void(const char* at, const std::string& what)
 /// The same with that: for formats of one's own.
 void visit_text(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
                 const std::function<void(std::string_view, const text_failure&)>& visit);
+/// The same for all workers of `comm` together, each its part; a long load is shown by the launcher.
+/// Throws: the same error on every worker, the first in the order of the ranks. Blocks: a collective.
+void visit_text(Comm comm, const std::vector<std::string>& names,
+                const std::function<void(std::string_view, const text_failure&)>& visit);
 
 /// Samples with labels: compressed sparse rows, or a dense row-major matrix.
 struct sample_rows {

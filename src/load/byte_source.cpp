@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -88,6 +89,20 @@ class raw_source final : public byte_source {
   std::uint64_t offset_ = 0;
   bool seekable_ = false;
 };
+
+/// What was read of standard input is gone: whoever would read it again gets an error and not the rest, or nothing.
+void take_standard_input() {
+  static std::mutex mutex;
+  static dev_t device = 0;
+  static ino_t number = 0;
+  struct stat about{};
+  if (::fstat(STDIN_FILENO, &about) != 0) unreadable("stdin", std::strerror(errno));
+  const std::lock_guard lock(mutex);
+  const bool again = about.st_dev == device && about.st_ino == number;
+  device = about.st_dev;
+  number = about.st_ino;
+  if (again) throw data_error("stdin: has been read already, want a file for what is read twice");
+}
 
 /// A source and the bytes of it that are at hand.
 class buffered {
@@ -260,6 +275,7 @@ input_file look_at(const std::string& name) {
 
 std::unique_ptr<byte_source> open_source(const input_file& file, std::uint64_t from) {
   if (file.kind == file_kind::standard_input) {
+    take_standard_input();
     buffered in(std::make_unique<raw_source>(file.shown()));
     const auto kind = kind_of(in.peek(4));
     return decompressed(kind, file.shown(), std::move(in));

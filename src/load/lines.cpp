@@ -3,7 +3,9 @@
 // Lines and runs of lines for whoever takes them apart.
 #include <paracel/load.hpp>
 
+#include "load/agreement.hpp"
 #include "load/input.hpp"
+#include "load/watch_load.hpp"
 
 namespace paracel {
 
@@ -24,6 +26,17 @@ void visit_text(const std::vector<std::string>& names, std::size_t rank, std::si
     visit(piece.text(), [&](const char* at, const std::string& what) { piece.fail(at, what); });
   };
   input_set(names).visit(rank, size, each, {}, text_piece_bytes);
+}
+
+void visit_text(Comm comm, const std::vector<std::string>& names,
+                const std::function<void(std::string_view, const text_failure&)>& visit) {
+  agree(comm, [&] {
+    input_set input(names);
+    const auto each = [&](const input_piece& piece) {
+      visit(piece.text(), [&](const char* at, const std::string& what) { piece.fail(at, what); });
+    };
+    input.visit(comm.get_rank(), comm.get_size(), each, watch_load(comm, input), text_piece_bytes);
+  });
 }
 
 void visit_lines(const std::vector<std::string>& names, std::size_t rank, std::size_t size,

@@ -194,7 +194,7 @@ TEST_F(LoadSamples, StandardInputIsTheFirstWorkersAndTheOthersKnowItsColumns) {
   std::string text = "t;a;b\n";
   for (int i = 0; i < 300; ++i) text += std::to_string(i) + ";1;2\n";
   for (const std::size_t workers : {1U, 3U}) {
-    const auto name = write("stdin", text);
+    const auto name = write("stdin" + std::to_string(workers), text);
     const int file = ::open(name.c_str(), O_RDONLY);
     const int kept = ::dup(0);
     ::dup2(file, 0);
