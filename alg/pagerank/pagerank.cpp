@@ -87,7 +87,8 @@ config_schema pagerank_schema() {
   config_schema s("pagerank", "importance of vertices by the edges that lead to them");
   add_graph_keys(s);
   s.key("rounds", key_type::integer, "the most rounds").fallback(200).at_least(0).at_most(1000000000);
-  s.key("damping_factor", key_type::number, "d of the formula: how much of a score goes on along the edges").fallback(0.85).at_least(0).at_most(1);
+  s.key("damping_factor", key_type::number, "d of the formula: the part of a score that goes on along the edges")
+      .fallback(0.85).at_least(0).at_most(1);
   s.key("tolerance", key_type::number, "stop when the L1 norm of a step is at most this; 0: never")
       .fallback(1e-10).at_least(0);
   s.key("weights", key_type::string, "whether lines have a weight; automatic: if the first one has a third field")

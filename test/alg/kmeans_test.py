@@ -10,7 +10,7 @@ import unittest
 
 import numpy
 
-from alg_job import LONG, MPI, SOURCE, AlgorithmCase
+from alg_job import LONG, MPI, AlgorithmCase
 
 
 class KmeansTest(AlgorithmCase):
@@ -192,12 +192,6 @@ class KmeansTest(AlgorithmCase):
         self.assertIn("not with a model", self.job(mode="embedded", status=3, input=narrow, model=model, kclusters=2))
         other = self.path("model.json", '{"format": "npy", "algorithm": "ridge", "arrays": {}}')
         self.assertIn("want one of kmeans", self.job(mode="embedded", status=4, input=narrow, model=other))
-
-    def test_the_config_that_is_shipped_runs(self):
-        with open(os.path.join(SOURCE, "alg", "kmeans", "kmeans.json"), encoding="utf-8") as file:
-            shipped = json.load(file)
-        del shipped["output"]
-        self.job(2, **{**shipped, "input": self.points})
 
     @unittest.skipUnless(LONG, "PARACEL_LONG=1 runs it")
     def test_many_seeds_with_many_workers(self):
