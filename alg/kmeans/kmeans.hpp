@@ -25,6 +25,7 @@
 #include <paracel/schema.hpp>
 
 #include "alg/common/run_log.hpp"
+#include "kmeans_driver.hpp"
 #include "kmeans_points.hpp"
 
 namespace paracel::alg {
@@ -60,32 +61,15 @@ class kmeans : public paralg {
   void solve() override;
 
  private:
-  struct outcome {
-    std::vector<double> centres;
-    std::vector<std::uint32_t> assignment;
-    std::vector<double> counts;
-    double inertia = 0;
-    int rounds = 0;
-    bool converged = false;
-  };
-
   void load();
-  [[nodiscard]] std::vector<double> seeds(std::uint64_t seed);
-  [[nodiscard]] std::vector<double> gather_points(const std::vector<std::size_t>& mine);
-  [[nodiscard]] outcome lloyd(std::vector<double> centres, int attempt, run_log& log);
-  [[nodiscard]] outcome mini_batches(std::vector<double> centres, int attempt, run_log& log);
-  void assign(const kmeans_centres& centres, const std::vector<double>& moved);
-  void fill_empty();
-  [[nodiscard]] outcome finish(std::vector<double> centres, int rounds, bool converged);
-  void dump(const outcome& best, run_log& log);
+  [[nodiscard]] kmeans_options options(run_log& log) const;
+  void dump(const kmeans_outcome& best, run_log& log);
 
   kmeans_settings settings_;
   kmeans_points points_;
   id_list names_;  // of this worker's points, where they have some
   bool named_ = false;
-  kmeans_sums sums_;
   std::uint64_t total_ = 0;
-  std::uint64_t seed_ = 0;  // of the attempt
 };
 
 }  // namespace paracel::alg

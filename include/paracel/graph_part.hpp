@@ -82,6 +82,26 @@ class halo {
     }
   }
 
+  /// The same for rows of `width` values, those of a vertex side by side. Every worker must name the same width.
+  /// Cost: one all-to-all with width * sizeof(T) bytes a ghost.
+  template <class T>
+  void pull_rows(std::span<const T> own, std::span<T> ghost, std::size_t width) {
+    if (width == 0) return;
+    const std::size_t bytes = width * sizeof(T);
+    for (std::size_t w = 0; w < shared_.size(); ++w) {
+      blocks_[w].resize(shared_[w].size() * bytes);
+      auto* to = blocks_[w].data();
+      for (const auto v : shared_[w]) {
+        std::memcpy(to, &own[v * width], bytes);
+        to += bytes;
+      }
+    }
+    const auto got = comm_.alltoall_bytes(blocks_);
+    for (std::size_t w = 0; w < got.size(); ++w) {
+      if (!got[w].empty()) std::memcpy(&ghost[ghost_first_[w] * width], got[w].data(), got[w].size());
+    }
+  }
+
   /// The other way: `combine(own value, ghost value)` for each own vertex with what every other worker has at its ghost of
   /// it, in rank order, so that the result is the same from run to run.
   template <class T, class F>

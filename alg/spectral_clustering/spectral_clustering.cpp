@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "spectral_clustering.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "alg/common/npy.hpp"
+#include "alg/common/run_log.hpp"
+#include "alg/common/serve.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+// A row of the eigenvectors that is so much shorter than they are on the average is rounding error.
+constexpr double nothing = 1e-8;
+
+}  // namespace
+
+std::vector<double> weighted_degrees(const adjacency& links) {
+  std::vector<double> degrees(links.rows());
+  for (std::size_t v = 0; v < degrees.size(); ++v) {
+    for (auto e = links.begin[v]; e < links.begin[v + 1]; ++e) degrees[v] += links.weight_at(e);
+  }
+  return degrees;
+}
+
+std::vector<double> scaled_weights(const adjacency& links, std::span<const double> degrees) {
+  std::vector<double> scaled(links.target.size());
+  for (std::size_t v = 0; v < links.rows(); ++v) {
+    for (auto e = links.begin[v]; e < links.begin[v + 1]; ++e) {
+      const double w = links.weight_at(e);
+      // Two roots: the product of two degrees may not be a double.
+      if (w > 0) scaled[e] = w / std::sqrt(degrees[v]) / std::sqrt(degrees[links.target[e]]);
+    }
+  }
+  return scaled;
+}
+
+void add_neighbours(const adjacency& links, std::span<const double> scaled, std::span<const double> degrees,
+                    const tall_block& v, tall_block& u) {
+  const auto width = static_cast<std::size_t>(v.cols());
+  u.setZero(static_cast<Eigen::Index>(links.rows()), v.cols());
+  for (std::size_t i = 0; i < links.rows(); ++i) {
+    if (!(degrees[i] > 0)) continue;
+    double* __restrict row = u.data() + i * width;
+    std::copy_n(v.data() + i * width, width, row);
+    for (auto e = links.begin[i]; e < links.begin[i + 1]; ++e) {
+      const double* __restrict from = v.data() + links.target[e] * width;
+      const double x = scaled[e];
+      for (std::size_t j = 0; j < width; ++j) row[j] += x * from[j];
+    }
+  }
+}
+
+void unit_rows(tall_block& points, double least) {
+  for (Eigen::Index i = 0; i < points.rows(); ++i) {
+    const double length = points.row(i).norm();
+    if (length > least) points.row(i) /= length;
+    else points.row(i).setZero();
+  }
+}
+
+std::vector<std::int64_t> numbers_by_first(std::span<const std::int64_t> first, std::int64_t none) {
+  std::vector<std::size_t> order(first.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    if ((first[a] == none) != (first[b] == none)) return first[b] == none;
+    return first[a] < first[b];
+  });
+  std::vector<std::int64_t> number(first.size());
+  for (std::size_t n = 0; n < order.size(); ++n) number[order[n]] = static_cast<std::int64_t>(n);
+  return number;
+}
+
+laplacian_operator::laplacian_operator(Comm comm, const graph_part& graph)
+    : comm_(std::move(comm)), graph_(graph), borders_(comm_, graph), degrees_(weighted_degrees(graph.out)) {
+  const auto own = graph.own();
+  degrees_.resize(own + graph.ghosts.size());
+  borders_.pull<double>(std::span<const double>(degrees_).first(own), std::span(degrees_).subspan(own));
+  scaled_ = scaled_weights(graph.out, degrees_);
+}
+
+void laplacian_operator::times(const tall_block& v, tall_block& u) {
+  if (comm_.get_size() == 1) return add_neighbours(graph_.out, scaled_, degrees_, v, u);
+  const auto width = static_cast<std::size_t>(v.cols());
+  const auto own = graph_.own() * width;
+  local_.resize(static_cast<Eigen::Index>(degrees_.size()), v.cols());
+  std::copy_n(v.data(), own, local_.data());
+  borders_.pull_rows<double>(std::span<const double>(v.data(), own),
+                             std::span(local_.data() + own, graph_.ghosts.size() * width), width);
+  add_neighbours(graph_.out, scaled_, degrees_, local_, u);
+}
+
+void laplacian_operator::sum(std::span<double> values) { sum_over_workers(comm_, values); }
+
+void laplacian_operator::largest(std::span<double> values) {
+  std::vector<double> all(values.begin(), values.end());
+  comm_.allreduce(all, reduce_op::max);
+  std::copy(all.begin(), all.end(), values.begin());
+}
+
+config_schema spectral_clustering_schema() {
+  config_schema s("spectral_clustering", "clusters of an undirected graph by eigenvectors of its normalised Laplacian");
+  add_graph_keys(s);
+  s.key("kclusters", key_type::integer, "clusters, and eigenvectors").required().at_least(1).at_most(4096);
+  s.key("rounds", key_type::integer, "most steps for the eigenvectors, each two products with kclusters + 2 columns")
+      .fallback(300).at_least(1).at_most(1000000);
+  s.key("tolerance", key_type::number, "largest residual of an eigenvector, by 2 - the smallest eigenvalue").fallback(1e-10)
+      .above(0);
+  s.key("basis", key_type::integer, "columns that are kept before a restart; 0: five times kclusters + 2")
+      .fallback(0).at_least(0).at_most(100000);
+  s.key("kmeans_rounds", key_type::integer, "most rounds of a run of k-means").fallback(300).at_least(1).at_most(100000);
+  s.key("n_init", key_type::integer, "runs of k-means; the best is kept").fallback(10).at_least(1).at_most(10000);
+  s.key("seed", key_type::integer, "of the start and of k-means").fallback(0).at_least(0);
+  s.key("debug", key_type::boolean, "print each round").fallback(false);
+  return s;
+}
+
+spectral_clustering_settings::spectral_clustering_settings(const config& from)
+    : graph_settings(from), kclusters_place(from.place_of("kclusters")), debug(from.get<bool>("debug")) {
+  krylov.k = kmeans.clusters = from.get<std::size_t>("kclusters");
+  krylov.steps = from.get<int>("rounds");
+  krylov.tolerance = from.get<double>("tolerance");
+  krylov.basis = from.get<std::size_t>("basis");
+  krylov.seed = kmeans.seed = from.get<std::uint64_t>("seed");
+  kmeans.rounds = from.get<int>("kmeans_rounds");
+  kmeans.n_init = from.get<int>("n_init");
+}
+
+void spectral_clustering::solve() {
+  auto comm = get_comm();
+  auto load = settings_.load_options();
+  load.weighted = true;
+  load.undirected = true;
+  load.self_loops = false;
+  const auto graph = load_graph(comm, settings_.input, load);
+  refuse_negative_weights(comm, graph, settings_.input.front());
+  laplacian_operator op(comm, graph);
+
+  const auto degrees = op.degrees();
+  std::vector<std::size_t> active;
+  for (std::size_t v = 0; v < graph.own(); ++v)
+    if (degrees[v] > 0) active.push_back(v);
+  std::uint64_t before = 0, total = 0;
+  const auto counts = comm.allgather(static_cast<std::uint64_t>(active.size()));
+  for (std::size_t w = 0; w < counts.size(); ++w) {
+    if (w < graph.rank) before += counts[w];
+    total += counts[w];
+  }
+  if (total == 0) throw data_error(settings_.input.front() + ": found no edge between two vertices with a weight above 0");
+  if (settings_.kmeans.clusters > total) {
+    throw config_error(settings_.kclusters_place + ": found number " + std::to_string(settings_.kmeans.clusters) +
+                       ", want at most the number of vertices with edges, " + std::to_string(total));
+  }
+
+  run_log log(*this, settings_.krylov.steps + settings_.kmeans.rounds * settings_.kmeans.n_init, "value", settings_.debug);
+  int round = 0;
+  settings_.krylov.progress = [&](int /*step*/, std::size_t good, double residual) {
+    log.round(++round, residual, {{"stage", 1}, {"converged", static_cast<double>(good)}});
+  };
+  const auto found = block_krylov(op, settings_.krylov);
+  const auto steps = round;
+  const auto width = found.sigma.size();
+  std::vector<double> eigenvalues(width);
+  for (std::size_t j = 0; j < width; ++j) eigenvalues[j] = 2 - found.sigma[j];
+
+  // The left vectors are products of I + N, so vertices without edges have zeros in them; the right ones may not.
+  tall_block points(static_cast<Eigen::Index>(active.size()), static_cast<Eigen::Index>(width));
+  for (std::size_t i = 0; i < active.size(); ++i)
+    points.row(static_cast<Eigen::Index>(i)) = found.u.row(static_cast<Eigen::Index>(active[i]));
+  unit_rows(points, nothing * std::sqrt(static_cast<double>(width) / static_cast<double>(total)));
+  sample_rows rows;
+  rows.dense = true;
+  rows.columns = static_cast<std::uint32_t>(width);
+  rows.value.assign(points.data(), points.data() + points.size());
+  rows.row_count = active.size();
+  rows.first_row = before;
+  rows.rows_total = total;
+  kmeans_points samples(std::move(rows), false);
+  settings_.kmeans.progress = [&](int run, int /*round*/, double inertia, std::optional<double> changed) {
+    log.round(++round, inertia, {{"stage", 2}, {"run", static_cast<double>(run)}, {"changed", changed.value_or(0)}});
+  };
+  const auto best = kmeans_driver(comm, samples, total, settings_.kmeans).best();
+
+  constexpr auto none = std::numeric_limits<std::int64_t>::max();
+  std::vector<std::int64_t> first(settings_.kmeans.clusters, none);
+  for (std::size_t i = active.size(); i-- > 0;)
+    first[best.assignment[i]] = static_cast<std::int64_t>(graph.number(active[i]));
+  comm.allreduce(first, reduce_op::min);
+  const auto number = numbers_by_first(first, none);
+  std::vector<std::int64_t> labels(graph.own(), -1);
+  for (std::size_t i = 0; i < active.size(); ++i) labels[active[i]] = number[best.assignment[i]];
+  const auto clusters = static_cast<std::uint64_t>(std::count_if(first.begin(), first.end(),
+                                                                 [](std::int64_t f) { return f != none; }));
+
+  model_writer out(*this, "spectral_clustering", settings_.format);
+  out.fields().add("vertices", graph.vertices_total()).add("isolated", graph.vertices_total() - total)
+      .add("clusters", clusters).add("inertia", best.inertia);
+  out.settings().add("kclusters", std::uint64_t{settings_.kmeans.clusters}).add("n_init", settings_.kmeans.n_init)
+      .add("tolerance", settings_.krylov.tolerance).add("seed", settings_.kmeans.seed);
+  out.add("eigenvalues", eigenvalues);
+  if (settings_.dump) out.add_rows<std::int64_t>("label", labels, {}, &graph.ids);
+  out.finish();
+  log.result("vertices", graph.vertices_total());
+  log.result("edges", graph.edges_total);
+  log.result("isolated", graph.vertices_total() - total);
+  log.result("rounds", static_cast<std::uint64_t>(steps));
+  log.result("converged", std::string(found.converged ? "yes" : "no"));
+  for (std::size_t j = 0; j < width; ++j) log.result(("eigenvalue_" + std::to_string(j + 1)).c_str(), eigenvalues[j]);
+  log.result("residual", *std::max_element(found.residual.begin(), found.residual.end()));
+  log.result("clusters", clusters);
+  log.result("inertia", best.inertia);
+  log.result("output", get_output());
+}
+
+}  // namespace paracel::alg

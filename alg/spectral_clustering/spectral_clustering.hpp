@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Clusters of the vertices of an undirected graph with weights W, by the eigenvectors of the k smallest eigenvalues of
+//
+//     L = I - N,    N = D^-1/2 W D^-1/2,    D = diagonal of the weighted degrees
+//
+// A vertex becomes the point of its k entries, scaled to length 1; k-means gives the clusters. The eigenvectors are those of
+// I + N, which is symmetric with eigenvalues 2 - lambda in [0, 2]: its greatest singular values and their vectors, found by
+// alg/svd/block_krylov.hpp. Vertices without weight have neither a degree nor a cluster.
+//
+// Source: A. Ng, M. Jordan, Y. Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <paracel/graph_part.hpp>
+#include <paracel/paralg.hpp>
+#include <paracel/schema.hpp>
+
+#include "alg/common/graph_job.hpp"
+#include "alg/kmeans/kmeans_driver.hpp"
+#include "alg/svd/block_krylov.hpp"
+
+namespace paracel::alg {
+
+/// Sums of the weights of the own vertices' edges.
+std::vector<double> weighted_degrees(const adjacency& links);
+
+/// N's entry of each place of links.target. `degrees`: of all local vertices, the own ones first.
+std::vector<double> scaled_weights(const adjacency& links, std::span<const double> degrees);
+
+/// u := (I + N) v for the own vertices of positive degree, 0 for the others. `v`: rows of all local vertices, own ones first.
+void add_neighbours(const adjacency& links, std::span<const double> scaled, std::span<const double> degrees,
+                    const tall_block& v, tall_block& u);
+
+/// Scales rows to length 1; those that are shorter than `least` become 0, since rounding alone would give their direction.
+void unit_rows(tall_block& points, double least);
+
+/// New numbers of clusters: ascending by first[c], the number of the cluster's first vertex; those with `none` come last.
+std::vector<std::int64_t> numbers_by_first(std::span<const std::int64_t> first, std::int64_t none);
+
+/// I + N over the workers. Rows and columns of a worker are its own vertices.
+/// Lifetime: the graph outlives it. Cost of a product with b columns: one all-to-all with 8 b bytes a ghost; none with one
+/// worker.
+class laplacian_operator : public product_operator {
+ public:
+  /// The graph is undirected, weighted and without self-loops; no weight is negative.
+  /// A collective: the halo, and one all-to-all with 8 bytes a ghost.
+  laplacian_operator(Comm comm, const graph_part& graph);
+
+  [[nodiscard]] std::size_t rows() const override { return graph_.own(); }
+  [[nodiscard]] std::size_t columns() const override { return graph_.own(); }
+  [[nodiscard]] std::uint64_t first_row() const override { return graph_.first[graph_.rank]; }
+  [[nodiscard]] std::uint64_t first_column() const override { return first_row(); }
+  void times(const tall_block& v, tall_block& u) override;
+  void transposed_times(const tall_block& u, tall_block& v) override { times(u, v); }
+  void sum(std::span<double> values) override;
+  void largest(std::span<double> values) override;
+
+  /// Of the own vertices.
+  [[nodiscard]] std::span<const double> degrees() const { return std::span(degrees_).first(graph_.own()); }
+
+ private:
+  Comm comm_;
+  const graph_part& graph_;
+  halo borders_;
+  std::vector<double> degrees_;  // of all local vertices
+  std::vector<double> scaled_;
+  tall_block local_;
+};
+
+config_schema spectral_clustering_schema();
+
+struct spectral_clustering_settings : graph_settings {
+  explicit spectral_clustering_settings(const config& from);
+
+  krylov_options krylov;
+  kmeans_options kmeans;
+  std::string kclusters_place;
+  bool debug;
+};
+
+/// Reads the graph, finds the clusters, writes label_<rank> and eigenvalues_0.
+class spectral_clustering : public paralg {
+ public:
+  spectral_clustering(Comm comm, const std::string& server_info, const spectral_clustering_settings& settings)
+      : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+  /// Throws: data_error; config_error when there are fewer vertices with a positive degree than clusters.
+  void solve() override;
+
+ private:
+  spectral_clustering_settings settings_;
+};
+
+}  // namespace paracel::alg
