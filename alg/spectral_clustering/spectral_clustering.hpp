@@ -33,7 +33,7 @@ std::vector<double> weighted_degrees(const adjacency& links);
 /// N's entry of each place of links.target. `degrees`: of all local vertices, the own ones first.
 std::vector<double> scaled_weights(const adjacency& links, std::span<const double> degrees);
 
-/// u := (I + N) v for the own vertices of positive degree, 0 for the others. `v`: rows of all local vertices, own ones first.
+/// u := (I + N) v for the own vertices of positive degree, 0 for the others. `v`: rows of all local vertices, the own first.
 void add_neighbours(const adjacency& links, std::span<const double> scaled, std::span<const double> degrees,
                     const tall_block& v, tall_block& u);
 

@@ -110,7 +110,7 @@ class Spectral(AlgorithmCase):
             self.assertEqual(labels, {f"v{i:02}": i % 2 for i in range(30)})
 
     def test_vertices_without_edges_have_no_label(self):
-        # Two triangles, ids in another order than the lines; 5 has a self-loop alone, 3 and 9 nothing, 4 an edge of weight 0.
+        # Two triangles; 5 has a self-loop alone, 3 and 9 nothing, 4 an edge of weight 0.
         edges = self.path("two.txt", "8 7 1\n7 6 1\n6 8 1\n1 10 1\n10 2 1\n2 1 1\n5 5 1\n4 1 0\n")
         vertices = self.path("vertices.txt", "".join(f"{v}\n" for v in range(1, 11)))
         want = {str(v): 0 if v in (1, 2, 10) else 1 if v in (6, 7, 8) else -1 for v in range(1, 11)}
