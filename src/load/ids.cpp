@@ -6,10 +6,16 @@
 #include <utility>
 
 #include "core/hash.hpp"
+#include "load/id_dictionary.hpp"
 
 namespace paracel {
 
-std::uint64_t id_list::key(std::size_t i) const { return numeric_ ? numbers_[i] : hash_key(name(i)); }
+std::uint64_t id_list::key(std::size_t i) const {
+  if (numeric_) return numbers_[i];
+  // 7 is the same row whether or not another id of its file is a word.
+  std::uint64_t number = 0;
+  return canonical_number(name(i), number) ? number : hash_key(name(i));
+}
 
 std::optional<std::size_t> id_list::find(std::uint64_t number) const {
   if (!numeric_) return std::nullopt;
