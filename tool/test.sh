@@ -17,7 +17,7 @@ done
 
 jobs=$(nproc)
 logs=build/test_logs
-fuzz_seconds=20
+fuzz_seconds=10
 mkdir -p "$logs"
 rm -f "$logs"/*.log
 started=$SECONDS

@@ -95,7 +95,7 @@ class Readme(unittest.TestCase):
                     self.assertTrue(line.startswith(NOT_HERE), f"{line}: say <!-- run --> before its block")
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
-        self.assertEqual(ran, 9)
+        self.assertEqual(ran, 11)
         self.assertEqual(len(thetas), 3)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):
