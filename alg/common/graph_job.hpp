@@ -54,7 +54,8 @@ std::vector<std::uint64_t> label_totals(Comm comm, const graph_part& graph, std:
 /// A collective.
 void refuse_negative_weights(Comm comm, const graph_part& graph, const std::string& file);
 
-/// Whether the first line of the input that is not blank has a third field. Every worker looks alike.
+/// Whether the first line of the input that is not blank has a third field. Every worker looks alike. Reads standard input
+/// up, if it is among the files.
 bool input_has_weights(const std::vector<std::string>& input);
 
 /// The number of the vertex with this id. A collective. Throws: config_error that begins with `place` when there is none, on

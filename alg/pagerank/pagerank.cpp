@@ -167,7 +167,11 @@ std::vector<double> read_personalization(Comm comm, const graph_part& graph, con
 void pagerank::solve() {
   auto load = settings_.load_options();
   load.entries.transpose = true;
-  load.weighted = settings_.weights == "yes" || (settings_.weights == "automatic" && input_has_weights(settings_.input));
+  // Standard input can be read once only: what follows a target there is its weight.
+  const auto weights_of = [](const std::vector<std::string>& input) {
+    return std::ranges::count(input, "-") > 0 || input_has_weights(input);
+  };
+  load.weighted = settings_.weights == "yes" || (settings_.weights == "automatic" && weights_of(settings_.input));
   if (!load.weighted) {
     load.entries.values = entry_options::value_rule::ignore;
     // An edge that is there twice counts twice, as if it had the weight 2.

@@ -17,6 +17,8 @@ namespace paracel {
 namespace {
 
 constexpr std::string_view banner = "%%MatrixMarket";
+/// All rows and columns of a matrix exist, and an id of one worker has an index of 32 bits.
+constexpr std::uint64_t most_of_a_matrix = std::numeric_limits<std::uint32_t>::max();
 
 constexpr bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
 
@@ -117,6 +119,9 @@ bool read_matrix_header(const input_piece& piece, entry_layout::matrix& out) {
     for (auto* to : {&out.rows, &out.columns, &out.entries}) {
       const auto word = next_word(rest);
       if (!canonical_number(word, *to)) piece.fail(word.data(), "found " + shown(word) + ", want rows, columns and entries");
+      if (to != &out.entries && *to >= most_of_a_matrix)
+        piece.fail(word.data(), "found " + shown(word) + ", want at most " + std::to_string(most_of_a_matrix - 1) +
+                                    (to == &out.rows ? " rows" : " columns"));
     }
     if (const auto more = trimmed(rest); !more.empty()) piece.fail(more.data(), "found " + shown(more) + " after the sizes");
     if (out.symmetric && out.rows != out.columns) piece.fail(line.data(), "found a symmetric matrix that is not square");
@@ -138,9 +143,13 @@ constexpr std::size_t batch = 4096;
 constexpr std::uint64_t bytes_of_a_line = 8;
 constexpr std::uint64_t dense_ids_at_least = std::uint64_t{1} << 20;
 
-std::uint64_t dense_below(std::uint64_t expected_bytes) {
-  return std::clamp<std::uint64_t>(2 * expected_bytes / bytes_of_a_line, dense_ids_at_least,
-                                   std::numeric_limits<std::uint32_t>::max());
+std::uint64_t dense_below(const entry_layout& layout, const entry_use& use) {
+  auto most = dense_ids_at_least;
+  if (use.whole_matrices) {
+    for (const auto& m : layout.matrices) most = std::max({most, m.rows + 1, m.columns + 1});
+  }
+  const auto of_bytes = 2 * use.expected_bytes / bytes_of_a_line;
+  return std::clamp<std::uint64_t>(of_bytes, most, std::numeric_limits<std::uint32_t>::max());
 }
 
 /// A whole number in digits, leading zeros allowed.
@@ -185,7 +194,7 @@ inline bool take_digits(const char*& at, std::uint64_t& out) noexcept {
 entry_parser::entry_parser(const entry_layout& layout, const entry_options& options, const entry_use& use)
     : layout_(layout), options_(options), use_(use),
       second_stays_number_(layout.format == entry_format::libsvm && !use.one_dictionary),
-      ids_{id_dictionary(dense_below(use.expected_bytes)), id_dictionary(dense_below(use.expected_bytes))},
+      ids_{id_dictionary(dense_below(layout, use)), id_dictionary(dense_below(layout, use))},
       entries_(use.values), entries_of_file_(layout.matrices.size()) {
   for (int f = 0; f < 2; ++f) {
     fresh_[f].reserve(batch);
@@ -327,15 +336,21 @@ void entry_parser::fields_line(const input_piece& piece, std::string_view line) 
   if (!more) piece.fail(first.at, "found one field, want two or three");
   auto second = next_field(piece, rest, layout_.separator, more, unquoted_[1]);
   const bool quoted = second.text.data() == unquoted_[1].data();
+  const auto mark = second.text.find_last_of(":|");
+  const bool marked = mark != std::string_view::npos && mark > 0 && !quoted;
 
   double value = 1;
   bool has_value = more;
   if (more) {
+    // Alone it would be b:w; taken as a name here it would be another id, and of index:value index:value one would be lost.
+    if (double ignored = 0; marked && read_whole_number(second.text.substr(mark + 1), ignored))
+      piece.fail(second.at, "found " + shown(second.text) +
+                                " with a field after it, want id:value alone, or the format libsvm");
     if (options_.values != entry_options::value_rule::ignore) {
       const auto third = next_field(piece, rest, layout_.separator, more, unquoted_[2]);
       value = read_value(piece, third.text, third.at);
     }
-  } else if (const auto mark = second.text.find_last_of(":|"); mark != std::string_view::npos && mark > 0 && !quoted) {
+  } else if (marked) {
     // b:w. A name may have a colon too: what follows it is then no number.
     const auto id = second.text.substr(0, mark);
     const auto text = second.text.substr(mark + 1);
@@ -523,10 +538,8 @@ void entry_parser::parse_rows(const input_piece& piece, char separator) {
 void entry_parser::take_range(std::uint64_t begin, std::uint64_t end, bool rows) {
   const int s = side(rows ? row_field() : 1 - row_field());
   if (begin < end && ids_[s].numeric() && !ids_[s].takes(end - 1)) leave_dense(s);
-  for (auto n = begin; n < end; ++n) {
-    if (ids_[s].numeric()) ids_[s].mention(n);
-    else ids_[s].index(std::string_view(std::to_string(n)));
-  }
+  if (ids_[s].numeric()) return ids_[s].mention(begin, end);
+  for (auto n = begin; n < end; ++n) ids_[s].index(std::string_view(std::to_string(n)));
 }
 
 local_entries entry_parser::take() {

@@ -55,6 +55,8 @@ struct entry_use {
   bool values = true;
   bool one_dictionary = false;   ///< rows and columns are the same things
   bool mirror_symmetric = true;  ///< a symmetric matrix gives both halves
+  /// All rows and columns of MatrixMarket files come by take_range: their numbers are dense, however few entries there are.
+  bool whole_matrices = false;
   /// Text that this parser will see, or 0 for unknown: how far dense ids may go follows from it.
   std::uint64_t expected_bytes = 0;
 };

@@ -97,6 +97,7 @@ local_entries read_entries(Comm comm, const std::vector<std::string>& names, con
       // Text of compressed files is some times as long.
       use.expected_bytes += (part.end - part.begin) * (file.divisible() ? 1 : 4);
     }
+    use.whole_matrices = true;
     parser.emplace(layout, options, use);
     const auto parts = input->parts(rank, size);
     if (options.header == entry_options::header_rule::yes && !parts.empty() && parts.front().begin > 0 &&

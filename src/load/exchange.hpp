@@ -60,8 +60,8 @@ void exchange_items(Comm& comm, const std::vector<std::uint64_t>& items, std::si
   while (left[self] > 0) keep_own();
 }
 
-/// The same for one block of any size a worker.
-inline std::vector<byte_vector> exchange_blocks(Comm& comm, const std::vector<byte_vector>& blocks) {
+/// The same for one block of any size a worker, all of which is kept.
+inline std::vector<byte_vector> exchange_whole(Comm& comm, const std::vector<byte_vector>& blocks) {
   std::vector<std::uint64_t> items;
   items.reserve(blocks.size());
   for (const auto& b : blocks) items.push_back(b.size());

@@ -31,7 +31,7 @@ id_view<Id> id_of(std::string_view field) {
   else return read_id(field);
 }
 
-/// Calls put(fields) for the fields of each line of this worker's part that is not blank.
+/// Calls put(fields, place) for each line of this worker's part that is not blank; place() is file:line:column.
 /// Throws: data_error with the place; what `put` throws, field_problem as a data_error.
 template <class Split, class Put>
 void visit_fields(Comm& comm, input_set& input, const parser_type* parser, const Split& split, const Put& put) {
@@ -55,7 +55,7 @@ void visit_fields(Comm& comm, input_set& input, const parser_type* parser, const
       if (trimmed(text).empty()) return;
       take_apart(piece, text);
       try {
-        put(fields);
+        put(fields, [&] { return piece.place(parser == nullptr && !fields.empty() ? fields[0].data() : text.data()); });
       } catch (const field_problem& p) {
         piece.fail(parser == nullptr ? p.at : text.data(), p.what);
       }
@@ -108,7 +108,7 @@ void graph_loading::load_entries(const request& r, id_index<Id>& rows, id_index<
   std::exception_ptr problem;
   std::vector<entry_view> said;
   try {
-    visit_fields(comm_, *input, r.parser, split_fields, [&](const std::vector<std::string_view>& fields) {
+    visit_fields(comm_, *input, r.parser, split_fields, [&](const std::vector<std::string_view>& fields, auto&&) {
       said.clear();
       read_entries(fields, mixed, said);
       for (const auto& e : said) exchange.put(id_of<Id>(e.row), id_of<Id>(e.column), e.weight);
@@ -167,6 +167,7 @@ void graph_loading::load_rows(const request& r, list_type<Id>& rows, dense_matri
   agree(comm_, [&] { input.emplace(r.files); });
   std::vector<double> values;
   std::size_t width = 0;
+  std::string first_place;  // of a row here
   const auto split = [](std::string_view line, std::vector<std::string_view>& fields) {
     for (std::size_t at = 0; at < line.size();) {
       at = line.find_first_not_of(", \t;|:", at);
@@ -177,10 +178,13 @@ void graph_loading::load_rows(const request& r, list_type<Id>& rows, dense_matri
     }
   };
   agree(comm_, [&] {
-    visit_fields(comm_, *input, r.parser, split, [&](const std::vector<std::string_view>& fields) {
+    visit_fields(comm_, *input, r.parser, split, [&](const std::vector<std::string_view>& fields, auto&& place) {
       if (fields.empty()) return;
       if (fields.size() == 1) throw field_problem{fields[0].data(), "found an id alone, want numbers after it"};
-      if (width == 0) width = fields.size() - 1;
+      if (width == 0) {
+        width = fields.size() - 1;
+        first_place = place();
+      }
       if (fields.size() - 1 != width)
         throw field_problem{fields[0].data(), "found " + std::to_string(fields.size() - 1) + " numbers, want " +
                                                   std::to_string(width) + " as in the lines before"};
@@ -190,12 +194,13 @@ void graph_loading::load_rows(const request& r, list_type<Id>& rows, dense_matri
   });
   std::size_t wanted = 0;
   const auto widths = comm_.allgather(static_cast<std::int64_t>(width));
-  for (const auto w : widths) {
-    const auto here = static_cast<std::size_t>(w);
+  const auto places = comm_.allgather(first_place);
+  for (std::size_t w = 0; w < widths.size(); ++w) {
+    const auto here = static_cast<std::size_t>(widths[w]);
     if (wanted == 0) wanted = here;
     if (here != 0 && here != wanted)
-      throw data_error(r.files.front() + ": found rows of " + std::to_string(wanted) + " numbers and rows of " +
-                       std::to_string(here) + ", want all alike");
+      throw data_error(places[w] + ": found " + std::to_string(here) + " numbers, want " + std::to_string(wanted) +
+                       " as in the lines before");
   }
   to = Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>(
       values.data(), static_cast<Eigen::Index>(rows.size()), static_cast<Eigen::Index>(wanted));

@@ -120,7 +120,7 @@ halo::halo(Comm comm, const graph_part& graph) : comm_(std::move(comm)), shared_
     if (w == 0) continue;
     for (auto g = ghost_first_[w - 1]; g < ghost_first_[w]; ++g) append_raw(wanted[w - 1], graph.ghosts[g]);
   }
-  const auto got = exchange_blocks(comm_, wanted);
+  const auto got = exchange_whole(comm_, wanted);
   for (std::size_t w = 0; w < got.size(); ++w) {
     for (const auto n : read_raw<std::uint64_t>(got[w]))
       shared_[w].push_back(static_cast<std::uint32_t>(n - graph.first[graph.rank]));

@@ -94,6 +94,8 @@ void id_dictionary::leave_dense() {
   kind_ = kind::numbers;
   for (const auto i : mentioned_) index(std::uint64_t{i});
   mentioned_ = {};
+  for (const auto& [begin, end] : ranges_) mention(begin, end);
+  ranges_ = {};
 }
 
 void id_dictionary::make_names() {
@@ -123,6 +125,7 @@ id_dictionary::sorted_ids id_dictionary::take_sorted_dense(const std::vector<boo
   }
   out.ids = id_list(std::move(ids));
   mentioned_ = {};
+  ranges_ = {};
   return out;
 }
 

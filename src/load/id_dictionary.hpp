@@ -9,11 +9,13 @@
 // It begins dense. What it changes into keeps what it has: see leave_dense.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "paracel/ids.hpp"
@@ -49,6 +51,12 @@ class id_dictionary {
     if (kind_ == kind::dense) mentioned_.push_back(static_cast<std::uint32_t>(number));
     else index(number);
   }
+  /// The same of the numbers [begin, end).
+  void mention(std::uint64_t begin, std::uint64_t end) {
+    if (begin >= end) return;
+    if (kind_ == kind::dense) ranges_.push_back({begin, end});
+    else for (auto n = begin; n < end; ++n) index(n);
+  }
 
   /// From now on indices are in order of arrival. The caller changes those that it holds: old index i to index(i).
   void leave_dense();
@@ -71,6 +79,10 @@ class id_dictionary {
     };
     visit(see);
     for (const auto i : mentioned_) see(i);
+    for (const auto& [begin, end] : ranges_) {
+      if (end > seen.size()) seen.resize(end);
+      std::fill(seen.begin() + static_cast<std::ptrdiff_t>(begin), seen.begin() + static_cast<std::ptrdiff_t>(end), true);
+    }
     return take_sorted_dense(seen);
   }
 
@@ -87,6 +99,7 @@ class id_dictionary {
   kind kind_ = kind::dense;
   std::uint64_t dense_below_;
   std::vector<std::uint32_t> mentioned_;  // dense
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_;  // of such
   std::vector<slot> slots_;               // a power of two of them
   std::size_t count_ = 0;
   id_list names_;

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <paracel/vectors.hpp>
 
 #include "load/agreement.hpp"
+#include "load/exchange.hpp"
 #include "load/input.hpp"
+#include "load/numbering.hpp"
 #include "load/vector_parser.hpp"
 #include "load/watch_load.hpp"
 #include "paracel/error.hpp"
@@ -44,19 +48,12 @@ vector_rows load_vectors(Comm comm, const std::vector<std::string>& files, const
   }
   if (!options.everywhere || comm.get_size() == 1) return rows;
 
-  auto all = vector_rows{id_list::empty(named == 0), rows.columns, {}, 0, rows.rows_total};
-  const auto values = comm.allgather(rows.value);
-  for (const auto& part : values) all.value.insert(all.value.end(), part.begin(), part.end());
-  if (named == 0) {
-    for (const auto& part : comm.allgather(rows.ids.numbers())) {
-      for (const auto n : part) all.ids.push_back(n);
-    }
-  } else {
-    std::vector<std::string> names;
-    for (std::size_t i = 0; i < rows.rows(); ++i) names.push_back(rows.ids.text(i));
-    for (const auto& part : comm.allgather(names)) {
-      for (const auto& n : part) all.ids.push_back(std::string_view(n));
-    }
+  auto all = vector_rows{gather_ids(comm, rows.ids), rows.columns, {}, 0, rows.rows_total};
+  all.value.reserve(rows.rows_total * rows.columns);
+  const std::string_view mine(reinterpret_cast<const char*>(rows.value.data()), rows.value.size() * sizeof(double));
+  for (const auto& part : gather_blocks(comm, mine)) {
+    const auto values = read_raw<double>(std::as_bytes(std::span(part)));
+    all.value.insert(all.value.end(), values.begin(), values.end());
   }
   return all;
 }

@@ -177,7 +177,7 @@ numbering number_ids(Comm comm, id_list ids, std::span<const std::uint64_t> weig
   ids = id_list::empty(ids.numeric());
   const auto brought_by = [&] {
     std::vector<id_list> lists(size, id_list::empty(ids.numeric()));
-    const auto got = exchange_blocks(comm, blocks);
+    const auto got = exchange_whole(comm, blocks);
     for (auto& b : blocks) b = byte_vector();
     for (std::size_t w = 0; w < size; ++w) read_ids(got[w], lists[w]);
     return lists;
@@ -196,7 +196,7 @@ numbering number_ids(Comm comm, id_list ids, std::span<const std::uint64_t> weig
       append_raw(blocks[w], static_cast<std::uint32_t>(at));
     }
   }
-  const auto got = exchange_blocks(comm, blocks);
+  const auto got = exchange_whole(comm, blocks);
   out.number.reserve(brought);
   for (std::size_t w = 0; w < size; ++w) {
     for (const auto place : read_raw<std::uint32_t>(got[w])) out.number.push_back(out.first[w] + place);
@@ -209,7 +209,7 @@ id_list ids_of(Comm comm, const numbering& of, std::span<const std::uint64_t> nu
   const auto rank = comm.get_rank();
   std::vector<byte_vector> blocks(size);
   for (const auto n : numbers) append_raw(blocks[owner_of(of.first, n)], n);
-  const auto asked = exchange_blocks(comm, blocks);
+  const auto asked = exchange_whole(comm, blocks);
   for (std::size_t w = 0; w < size; ++w) {
     blocks[w].clear();
     for (const auto n : read_raw<std::uint64_t>(asked[w])) {
@@ -218,7 +218,7 @@ id_list ids_of(Comm comm, const numbering& of, std::span<const std::uint64_t> nu
     }
   }
   id_list out = id_list::empty(of.own.numeric());
-  for (const auto& block : exchange_blocks(comm, blocks)) read_ids(block, out);
+  for (const auto& block : exchange_whole(comm, blocks)) read_ids(block, out);
   return out;
 }
 

@@ -87,6 +87,8 @@ void Comm::report(const std::string& json) const {
 void paralg::visit_part(const list_type<str_type>& files, std::size_t part, std::size_t parts,
                         const std::function<void(str_type&&)>& visit) {
   input_set input(files);
+  if (input.standard_input() && parts > 1 && part != get_worker_id())
+    throw usage_error("paracel_sequential_loadall: only worker 0 has standard input, want files, or paracel_loadall");
   const auto lines = [&](const input_piece& piece) {
     for_each_line(piece.text(), [&](std::string_view line, std::size_t) { visit(str_type(line)); });
   };
@@ -112,6 +114,7 @@ list_type<str_type> paralg::load_all(const list_type<str_type>& files) {
     return lines;
   }
   input_set(files).visit(0, 1, [&](const input_piece& piece) {
+    if (piece.text().empty()) return;  // a file with a byte order mark and no more
     text = piece.text();
     pass_on();
   });

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -291,6 +292,28 @@ TEST(LoadSparse, AFormIsReadAsItSays) {
   expect("\n\n", {}, {}, {});
 }
 
+TEST(LoadSparse, AllRowsOfALargeMatrixWithFewEntriesExist) {
+  const folder here;
+  const auto file = here.write("m", "%%MatrixMarket matrix coordinate real general\n1500000 2000000 1\n1400000 7 2.5\n");
+  for (const std::size_t workers : {1U, 3U}) {
+    test::cluster c({.workers = workers});
+    std::atomic<std::uint64_t> at{0};
+    c.run([&](Comm comm) {
+      const auto got = load_sparse(comm, {file});
+      EXPECT_EQ(got.rows_total(), 1500000U);
+      EXPECT_EQ(got.columns_total, 2000000U);
+      EXPECT_EQ(got.entries_total, 1U);
+      for (std::size_t i = 0; i < got.rows(); ++i) {
+        if (got.columns_of(i).empty()) continue;
+        EXPECT_EQ(got.column_ids.text(got.columns_of(i)[0]), "7");
+        EXPECT_EQ(got.values_of(i)[0], 2.5);
+        at = got.row_ids.number(i);
+      }
+    });
+    EXPECT_EQ(at, 1400000U);
+  }
+}
+
 TEST(LoadSparse, SeveralFilesAreOneInput) {
   const folder here;
   const std::vector<std::string> files{here.write("a", ""), here.write("b", "1 2 3"), here.write("c", "\n"),
@@ -328,6 +351,16 @@ TEST(LoadSparse, WrongInputIsTheSameErrorOnAllWorkers) {
   expect(good + "4,18446744073709551616,1\n",
          ":41:3: found \"18446744073709551616\", want an id: a whole number from 0 to 2^64 - 1", numbers);
   expect(good + "4,5\n", ":41:4: found two fields, want a value after them", values);
+  entry_options ignore;
+  ignore.values = entry_options::value_rule::ignore;
+  for (const auto& options : {entry_options{}, ignore}) {
+    expect("1 2:3\n4 5:0.5 6:1\n", ":2:3: found \"5:0.5\" with a field after it, want id:value alone, or the format libsvm",
+           options);
+    expect("a\tb:1\tc\n", ":1:3: found \"b:1\" with a field after it, want id:value alone, or the format libsvm", options);
+  }
+  const std::string banner = "%%MatrixMarket matrix coordinate real general\n";
+  expect(banner + "4294967295 1 0\n", ":2:1: found \"4294967295\", want at most 4294967294 rows");
+  expect(banner + "1 10000000000000000000 0\n", ":2:3: found \"10000000000000000000\", want at most 4294967294 columns");
   const std::string market = "%%MatrixMarket matrix coordinate real general\n";
   expect(market + "2 2 2\n1 1 1\n", ":2:1: found 1 entries, want 2 as this line says");
   expect(market + "2 2 1\n1 3 1\n", ":3:3: found \"3\", want a column from 1 to 2");

@@ -419,6 +419,9 @@ TEST(Graph, ABigraphContinuousIsABag) {
   EXPECT_EQ(g.e(), 3U);
   g.resize(10);
   EXPECT_EQ(g.v(), 10U);
+  EXPECT_EQ(g.indegree(5), 2U);
+  g.resize(0);
+  EXPECT_EQ(g.indegree(5), 0U);
   EXPECT_EQ(bigraph_continuous(4).v(), 4U);
   EXPECT_THROW(g.add_edge(1, 0xffffffffU), error);
 }
