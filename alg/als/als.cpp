@@ -200,22 +200,8 @@ void als_side::prepare(std::size_t k) {
 
 namespace {
 
-/// The ids as load_sparse would have them: numbers, or names.
-std::vector<std::uint64_t> keys_as(bool numeric, const std::vector<std::string>& ids) {
-  std::vector<std::uint64_t> keys;
-  for (const auto& id : ids) {
-    std::uint64_t number = 0;
-    const auto [end, problem] = std::from_chars(id.data(), id.data() + id.size(), number);
-    if (numeric && problem == std::errc() && end == id.data() + id.size()) {
-      keys.push_back(number);
-      continue;
-    }
-    auto names = id_list::empty(false);
-    names.push_back(std::string_view(id));
-    keys.push_back(names.key(0));
-  }
-  return keys;
-}
+/// The keys of ids: of a number the same whether or not the others are numbers.
+std::vector<std::uint64_t> keys_as(const std::vector<std::string>& ids) { return keys_of(id_list(ids)); }
 
 }  // namespace
 
@@ -236,9 +222,7 @@ als_one_step::als_one_step(paralg& job, const std::vector<std::string>& rating_i
   side_.prepare(model_.k);
   tables_.emplace(job, "als", model_.k);
 
-  std::int64_t named = side_.ratings.column_ids.size() > 0 && !side_.ratings.column_ids.numeric() ? 1 : 0;
-  comm.allreduce(named, reduce_op::max);
-  const auto keys = keys_as(named == 0, factors.ids);
+  const auto keys = keys_as(factors.ids);
   std::vector<double> rows(keys.size() * width);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     rows[i * width + known_at] = 1;
@@ -400,6 +384,8 @@ void alternating_least_squares::load() {
   auto comm = get_comm();
   auto options = rating_options();
   options.values = entry_options::value_rule::need;
+  // A count that comes in parts is their sum: each cell is one entry.
+  if (model_.form == als_form::implicit_ratings) options.duplicates = duplicate_rule::sum;
   users_.ratings = load_sparse(comm, settings_.rating_input, options);
   if (users_.ratings.entries_total == 0)
     throw data_error(settings_.rating_input.front() + ":1:1: found no rating, want user,item,rating");

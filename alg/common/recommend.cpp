@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cmath>
 #include <numeric>
 
@@ -140,9 +141,12 @@ pair_errors predict_pairs(factor_tables& model, const sparse_rows& pairs, const 
 
 namespace {
 
-/// Sends rows to the workers in whose range their ids fall. Id: a number or a name.
+constexpr std::uint64_t cold_bit = std::uint64_t{1} << 63U;
+
+/// Sends rows to the workers in whose range their ids fall. Id: a number or a name. Rows that are `cold` are not looked for.
 template <class Id>
-held_out_rows route(Comm comm, const std::vector<Id>& own, const std::vector<Id>& test_ids, const sparse_rows& test) {
+held_out_rows route(Comm comm, const std::vector<Id>& own, const std::vector<Id>& test_ids, const sparse_rows& test,
+                    const std::vector<char>& cold = {}) {
   const std::size_t size = comm.get_size();
   const auto firsts = comm.allgather(own.empty() ? std::vector<Id>{} : std::vector<Id>{own.front()});
   std::vector<std::vector<Id>> ids(size);
@@ -155,7 +159,7 @@ held_out_rows route(Comm comm, const std::vector<Id>& own, const std::vector<Id>
     ids[owner].push_back(test_ids[i]);
     const auto columns = test.columns_of(i);
     const auto values = test.values_of(i);
-    entries[owner].push_back(columns.size());
+    entries[owner].push_back(columns.size() | (!cold.empty() && cold[i] != 0 ? cold_bit : 0));
     for (std::size_t e = 0; e < columns.size(); ++e) {
       entries[owner].push_back(test.column_ids.key(columns[e]));
       entries[owner].push_back(std::bit_cast<std::uint64_t>(values[e]));
@@ -170,9 +174,10 @@ held_out_rows route(Comm comm, const std::vector<Id>& own, const std::vector<Id>
     std::size_t at = 0;
     for (const auto& id : got_ids[w]) {
       const auto found = std::lower_bound(own.begin(), own.end(), id);
-      const bool known = found != own.end() && *found == id;
+      const std::uint64_t head = got[w][at++];
+      const bool known = (head & cold_bit) == 0 && found != own.end() && *found == id;
       out.row.push_back(known ? static_cast<std::uint32_t>(found - own.begin()) : held_out_rows::cold);
-      const std::size_t count = got[w][at++];
+      const std::size_t count = head & ~cold_bit;
       for (std::size_t e = 0; e < count; ++e) {
         out.item.push_back(got[w][at++]);
         out.value.push_back(std::bit_cast<double>(got[w][at++]));
@@ -185,7 +190,7 @@ held_out_rows route(Comm comm, const std::vector<Id>& own, const std::vector<Id>
 
 std::vector<std::string> names_of(const id_list& ids) {
   std::vector<std::string> names(ids.size());
-  for (std::size_t i = 0; i < ids.size(); ++i) names[i] = ids.name(i);
+  for (std::size_t i = 0; i < ids.size(); ++i) names[i] = ids.text(i);
   return names;
 }
 
@@ -197,11 +202,19 @@ held_out_rows to_owners(Comm comm, const sparse_rows& training, const sparse_row
   std::vector<std::int64_t> named{training.rows() > 0 && !training.row_ids.numeric() ? 1 : 0,
                                   test.rows() > 0 && !test.row_ids.numeric() ? 1 : 0};
   comm.allreduce(named, reduce_op::max);
-  if (named[0] != named[1]) {
-    throw data_error(std::string("test_input: found users that are ") + (named[1] != 0 ? "names" : "numbers") +
-                     ", want what they are in training: " + (named[0] != 0 ? "names" : "numbers"));
+  if (named[0] == 0 && named[1] == 0) return route(comm, training.row_ids.numbers(), test.row_ids.numbers(), test);
+  if (named[0] == 0) {
+    // Among numbers a name is nobody; the others are looked for as the numbers that they are.
+    std::vector<std::uint64_t> numbers(test.rows());
+    std::vector<char> cold(test.rows());
+    for (std::size_t i = 0; i < test.rows(); ++i) {
+      const auto text = test.row_ids.text(i);
+      const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), numbers[i]);
+      cold[i] = problem != std::errc() || end != text.data() + text.size() || std::to_string(numbers[i]) != text ? 1 : 0;
+      if (cold[i] != 0) numbers[i] = 0;
+    }
+    return route(comm, training.row_ids.numbers(), numbers, test, cold);
   }
-  if (named[0] == 0) return route(comm, training.row_ids.numbers(), test.row_ids.numbers(), test);
   return route(comm, names_of(training.row_ids), names_of(test.row_ids), test);
 }
 

@@ -116,7 +116,7 @@ struct held_out_rows {
   static constexpr std::uint32_t cold = 0xffffffffU;
 };
 /// Sends each row of `test` to the worker whose range of training rows its id falls into. A collective.
-/// Throws: data_error when ids are numbers in one and names in the other, on every worker.
+/// Ids are compared as texts where they are numbers in one and names in the other.
 held_out_rows to_owners(Comm comm, const sparse_rows& training, const sparse_rows& test);
 
 /// Pushes rows of row_width(k) numbers, some thousand at a time.

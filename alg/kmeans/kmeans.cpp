@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kmeans.hpp"
 
+#include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -50,6 +52,13 @@ kmeans_settings::kmeans_settings(const config& from)
       cosine(from.get<std::string>("metric") == "cosine"),
       debug(from.get<bool>("debug")),
       seed(from.get<std::uint64_t>("seed")) {
+  if (rounds > std::numeric_limits<int>::max() / n_init) {
+    throw config_error(from.place_of("rounds") + ": found " + std::to_string(rounds) + " for each of " +
+                       std::to_string(n_init) + " runs, want at most 2^31 - 1 in all");
+  }
+  if (type != "rows" && std::find(input.begin(), input.end(), "-") != input.end()) {
+    throw config_error(from.place_of("type") + ": found " + type + ", want rows with standard input, which is read once");
+  }
   samples.label = sample_options::label_rule::none;
   samples.features = from.get<std::vector<std::string>>("features");
   const auto separator = from.get<std::string>("separator");

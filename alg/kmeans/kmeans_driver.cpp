@@ -133,10 +133,15 @@ void kmeans_driver::fill_empty() {
     if (sums_.count(c) == 0) empty.push_back(static_cast<std::uint32_t>(c));
   }
   if (empty.empty()) return;
-  const auto far = points_.farthest(empty.size());
+  // Some of them may be a centre's only point, which it keeps: as many as there are centres.
+  const auto far = points_.farthest(options_.clusters);
   std::vector<std::vector<double>> mine;
   for (const auto& f : far) {
     auto x = points_.point(f.row - points_.first_row());
+    double norm = 0;
+    for (const double v : x) norm += v * v;
+    // What rounding alone puts between a centre and its points is no distance.
+    if (f.distance <= points_.least_distance() * norm) continue;
     x.push_back(f.distance);
     x.push_back(static_cast<double>(f.row));
     x.push_back(f.centre);
@@ -152,7 +157,7 @@ void kmeans_driver::fill_empty() {
   std::size_t at = 0;
   for (const auto& x : all) {
     const auto from = static_cast<std::size_t>(x[d + 2]);
-    if (at == empty.size() || x[d] <= 0) break;
+    if (at == empty.size()) break;
     if (sums_.count(from) <= 1) continue;
     const auto to = empty[at++];
     for (std::size_t j = 0; j < d; ++j) {

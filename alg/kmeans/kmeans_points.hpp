@@ -97,6 +97,9 @@ class kmeans_points {
   void assign(const kmeans_centres& centres, std::span<const double> moved, kmeans_sums& sums);
   void restart() { assigned_ = false; }
   [[nodiscard]] const std::vector<std::uint32_t>& assignment() const noexcept { return assignment_; }
+  /// A squared distance below this part of |x|^2 may be rounding: of dense points the mean's, of sparse ones that of
+  /// |x|^2 - 2xc + |c|^2 too.
+  [[nodiscard]] double least_distance() const noexcept { return rows_.dense ? 1e-20 : 1e-12; }
   /// Squared distances to the assigned centres, as of the last `assign`.
   [[nodiscard]] const std::vector<double>& distances() const noexcept { return distance_; }
   /// The `count` rows that are farthest from their centres, the farthest first, of equal ones the first row first.

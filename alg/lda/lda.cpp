@@ -117,6 +117,16 @@ lda_settings::lda_settings(const config& from)
   if (!input.empty() && !model_input.empty()) {
     throw config_error(from.place_of("model_input") + ": found a model and an input, want one of them");
   }
+  if (!model_input.empty() && test_stride > 0) {
+    throw config_error(from.place_of("test_stride") + ": found it with model_input, want test_input: nothing is trained");
+  }
+  if (input_format == "auto") {
+    for (const auto* files : {&input, &test_input, &predict_input}) {
+      if (std::find(files->begin(), files->end(), "-") == files->end()) continue;
+      throw config_error(from.place_of("input_format") + ": found auto, want text or libsvm with standard input, which is "
+                         "read once");
+    }
+  }
   if (check_counts && ssp) {
     throw config_error(from.place_of("check_counts") + ": found true with ssp_switch, want one of them: only with s = 0 do "
                        "all workers' clocks end together");
@@ -456,7 +466,8 @@ void lda::optimize(lda_sampler& sampler) {
       if (n > 0) counts.add(static_cast<std::uint64_t>(n));
     }
   });
-  const auto totals = pull_totals();
+  auto totals = pull_totals();
+  comm.bcast(totals);  // with ssp they may differ, and all must take the same steps
   for (int step = 0; step < most_prior_steps; ++step) {
     double above = counts.digamma_sum(priors_.beta);
     comm.allreduce(above);
@@ -487,6 +498,8 @@ double lda::log_likelihood(const lda_sampler& sampler) {
   comm.allreduce(value);
   const double prior = priors_.words * priors_.beta;
   for (const auto n : pull_totals()) value += std::lgamma(prior) - std::lgamma(static_cast<double>(n) + prior);
+  // With ssp others may push between two workers' pulls; all must stop at one sweep.
+  comm.bcast(value);
   return value / static_cast<double>(tokens_total_);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include <paracel/random.hpp>
@@ -147,6 +148,10 @@ mf_settings::mf_settings(const config& from)
     throw config_error(from.place_of("min_rating") + ": found a number above max_rating, want min_rating <= max_rating");
   if (input.empty() && use.model_input.empty())
     throw config_error(from.place_of("input") + " is missing: want ratings to train on, or model_input");
+  if (rounds > std::numeric_limits<int>::max() / clocks_per_round) {
+    throw config_error(from.place_of("rounds") + ": found " + std::to_string(rounds) + ", want at most 2^31 - 1 clocks in " +
+                       "all; a round has " + std::to_string(clocks_per_round));
+  }
   const auto functions = from.get<std::vector<std::string>>("update_functions");
   update_function = functions.size() > 1 ? functions[1] : "mf_fac_updater";
 }
@@ -236,6 +241,7 @@ void matrix_factorization::train() {
     last = loss;
   }
   rounds_done_ = round;
+  set_total_iters(round * settings_.clocks_per_round);  // or ssp would not wait for the updates of a run that ends early
   paracel_sync();
   if (get_worker_id() == 0) collect(round - 1);
 }

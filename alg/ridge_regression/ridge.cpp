@@ -155,7 +155,7 @@ config_schema ridge_schema() {
   s.key("alpha", key_type::number, "sgd: step size").fallback(0.001).above(0);
   s.key("decay", key_type::number, "sgd: round k = 0, 1, ... steps by alpha/(1 + decay*k)").fallback(0.0).at_least(0);
   s.key("tolerance", key_type::number, "sgd: stop when the objective changes by less than this part (0: never); conjugate "
-                                       "gradients: residual at the end, default 1e-12").at_least(0);
+                                       "gradients: residual at the end, default 1e-10").at_least(0);
   s.key("seed", key_type::integer, "sgd: of the order of the samples").fallback(0).at_least(0);
   s.key("update_file", key_type::plugin, "sgd: plug-in that applies a delta to theta; default: the framework's");
   s.key("update_func", key_type::string, "sgd: its function; default paracel_add");
@@ -245,13 +245,20 @@ std::vector<double> ridge_regression::solve_exactly(const centred_samples& sampl
   auto right = samples.correlate(r);
   right.pop_back();
   if (p > normal_equations_limit) {
-    const double tolerance = settings_.tolerance > 0 ? settings_.tolerance : 1e-12;
-    return ridge_conjugate_gradients([&](std::span<const double> v) { return samples.normal_product(v); },
-                                     samples.squared_lengths(), right, penalty_, tolerance, settings_.rounds,
-                                     [&](int k, double left) {
-                                       rounds_done_ = k;
-                                       log.round(k, left);
-                                     });
+    const double tolerance = settings_.tolerance > 0 ? settings_.tolerance : 1e-10;
+    double residual = 0;
+    w = ridge_conjugate_gradients([&](std::span<const double> v) { return samples.normal_product(v); },
+                                  samples.squared_lengths(), right, penalty_, tolerance, settings_.rounds,
+                                  [&](int k, double left) {
+                                    rounds_done_ = k;
+                                    residual = left;
+                                    log.round(k, left);
+                                  });
+    if (!(residual <= tolerance)) {
+      throw error("after " + std::to_string(rounds_done_) + " rounds the residual is " + json_number(residual) +
+                  " of the right side, want " + json_number(tolerance) + "; raise rounds or tolerance");
+    }
+    return w;
   }
   std::vector<std::uint32_t> all(p);
   std::iota(all.begin(), all.end(), std::uint32_t{0});
@@ -316,7 +323,7 @@ std::vector<double> ridge_regression::descend(const centred_samples& samples, ru
   paracel_read(theta_key, theta);
   std::vector<double> w(theta.begin() + 1, theta.end());
   const double value = objective(samples, w);
-  if (!std::isfinite(value) || value > first)
+  if (!std::isfinite(value) || value > divergence_factor * first)
     throw error("diverged: the objective is " + json_number(value) + " and began at " + json_number(first) +
                 "; lower alpha (now " + json_number(settings_.alpha) + ")");
   log.round(rounds_done_, value);

@@ -47,6 +47,9 @@ inline constexpr std::size_t panel_rows = 8;
 
 using wide = double __attribute__((vector_size(8 * panel_rows)));
 
+/// A cosine, of which rounding may have made a little more than 1. NaN stays.
+inline __attribute__((always_inline)) double in_range(double s) { return s > 1 ? 1 : s < -1 ? -1 : s; }
+
 /// out[r * stride + c] = a row r . panel row c, for `rows` rows of a (at most 4). Rows of a are `width` apart.
 template <std::size_t Rows>
 inline __attribute__((always_inline)) void tile(const double* a, const wide* panel, std::size_t width, double* out,
@@ -56,7 +59,7 @@ inline __attribute__((always_inline)) void tile(const double* a, const wide* pan
     for (std::size_t r = 0; r < Rows; ++r) sum[r] += a[r * width + k] * panel[k];
   }
   for (std::size_t r = 0; r < Rows; ++r) {
-    for (std::size_t c = 0; c < panel_rows; ++c) out[r * stride + c] = sum[r][c];
+    for (std::size_t c = 0; c < panel_rows; ++c) out[r * stride + c] = in_range(sum[r][c]);
   }
 }
 

@@ -109,6 +109,21 @@ class DenseSolves(Als):
         for before, after in zip(steps, steps[1:]):
             self.assertLessEqual(after, before * (1 + 1e-10))
 
+    def test_one_unknown_user_with_a_name_does_not_make_the_others_unknown(self):
+        known = self.small(2, 1, test_input=self.test, ranking=True)
+        mixed = self.write("mixed.csv", [*self.held_out, ("nobody", self.held_out[0][1], 3)])
+        for keys in ({}, {"model_input": self.output}):
+            found = self.small(3, 1, test_input=mixed, **({"ranking": True} if not keys else {}), **keys)
+            self.assertEqual(int(found["test_unknown"]), int(known["test_unknown"]) + 1)
+        self.assertEqual(int(found["test_pairs"]), int(known["test_pairs"]) + 1)
+
+    def test_an_implicit_count_in_two_parts_is_their_sum(self):
+        whole = self.small(2, 1, implicit=True)
+        parts = self.write("parts.csv", [(u, i, value / 2) for u, i, value in self.training for _ in range(2)])
+        halves = self.small(2, 1, implicit=True, rating_input=parts)
+        self.assertGreater(float(halves["objective"]), 0)
+        self.assertTrue(near(float(halves["objective"]), float(whole["objective"])))
+
     def test_one_step_against_given_factors_is_the_dense_solve(self):
         self.small(1, 1)
         for pattern, given, rows in (("fmap", "H", 0), ("smap", "W", 1)):

@@ -150,6 +150,11 @@ class KmeansTest(AlgorithmCase):
         found, _, labels = self.cluster(4, 1, input=few, kclusters=4)  # a worker has one row or none
         self.assertEqual(found["inertia"], 0)
         self.assertEqual(len(set(labels)), 4)
+        tenths = self.path("tenths.csv", "".join(f"{x},{y}\n" for x, y in [(0.1, 0.7), (0.3, 0.2), (0.6, 0.9)] * 33))
+        for workers in (1, 3):
+            self.cluster(workers, input=tenths, kclusters=5, rounds=300)
+            with open(os.path.join(self.output, "metrics.jsonl"), encoding="utf-8") as file:
+                self.assertLess(sum(1 for _ in file), 10)  # rounding does not keep it going
         one = self.path("one.csv", "3,4\n")
         found, centres, _ = self.cluster(2, 1, input=one, kclusters=1)
         self.assertEqual((found["inertia"], centres.tolist()), (0, [[3, 4]]))
@@ -183,6 +188,8 @@ class KmeansTest(AlgorithmCase):
         self.assertIn("found no line", self.job(1, status=4, mode="embedded", input=self.path("empty", ""), kclusters=1))
         self.assertIn("nan", self.job(1, status=4, mode="embedded", input=self.path("nan", "1,2\nnan,2\n"), kclusters=1))
         self.assertIn("want at most the number of points", self.job(2, status=3, input=self.points, kclusters=601))
+        self.assertIn("2^31", self.job(mode="embedded", status=3, input=self.points, kclusters=2, rounds=10**9, n_init=3))
+        self.assertIn("standard input", self.job(mode="embedded", status=3, input="-", kclusters=2))
         self.assertIn('"kclusters" is missing', self.job(mode="embedded", status=3, input=self.points))
         self.assertIn('"metric"', self.job(mode="embedded", status=3, input=self.points, kclusters=2, metric="l1"))
         self.cluster(mode="embedded")

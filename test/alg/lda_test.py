@@ -93,6 +93,16 @@ class LdaTest(AlgorithmCase):
     def test_it_stops_when_the_likelihood_does_not_change(self):
         self.assertLess(self.train(1, iters=500, report_every=5, tolerance=0.01)["sweeps"], 100)
 
+    def test_workers_that_are_clocks_apart_stop_at_the_same_sweep(self):
+        for seed in range(3):
+            found = self.train(3, seed=seed, iters=300, ssp_switch=True, limit_s=3, report_every=1, optimize_every=2,
+                               tolerance=1e-3)
+            self.assertLess(found["sweeps"], 300)
+
+    def test_configs_that_would_do_something_else_are_refused(self):
+        self.assertIn("test_stride", self.job(1, 1, "embedded", status=3, model_input="m", test_stride=5))
+        self.assertIn("standard input", self.job(1, 1, "embedded", status=3, input="-"))
+
     def test_bad_input_is_refused(self):
         bad = self.path("bad", "0 1:2 3:4\n0 1:2 3:x\n")
         for workers, mode in ((1, "embedded"), (2, "local")):

@@ -184,6 +184,8 @@ class Results(Mf):
         found = self.small(2, 1, tolerance=0.05, rounds=500)
         self.assertLess(int(found["rounds"]), 100)
         self.assertEqual(len(self.metrics()), int(found["rounds"]))
+        found = self.small(4, 1, tolerance=0.05, rounds=500, ssp_switch=True, limit_s=3)
+        self.assertEqual(len(self.metrics()), int(found["rounds"]))
 
     def test_names_are_ids_too(self):
         named = self.write("named.csv", [(f"user {u}", f"i{i}", r) for u, i, r in self.ratings])
@@ -207,8 +209,10 @@ class Refusals(Mf):
             said = self.job(2, 1, status=4, input=self.write("bad.csv", text), **SMALL)
             self.assertIn(place, said)
             self.assertIn("bad.csv", said)
-        self.assertIn("names", self.job(2, 1, status=4, input=self.train, ranking=True,
-                                        test_input=self.write("named_test.csv", "a,b,3\n"), **SMALL))
+
+    def test_names_among_numbers_are_unknown_users(self):
+        found = self.job(2, 1, input=self.train, ranking=True, test_input=self.write("named_test.csv", "a,b,3\n"), **SMALL)
+        self.assertEqual((found["test_pairs"], found["test_unknown"], found["ranked_cold_users"]), ("1", "1", "1"))
 
     def test_wrong_keys_are_refused(self):
         for keys, text in (({"alpha": 0}, 'key "alpha"'), ({"k": -1}, 'key "k"'), ({"input": None}, 'key "input"'),

@@ -75,6 +75,20 @@ class RidgeTest(AlgorithmCase):
                 self.assertAlmostEqual(found["objective"] / objective, 1, delta=1e-10)
                 self.assertLessEqual(numpy.abs(self.theta() - theta).max(), 1e-8 * numpy.abs(theta).max())
 
+    def test_too_few_rounds_of_conjugate_gradients_are_an_error(self):
+        path, _, _ = sparse_regression(os.path.join(self.folder, "few_rounds.svm"), 600, 2400)
+        said = self.job(2, status=1, training_input=path, penalty=5.0, rounds=2)
+        self.assertIn("after 2 rounds the residual is", said)
+        self.assertIn("raise rounds or tolerance", said)
+
+    def test_sgd_on_labels_that_are_noise_has_not_diverged(self):
+        random = numpy.random.default_rng(5)
+        rows = numpy.column_stack([random.standard_normal(200), random.standard_normal((200, 40))])
+        path = os.path.join(self.folder, "noise.csv")
+        numpy.savetxt(path, rows, delimiter=",", fmt="%.6f")
+        found = self.fit(2, training_input=path, penalty=1e4, method="sgd", alpha=0.01, rounds=20)
+        self.assertLess(found["objective"], 2 * (rows[:, 0] ** 2).sum())
+
     def test_sgd_comes_within_one_percent(self):
         for path in (self.dense, self.sparse):
             best = self.fit(mode="embedded", training_input=path, standardize=True)["objective"]

@@ -57,6 +57,14 @@ class SimDenseTest(AlgorithmCase):
                 with self.subTest(keys=keys, workers=workers, mode=mode):
                     self.assertEqual(self.lists(workers, servers, mode, input=self.a, **keys), one)
 
+    def test_rows_of_one_direction_have_a_similarity_of_at_most_1(self):
+        rows = self.path("one_direction", "".join(f"r{i} " + " ".join(str(0.1 * i * v) for v in (1, 3, 7, 11, 13)) + "\n"
+                                                  for i in range(1, 40)))
+        for workers in (1, 2):
+            found = self.lists(workers, input=rows, topk=50)
+            self.assertTrue(all(0.999999 < s <= 1 for row in found.values() for _, s in row))
+            self.assertLessEqual(self.said["best_similarity"], 1)
+
     def test_rows_of_one_matrix_among_those_of_another(self):
         for keys in ({}, {"simbar": -1, "topk": 100}):
             expected = self.oracle(self.a, self.b, **keys)
