@@ -139,7 +139,7 @@ TEST_F(ReductionCost, TheSumsOfManyItemsGoInMessagesOfEightMegabytes) {
   EXPECT_LE(found.greatest_bytes, 8U << 20U);
   EXPECT_EQ(found.reduced_bytes / (8 * items * (k + 1)), 1U);
   EXPECT_GE(found.reductions, 3U + 1U);
-  EXPECT_LE(found.reductions, 3U + 5U);  // and those of loading
+  EXPECT_LE(found.reductions, 3U + 9U);  // and those of loading, whose rounds are bounded, too
 }
 
 TEST_F(ReductionCost, ARoundOfAnInversionIsThreeReductions) {
