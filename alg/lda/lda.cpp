@@ -497,7 +497,7 @@ double lda::log_likelihood(const lda_sampler& sampler) {
   double value = documents.log_probability(priors_.alpha) + counts.lgamma_sum(priors_.beta);
   comm.allreduce(value);
   const double prior = priors_.words * priors_.beta;
-  for (const auto n : pull_totals()) value += std::lgamma(prior) - std::lgamma(static_cast<double>(n) + prior);
+  for (const auto n : pull_totals()) value += log_gamma(prior) - log_gamma(static_cast<double>(n) + prior);
   // With ssp others may push between two workers' pulls; all must stop at one sweep.
   comm.bcast(value);
   return value / static_cast<double>(tokens_total_);

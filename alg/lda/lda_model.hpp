@@ -12,6 +12,12 @@
 
 namespace paracel::alg {
 
+/// log of the gamma function of x > 0. std::lgamma writes a global sign, which two threads must not.
+inline double log_gamma(double x) noexcept {
+  int sign = 0;
+  return ::lgamma_r(x, &sign);
+}
+
 /// theta of a document from its words, with the topics held fixed: from the uniform distribution `steps` times
 ///
 ///     theta_k  proportional to  alpha_k + sum over the words of theta_k phi_kw / (theta . phi_w)
@@ -78,9 +84,9 @@ class count_histogram {
   /// Sum over the counts n of lgamma(n + a) - lgamma(a).
   [[nodiscard]] double lgamma_sum(double a) const {
     double sum = 0;
-    const double none = std::lgamma(a);
+    const double none = log_gamma(a);
     for (std::size_t n = 1; n < times_.size(); ++n) {
-      if (times_[n] != 0) sum += static_cast<double>(times_[n]) * (std::lgamma(static_cast<double>(n) + a) - none);
+      if (times_[n] != 0) sum += static_cast<double>(times_[n]) * (log_gamma(static_cast<double>(n) + a) - none);
     }
     return sum;
   }
