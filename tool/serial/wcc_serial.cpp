@@ -1,120 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The plain oracle of weakly connected components: union-find over the edges.
-#include <algorithm>
-#include <charconv>
+#include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
-#include <limits>
-#include <map>
 #include <numeric>
-#include <queue>
-#include <stdexcept>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "graph.hpp"
+
+using namespace serial;
 
 namespace {
-
-/// The edges of a text file: source, target and perhaps a weight, between them tabs, blanks, commas, semicolons, | or :.
-/// Lines that are blank or begin with # are skipped.
-struct edge_list {
-  std::vector<std::uint64_t> ids;  // of the vertices, ascending; below they are 0, 1, ... in this order
-  std::vector<std::uint32_t> from, to;
-};
-
-/// Calls f with the beginning and end of each field of a line.
-template <class F>
-void each_line(const std::string& file, F&& f) {
-  const int descriptor = open(file.c_str(), O_RDONLY);
-  struct stat about {};
-  if (descriptor < 0 || fstat(descriptor, &about) != 0) throw std::runtime_error("cannot read " + file);
-  const auto bytes = static_cast<std::size_t>(about.st_size);
-  if (bytes == 0) return;
-  const auto* text = static_cast<const char*>(mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0));
-  if (text == MAP_FAILED) throw std::runtime_error("cannot map " + file);
-  const char* end = text + bytes;
-  for (const char* line = text; line < end;) {
-    const auto* stop = static_cast<const char*>(std::memchr(line, '\n', static_cast<std::size_t>(end - line)));
-    if (stop == nullptr) stop = end;
-    f(line, stop);
-    line = stop + 1;
-  }
-  munmap(const_cast<char*>(text), bytes);
-  close(descriptor);
-}
-
-bool between(char c) { return c == '\t' || c == ' ' || c == ',' || c == ';' || c == '|' || c == ':' || c == '\r'; }
-
-template <class T>
-bool take(const char*& at, const char* end, T& value) {
-  while (at < end && between(*at)) ++at;
-  const auto read = std::from_chars(at, end, value);
-  at = read.ptr;
-  return read.ec == std::errc();
-}
-
-/// Numbers 0 ... n - 1 for the ids in `raw`, in ascending order: by a table if the ids are dense, else by a search.
-void number(std::vector<std::uint64_t>& raw, const std::vector<std::uint64_t>& also, edge_list& g) {
-  std::uint64_t greatest = 0;
-  for (const auto id : raw) greatest = std::max(greatest, id);
-  for (const auto id : also) greatest = std::max(greatest, id);
-  const auto fill = [&](auto&& number_of) {
-    const auto edges = raw.size() / 2;
-    g.from.resize(edges);
-    g.to.resize(edges);
-    for (std::size_t e = 0; e < edges; ++e) {
-      g.from[e] = number_of(raw[2 * e]);
-      g.to[e] = number_of(raw[2 * e + 1]);
-    }
-  };
-  if (greatest < 4 * (raw.size() + also.size()) + 1024) {
-    std::vector<std::uint32_t> table(greatest + 1);
-    for (const auto id : raw) table[id] = 1;
-    for (const auto id : also) table[id] = 1;
-    for (std::uint64_t id = 0; id <= greatest; ++id) {
-      if (table[id] == 0) continue;
-      table[id] = static_cast<std::uint32_t>(g.ids.size());
-      g.ids.push_back(id);
-    }
-    if (!raw.empty()) fill([&](std::uint64_t id) { return table[id]; });
-  } else {
-    g.ids = raw;
-    g.ids.insert(g.ids.end(), also.begin(), also.end());
-    std::sort(g.ids.begin(), g.ids.end());
-    g.ids.erase(std::unique(g.ids.begin(), g.ids.end()), g.ids.end());
-    fill([&](std::uint64_t id) {
-      return static_cast<std::uint32_t>(std::lower_bound(g.ids.begin(), g.ids.end(), id) - g.ids.begin());
-    });
-  }
-}
-
-edge_list load(const std::string& file, const std::string& vertices) {
-  edge_list g;
-  std::vector<std::uint64_t> raw, also;
-  each_line(file, [&](const char* at, const char* end) {
-    while (at < end && between(*at)) ++at;
-    if (at == end || *at == '#') return;
-    std::uint64_t a = 0, b = 0;
-    if (!take(at, end, a) || !take(at, end, b)) throw std::runtime_error(file + ": a line without two ids");
-    raw.push_back(a);
-    raw.push_back(b);
-  });
-  if (!vertices.empty()) {
-    each_line(vertices, [&](const char* at, const char* end) {
-      std::uint64_t a = 0;
-      if (take(at, end, a)) also.push_back(a);
-    });
-  }
-  number(raw, also, g);
-  return g;
-}
 
 std::vector<std::uint32_t> weak(const edge_list& g) {
   std::vector<std::uint32_t> parent(g.ids.size());
@@ -132,55 +28,13 @@ std::vector<std::uint32_t> weak(const edge_list& g) {
   return parent;
 }
 
-/// label[v]: the least vertex of v's component. Prints how many there are and the size of the largest.
-void report(const std::vector<std::uint32_t>& label) {
-  std::vector<std::uint32_t> size(label.size());
-  for (const auto l : label) ++size[l];
-  std::size_t components = 0;
-  std::uint32_t largest = 0;
-  for (const auto s : size) {
-    components += s > 0 ? 1 : 0;
-    largest = std::max(largest, s);
-  }
-  std::printf("components %zu\nlargest %u\n", components, largest);
-}
-
-/// A line `id value` for each vertex.
-template <class F>
-void write(const std::string& file, const edge_list& g, F&& value) {
-  if (file.empty()) return;
-  std::FILE* out = std::fopen(file.c_str(), "w");
-  if (out == nullptr) throw std::runtime_error("cannot write " + file);
-  for (std::uint32_t v = 0; v < g.ids.size(); ++v) {
-    char text[64];
-    const auto end = std::to_chars(text, text + sizeof text, value(v)).ptr;
-    std::fprintf(out, "%llu\t%.*s\n", static_cast<unsigned long long>(g.ids[v]), static_cast<int>(end - text), text);
-  }
-  std::fclose(out);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    std::map<std::string, std::string> option;
-    std::string input;
-    for (int i = 1; i < argc; ++i) {
-      const std::string word = argv[i];
-      if (word.starts_with("--") && i + 1 < argc) {
-        option[word.substr(2)] = argv[++i];
-      } else {
-        input = word;
-      }
-    }
-    if (input.empty()) throw std::runtime_error("want EDGES [--vertices FILE] [--out FILE]");
-    const auto g = load(input, option["vertices"]);
+  return run(argc, argv, "", [](arguments& from) {
+    const auto g = load(from.input, from.option["vertices"]);
     const auto label = weak(g);
     report(label);
-    write(option["out"], g, [&](std::uint32_t v) { return g.ids[label[v]]; });
-    return 0;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "wcc_serial: %s\n", e.what());
-    return 1;
-  }
+    write(from.option["out"], g, [&](std::uint32_t v) { return g.ids[label[v]]; });
+  });
 }

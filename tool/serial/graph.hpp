@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What the plain oracles of the graph algorithms share: reading edges, compressed adjacency, the result, and their main.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace serial {
+
+/// The edges of a text file: source, target and perhaps a weight, between them tabs, blanks, commas, semicolons, | or :.
+/// Lines that are blank or begin with # are skipped.
+struct edge_list {
+  std::vector<std::uint64_t> ids;  // of the vertices, ascending; below they are 0, 1, ... in this order
+  std::vector<std::uint32_t> from, to;
+  std::vector<double> weight;  // of each edge; empty unless asked for
+};
+
+/// Calls f with the beginning and end of each line.
+template <class F>
+void each_line(const std::string& file, F&& f) {
+  const int descriptor = open(file.c_str(), O_RDONLY);
+  struct stat about {};
+  if (descriptor < 0 || fstat(descriptor, &about) != 0) throw std::runtime_error("cannot read " + file);
+  const auto bytes = static_cast<std::size_t>(about.st_size);
+  if (bytes == 0) {
+    close(descriptor);
+    return;
+  }
+  const auto* text = static_cast<const char*>(mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0));
+  if (text == MAP_FAILED) throw std::runtime_error("cannot map " + file);
+  const char* end = text + bytes;
+  for (const char* line = text; line < end;) {
+    const auto* stop = static_cast<const char*>(std::memchr(line, '\n', static_cast<std::size_t>(end - line)));
+    if (stop == nullptr) stop = end;
+    f(line, stop);
+    line = stop + 1;
+  }
+  munmap(const_cast<char*>(text), bytes);
+  close(descriptor);
+}
+
+inline bool between(char c) { return c == '\t' || c == ' ' || c == ',' || c == ';' || c == '|' || c == ':' || c == '\r'; }
+
+template <class T>
+bool take(const char*& at, const char* end, T& value) {
+  while (at < end && between(*at)) ++at;
+  const auto read = std::from_chars(at, end, value);
+  at = read.ptr;
+  return read.ec == std::errc();
+}
+
+/// Numbers 0 ... n - 1 for the ids in `raw`, in ascending order: by a table if the ids are dense, else by a search.
+inline void number(std::vector<std::uint64_t>& raw, const std::vector<std::uint64_t>& also, edge_list& g) {
+  std::uint64_t greatest = 0;
+  for (const auto id : raw) greatest = std::max(greatest, id);
+  for (const auto id : also) greatest = std::max(greatest, id);
+  const auto fill = [&](auto&& number_of) {
+    const auto edges = raw.size() / 2;
+    g.from.resize(edges);
+    g.to.resize(edges);
+    for (std::size_t e = 0; e < edges; ++e) {
+      g.from[e] = number_of(raw[2 * e]);
+      g.to[e] = number_of(raw[2 * e + 1]);
+    }
+  };
+  if (greatest < 4 * (raw.size() + also.size()) + 1024) {
+    std::vector<std::uint32_t> table(greatest + 1);
+    for (const auto id : raw) table[id] = 1;
+    for (const auto id : also) table[id] = 1;
+    for (std::uint64_t id = 0; id <= greatest; ++id) {
+      if (table[id] == 0) continue;
+      table[id] = static_cast<std::uint32_t>(g.ids.size());
+      g.ids.push_back(id);
+    }
+    if (!raw.empty()) fill([&](std::uint64_t id) { return table[id]; });
+  } else {
+    g.ids = raw;
+    g.ids.insert(g.ids.end(), also.begin(), also.end());
+    std::sort(g.ids.begin(), g.ids.end());
+    g.ids.erase(std::unique(g.ids.begin(), g.ids.end()), g.ids.end());
+    fill([&](std::uint64_t id) {
+      return static_cast<std::uint32_t>(std::lower_bound(g.ids.begin(), g.ids.end(), id) - g.ids.begin());
+    });
+  }
+}
+
+/// `weighted`: an edge without a weight has 1.
+inline edge_list load(const std::string& file, const std::string& vertices, bool weighted = false) {
+  edge_list g;
+  std::vector<std::uint64_t> raw, also;
+  each_line(file, [&](const char* at, const char* end) {
+    while (at < end && between(*at)) ++at;
+    if (at == end || *at == '#') return;
+    std::uint64_t a = 0, b = 0;
+    if (!take(at, end, a) || !take(at, end, b)) throw std::runtime_error(file + ": a line without two ids");
+    raw.push_back(a);
+    raw.push_back(b);
+    if (!weighted) return;
+    double w = 1;
+    take(at, end, w);
+    g.weight.push_back(w);
+  });
+  if (!vertices.empty()) {
+    each_line(vertices, [&](const char* at, const char* end) {
+      std::uint64_t a = 0;
+      if (take(at, end, a)) also.push_back(a);
+    });
+  }
+  number(raw, also, g);
+  return g;
+}
+
+/// Compressed adjacency. `both`: each edge in both directions, once, without self-loops.
+struct csr {
+  std::vector<std::uint64_t> begin;
+  std::vector<std::uint32_t> target;
+  std::vector<double> weight;
+  [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(begin.size() - 1); }
+};
+
+inline csr compress(const edge_list& g, bool both) {
+  csr a;
+  const auto n = g.ids.size();
+  a.begin.assign(n + 1, 0);
+  const auto each = [&](auto&& f) {
+    for (std::size_t e = 0; e < g.from.size(); ++e) {
+      if (both && g.from[e] == g.to[e]) continue;
+      f(g.from[e], g.to[e], e);
+      if (both) f(g.to[e], g.from[e], e);
+    }
+  };
+  each([&](std::uint32_t u, std::uint32_t, std::size_t) { ++a.begin[u + 1]; });
+  for (std::size_t v = 0; v < n; ++v) a.begin[v + 1] += a.begin[v];
+  a.target.resize(a.begin[n]);
+  a.weight.resize(g.weight.size());  // only without `both`
+  auto next = a.begin;
+  each([&](std::uint32_t u, std::uint32_t t, std::size_t e) {
+    if (!a.weight.empty()) a.weight[next[u]] = g.weight[e];
+    a.target[next[u]++] = t;
+  });
+  if (!both) return a;
+  std::uint64_t kept = 0;
+  for (std::size_t v = 0; v < n; ++v) {
+    const auto from = a.target.begin() + static_cast<std::ptrdiff_t>(a.begin[v]);
+    const auto to = a.target.begin() + static_cast<std::ptrdiff_t>(a.begin[v + 1]);
+    std::sort(from, to);
+    const auto last = std::unique(from, to);
+    a.begin[v] = kept;
+    for (auto t = from; t != last; ++t) a.target[kept++] = *t;
+  }
+  a.begin[n] = kept;
+  a.target.resize(kept);
+  return a;
+}
+
+/// A line `id value` for each vertex.
+template <class F>
+void write(const std::string& file, const edge_list& g, F&& value) {
+  if (file.empty()) return;
+  std::FILE* out = std::fopen(file.c_str(), "w");
+  if (out == nullptr) throw std::runtime_error("cannot write " + file);
+  for (std::uint32_t v = 0; v < g.ids.size(); ++v) {
+    char text[64];
+    const auto end = std::to_chars(text, text + sizeof text, value(v)).ptr;
+    std::fprintf(out, "%llu\t%.*s\n", static_cast<unsigned long long>(g.ids[v]), static_cast<int>(end - text), text);
+  }
+  std::fclose(out);
+}
+
+/// label[v]: the least vertex of v's component. Prints how many there are and the size of the largest.
+inline void report(const std::vector<std::uint32_t>& label) {
+  std::vector<std::uint32_t> size(label.size());
+  for (const auto l : label) ++size[l];
+  std::size_t components = 0;
+  std::uint32_t largest = 0;
+  for (const auto s : size) {
+    components += s > 0 ? 1 : 0;
+    largest = std::max(largest, s);
+  }
+  std::printf("components %zu\nlargest %u\n", components, largest);
+}
+
+/// What follows --NAME, by name, and what has no name before it.
+struct arguments {
+  std::string input;
+  std::map<std::string, std::string> option;
+
+  arguments(int argc, char** argv) {
+    for (int i = 1; i < argc; ++i) {
+      const std::string word = argv[i];
+      if (word.starts_with("--") && i + 1 < argc) option[word.substr(2)] = argv[++i];
+      else input = word;
+    }
+  }
+};
+
+/// The vertex that --source names.
+inline std::uint32_t source_of(arguments& from, const edge_list& g) {
+  const auto id = std::stoull(from.option.at("source"));
+  const auto v = static_cast<std::uint32_t>(std::lower_bound(g.ids.begin(), g.ids.end(), id) - g.ids.begin());
+  if (v == g.ids.size() || g.ids[v] != id) throw std::runtime_error("no vertex has the id of --source");
+  return v;
+}
+
+/// `solve(arguments&)`, and what it throws as a line on stderr.
+template <class F>
+int run(int argc, char** argv, const char* usage, F&& solve) {
+  try {
+    arguments from(argc, argv);
+    if (from.input.empty()) throw std::runtime_error(std::string("want EDGES [--vertices FILE] [--out FILE]") + usage);
+    solve(from);
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s: %s\n", argv[0], e.what());
+    return 1;
+  }
+}
+
+}  // namespace serial
