@@ -2,13 +2,17 @@
 #include "k_core.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "alg/common/run_log.hpp"
 
 namespace paracel::alg {
 
-core_peeling::core_peeling(const graph_part& graph) : graph_(graph), begin_(graph.ghosts.size() + 1) {
+core_bounds::core_bounds(const graph_part& graph)
+    : graph_(graph), begin_(graph.ghosts.size() + 1), bound_(graph.own() + graph.ghosts.size()), support_(graph.own()),
+      queued_(graph.own()) {
   const auto own = graph.own();
+  for (std::size_t v = 0; v < own; ++v) bound_[v] = static_cast<std::uint32_t>(graph.out.degree(v));
   for (const auto t : graph.out.target)
     if (t >= own) ++begin_[t - own + 1];
   for (std::size_t g = 0; g + 1 < begin_.size(); ++g) begin_[g + 1] += begin_[g];
@@ -19,12 +23,60 @@ core_peeling::core_peeling(const graph_part& graph) : graph_(graph), begin_(grap
       if (t >= own) neighbour_[next[t - own]++] = static_cast<std::uint32_t>(v);
 }
 
-std::vector<std::uint32_t> core_peeling::peel(std::span<const std::uint32_t> ghost_bounds) const {
+bool core_bounds::lower(std::span<const std::uint32_t> ghost_bounds) {
   const auto own = graph_.own();
-  const auto n = own + ghost_bounds.size();
-  std::vector<std::uint32_t> level(n);
+  const auto ghosts = std::span(bound_).subspan(own);
+  if (!peeled_) {
+    std::ranges::copy(ghost_bounds, ghosts.begin());
+    const std::vector<std::uint32_t> before(bound_.begin(), bound_.begin() + static_cast<std::ptrdiff_t>(own));
+    peel();
+    peeled_ = true;
+    return !std::equal(before.begin(), before.end(), bound_.begin());
+  }
+  for (std::size_t g = 0; g < ghosts.size(); ++g) {
+    const auto before = std::exchange(ghosts[g], ghost_bounds[g]);
+    if (before == ghosts[g]) continue;
+    for (const auto v : beside(g)) fall(v, before, ghosts[g]);
+  }
+  const bool falls = !queue_.empty();
+  settle();
+  return falls;
+}
+
+/// A neighbour of v fell.
+void core_bounds::fall(std::uint32_t v, std::uint32_t before, std::uint32_t now) {
+  if (bound_[v] > before || bound_[v] <= now) return;
+  if (--support_[v] >= bound_[v] || queued_[v]) return;
+  queued_[v] = true;
+  queue_.push_back(v);
+}
+
+void core_bounds::settle() {
+  const auto own = graph_.own();
+  std::vector<std::uint32_t> with;  // neighbours by bound, those above v's as one
+  for (std::size_t i = 0; i < queue_.size(); ++i) {
+    const auto v = queue_[i];
+    queued_[v] = false;
+    const auto before = bound_[v];
+    with.assign(std::size_t{before} + 1, 0);
+    for (const auto u : graph_.out.of(v)) ++with[std::min(bound_[u], before)];
+    auto k = before;
+    auto support = with[k];
+    while (support < k) support += with[--k];
+    bound_[v] = k;
+    support_[v] = support;
+    if (k == before) continue;
+    for (const auto u : graph_.out.of(v))
+      if (u < own) fall(u, before, k);
+  }
+  queue_.clear();
+}
+
+void core_bounds::peel() {
+  const auto own = graph_.own();
+  const auto n = bound_.size();
+  auto& level = bound_;
   for (std::size_t v = 0; v < own; ++v) level[v] = static_cast<std::uint32_t>(graph_.out.degree(v));
-  std::copy(ghost_bounds.begin(), ghost_bounds.end(), level.begin() + static_cast<std::ptrdiff_t>(own));
   const auto most = n == 0 ? 0 : *std::max_element(level.begin(), level.end());
   // Vertices by level; `start[k]` is where level k begins and moves on as vertices fall into lower levels.
   std::vector<std::uint32_t> start(std::size_t{most} + 2), order(n), place(n);
@@ -53,34 +105,27 @@ std::vector<std::uint32_t> core_peeling::peel(std::span<const std::uint32_t> gho
     if (v < own) {
       for (const auto u : graph_.out.of(v)) lower(u, k);
     } else {
-      for (auto e = begin_[v - own]; e < begin_[v - own + 1]; ++e) lower(neighbour_[e], k);
+      for (const auto u : beside(v - own)) lower(u, k);
     }
   }
-  level.resize(own);
-  return level;
+  for (std::size_t v = 0; v < own; ++v)
+    support_[v] = static_cast<std::uint32_t>(
+        std::ranges::count_if(graph_.out.of(v), [&](auto u) { return level[u] >= level[v]; }));
 }
 
 k_core_result core_numbers(Comm comm, const graph_part& graph) {
   k_core_result result;
-  const auto own = graph.own();
-  result.cores.resize(own);
-  for (std::size_t v = 0; v < own; ++v) result.cores[v] = static_cast<std::uint32_t>(graph.out.degree(v));
   halo borders(comm, graph);
-  const core_peeling part(graph);
-  std::vector<std::uint32_t> bounds(graph.ghosts.size()), before;
+  core_bounds part(graph);
+  std::vector<std::uint32_t> ghosts(graph.ghosts.size());
   while (true) {
-    borders.pull<std::uint32_t>(result.cores, bounds);
+    borders.pull<std::uint32_t>(part.own(), ghosts);
     ++result.rounds;
-    std::int64_t changed = 0;
-    if (bounds != before || result.rounds == 1) {
-      auto cores = part.peel(bounds);
-      changed = cores != result.cores ? 1 : 0;
-      result.cores = std::move(cores);
-      before = bounds;
-    }
+    std::int64_t changed = part.lower(ghosts) ? 1 : 0;
     comm.allreduce(changed);
     if (changed == 0 || comm.get_size() == 1) break;
   }
+  result.cores.assign(part.own().begin(), part.own().end());
   std::vector<std::int64_t> greatest{0};
   for (const auto k : result.cores) greatest[0] = std::max<std::int64_t>(greatest[0], k);
   comm.allreduce(greatest, reduce_op::max);

@@ -3,9 +3,11 @@
 // Core numbers: the k-core is the greatest subgraph in which every vertex has at least k neighbours; the core number of a
 // vertex is the greatest k whose core it is in. The graph is taken as undirected and simple, self-loops are ignored.
 //
-// A worker peels its part: vertices in the order of their degrees, each taken away lowers its neighbours. A ghost is
-// taken away when the peeling comes to the bound that its owner has for it. The result is a bound for each own vertex
-// that only falls from exchange to exchange, and when none falls any more it is the core number.
+// A worker has a bound for each of its vertices that only falls, and the owners' bounds for its ghosts. First it peels its
+// part: vertices in the order of their degrees, each taken away lowers its neighbours; a ghost is taken away when the
+// peeling comes to its bound. Then, from exchange to exchange, it looks at what hangs on the ghosts that fell: a vertex
+// falls to the greatest k for which k of its neighbours have a bound of k or more. When none falls any more the bounds are
+// the core numbers.
 //
 // Source: V. Batagelj, M. Zaversnik, "An O(m) algorithm for cores decomposition of networks", 2003; A. Montresor, F. De
 // Pellegrini, D. Miorandi, "Distributed k-core decomposition", PODC 2011 (that the bounds converge).
@@ -22,17 +24,32 @@
 
 namespace paracel::alg {
 
-/// The own part of an undirected graph, to be peeled again and again.
-class core_peeling {
+/// The bounds of the own vertices of an undirected graph without self-loops.
+class core_bounds {
  public:
-  explicit core_peeling(const graph_part& graph);
-  /// Of the own vertices, given the bounds of the ghosts. Cost: O(local edges).
-  std::vector<std::uint32_t> peel(std::span<const std::uint32_t> ghost_bounds) const;
+  explicit core_bounds(const graph_part& graph);
+  /// Lowers the bounds of the own vertices to what those of the ghosts allow, which may only fall from call to call.
+  /// Returns: whether one fell. Cost: O(local edges) the first time, then the edges at vertices that fall, each time one does.
+  bool lower(std::span<const std::uint32_t> ghost_bounds);
+  /// Of the own vertices; their degrees before the first `lower`.
+  [[nodiscard]] std::span<const std::uint32_t> own() const noexcept { return {bound_.data(), graph_.own()}; }
 
  private:
+  void peel();
+  void settle();
+  void fall(std::uint32_t neighbour, std::uint32_t before, std::uint32_t now);
+  [[nodiscard]] std::span<const std::uint32_t> beside(std::size_t ghost) const noexcept {
+    return {neighbour_.data() + begin_[ghost], neighbour_.data() + begin_[ghost + 1]};
+  }
+
   const graph_part& graph_;
   std::vector<std::uint64_t> begin_;     // own neighbours of ghost g: [begin_[g], begin_[g + 1]) of neighbour_
   std::vector<std::uint32_t> neighbour_;
+  std::vector<std::uint32_t> bound_;     // of the own vertices, then of the ghosts
+  std::vector<std::uint32_t> support_;   // of an own vertex: neighbours whose bound is not below its own
+  std::vector<std::uint32_t> queue_;     // vertices with less support than they need
+  std::vector<bool> queued_;
+  bool peeled_ = false;
 };
 
 struct k_core_result {

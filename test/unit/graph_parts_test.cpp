@@ -83,20 +83,57 @@ TEST(LabelPropagation, TheMostFrequentLabelWinsAndOfThoseTheSmallest) {
   EXPECT_EQ(most_frequent(labels), 8U);
 }
 
-TEST(CorePeeling, GhostsHoldTheirNeighboursUpToTheirBound) {
+/// The first `own` vertices of a graph as a part of worker 0; the others are its ghosts.
+graph_part first_vertices(const test::test_graph& g, std::uint32_t own) {
+  auto part = test::part_of(g, 0, 1, {.undirected = true});
+  part.first = {0, own, g.vertices};
+  for (std::uint64_t v = own; v < g.vertices; ++v) part.ghosts.push_back(v);
+  part.out.begin.resize(own + 1);
+  part.out.target.resize(part.out.begin[own]);
+  return part;
+}
+
+std::vector<std::uint32_t> bounds_with(const graph_part& part, const std::vector<std::uint32_t>& ghosts) {
+  core_bounds bounds(part);
+  bounds.lower(ghosts);
+  return {bounds.own().begin(), bounds.own().end()};
+}
+
+TEST(CoreBounds, GhostsHoldTheirNeighboursUpToTheirBound) {
   // A triangle 0 1 2 whose vertices all know ghost 3 (a vertex of worker 1).
   test::test_graph g;
   g.vertices = 4;
   g.edges = {{0, 1, 1}, {1, 2, 1}, {0, 2, 1}, {0, 3, 1}, {1, 3, 1}, {2, 3, 1}};
-  auto part = test::part_of(g, 0, 1, {.undirected = true});
-  part.first = {0, 3, 4};
-  part.ghosts = {3};
-  part.out.begin.resize(4);
-  part.out.target.resize(part.out.begin[3]);
-  const core_peeling peeling(part);
-  EXPECT_EQ(peeling.peel(std::vector<std::uint32_t>{3}), (std::vector<std::uint32_t>{3, 3, 3}));
-  EXPECT_EQ(peeling.peel(std::vector<std::uint32_t>{1}), (std::vector<std::uint32_t>{2, 2, 2}));
-  EXPECT_EQ(peeling.peel(std::vector<std::uint32_t>{100}), (std::vector<std::uint32_t>{3, 3, 3}));
+  const auto part = first_vertices(g, 3);
+  EXPECT_EQ(bounds_with(part, {3}), (std::vector<std::uint32_t>{3, 3, 3}));
+  EXPECT_EQ(bounds_with(part, {1}), (std::vector<std::uint32_t>{2, 2, 2}));
+  EXPECT_EQ(bounds_with(part, {100}), (std::vector<std::uint32_t>{3, 3, 3}));
+}
+
+TEST(CoreBounds, ThoseThatFallStepByStepAreThoseOfTheLastBoundsAlone) {
+  for (const unsigned seed : {1U, 2U, 3U, 4U, 5U}) {
+    constexpr std::uint32_t own = 120, all = 200;
+    test::test_graph g;
+    g.vertices = all;
+    std::mt19937 random(seed);
+    for (std::uint32_t u = 0; u < all; ++u)
+      for (std::uint32_t v = u + 1; v < all; ++v)
+        if (random() % 12 == 0) g.edges.push_back({u, v, 1});
+    const auto part = first_vertices(g, own);
+    std::vector<std::uint32_t> ghosts(all - own, 30);
+    core_bounds bounds(part);
+    bounds.lower(ghosts);
+    std::size_t fell = 0;
+    for (std::uint64_t step = 0; step < 300; ++step) {
+      auto& one = ghosts[step * 37 % ghosts.size()];
+      one -= std::min<std::uint32_t>(one, 1 + static_cast<std::uint32_t>(step % 9));
+      fell += bounds.lower(ghosts) ? 1 : 0;
+      ASSERT_EQ(std::vector<std::uint32_t>(bounds.own().begin(), bounds.own().end()), bounds_with(part, ghosts))
+          << "seed " << seed << ", step " << step;
+    }
+    EXPECT_GT(fell, 20U);
+    EXPECT_FALSE(bounds.lower(ghosts));
+  }
 }
 
 TEST(PageRank, SumsAlongEdgesAreWeighted) {
