@@ -96,30 +96,6 @@ group_summary summary_of_labels(Comm comm, const graph_part& graph, std::span<co
   return {static_cast<std::uint64_t>(groups), static_cast<std::uint64_t>(largest)};
 }
 
-void refuse_negative_weights(Comm comm, const graph_part& graph, const std::string& file) {
-  std::vector<std::uint64_t> edge;  // source and target of the first one here
-  double weight = 0;
-  for (std::size_t v = 0; v < graph.own() && edge.empty() && !graph.out.weight.empty(); ++v) {
-    for (auto e = graph.out.begin[v]; e < graph.out.begin[v + 1] && edge.empty(); ++e) {
-      if (graph.out.weight[e] >= 0) continue;
-      edge = {graph.number(v), graph.number(graph.out.target[e])};
-      weight = graph.out.weight[e];
-    }
-  }
-  std::int64_t wrong = edge.empty() ? 0 : 1;
-  comm.allreduce(wrong);
-  if (wrong == 0) return;
-  const auto ids = ids_of_numbers(comm, graph, edge);
-  std::string text;
-  if (!edge.empty()) {
-    text = file + ": found the edge from " + ids.text(0) + " to " + ids.text(1) + " with weight ";
-    append_text(text, weight);
-    text += ", want a weight of at least 0";
-  }
-  for (const auto& said : comm.allgather(text))
-    if (!said.empty()) throw data_error(said);
-}
-
 bool input_has_weights(const std::vector<std::string>& input) {
   struct found {
     std::string line;

@@ -50,10 +50,6 @@ void read_checkpoint_keys(const config& from, graph_settings& settings);
 std::vector<std::uint64_t> label_totals(Comm comm, const graph_part& graph, std::span<const std::uint64_t> labels,
                                         std::span<const std::uint64_t> amounts = {});
 
-/// Throws: data_error, on every worker, that names an edge with a weight below 0. `file`: what the error begins with.
-/// A collective.
-void refuse_negative_weights(Comm comm, const graph_part& graph, const std::string& file);
-
 /// Whether the first line of the input that is not blank has a third field. Every worker looks alike. Reads standard input
 /// up, if it is among the files.
 bool input_has_weights(const std::vector<std::string>& input);

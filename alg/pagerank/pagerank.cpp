@@ -172,13 +172,13 @@ void pagerank::solve() {
     return std::ranges::count(input, "-") > 0 || input_has_weights(input);
   };
   load.weighted = settings_.weights == "yes" || (settings_.weights == "automatic" && weights_of(settings_.input));
+  load.entries.non_negative = true;
   if (!load.weighted) {
     load.entries.values = entry_options::value_rule::ignore;
     // An edge that is there twice counts twice, as if it had the weight 2.
     load.entries.duplicates = duplicate_rule::keep;
   }
   const auto graph = load_graph(get_comm(), settings_.input, load);
-  if (load.weighted) refuse_negative_weights(get_comm(), graph, settings_.input.front());
   auto options = settings_.options;
   if (!settings_.personalization.empty())
     options.personalization = read_personalization(get_comm(), graph, settings_.personalization);

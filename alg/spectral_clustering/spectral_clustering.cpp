@@ -136,10 +136,10 @@ void spectral_clustering::solve() {
   auto comm = get_comm();
   auto load = settings_.load_options();
   load.weighted = true;
+  load.entries.non_negative = true;
   load.undirected = true;
   load.self_loops = false;
   const auto graph = load_graph(comm, settings_.input, load);
-  refuse_negative_weights(comm, graph, settings_.input.front());
   laplacian_operator op(comm, graph);
 
   const auto degrees = op.degrees();

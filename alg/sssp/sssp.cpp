@@ -43,10 +43,10 @@ sssp_result shortest_paths(Comm comm, const graph_part& graph, std::uint64_t sou
 void single_source_shortest_paths::solve() {
   auto load = settings_.load_options();
   load.weighted = true;
+  load.entries.non_negative = true;
   load.self_loops = false;
   load.undirected = !settings_.directed;
   const auto graph = load_graph(get_comm(), settings_.input, load);
-  refuse_negative_weights(get_comm(), graph, settings_.input.front());
   const auto source = find_vertex(get_comm(), graph, settings_.source, settings_.source_place);
   run_log log(*this, 0, "messages");
   pregel_options options;

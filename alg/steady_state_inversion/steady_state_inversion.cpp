@@ -143,6 +143,7 @@ void steady_state_inversion::load() {
     entry_options options;
     options.transpose = !of_left;
     options.ids = entry_options::id_kind::name;
+    options.non_negative = true;
     const auto rows = load_sparse(comm, settings_.bigraph_input, options);
     auto& to = of_left ? left_ : right_;
     to.first = rows.row_first[comm.get_rank()];
@@ -166,9 +167,9 @@ void steady_state_inversion::load() {
           wrong = file + ": found an edge between " + std::string(name) + " and " + std::string(other) +
                   ", want edges from left to right";
         }
-        if (values[k] < 0 || !std::isfinite(values[k])) {
-          wrong = file + ": found weight " + number_of(values[k]) + " between " + std::string(name) + " and " +
-                  std::string(other) + ", want at least 0";
+        if (!std::isfinite(values[k])) {
+          wrong = file + ": found weights between " + std::string(name) + " and " + std::string(other) +
+                  " whose sum is not finite";
         }
         if (values[k] == 0) continue;
         to.other.push_back(rows.column_number[columns[k]]);

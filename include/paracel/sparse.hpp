@@ -45,6 +45,8 @@ struct entry_options {
   duplicate_rule duplicates = duplicate_rule::sum;
   /// Lines must have a value (`need`), may have one (`take`: 1 where there is none), or it is not read (`ignore`).
   enum class value_rule { need, take, ignore } values = value_rule::take;
+  /// A value below 0 is refused where it stands. Not of values that are not read.
+  bool non_negative = false;
   /// Files whose first field names rows (of a graph: vertices) that need not occur in an entry; empty: none.
   std::vector<std::string> rows_also;
   /// Whether the first line of each file is a header. Blank lines and comments (# and a blank, or # alone) are never read.

@@ -158,11 +158,17 @@ bool read_digits(std::string_view text, std::uint64_t& out) noexcept {
   return canonical_number(text, out);
 }
 
-double read_value(const input_piece& piece, std::string_view text, const char* at) {
+/// What entry_options::non_negative says of a value that was read.
+double allowed(const input_piece& piece, double value, std::string_view text, const char* at, bool non_negative) {
+  if (non_negative && value < 0) piece.fail(at, "found " + shown(text) + ", want a number of at least 0");
+  return value;
+}
+
+double read_value(const input_piece& piece, std::string_view text, const char* at, bool non_negative) {
   const auto* const end = text.data() + text.size();
   const auto reading = read_number(text.data(), end);
   const bool whole = !text.empty() && reading.end == end;
-  if (reading.outcome == number_outcome::ok && whole) return reading.value;
+  if (reading.outcome == number_outcome::ok && whole) return allowed(piece, reading.value, text, at, non_negative);
   piece.fail(at, "found " + shown(text) + ", want a " +
                      (reading.outcome == number_outcome::not_finite && whole ? "finite number" : "number"));
 }
@@ -348,7 +354,7 @@ void entry_parser::fields_line(const input_piece& piece, std::string_view line) 
                                 " with a field after it, want id:value alone, or the format libsvm");
     if (options_.values != entry_options::value_rule::ignore) {
       const auto third = next_field(piece, rest, layout_.separator, more, unquoted_[2]);
-      value = read_value(piece, third.text, third.at);
+      value = read_value(piece, third.text, third.at, options_.non_negative);
     }
   } else if (marked) {
     // b:w. A name may have a colon too: what follows it is then no number.
@@ -358,8 +364,9 @@ void entry_parser::fields_line(const input_piece& piece, std::string_view line) 
     double read = 0;
     has_value = read_whole_number(text, read);
     const bool must_be_value = canonical_number(id, ignored);
-    if (has_value) value = read;
-    else if (must_be_value && options_.values != entry_options::value_rule::ignore) read_value(piece, text, text.data());
+    const bool ignore = options_.values == entry_options::value_rule::ignore;
+    if (has_value) value = allowed(piece, read, text, text.data(), options_.non_negative && !ignore);
+    else if (must_be_value && !ignore) read_value(piece, text, text.data(), options_.non_negative);
     if (has_value || must_be_value) second.text = id;
   }
   if (second.text.empty()) piece.fail(second.at, "found an empty field, want an id");
@@ -379,7 +386,8 @@ void entry_parser::libsvm_line(const input_piece& piece, std::string_view line) 
       piece.fail(word.data(), "found " + shown(word) + ", want index:value");
     double value = 1;
     const auto text = word.substr(colon + 1);
-    if (options_.values != entry_options::value_rule::ignore) value = read_value(piece, text, text.data());
+    if (options_.values != entry_options::value_rule::ignore)
+      value = read_value(piece, text, text.data(), options_.non_negative);
     add(piece, first, {word.substr(0, colon), word.data()}, value);
     empty = false;
   }
@@ -407,7 +415,8 @@ void entry_parser::matrix_line(const input_piece& piece, std::string_view line, 
     piece.fail(second.data(), "found " + shown(second) + ", want a column from 1 to " + std::to_string(of.columns));
   double value = 1;
   const auto third = next_word(rest);
-  if (!of.pattern && options_.values != entry_options::value_rule::ignore) value = read_value(piece, third, third.data());
+  if (!of.pattern && options_.values != entry_options::value_rule::ignore)
+    value = read_value(piece, third, third.data(), options_.non_negative);
   if (of.pattern && options_.values == entry_options::value_rule::need)
     piece.fail(line.data(), "found a pattern, want a matrix with values");
   if (const auto extra = of.pattern ? third : trimmed(rest); !extra.empty())
@@ -437,6 +446,7 @@ void entry_parser::fast_fields(const input_piece& piece, std::string_view lines)
   const bool blanks = separator == ' ';
   const bool ignore = options_.values == entry_options::value_rule::ignore;
   const bool need = options_.values == entry_options::value_rule::need;
+  const bool non_negative = options_.non_negative && !ignore;
   const auto is_separator = [&](char c) { return c == separator || (blanks && c == '\t'); };
   const auto line_end = [&](const char* p) {
     return static_cast<const char*>(std::memchr(p, '\n', static_cast<std::size_t>(end - p)));
@@ -464,7 +474,7 @@ void entry_parser::fast_fields(const input_piece& piece, std::string_view lines)
         while (blanks && is_blank(*p)) ++p;
         // The line end stops the number.
         const auto reading = read_number(p, end);
-        usual = reading.outcome == number_outcome::ok;
+        usual = reading.outcome == number_outcome::ok && (!non_negative || reading.value >= 0);
         if (usual) {
           p = reading.end;
           value = reading.value;

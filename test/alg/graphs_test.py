@@ -329,9 +329,17 @@ class Wrong(GraphCase):
             self.assertIn(part, done.stderr)
 
     def test_a_negative_weight(self):
-        graph = self.write("negative.txt", "".join(f"{k} {k + 1} {1 if k != 20 else -2.5}\n" for k in range(40)))
-        self.refused("sssp", 4, "negative.txt", "from 20 to 21 with weight -2.5", input=graph, source="0")
-        self.refused("pagerank", 4, "from ", " with weight -2.5", input=graph)
+        graph = self.write("negative.txt", "".join(f"{k} {k + 1} {1 if k != 20 else '-2.50'}\n" for k in range(40)))
+        for program, keys in (("sssp", {"source": "0"}), ("pagerank", {}), ("spectral_clustering", {"kclusters": 2})):
+            with self.subTest(program):
+                self.refused(program, 4, 'negative.txt:21:7: found "-2.50", want a number of at least 0', input=graph,
+                             **keys)
+
+    def test_a_negative_weight_that_another_line_outweighs(self):
+        graph = self.write("outweighed.txt", "0 1 5\n0 1 -3\n1 2 nan\n")
+        self.refused("sssp", 4, "outweighed.txt:2:5: found \"-3\"", input=graph, source="0")
+        graph = self.write("nan.txt", "0 1 5\n1 2 nan\n")
+        self.refused("sssp", 4, "nan.txt:2:5: found \"nan\", want a finite number", input=graph, source="0")
 
     def test_a_source_that_is_no_vertex(self):
         self.refused("bfs", 3, "key \"source\"", "found \"8\"", source="8")

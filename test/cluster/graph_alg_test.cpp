@@ -244,27 +244,6 @@ TEST(GraphAlgorithms, ShortestPathsAreTheLeastSumsOfWeights) {
   });
 }
 
-TEST(GraphAlgorithms, ANegativeWeightIsRefusedOnEveryWorkerAndTheEdgeNamed) {
-  auto g = without_loops(random_graph(5, 50, 200));
-  g.edges[17].weight = -0.5;
-  const auto& e = g.edges[17];
-  const auto edge = "from " + std::to_string(test_graph::id(e.from)) + " to " + std::to_string(test_graph::id(e.to));
-  for (const std::size_t workers : {1U, 3U}) {
-    cluster c({.workers = workers, .servers = 1});
-    std::atomic<std::size_t> refused = 0;
-    c.run([&](Comm comm) {
-      const auto part = part_of(g, comm.get_rank(), workers, {.weighted = true});
-      try {
-        alg::refuse_negative_weights(comm, part, "edges.txt");
-      } catch (const data_error& error) {
-        EXPECT_NE(std::string(error.what()).find(edge + " with weight -0.5"), std::string::npos) << error.what();
-        ++refused;
-      }
-    });
-    EXPECT_EQ(refused, workers);
-  }
-}
-
 TEST(GraphAlgorithms, TheGreatestIdThatReachesAVertex) {
   const auto oracle = [](const test_graph& g) {
     const auto reach = reach_of(g, false);

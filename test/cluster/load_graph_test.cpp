@@ -292,6 +292,20 @@ TEST(LoadSparse, AFormIsReadAsItSays) {
   expect("\n\n", {}, {}, {});
 }
 
+TEST(LoadSparse, ValuesBelowZeroAreRefusedOnlyWhereTheyAreReadAndMinusZeroIsNone) {
+  const folder here;
+  const auto file = here.write("e", "1,2,-0\n1,3,0\n");
+  const auto minus = here.write("m", "1,2,-1\na,b:-1\n");
+  test::cluster job({.workers = 2});
+  job.run([&](Comm comm) {
+    entry_options options;
+    options.non_negative = true;
+    EXPECT_EQ(load_sparse(comm, {file}, options).entries_total, 2U);
+    options.values = entry_options::value_rule::ignore;
+    EXPECT_EQ(load_sparse(comm, {minus}, options).entries_total, 2U);
+  });
+}
+
 TEST(LoadSparse, AllRowsOfALargeMatrixWithFewEntriesExist) {
   const folder here;
   const auto file = here.write("m", "%%MatrixMarket matrix coordinate real general\n1500000 2000000 1\n1400000 7 2.5\n");
@@ -358,6 +372,17 @@ TEST(LoadSparse, WrongInputIsTheSameErrorOnAllWorkers) {
            options);
     expect("a\tb:1\tc\n", ":1:3: found \"b:1\" with a field after it, want id:value alone, or the format libsvm", options);
   }
+  entry_options positive;
+  positive.non_negative = true;
+  // By the quick way through a line and by the thorough one, by sums that would be 0 or more, too.
+  expect(good + "0,2,-3\n", ":41:5: found \"-3\", want a number of at least 0", positive);
+  expect(good + "4,5:-.50\n", ":41:5: found \"-.50\", want a number of at least 0", positive);
+  expect(good + "b,\"c\",-1e-300\n", ":41:7: found \"-1e-300\", want a number of at least 0", positive);
+  expect(good + "b,c:-2\n", ":41:5: found \"-2\", want a number of at least 0", positive);
+  expect(good + "4,5,nan\n", ":41:5: found \"nan\", want a finite number", positive);
+  expect("4 5:1 6:-2\n", ":1:9: found \"-2\", want a number of at least 0", positive);
+  expect("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 -7\n", ":3:5: found \"-7\", want a number of at least 0",
+         positive);
   const std::string banner = "%%MatrixMarket matrix coordinate real general\n";
   expect(banner + "4294967295 1 0\n", ":2:1: found \"4294967295\", want at most 4294967294 rows");
   expect(banner + "1 10000000000000000000 0\n", ":2:3: found \"10000000000000000000\", want at most 4294967294 columns");

@@ -25,7 +25,7 @@ void require(bool holds) {
 
 using entry_list = std::vector<std::tuple<std::string, std::string, double>>;
 
-entry_list entries_of(entry_parser& parser) {
+entry_list entries_of(entry_parser& parser, bool non_negative) {
   auto local = parser.take();
   entry_list out;
   const auto text = [](const id_dictionary::sorted_ids& ids, std::uint32_t i) {
@@ -42,6 +42,7 @@ entry_list entries_of(entry_parser& parser) {
   for (const auto& b : local.entries.blocks()) {
     for (std::size_t k = 0; k < b.size; ++k) {
       require(std::isfinite(b.value[k]));
+      require(!non_negative || b.value[k] >= 0);
       out.emplace_back(text(local.rows, b.row[k]), text(local.columns, b.column[k]), b.value[k]);
     }
   }
@@ -59,6 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   options.transpose = (choice & 4U) != 0;
   options.values = static_cast<entry_options::value_rule>((choice >> 3U) % 3);
   options.ids = static_cast<entry_options::id_kind>((choice >> 5U) % 3);
+  options.non_negative = (choice & 128U) != 0 && options.values != entry_options::value_rule::ignore;
   const std::string name = "fuzz";
   try {
     const input_piece whole(name, text);
@@ -74,14 +76,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     entry_parser at_once(layout, options, {});
     at_once.parse(whole);
-    const auto all = entries_of(at_once);
+    const auto all = entries_of(at_once, options.non_negative);
     if (layout.format == entry_format::matrix_market) return 0;
 
     entry_parser in_parts(layout, options, {});
     const auto cut = line_begin(text, text.size() / 3);
     in_parts.parse(input_piece(name, text, std::string_view(text).substr(0, cut)));
     in_parts.parse(input_piece(name, text, std::string_view(text).substr(cut)));
-    require(entries_of(in_parts) == all);
+    require(entries_of(in_parts, options.non_negative) == all);
 
     // Without its line end, a line goes the thorough way.
     entry_parser one_by_one(layout, options, {});
@@ -90,7 +92,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       one_by_one.parse(input_piece(name, text, rest.substr(0, end)));
       rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
     }
-    require(entries_of(one_by_one) == all);
+    require(entries_of(one_by_one, options.non_negative) == all);
   } catch (const data_error&) {
   }
   return 0;
