@@ -33,6 +33,13 @@ void start_row(std::span<double> row, std::uint64_t seed, std::uint64_t stream, 
   for (auto& v : row.subspan(factors_at)) v = sd * random.normal();
 }
 
+double item_share(double alpha, std::uint32_t steps, std::size_t workers) {
+  if (workers == 1 || steps == 0) return 1;
+  const double way = 2 * alpha * steps;
+  const auto w = static_cast<double>(workers);
+  return std::expm1(-w * way) / (w * std::expm1(-way));
+}
+
 mf_order::mf_order(const sparse_rows& ratings)
     : ratings_(ratings),
       user_(ratings.rows()),
@@ -262,7 +269,14 @@ double matrix_factorization::train_piece() {
     loss += sgd_run(step, users_.data() + piece_.user[j] * width, rows_.data(),
                     std::span(piece_.slot).subspan(first, count), std::span(piece_.value).subspan(first, count));
   }
-  for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i] -= old_[i];
+  steps_.assign(keys_.size(), 0);
+  if (get_worker_size() > 1) {
+    for (const auto slot : piece_.slot) ++steps_[slot];
+  }
+  for (std::size_t j = 0; j < keys_.size(); ++j) {
+    const double share = item_share(settings_.alpha, steps_[j], get_worker_size());
+    for (std::size_t i = j * width; i < (j + 1) * width; ++i) rows_[i] = share * (rows_[i] - old_[i]);
+  }
   model_->items().update(keys_, rows_);
   return loss;
 }

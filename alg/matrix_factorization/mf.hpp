@@ -35,6 +35,11 @@ void start_row(std::span<double> row, std::uint64_t seed, std::uint64_t stream, 
 inline constexpr std::uint64_t user_stream = 1;
 inline constexpr std::uint64_t item_stream = 2;
 
+/// The part of an item's difference that is sent after so many steps on a copy. A bias that goes 1 - exp(-2 alpha steps) of
+/// its way on the copy of each of W workers would overshoot by up to W times if all that were added; their parts add up to the
+/// 1 - exp(-2 alpha steps W) of one worker that takes all steps. Near 1 after few steps, at least 1/W; 1 for one worker.
+double item_share(double alpha, std::uint32_t steps, std::size_t workers);
+
 /// The order in which a worker visits its ratings, and the pieces of it.
 /// Thread-safety: none
 class mf_order {
@@ -115,6 +120,7 @@ class matrix_factorization : public paralg {
   std::vector<std::uint64_t> keys_;      // of the piece's items
   std::vector<double> rows_;             // their rows
   std::vector<double> old_;
+  std::vector<std::uint32_t> steps_;     // on each of them
   int rounds_done_ = 0;
   int collected_ = 0;
   double first_loss_ = 0;

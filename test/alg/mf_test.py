@@ -4,6 +4,7 @@
 movielens-small is looked for in $PARACEL_SHARED_DATA, else in ../shared/data. PARACEL_LONG=1 runs all seeds."""
 import math
 import os
+import random
 import statistics
 import subprocess
 import unittest
@@ -56,6 +57,15 @@ class Quality(Mf):
             for name in ("loss", "rmse", "test_rmse"):
                 limit = 1e-9 if workers == 1 else 0.1
                 self.assertLess(abs(float(found[name]) / float(serial[name]) - 1), limit, name)
+
+    def test_items_that_all_workers_step_on_often_do_not_overshoot(self):
+        # Two hundred steps and more on each item between two exchanges, on every worker: enough for a bias to arrive.
+        draw = random.Random(11)
+        rows = [(u, i, min(5, max(1, 2 + i % 3 + round(draw.gauss(0, 1))))) for u in range(4000) for i in range(8)]
+        popular = self.write("popular.csv", rows)
+        found = {w: float(self.job(w, 1, input=popular, k=4, alpha=0.01, beta=0.1, rounds=10)["rmse"]) for w in (1, 2, 4)}
+        for w in (2, 4):
+            self.assertLess(found[w], 1.01 * found[1], found)
 
 
 class Sameness(Mf):

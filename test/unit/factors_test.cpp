@@ -179,6 +179,20 @@ TEST(RowSolver, WithoutPenaltyTheShortestSolutionIsTaken) {
 
 // ---- mf
 
+TEST(MfItemShare, PartsOfAllWorkersAddUpToTheWayOfOne) {
+  for (const std::size_t workers : {1U, 2U, 4U, 16U}) {
+    for (const std::uint32_t steps : {1U, 30U, 1000U, 1000000U}) {
+      const double on_a_copy = 1 - std::exp(-2 * 0.005 * steps);
+      const double of_one = 1 - std::exp(-2 * 0.005 * steps * static_cast<double>(workers));
+      EXPECT_NEAR(item_share(0.005, steps, workers) * on_a_copy * static_cast<double>(workers), of_one, 1e-12);
+    }
+  }
+  EXPECT_EQ(item_share(0.005, 12345, 1), 1);  // the bits of one worker stay
+  EXPECT_EQ(item_share(0.005, 0, 4), 1);
+  EXPECT_NEAR(item_share(1e-12, 1, 4), 1, 1e-9);
+  EXPECT_NEAR(item_share(1, 1000000, 4), 0.25, 1e-12);
+}
+
 TEST(MfOrder, ARoundVisitsEveryRatingOnceWhateverThePieces) {
   const auto ratings = some_ratings(30, 12, 0.4, 1);
   mf_order order(ratings);
