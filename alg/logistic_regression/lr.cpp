@@ -7,6 +7,8 @@
 #include <paracel/dump.hpp>
 #include <paracel/random.hpp>
 
+#include "alg/common/linear_job.hpp"
+
 namespace paracel::alg {
 
 namespace {
@@ -36,17 +38,20 @@ std::string text_of(double v) {
 
 config_schema lr_schema() {
   config_schema s("lr", "logistic regression with an L2 penalty");
-  s.key("training_input", key_type::files, "samples to train on, CSV or libsvm").required();
+  s.key("training_input", key_type::files, "samples to train on, CSV or libsvm; not with model");
   s.key("test_input", key_type::files, "labelled samples to measure the model on");
   s.key("predict_input", key_type::files, "samples to predict, with or without a label");
   s.key("output", key_type::output_folder, "folder of the results").required();
+  s.key("model", key_type::files, "folder or manifest of a model: only test and predict with it");
+  s.key("format", key_type::string, "of the results: Paracel's text, or npy").fallback("text").one_of({"text", "npy"});
   s.key("update_file", key_type::plugin, "plug-in that applies a delta to theta; default: the framework's");
   s.key("update_func", key_type::string, "its function; default lr_theta_update, without update_file paracel_add");
-  s.key("method", key_type::string, "how to train").required().one_of({"dgd", "ipm", "downpour", "agd"});
-  s.key("rounds", key_type::integer, "passes over the data").required().at_least(1).at_most(1000000000);
-  s.key("alpha", key_type::number, "step size").required().above(0);
+  s.key("method", key_type::string, "how to train; required without a model")
+      .one_of({"dgd", "ipm", "downpour", "agd"});
+  s.key("rounds", key_type::integer, "passes over the data").at_least(1).at_most(1000000000);
+  s.key("alpha", key_type::number, "step size").above(0);
   s.key("decay", key_type::number, "round k = 0, 1, ... steps by alpha/(1 + decay*k)").fallback(0.0).at_least(0);
-  s.key("beta", key_type::number, "weight of the penalty beta*|theta|^2").required().at_least(0);
+  s.key("beta", key_type::number, "weight of the penalty beta*|theta|^2").at_least(0);
   s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
   s.key("seed", key_type::integer, "of the order of the samples").fallback(0).at_least(0);
   s.key("ssp_switch", key_type::boolean, "let workers be limit_s rounds apart").fallback(false);
@@ -68,6 +73,8 @@ lr_settings::lr_settings(const config& from)
       test_input(from.get<std::vector<std::string>>("test_input")),
       predict_input(from.get<std::vector<std::string>>("predict_input")),
       output(from.get<std::string>("output")),
+      model(model_of(from)),
+      format(from.get<std::string>("format")),
       update_file(from.get<std::string>("update_file")),
       update_func(from.get<std::string>("update_func")),
       method(from.get<std::string>("method")),
@@ -83,6 +90,13 @@ lr_settings::lr_settings(const config& from)
       bias(from.get<bool>("bias")),
       penalize_bias(from.get<bool>("penalize_bias")),
       consistency(consistency_model::asp) {
+  if (model.empty()) {
+    for (const char* key : {"training_input", "method", "rounds", "alpha", "beta"}) {
+      if (!from.given(key)) throw config_error(from.place_of(key) + " is missing; only a model can do without it");
+    }
+  } else if (!training_input.empty()) {
+    throw config_error(from.place_of("model") + ": not with training_input, which makes a model of its own");
+  }
   const bool immediate = method == "downpour" || method == "agd";
   const auto said = from.get<std::string>("consistency");
   if (said == "bsp" && immediate) {
@@ -113,10 +127,18 @@ logistic_regression::logistic_regression(Comm comm, const std::string& server_in
 }
 
 void logistic_regression::solve() {
-  load();
-  train();
-  evaluate_result();
-  dump_result();
+  if (settings_.model.empty()) {
+    load();
+    train();
+    evaluate_result();
+    dump_model();
+  } else {
+    read_model();
+    log_.emplace(*this, 1);
+    measure();
+  }
+  dump_predictions();
+  report();
 }
 
 // ---- loading
@@ -128,17 +150,34 @@ void logistic_regression::load() {
   columns_ = training.columns;
   if (columns_ == 0) throw data_error(settings_.training_input.front() + ": found samples without any feature");
   total_rows_ = training.rows_total;
-  problem_ = lr_problem(std::move(training), columns_, settings_.bias, settings_.penalize_bias, settings_.beta);
+  problem_ = problem_of(std::move(training));
+  load_others();  // before training, so that bad data is not found only after it
+}
 
-  // Before training, so that bad data is not found only after it.
+void logistic_regression::read_model() {
+  const model_reader model(settings_.model, "lr");
+  theta_ = model.read<double>("lr_theta");
+  settings_.bias = model.field<bool>("settings.bias");
+  const std::size_t first = settings_.bias ? 1 : 0;
+  if (theta_.size() <= first) throw data_error(settings_.model + ": found no weights");
+  if (theta_.size() - first > index_limit)
+    throw data_error(settings_.model + ": found " + std::to_string(theta_.size()) + " weights, want at most " +
+                     std::to_string(index_limit + first));
+  columns_ = theta_.size() - first;
+  load_others();
+}
+
+/// test_input and predict_input, of as many features as the model.
+void logistic_regression::load_others() {
+  sample_options options;
+  options.index_limit = index_limit;
   options.columns = static_cast<std::uint32_t>(columns_);
   if (!settings_.test_input.empty()) {
-    auto rows = load_samples(get_comm(), settings_.test_input, options);
-    test_ = lr_problem(std::move(rows), columns_, settings_.bias, settings_.penalize_bias, settings_.beta);
+    test_ = problem_of(load_samples(get_comm(), settings_.test_input, options));
   }
   if (!settings_.predict_input.empty()) {
     options.without_label = true;
-    predict_ = load_samples(get_comm(), settings_.predict_input, options);
+    predict_ = problem_of(load_samples(get_comm(), settings_.predict_input, options));
   }
 }
 
@@ -283,33 +322,6 @@ bool logistic_regression::stops_at(int round) {
 
 // ---- results
 
-lr_quality logistic_regression::quality_of(const lr_problem& input) {
-  // The AUC needs all margins in one place; everything else goes along.
-  const auto n = input.rows();
-  std::vector<std::vector<double>> out(get_worker_size());
-  out[0].resize(2 * n);
-  for (std::size_t i = 0; i < n; ++i) {
-    out[0][i] = input.margin(i, theta_);
-    out[0][n + i] = input.samples().label[i];
-  }
-  std::vector<std::vector<double>> in;
-  get_comm().alltoall(out, in);
-  lr_quality q;
-  if (get_worker_id() != 0) return q;
-  std::vector<double> margin;
-  std::vector<double> label;
-  for (const auto& part : in) {
-    const auto half = part.begin() + static_cast<std::ptrdiff_t>(part.size() / 2);
-    margin.insert(margin.end(), part.begin(), half);
-    label.insert(label.end(), half, part.end());
-  }
-  q.rows = margin.size();
-  q.accuracy = accuracy(margin, label);
-  q.auc = auc(margin, label);
-  q.log_loss = log_loss(margin, label);
-  return q;
-}
-
 void logistic_regression::evaluate_result() {
   if (get_worker_id() == 0) collect(rounds_done_ - 1);
   std::vector<double> sum(1 + theta_.size());
@@ -331,62 +343,53 @@ void logistic_regression::evaluate_result() {
   }
   // So that nobody writes results or leaves while rank 0 finds that there are none.
   paracel_sync();
-  if (!settings_.test_input.empty()) quality_ = quality_of(test_);
+  measure();
 }
 
-void logistic_regression::dump_result() {
-  if (!settings_.predict_input.empty()) {
-    const lr_problem input(std::move(predict_), columns_, settings_.bias, settings_.penalize_bias, settings_.beta);
-    const auto& rows = input.samples();
-    std::vector<std::string> lines(input.rows());
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      const double probability = logistic(input.margin(i, theta_));
-      auto& line = lines[i];
-      if (rows.dense) {
-        for (const double x : rows.dense_row(i)) {
-          if (!line.empty()) line += ',';
-          append_text(line, x);
-        }
-        line += ':';
-        append_text(line, probability);
-      } else {
-        append_text(line, probability);
-        const auto columns = rows.columns_of(i);
-        const auto values = rows.values_of(i);
-        for (std::size_t k = 0; k < columns.size(); ++k) {
-          line += ' ';
-          append_text(line, std::uint64_t{columns[k]} + 1);
-          line += ':';
-          append_text(line, values[k]);
-        }
-      }
-    }
-    paracel_dump_vector(lines, "pred_v_", "\n");
-  }
-  if (get_worker_id() != 0) return;
-  paracel_dump_vector(theta_, "lr_theta_", "|");
+void logistic_regression::measure() {
+  if (settings_.test_input.empty()) return;
+  std::vector<double> margin(test_.rows());
+  for (std::size_t i = 0; i < margin.size(); ++i) margin[i] = test_.margin(i, theta_);
+  quality_ = quality_over_workers(get_comm(), margin, test_.samples().label);
+}
 
-  json_object model;
-  model.add("format", "paracel-lr-v1").add("method", settings_.method).add("rounds", rounds_done_);
-  model.add("alpha", settings_.alpha).add("decay", settings_.decay).add("beta", settings_.beta);
-  model.add("bias", settings_.bias).add("penalize_bias", settings_.penalize_bias);
-  model.add("columns", std::uint64_t{columns_}).add("training_rows", std::uint64_t{total_rows_});
-  model.add("objective", objective_);
+void logistic_regression::dump_model() {
+  model_writer model(*this, "lr", settings_.format);
+  model.add("lr_theta", theta_);
+  model.settings().add("method", settings_.method).add("alpha", settings_.alpha).add("decay", settings_.decay)
+      .add("beta", settings_.beta).add("bias", settings_.bias).add("penalize_bias", settings_.penalize_bias);
+  model.fields().add("rounds", rounds_done_).add("columns", std::uint64_t{columns_})
+      .add("training_rows", std::uint64_t{total_rows_}).add("objective", objective_);
+  if (settings_.format == "text") {
+    std::string theta;
+    for (const double t : theta_) theta += (theta.empty() ? "" : ", ") + json_number(t);
+    model.fields().raw("theta", "[" + theta + "]");
+  }
+  if (quality_.rows > 0) {
+    json_object test;
+    test.add("rows", quality_.rows).add("accuracy", quality_.accuracy).add("auc", quality_.auc)
+        .add("log_loss", quality_.log_loss);
+    model.fields().raw("test", test.text());
+  }
+  model.finish();
   log_->result("objective", objective_);
+}
+
+void logistic_regression::dump_predictions() {
+  if (settings_.predict_input.empty()) return;
+  std::vector<std::string> lines(predict_.rows());
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    lines[i] = prediction_line(predict_.samples(), i, logistic(predict_.margin(i, theta_)));
+  paracel_dump_vector(lines, "pred_v_", "\n");
+}
+
+void logistic_regression::report() {
   if (quality_.rows > 0) {
     log_->result("accuracy", quality_.accuracy);
     log_->result("auc", quality_.auc);
     log_->result("log_loss", quality_.log_loss);
-    json_object test;
-    test.add("rows", std::uint64_t{quality_.rows}).add("accuracy", quality_.accuracy);
-    test.add("auc", quality_.auc).add("log_loss", quality_.log_loss);
-    model.raw("test", test.text());
   }
   log_->result("output", get_output());
-  std::string theta;
-  for (const double t : theta_) theta += (theta.empty() ? "" : ", ") + json_number(t);
-  model.raw("theta", "[" + theta + "]");
-  write_text_file(get_output() + "/model.json", model.text() + "\n");
 }
 
 }  // namespace paracel::alg

@@ -25,6 +25,7 @@
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
 
+#include "alg/common/classification.hpp"
 #include "alg/common/run_log.hpp"
 
 namespace paracel::alg {
@@ -153,12 +154,15 @@ config_schema lr_schema();
 
 /// A config as a struct.
 struct lr_settings {
+  /// Throws: config_error when there is neither a model nor all that training needs, or a model and training_input.
   explicit lr_settings(const config& from);
 
   std::vector<std::string> training_input;
   std::vector<std::string> test_input;
   std::vector<std::string> predict_input;
   std::string output;
+  std::string model;
+  std::string format;
   std::string update_file;
   std::string update_func;
   std::string method;
@@ -176,24 +180,18 @@ struct lr_settings {
   consistency_model consistency;
 };
 
-/// Quality on a labelled input.
-struct lr_quality {
-  std::size_t rows = 0;
-  double accuracy = 0;
-  double auc = 0;
-  double log_loss = 0;
-};
-
 class logistic_regression : public paralg {
  public:
   logistic_regression(Comm comm, const std::string& server_info, const lr_settings& settings);
 
-  /// Loads, trains, tests, predicts and writes the results.
+  /// Loads, trains (or reads a model), tests, predicts and writes the results.
   /// Throws: data_error; error when the objective diverges.
   void solve() override;
 
  private:
   void load();
+  void read_model();
+  void load_others();
   void train();
   void dgd_round();
   void ipm_round();
@@ -205,16 +203,21 @@ class logistic_regression : public paralg {
   void stop_after(int round);
   [[nodiscard]] bool stops_at(int round);
   void evaluate_result();
-  [[nodiscard]] lr_quality quality_of(const lr_problem& input);
-  void dump_result();
+  void measure();
+  void dump_model();
+  void dump_predictions();
+  void report();
   void shuffle(int round);
+  [[nodiscard]] lr_problem problem_of(sample_rows rows) const {
+    return {std::move(rows), columns_, settings_.bias, settings_.penalize_bias, settings_.beta};
+  }
   [[nodiscard]] double share() const { return static_cast<double>(problem_.rows()) / static_cast<double>(total_rows_); }
 
   lr_settings settings_;
   std::optional<run_log> log_;     // when loading is over
   lr_problem problem_;
   lr_problem test_;
-  sample_rows predict_;
+  lr_problem predict_;
   std::size_t columns_ = 0;
   std::size_t total_rows_ = 0;
   std::vector<double> theta_;
@@ -232,7 +235,7 @@ class logistic_regression : public paralg {
   int collected_ = 0;              // rounds whose objective is complete
   int stop_round_ = -1;
   bool converged_ = false;
-  lr_quality quality_;
+  classification_quality quality_;
 };
 
 }  // namespace paracel::alg
