@@ -5,12 +5,9 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -19,54 +16,15 @@
 #include "alg/decision_tree_rec/dtr.hpp"
 #include "alg/steady_state_inversion/steady_state_inversion.hpp"
 #include "test/support/cluster.hpp"
+#include "test/support/counting_backend.hpp"
 
 namespace paracel {
 namespace {
 
 namespace fs = std::filesystem;
 using test::cluster;
-
-struct traffic {
-  std::uint64_t operations = 0;
-  std::uint64_t reductions = 0;
-  std::uint64_t reduced_bytes = 0;
-  std::uint64_t greatest_bytes = 0;
-  std::uint64_t gathered_bytes = 0;  // that came back from allgathers
-};
-
-/// Counts what goes through another backend.
-class counting_backend final : public comm_backend {
- public:
-  counting_backend(std::unique_ptr<comm_backend> of, traffic& to) : of_(std::move(of)), to_(to) {}
-  [[nodiscard]] std::size_t rank() const override { return of_->rank(); }
-  [[nodiscard]] std::size_t size() const override { return of_->size(); }
-  void barrier() override { of_->barrier(); }
-  void bcast(byte_vector& data, std::size_t root) override {
-    ++to_.operations;
-    of_->bcast(data, root);
-  }
-  void allreduce(value_tag element, std::span<std::byte> data, reduce_op op) override {
-    ++to_.operations;
-    ++to_.reductions;
-    to_.reduced_bytes += data.size();
-    to_.greatest_bytes = std::max<std::uint64_t>(to_.greatest_bytes, data.size());
-    of_->allreduce(element, data, op);
-  }
-  std::vector<byte_vector> allgather(std::span<const std::byte> mine) override {
-    ++to_.operations;
-    auto all = of_->allgather(mine);
-    for (const auto& part : all) to_.gathered_bytes += part.size();
-    return all;
-  }
-  std::vector<byte_vector> alltoall(const std::vector<byte_vector>& blocks) override {
-    ++to_.operations;
-    return of_->alltoall(blocks);
-  }
-
- private:
-  std::unique_ptr<comm_backend> of_;
-  traffic& to_;
-};
+using test::collective_log;
+using enum test::collective_kind;
 
 class ReductionCost : public testing::Test {
  protected:
@@ -89,15 +47,12 @@ class ReductionCost : public testing::Test {
 
   /// `run(comm)` by two workers; what the first one sent and the requests that the servers handled.
   template <class F>
-  traffic measured(F&& run) {
-    traffic counts[2];
+  collective_log measured(F&& run) {
+    collective_log said[2];
     cluster job({.workers = 2});
-    job.run([&](Comm comm) {
-      auto plain = std::make_unique<comm_scheduler>(comm.get_rank(), 2, [s = comm.job()] { return s; });
-      run(Comm(std::make_shared<counting_backend>(std::move(plain), counts[comm.get_rank()]), comm.job()));
-    });
+    job.run([&](Comm comm) { run(test::counted(comm, said[comm.get_rank()])); });
     EXPECT_LT(job.requests_served(), 20U);  // no parameter lies in the servers
-    return counts[0];
+    return said[0];
   }
 
   fs::path folder_;
@@ -114,7 +69,7 @@ TEST_F(ReductionCost, ALevelOfATreeIsTwoReductionsOfTheSizeThatTheReadmeSays) {
   const std::size_t items = 200;
   write_rows("users", 1, 400, k);
   write_rows("items", 2, items, k);
-  std::vector<traffic> at;
+  std::vector<collective_log> at;
   for (const int level : {1, 2, 3}) {
     at.push_back(measured([&](Comm comm) {
       alg::decision_tree_rec(comm, "", tree_settings(path("users"), path("items"), path("out"), level)).solve();
@@ -122,9 +77,9 @@ TEST_F(ReductionCost, ALevelOfATreeIsTwoReductionsOfTheSizeThatTheReadmeSays) {
   }
   for (std::size_t level = 1; level < at.size(); ++level) {
     const std::size_t nodes = std::size_t{1} << level;
-    EXPECT_EQ(at[level].reductions - at[level - 1].reductions, 2U);
-    EXPECT_EQ(at[level].reduced_bytes - at[level - 1].reduced_bytes, 8 * nodes * (k + 2) + 8 * items * nodes * (k + 1));
-    EXPECT_EQ(at[level].operations - at[level - 1].operations, 2U);
+    EXPECT_EQ(at[level].count(reduce) - at[level - 1].count(reduce), 2U);
+    EXPECT_EQ(at[level].sent(reduce) - at[level - 1].sent(reduce), 8 * nodes * (k + 2) + 8 * items * nodes * (k + 1));
+    EXPECT_EQ(at[level].size() - at[level - 1].size(), 2U);
   }
 }
 
@@ -136,10 +91,10 @@ TEST_F(ReductionCost, TheSumsOfManyItemsGoInMessagesOfEightMegabytes) {
   const auto found = measured([&](Comm comm) {
     alg::decision_tree_rec(comm, "", tree_settings(path("users"), path("items"), path("out"), 1)).solve();
   });
-  EXPECT_LE(found.greatest_bytes, 8U << 20U);
-  EXPECT_EQ(found.reduced_bytes / (8 * items * (k + 1)), 1U);
-  EXPECT_GE(found.reductions, 3U + 1U);
-  EXPECT_LE(found.reductions, 3U + 9U);  // and those of loading, whose rounds are bounded, too
+  EXPECT_LE(found.greatest(reduce), 8U << 20U);
+  EXPECT_EQ(found.sent(reduce) / (8 * items * (k + 1)), 1U);
+  EXPECT_GE(found.count(reduce), 3U + 1U);
+  EXPECT_LE(found.count(reduce), 3U + 9U);  // and those of loading, whose rounds are bounded, too
 }
 
 TEST_F(ReductionCost, ARoundOfAnInversionIsThreeReductions) {
@@ -157,7 +112,7 @@ TEST_F(ReductionCost, ARoundOfAnInversionIsThreeReductions) {
     }
     for (std::size_t j = 0; j < right; ++j) shares << j << "R," << 1.0 / right << '\n';
   }
-  std::vector<traffic> at;
+  std::vector<collective_log> at;
   for (const int rounds : {2, 5}) {
     const auto text = R"({"bigraph_input": ")" + path("edges") + R"(", "distribution_input": ")" + path("shares") +
                       R"(", "output": ")" + path("out") + R"(", "feasibility": "never", "epsilon": 1e-9, "rounds": )" +
@@ -166,10 +121,10 @@ TEST_F(ReductionCost, ARoundOfAnInversionIsThreeReductions) {
       alg::steady_state_inversion(comm, "", alg::steady_settings(alg::steady_schema().check_text("config", text))).solve();
     }));
   }
-  EXPECT_EQ(at[1].operations - at[0].operations, 3U * 3U);
-  EXPECT_EQ(at[1].reductions - at[0].reductions, 3U);
-  EXPECT_EQ(at[1].reduced_bytes - at[0].reduced_bytes, 3U * 5U * 8U);
-  const auto gathered = at[1].gathered_bytes - at[0].gathered_bytes;
+  EXPECT_EQ(at[1].size() - at[0].size(), 3U * 3U);
+  EXPECT_EQ(at[1].count(reduce) - at[0].count(reduce), 3U);
+  EXPECT_EQ(at[1].sent(reduce) - at[0].sent(reduce), 3U * 5U * 8U);
+  const auto gathered = at[1].received(gather) - at[0].received(gather);
   // The values, and a byte or two to say of what type each part is.
   EXPECT_GE(gathered, 3 * 8 * (left + right));
   EXPECT_LE(gathered, 3 * (8 * (left + right) + 64));
