@@ -135,6 +135,15 @@ class Measuring(unittest.TestCase):
         with self.assertRaisesRegex(cost.CannotMeasure, "not done after 0"):
             cost.run_alone("sleep 60", 0.2)
 
+    def test_held_out_lines_are_in_one_file_alone(self):
+        path = os.path.join(self.folder, "ratings")
+        lines = ["%d,1,2\n" % i for i in range(25)]
+        with open(path, "w", encoding="ascii") as file:
+            file.writelines(lines)
+        with open(cost.hold_out(path), encoding="ascii") as held, open(path, encoding="ascii") as rest:
+            self.assertEqual((held.readlines(), rest.readlines()),
+                             ([lines[9], lines[19]], [x for i, x in enumerate(lines) if i not in (9, 19)]))
+
     def test_rows_whose_programs_are_not_built_say_so(self):
         out, errors = io.StringIO(), io.StringIO()
         file = os.path.join(self.folder, "figures.json")

@@ -110,14 +110,14 @@ ROWS = [
         both(same("components", part=0), same("largest", part=0))),
     Row("bfs", "bfs", RMAT, {"-n": 64e6}, python("graph_scipy.py", "bfs {data} {first}"), {**GRAPH, "source": "{first}"},
         same("reached", part=0), judged=False),
-    Row("sssp", "sssp", RMAT + " --weighted", {"-n": 32e6}, serial("sssp", "{data} --source {first}"),
+    Row("sssp", "sssp", RMAT + " --weighted", {"-n": 85e6}, serial("sssp", "{data} --source {first}"),
         {**GRAPH, "source": "{first}"}, both(same("reached", part=0), same("sum_of_distances", part=1e-9))),
     Row("mvv", "mvv_pregel", RMAT, {"-n": 64e6}, serial("mvv", "{data}"), GRAPH, same("sum_of_values", part=1e-12),
         judged=False),
     Row("triangles", "triangle_count", RMAT, {"-n": 8e6}, python("graph_igraph.py", "triangles {data}"), GRAPH,
         same("triangles", part=0)),
-    Row("k_core", "k_core", RMAT, {"-n": 40e6}, serial("k_core", "{data}"), GRAPH, same("degeneracy", part=0)),
-    Row("label_propagation", "label_propagation", RMAT, {"-n": 16e6}, serial("label_propagation", "{data} --rounds 20"),
+    Row("k_core", "k_core", RMAT, {"-n": 104e6}, serial("k_core", "{data}"), GRAPH, same("degeneracy", part=0)),
+    Row("label_propagation", "label_propagation", RMAT, {"-n": 76e6}, serial("label_propagation", "{data} --rounds 20"),
         {**GRAPH, "rounds": 20}, same("modularity", part=1e-9)),
     Row("kmeans", "kmeans", "-m kmeans --seed 1 -k 20 --ncenters 50 --no_ids", {"-n": 1e6},
         python("samples_sklearn.py", "kmeans {data} 50"),
@@ -126,13 +126,13 @@ ROWS = [
         {"training_input": "{data}", "method": "exact", "penalty": 1}, same("objective")),
     Row("lasso", "lasso", "-m regression --seed 1 -k 100", {"-n": 1.5e6}, python("samples_sklearn.py", "lasso {data} 1"),
         {"training_input": "{data}", "penalty": 1}, at_most("objective")),
-    Row("lr_l1", "lr_l1", "-m sparse_classification --seed 1 -k 20000 --nnz 40", {"-n": 600e3},
+    Row("lr_l1", "lr_l1", "-m sparse_classification --seed 1 -k 20000 --nnz 40", {"-n": 1.6e6},
         "liblinear-train -s 6 -c 1 -e 0.001 {data} {work}/model", {"input": "{data}", "C": 1, "tolerance": 0.3},
         at_most("objective", "Objective")),
     Row("lr (dgd)", "lr", "-m classification --seed 1 -k 100", {"-n": 500e3},
         serial("lr", "{data} --method dgd --alpha 1 --beta 0.001 --rounds 50"),
         {"training_input": "{data}", "method": "dgd", "alpha": 1, "beta": 0.001, "rounds": 50}, same("objective")),
-    Row("svd", "svd", "-m svd --seed 1 --items 20000", {"-n": 400e3}, python("svd_scipy.py", "{data} 10"),
+    Row("svd", "svd", "-m svd --seed 1 --items 20000", {"-n": 540e3}, python("svd_scipy.py", "{data} 10"),
         {"input": "{data}", "k": 10, "kdim": 10, "tolerance": 1e-9}, same("sigma_1", part=1e-8)),
     Row("sim_sparse", "sim_sparse", "-m als --seed 1 --items 5000 --nnz 60", {"-n": 20e3},
         python("cosine_sklearn.py", "sparse {data} 10"),
@@ -140,16 +140,27 @@ ROWS = [
     Row("sim_dense", "sim_dense", "-m similarity --seed 1 -k 100", {"-n": 20e3},
         python("cosine_sklearn.py", "dense {data} 10"),
         {"input": "{data}", "topk": 10, "simbar": 0.0}, same("best_similarity", part=1e-9)),
-    Row("mf", "mf", "-m mf --seed 1 --items 5000", {"-n": 40e3},
+    Row("ab_sim_dense", "ab_sim_dense", "-m similarity --seed 1 -k 100", {"-n": 20e3},
+        python("cosine_sklearn.py", "between {data} 10 {also0}"),
+        {"input_a": "{data}", "input_b": "{also0}", "topk": 10}, same("best_similarity", part=1e-9), also=("similarity",)),
+    Row("spectral_clustering", "spectral_clustering", "-m partition --seed 1 --parts 4", {"-n": 60e3},
+        python("spectral_scipy.py", "{data} 4"), {**GRAPH, "kclusters": 4},
+        both(same("eigenvalue_2", part=1e-7), same("eigenvalue_4", part=1e-7), at_most("inertia", part=1e-3))),
+    Row("mf", "mf", "-m mf --seed 1 --items 5000", {"-n": 360e3},
         serial("mf", "{data} --k 32 --rounds 20 --alpha 0.005 --beta 0.24"),
         {"input": "{data}", "k": 32, "rounds": 20, "alpha": 0.005, "beta": 0.24}, at_most("rmse", part=0.01)),
     Row("als", "als", "-m mf --seed 1 --items 5000", {"-n": 40e3}, serial("als", "{data} --k 32 --rounds 10 --lambda 0.1"),
         {"rating_input": "{data}", "k": 32, "rounds": 10, "lambda": 0.1, "lambda_bias": 0.05}, same("objective")),
-    Row("lda", "gLDA", "-m lda --seed 1 -k 20 --vocabulary 10000", {"-n": 40e3},
+    Row("als_validate", "als_validate", "-m als --seed 1 --items 5000 -k 32", {"-n": 400e3},
+        python("als_validate_numpy.py", "{data} {data}.H {also0} 0.1 1 10"),
+        {"rating_input": "{data}", "factor_input": "{data}.H", "validate_input": "{also0}", "lambdas": [0.1, 1, 10]},
+        both(same("best_lambda", part=0), *(same("lambda %s train_rmse" % x, part=1e-9) for x in ("0.1", "1", "10"))),
+        also=("held_out",)),
+    Row("lda", "gLDA", "-m lda --seed 1 -k 20 --vocabulary 10000", {"-n": 90e3},
         serial("lda", "{data} --topics 20 --alpha 0.1 --beta 0.01 --sweeps 50"),
         {"input": "{data}", "k_topics": 20, "alpha": 0.1, "beta": 0.01, "iters": 50, "test_stride": 10},
         at_most("perplexity", part=0.02)),
-    Row("adjust_ktop", "adjust_ktop_sparse", "-m mf --seed 1 --items 5000 --nnz 100", {"-n": 20e3},
+    Row("adjust_ktop", "adjust_ktop_sparse", "-m mf --seed 1 --items 5000 --nnz 100", {"-n": 80e3},
         serial("adjust_ktop", "{data} {also0}"), {"rating_input": "{data}", "sim_input": "{also0}", "lower bound": 1},
         both(same("rmse", part=1e-9), same("sum_k", part=0)), also=("similar",)),
     Row("dtr", "dtr", "-m factors --seed 1 -k 32", {"-n": 60e3}, serial("dtr", "{data} {also0} 5"),
@@ -290,6 +301,10 @@ class Bench:
         """A second input."""
         if kind == "factors":
             return self.generate(["-m", "factors", "--seed", "2", "-k", "32", "-n", str(max(100, int(4000 * scale)))])
+        if kind == "similarity":
+            return self.generate(["-m", "similarity", "--seed", "2", "-k", "100", "-n", str(max(100, int(20e3 * scale)))])
+        if kind == "held_out":
+            return hold_out(data)
         config = {"input": data, "topk": 50}
         out = os.path.join(self.folder, "similar")
         self.ours("sim_sparse", config, 1, out)
@@ -341,6 +356,16 @@ class Bench:
                 pair[workers] = self.ours(row.program, config, workers, os.path.join(self.folder, "out"))
             pairs.append(pair)
         return summary(row, pairs, self.options.workers, os.path.getsize(data), tool)
+
+
+def hold_out(path):
+    """Moves every tenth line of a file to another one."""
+    rest, out = path + ".rest", path + ".held_out"
+    with open(path, "rb") as file, open(rest, "wb") as kept, open(out, "wb") as held:
+        for number, line in enumerate(file):
+            (held if number % 10 == 9 else kept).write(line)
+    os.replace(rest, path)
+    return out
 
 
 def fill(value, names):
