@@ -137,10 +137,10 @@ ROWS = [
     Row("sim_sparse", "sim_sparse", "-m als --seed 1 --items 5000 --nnz 60", {"-n": 20e3},
         python("cosine_sklearn.py", "sparse {data} 10"),
         {"input": "{data}", "topk": 10}, same("best_similarity", part=1e-9)),
-    Row("sim_dense", "sim_dense", "-m similarity --seed 1 -k 100", {"-n": 20e3},
+    Row("sim_dense", "sim_dense", "-m similarity --seed 1 -k 100", {"-n": 30e3},
         python("cosine_sklearn.py", "dense {data} 10"),
         {"input": "{data}", "topk": 10, "simbar": 0.0}, same("best_similarity", part=1e-9)),
-    Row("ab_sim_dense", "ab_sim_dense", "-m similarity --seed 1 -k 100", {"-n": 20e3},
+    Row("ab_sim_dense", "ab_sim_dense", "-m similarity --seed 1 -k 100", {"-n": 30e3},
         python("cosine_sklearn.py", "between {data} 10 {also0}"),
         {"input_a": "{data}", "input_b": "{also0}", "topk": 10}, same("best_similarity", part=1e-9), also=("similarity",)),
     Row("spectral_clustering", "spectral_clustering", "-m partition --seed 1 --parts 4", {"-n": 60e3},
@@ -302,7 +302,7 @@ class Bench:
         if kind == "factors":
             return self.generate(["-m", "factors", "--seed", "2", "-k", "32", "-n", str(max(100, int(4000 * scale)))])
         if kind == "similarity":
-            return self.generate(["-m", "similarity", "--seed", "2", "-k", "100", "-n", str(max(100, int(20e3 * scale)))])
+            return self.generate(["-m", "similarity", "--seed", "2", "-k", "100", "-n", str(max(100, int(30e3 * scale)))])
         if kind == "held_out":
             return hold_out(data)
         config = {"input": data, "topk": 50}
