@@ -132,7 +132,7 @@ class Config(JobTest):
     def test_unknown_and_missing_and_double_keys(self):
         self.bad(self.good(round=3), 'bad.json:8:2: key "round" is unknown; did you mean "rounds"? (allowed keys: ')
         self.bad(self.good(zzzzzz=3), 'bad.json:8:2: key "zzzzzz" is unknown (allowed keys: ')
-        self.bad(self.good(training_input=None), 'bad.json: key "training_input" is missing (files): ')
+        self.bad(self.good(output=None), 'bad.json: key "output" is missing (folder_out): ')
         self.bad('{"alpha": 1,\n"alpha": 2}', 'bad.json:2:1: key "alpha" is given twice, first at bad.json:1:2')
 
     def test_wrong_types_limits_and_choices(self):
