@@ -72,6 +72,40 @@ void add_transposed(const sample_rows& rows, std::span<const double> r, std::spa
   for (std::size_t i = 0; i < rows.rows(); ++i) add_row(rows, i, r[i], out);
 }
 
+void add_weighted_product(const sample_rows& rows, std::span<const double> weight, std::span<const double> v,
+                          std::span<double> out) {
+  if (rows.dense) {
+    for (std::size_t i = 0; i < rows.rows(); ++i) add_row(rows, i, weight[i] * row_product(rows, i, v), out);
+    return;
+  }
+  for (std::size_t i = 0; i < rows.rows(); ++i) {
+    const std::size_t count = rows.row_begin[i + 1] - rows.row_begin[i];
+    const std::uint32_t* column = rows.column.data() + rows.row_begin[i];
+    const double* value = rows.value.data() + rows.row_begin[i];
+    // Four sums: one would make each addition wait for the one before it.
+    double lane[4] = {};
+    std::size_t k = 0;
+    for (; k + 4 <= count; k += 4) {
+      for (std::size_t l = 0; l < 4; ++l) lane[l] += value[k + l] * v[column[k + l]];
+    }
+    for (; k < count; ++k) lane[0] += value[k] * v[column[k]];
+    const double times = weight[i] * ((lane[0] + lane[1]) + (lane[2] + lane[3]));
+    for (k = 0; k < count; ++k) out[column[k]] += times * value[k];
+  }
+}
+
+void add_weighted_squares(const sample_rows& rows, std::span<const double> weight, std::span<double> out) {
+  for (std::size_t i = 0; i < rows.rows(); ++i) {
+    if (rows.dense) {
+      const auto x = rows.dense_row(i);
+      for (std::size_t j = 0; j < x.size(); ++j) out[j] += weight[i] * x[j] * x[j];
+    } else {
+      for (std::size_t k = rows.row_begin[i]; k < rows.row_begin[i + 1]; ++k)
+        out[rows.column[k]] += weight[i] * rows.value[k] * rows.value[k];
+    }
+  }
+}
+
 void add_gram(const sample_rows& rows, std::span<const std::uint32_t> features, std::span<const double> weight,
               std::span<double> packed) {
   const std::size_t n = features.size();

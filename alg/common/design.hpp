@@ -31,6 +31,12 @@ void multiply(const sample_rows& rows, std::span<const double> w, std::span<doub
 /// out += X' r
 void add_transposed(const sample_rows& rows, std::span<const double> r, std::span<double> out);
 
+/// out += X' D X v with D = diag(weight), in one pass over the rows.
+void add_weighted_product(const sample_rows& rows, std::span<const double> weight, std::span<const double> v,
+                          std::span<double> out);
+/// out[j] += sum over the rows of weight_i x_ij^2
+void add_weighted_squares(const sample_rows& rows, std::span<const double> weight, std::span<double> out);
+
 /// The numbers of a packed symmetric matrix: its upper triangle, row by row.
 constexpr std::size_t packed_size(std::size_t n) noexcept { return n * (n + 1) / 2; }
 constexpr std::size_t packed_at(std::size_t n, std::size_t i, std::size_t j) noexcept {  // i <= j

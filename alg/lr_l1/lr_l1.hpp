@@ -6,7 +6,8 @@
 //
 // By proximal Newton steps on blocks of features: the weighted Gram matrix X_A' D X_A of the features that are not at their
 // optimum is summed over the workers once a step, coordinate descent solves the quadratic model on it without the samples,
-// and the step is halved until F falls enough.
+// and the step is halved until F falls enough. More features than a block has are moved together by Newton steps on their
+// orthant (face_newton.hpp), which need products with X'DX only.
 //
 // Source: G.-X. Yuan, C.-H. Ho, C.-J. Lin, "An improved GLMNET for L1-regularized logistic regression", JMLR 13, 2012
 // (the steps, the line search); P. Tseng, S. Yun, "A coordinate gradient descent method for nonsmooth separable
@@ -56,6 +57,8 @@ class lr_l1 : public linear_job {
 
  private:
   void train();
+  void block_step(double worst);
+  [[nodiscard]] bool face_step();
   [[nodiscard]] double evaluate(std::span<const double> margin);
   [[nodiscard]] std::vector<std::uint32_t> choose(double worst) const;
   [[nodiscard]] double penalty_of(std::span<const double> w) const;
@@ -67,8 +70,12 @@ class lr_l1 : public linear_job {
   sample_rows rows_;
   std::vector<double> w_;          // with a bias: it is the last
   std::vector<double> gradient_;   // of the loss, over all workers
-  std::vector<double> slope_;      // of this worker's rows
+  double value_ = 0;               // F(w)
+  std::vector<double> slope_;      // of this worker's rows, as all below
   std::vector<double> curvature_;
+  std::vector<double> margin_;
+  std::vector<double> change_;
+  std::vector<double> candidate_;
 };
 
 }  // namespace paracel::alg

@@ -86,6 +86,33 @@ class LrL1Test(AlgorithmCase):
         self.assertAlmostEqual(again / first, 1, delta=1e-12)
         self.assertAlmostEqual(self.fit(2, C=0.25, block_size=7, rounds=100000)["objective"] / first, 1, delta=1e-7)
 
+    def test_more_weights_than_a_block_has_end_at_the_same_minimum(self):
+        # Neighbours that go together, so that moving all weights at once is not easy either.
+        random = numpy.random.default_rng(11)
+        x = random.normal(size=(900, 150))
+        for j in range(1, 150):
+            x[:, j] = 0.9 * x[:, j - 1] + math.sqrt(1 - 0.81) * x[:, j]
+        x = numpy.round(x, 3)
+        y = numpy.where(x @ random.normal(size=150) + random.logistic(size=900) > 0, 1, -1)
+        path = self.path("many.svm")
+        with open(path, "w", encoding="ascii") as file:
+            for row, label in zip(x, y):
+                file.write(f"{label:+d} " + " ".join(f"{j + 1}:{v:.17g}" for j, v in enumerate(row)) + "\n")
+        for c in (0.1, 1, 30):
+            serial = self.serial("lr_l1_serial", path, "--C", c, "--tolerance", 1e-7)
+            self.assertGreater(serial["nonzeros"], 32)
+            values = []
+            for workers, block in ((1, 16), (2, 16), (4, 16), (2, 1), (2, 1024)):
+                with self.subTest(C=c, workers=workers, block_size=block):
+                    found = self.fit(workers, training_input=path, C=c, block_size=block, tolerance=1e-6)
+                    self.assertLessEqual(found["violation"], 1e-6)
+                    self.assertAlmostEqual(found["objective"] / serial["objective"], 1, delta=1e-10)
+                    self.assertEqual(found["nonzeros"], serial["nonzeros"])
+                    self.assertLess(found["rounds"], 200)
+                    if block == 16:
+                        values.append(found["objective"])
+            self.assertLessEqual(max(values) / min(values) - 1, 1e-9)
+
     def test_more_features_than_samples(self):
         random = numpy.random.default_rng(8)
         path = self.path("wide.svm")
@@ -95,8 +122,9 @@ class LrL1Test(AlgorithmCase):
                 label = 1 if (columns % 7 == 0).sum() * 2 + random.normal() > 9 else -1
                 file.write(" ".join([str(label)] + [f"{j}:1" for j in columns]) + "\n")
         serial = self.serial("lr_l1_serial", path, "--C", 1, "--tolerance", 1e-5)
-        for workers in (1, 3):
-            self.assertAlmostEqual(self.fit(workers, training_input=path)["objective"] / serial["objective"], 1, delta=1e-7)
+        for workers, block in ((1, 1024), (3, 1024), (2, 50)):
+            found = self.fit(workers, training_input=path, block_size=block)
+            self.assertAlmostEqual(found["objective"] / serial["objective"], 1, delta=1e-7)
 
     def test_the_objective_never_rises(self):
         self.fit(2, C=5)

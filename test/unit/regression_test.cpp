@@ -13,6 +13,7 @@
 #include <paracel/random.hpp>
 
 #include "alg/common/design.hpp"
+#include "alg/common/face_newton.hpp"
 #include "alg/common/l1_descent.hpp"
 #include "alg/lr_l1/lr_l1.hpp"
 #include "alg/ridge_regression/ridge.hpp"
@@ -229,6 +230,86 @@ TEST(L1Descent, ACoordinateWithoutCurvatureStays) {
   l1_descend(std::vector<double>{0, 0, 1}, std::vector<double>{1, 1}, 0, 1e-12, w, correlation);
   EXPECT_EQ(w[0], 0);
   EXPECT_EQ(w[1], 2);
+}
+
+TEST(Design, WeightedProductsAndSquaresAreThoseOfTheGramMatrix) {
+  const auto b = samples(50, 13, 9);
+  std::vector<std::uint32_t> all(13);
+  std::iota(all.begin(), all.end(), 0U);
+  std::vector<double> weight(50);
+  for (std::size_t i = 0; i < 50; ++i) weight[i] = 0.01 * static_cast<double>(i);
+  std::vector<double> v(13);
+  for (std::size_t j = 0; j < 13; ++j) v[j] = 1.0 / (1.0 + static_cast<double>(j));
+  for (const auto* rows : {&b.dense, &b.sparse}) {
+    std::vector<double> gram(packed_size(13));
+    add_gram(*rows, all, weight, gram);
+    std::vector<double> product(13, 1.0);
+    add_weighted_product(*rows, weight, v, product);
+    std::vector<double> squares(13, 1.0);
+    add_weighted_squares(*rows, weight, squares);
+    for (std::size_t j = 0; j < 13; ++j) {
+      double expected = 1;
+      for (std::size_t k = 0; k < 13; ++k) expected += gram[packed_at(13, std::min(j, k), std::max(j, k))] * v[k];
+      EXPECT_NEAR(product[j], expected, 1e-12);
+      EXPECT_NEAR(squares[j], 1 + gram[packed_at(13, j, j)], 1e-12);
+    }
+  }
+}
+
+TEST(FaceNewton, TheSlopeIsTheNearestSubgradientToZero) {
+  EXPECT_EQ(l1_slope(2, 0.25, 1), 1.25);
+  EXPECT_EQ(l1_slope(-2, 0.25, 1), -0.75);
+  EXPECT_EQ(l1_slope(0, 0.75, 1), 0);
+  EXPECT_EQ(l1_slope(0, 1.5, 1), 0.5);
+  EXPECT_EQ(l1_slope(0, -1.5, 1), -0.5);
+  EXPECT_EQ(l1_slope(0, -1.5, 0), -1.5);
+}
+
+TEST(FaceNewton, AWeightStopsAtZero) {
+  EXPECT_EQ(stay_in_orthant(2, 1, 0.5), 0.5);
+  EXPECT_EQ(stay_in_orthant(2, 1, -0.5), 0);
+  EXPECT_EQ(stay_in_orthant(-2, 1, 0.5), 0);
+  EXPECT_EQ(stay_in_orthant(0, 1, -0.5), -0.5);
+  EXPECT_EQ(stay_in_orthant(0, 1, 0.5), 0);
+}
+
+TEST(FaceNewton, TheDirectionSolvesTheEquationsOfTheFreeCoordinates) {
+  const auto b = samples(200, 20, 4, 0.5);
+  const std::vector<double> weight(200, 0.5);
+  std::vector<double> diagonal(20);
+  add_weighted_squares(b.dense, weight, diagonal);
+  std::vector<double> slope(20);
+  std::vector<char> free(20);
+  for (std::size_t j = 0; j < 20; ++j) {
+    slope[j] = std::sin(static_cast<double>(j));
+    free[j] = j % 3 != 0 ? 1 : 0;
+  }
+  std::size_t products = 0;
+  const auto product = [&](std::span<const double> v, std::span<double> out) {
+    ++products;
+    add_weighted_product(b.dense, weight, v, out);
+  };
+  const auto direction = face_direction(product, diagonal, slope, free, 1e-12, 100);
+  std::vector<double> image(20);
+  add_weighted_product(b.dense, weight, direction, image);
+  for (std::size_t j = 0; j < 20; ++j) {
+    if (free[j] != 0) EXPECT_NEAR(image[j], -slope[j], 1e-10);
+    else EXPECT_EQ(direction[j], 0);
+  }
+  // As many as there are free coordinates, or a few more for the rounding.
+  EXPECT_LE(products, 20U);
+  // Cut short it still points down.
+  products = 0;
+  const auto rough = face_direction(product, diagonal, slope, free, 0, 2);
+  EXPECT_EQ(products, 2U);
+  EXPECT_LT(std::inner_product(rough.begin(), rough.end(), slope.begin(), 0.0), 0);
+}
+
+TEST(FaceNewton, WithoutCurvatureItStays) {
+  const std::vector<double> one{1, 1};
+  const std::vector<char> free{1, 1};
+  const auto direction = face_direction([](auto, auto) {}, one, one, free, 0.1, 5);
+  EXPECT_EQ(direction, (std::vector<double>{0, 0}));
 }
 
 TEST(LrL1, DerivativesAreThoseOfTheLoss) {

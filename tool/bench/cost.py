@@ -126,8 +126,10 @@ ROWS = [
         {"training_input": "{data}", "method": "exact", "penalty": 1}, same("objective")),
     Row("lasso", "lasso", "-m regression --seed 1 -k 100", {"-n": 1.5e6}, python("samples_sklearn.py", "lasso {data} 1"),
         {"training_input": "{data}", "penalty": 1}, at_most("objective")),
+    # On 600,000 rows -e 0.003 was the loosest that brought liblinear within 1e-4 of the minimum, 89391.935 (its 89399.8; 0.004:
+    # 89462.6). Ours ends closer, at 89391.936, with 0.3.
     Row("lr_l1", "lr_l1", "-m sparse_classification --seed 1 -k 20000 --nnz 40", {"-n": 1.6e6},
-        "liblinear-train -s 6 -c 1 -e 0.001 {data} {work}/model", {"input": "{data}", "C": 1, "tolerance": 0.3},
+        "liblinear-train -s 6 -c 1 -e 0.003 {data} {work}/model", {"input": "{data}", "C": 1, "tolerance": 0.3},
         at_most("objective", "Objective")),
     Row("lr (dgd)", "lr", "-m classification --seed 1 -k 100", {"-n": 500e3},
         serial("lr", "{data} --method dgd --alpha 1 --beta 0.001 --rounds 50"),
