@@ -21,6 +21,7 @@ bfs_result breadth_first_levels(Comm comm, const graph_part& graph, std::uint64_
                                 bool resume) {
   pregel_run<bfs_program> run(comm, graph, {source});
   std::ranges::fill(run.values(), bfs_program::unreached);
+  run.identify(pregel_identity("bfs", {source}));
   if (resume) run.restore(options.checkpoint_folder);
   run.run(options);
   bfs_result result;

@@ -97,6 +97,8 @@ wcc_result weak_components(Comm comm, const graph_part& graph, pregel_options op
 
   pregel_run<least_label_program> run(comm, contracted);
   run.values() = std::move(least);
+  // Different graphs can leave the same groups.
+  if (resume || options.checkpoint_every != 0) run.identify(pregel_identity("wcc", {graph_identity(comm, graph)}));
   if (resume) run.restore(options.checkpoint_folder);
   wcc_result result;
   options.max_supersteps = std::min(options.max_supersteps, most_supersteps);
@@ -104,7 +106,10 @@ wcc_result weak_components(Comm comm, const graph_part& graph, pregel_options op
   result.supersteps = said.supersteps;
   result.groups = first.back();
   result.gathered = !said.finished;
-  if (result.gathered) join_on_first(comm, contracted, run.values());
+  if (result.gathered) {
+    join_on_first(comm, contracted, run.values());
+    run.remove_checkpoints();
+  }
   result.labels.resize(own);
   for (std::size_t v = 0; v < own; ++v) result.labels[v] = run.value(group[v]);
   return result;

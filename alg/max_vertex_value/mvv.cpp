@@ -83,6 +83,7 @@ void max_vertex_value_base::solve() {
 std::uint64_t max_vertex_value_pregel::spread(const graph_part& graph, std::vector<double>& values) {
   pregel_run<mvv_program> run(get_comm(), graph);
   run.values() = std::move(values);
+  run.identify(pregel_identity("mvv_pregel"));
   if (settings_.resume) run.restore(settings_.checkpoint_folder());
   pregel_options options;
   options.checkpoint_every = settings_.checkpoint_every;

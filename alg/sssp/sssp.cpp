@@ -22,6 +22,7 @@ sssp_result shortest_paths(Comm comm, const graph_part& graph, std::uint64_t sou
                            bool resume) {
   pregel_run<sssp_program> run(comm, graph, {source});
   std::ranges::fill(run.values(), std::numeric_limits<double>::infinity());
+  run.identify(pregel_identity("sssp", {source}));
   if (resume) run.restore(options.checkpoint_folder);
   sssp_result result;
   result.supersteps = run.run(options).supersteps;

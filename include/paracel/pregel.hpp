@@ -32,6 +32,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,7 @@
 #include <paracel/error.hpp>
 #include <paracel/exchange.hpp>
 #include <paracel/graph_part.hpp>
+#include <paracel/pregel_checkpoint.hpp>
 
 namespace paracel {
 
@@ -62,23 +64,6 @@ struct pregel_summary {
 };
 
 namespace pregel_detail {
-
-/// What a checkpoint must agree with to be read again.
-struct checkpoint_shape {
-  std::uint64_t workers = 0, rank = 0, vertices = 0, own = 0, edges = 0, value_bytes = 0, message_bytes = 0,
-                aggregate_bytes = 0;
-  bool operator==(const checkpoint_shape&) const = default;
-};
-
-/// <folder>/pregel_<superstep>_<rank>, whole or not at all: written beside, synced to disk and renamed.
-/// Throws: error that names the file.
-void write_checkpoint(const std::string& folder, std::uint64_t superstep, const checkpoint_shape& shape,
-                      std::span<const std::byte> state);
-/// Supersteps of the files of this rank that are whole. Throws: error when one is of another shape.
-std::vector<std::uint64_t> find_checkpoints(const std::string& folder, const checkpoint_shape& shape);
-byte_vector read_checkpoint(const std::string& folder, std::uint64_t superstep, const checkpoint_shape& shape);
-/// Removes the files of this rank of supersteps before that one.
-void remove_checkpoints(const std::string& folder, std::uint64_t rank, std::uint64_t before);
 
 struct nothing {};
 
@@ -205,19 +190,26 @@ class pregel_run {
       if constexpr (requires { program_.proceed(superstep_, aggregated_); })
         proceeds = program_.proceed(superstep_ - 1, aggregated_);
       if (options.watch) options.watch(superstep_ - 1, awake_total_, sent_total_);
-      if (options.checkpoint_every == 0 || superstep_ % options.checkpoint_every != 0) continue;
+      const bool ended = !proceeds || !active_;
+      if (ended || options.checkpoint_every == 0 || superstep_ % options.checkpoint_every != 0) continue;
       if constexpr (std::is_trivially_copyable_v<value_type>) {
         save(options.checkpoint_folder);
       } else {
         throw usage_error("pregel: to be checkpointed, values must be trivially copyable");
       }
     }
-    return {superstep_, messages_, !proceeds || !active_};
+    const bool finished = !proceeds || !active_;
+    if (finished) remove_checkpoints();
+    return {superstep_, messages_, finished};
   }
 
+  /// What tells the checkpoints of this computation from those of others on the same graph, as pregel_identity("bfs",
+  /// {source}); 0 if never called. Before `run`, `save` and `restore`, on every worker with the same number.
+  void identify(std::uint64_t computation) noexcept { computation_ = computation; }
+
   /// Writes what a later `restore` needs to go on from here: values, who is awake, messages on their way, the aggregate, the
-  /// number of the superstep. A program's own variables are not in it. Every worker must call it. The checkpoint before is
-  /// removed when every worker has written this one.
+  /// number of the superstep. A program's own variables are not in it. Every worker must call it. Whatever other checkpoints
+  /// are in the folder are removed when every worker has written this one.
   void save(const std::string& folder)
     requires std::is_trivially_copyable_v<value_type>
   {
@@ -231,19 +223,31 @@ class pregel_run {
     put_list(state, inbox_target_);
     put_list(state, inbox_);
     pregel_detail::write_checkpoint(folder, superstep_, shape(), state);
+    checkpoint_folders_.insert(folder);
     comm_.synchronize();
     pregel_detail::remove_checkpoints(folder, comm_.get_rank(), superstep_);
   }
 
+  /// Removes the checkpoints that this run has written or went back to; `run` does it when it has finished. Every worker
+  /// must call it.
+  void remove_checkpoints() {
+    if (checkpoint_folders_.empty()) return;
+    comm_.synchronize();
+    for (const auto& folder : checkpoint_folders_) pregel_detail::remove_checkpoints(folder, comm_.get_rank());
+    checkpoint_folders_.clear();
+  }
+
   /// Goes back to the newest checkpoint that every worker has; false: there is none. Every worker must call it.
-  /// Throws: error, on every worker, when a checkpoint is of another graph, program or number of workers.
+  /// Throws: error, on every worker, when a checkpoint is of another graph, another computation (see `identify`) or another
+  /// number of workers.
   bool restore(const std::string& folder)
     requires std::is_trivially_copyable_v<value_type>
   {
+    const auto own_shape = shape();
     std::vector<std::uint64_t> mine;
     std::string wrong;
     try {
-      mine = pregel_detail::find_checkpoints(folder, shape());
+      mine = pregel_detail::find_checkpoints(folder, own_shape);
     } catch (const error& e) {
       wrong = e.what();
     }
@@ -257,7 +261,8 @@ class pregel_run {
       if (everywhere && (!newest || s > *newest)) newest = s;
     }
     if (!newest) return false;
-    const auto state = pregel_detail::read_checkpoint(folder, *newest, shape());
+    const auto state = pregel_detail::read_checkpoint(folder, *newest, own_shape);
+    checkpoint_folders_.insert(folder);
     byte_reader in(state);
     superstep_ = in.get<std::uint64_t>();
     messages_ = in.get<std::uint64_t>();
@@ -610,9 +615,12 @@ class pregel_run {
     }
   }
 
-  [[nodiscard]] pregel_detail::checkpoint_shape shape() const {
-    return {comm_.get_size(),    comm_.get_rank(),     graph_.vertices_total(), graph_.own(),
-            graph_.edges_total, sizeof(value_type), sizeof(message_type),     sizeof(aggregate_type)};
+  /// A collective the first time: every edge is looked at.
+  [[nodiscard]] pregel_detail::checkpoint_shape shape() {
+    if (!graph_identity_) graph_identity_ = graph_identity(comm_, graph_);
+    return {comm_.get_size(),    comm_.get_rank(),   graph_.vertices_total(), graph_.own(),
+            graph_.edges_total,  sizeof(value_type), sizeof(message_type),    sizeof(aggregate_type),
+            pregel_identity("", {computation_, *graph_identity_})};
   }
   template <class T>
   static void put_list(byte_vector& state, const std::vector<T>& list) {
@@ -637,6 +645,9 @@ class pregel_run {
   aggregate_type partial_{};
   aggregate_type aggregated_{};
   std::vector<first_id> first_ids_;  // by rank
+  std::uint64_t computation_ = 0;    // what `identify` said
+  std::optional<std::uint64_t> graph_identity_;
+  std::set<std::string> checkpoint_folders_;  // of this run's checkpoints
 
   std::vector<std::uint32_t> awake_, next_awake_;      // own vertices, ascending
   std::vector<std::uint32_t> inbox_target_;            // own vertices, ascending, one element a message

@@ -2,7 +2,10 @@
 //
 // The files of pregel's checkpoints; numbers are 64 bits in the machine's order:
 //
-//     | "PCLPREG1" | shape (8 numbers) | superstep | bytes of state | state | checksum of all before |
+//     | "PCLPREG2" | shape (9 numbers) | superstep | bytes of state | state | checksum of all before |
+#include <paracel/pregel_checkpoint.hpp>
+
+#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -12,14 +15,49 @@
 
 #include <unistd.h>
 
-#include <paracel/pregel.hpp>
+#include <paracel/error.hpp>
+#include <paracel/exchange.hpp>
 #include <paracel/random.hpp>
 
-namespace paracel::pregel_detail {
+#include "src/core/hash.hpp"
+
+namespace paracel {
 
 namespace {
 
-constexpr char magic[] = "PCLPREG1";
+/// Depends on the order of the two.
+std::uint64_t joined(std::uint64_t a, std::uint64_t b) { return mix64(mix64(a + 0x9e3779b97f4a7c15U) ^ b); }
+
+}  // namespace
+
+std::uint64_t pregel_identity(std::string_view name, std::initializer_list<std::uint64_t> arguments) {
+  auto identity = joined(hash_key(name), arguments.size());
+  for (const auto a : arguments) identity = joined(identity, a);
+  return identity;
+}
+
+std::uint64_t graph_identity(Comm comm, const graph_part& graph) {
+  // Sums, so that it does not matter who owns what. Unsigned, so that they may overflow.
+  std::uint64_t sum = 0;
+  for (std::size_t v = 0; v < graph.own(); ++v) {
+    const auto from = mix64(graph.number(v) + 0x9e3779b97f4a7c15U);
+    if (v < graph.ids.size())  // a graph made by a program may have none
+      sum += joined(from, graph.ids.numeric() ? graph.ids.number(v) : hash_key(graph.ids.name(v)));
+    for (auto e = graph.out.begin[v]; e < graph.out.begin[v + 1]; ++e) {
+      const auto weight = std::bit_cast<std::uint64_t>(graph.out.weight_at(e));
+      sum += joined(joined(from, graph.number(graph.out.target[e])), weight);
+    }
+  }
+  std::uint64_t all = 0;
+  for (const auto part : comm.allgather(sum)) all += part;
+  return joined(all, graph.directed ? 1 : 0);
+}
+
+namespace pregel_detail {
+
+namespace {
+
+constexpr char magic[] = "PCLPREG2";
 constexpr std::size_t magic_bytes = 8;
 constexpr std::size_t head_bytes = magic_bytes + sizeof(checkpoint_shape) + 2 * sizeof(std::uint64_t);
 
@@ -126,7 +164,8 @@ std::vector<std::uint64_t> find_checkpoints(const std::string& folder, const che
     if (theirs.workers != shape.workers)
       throw error(path + ": is a checkpoint of " + std::to_string(theirs.workers) + " workers, want " +
                   std::to_string(shape.workers));
-    if (theirs != shape) throw error(path + ": is a checkpoint of another graph or program");
+    if (theirs != shape)
+      throw error(path + ": is a checkpoint of another graph, or of a computation with another name or other arguments");
     found.push_back(superstep);
   });
   return found;
@@ -139,11 +178,15 @@ byte_vector read_checkpoint(const std::string& folder, std::uint64_t superstep, 
   return {all.begin() + head_bytes, all.end() - static_cast<std::ptrdiff_t>(sizeof(std::uint64_t))};
 }
 
-void remove_checkpoints(const std::string& folder, std::uint64_t rank, std::uint64_t before) {
+void remove_checkpoints(const std::string& folder, std::uint64_t rank, std::optional<std::uint64_t> but) {
+  std::vector<std::string> gone;
   each_file(folder, rank, [&](std::uint64_t superstep, const std::string& path) {
-    std::error_code none;
-    if (superstep < before) std::filesystem::remove(path, none);
+    if (superstep != but) gone.push_back(path);
   });
+  std::error_code none;
+  for (const auto& path : gone) std::filesystem::remove(path, none);
 }
 
-}  // namespace paracel::pregel_detail
+}  // namespace pregel_detail
+
+}  // namespace paracel

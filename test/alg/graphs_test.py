@@ -11,9 +11,11 @@ import math
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -301,24 +303,103 @@ class Form(GraphCase):
         self.assertEqual(values, {})
         self.assertIn("components", said)
 
-    def test_a_run_goes_on_from_its_checkpoint(self):
-        for program in ("bfs", "sssp", "mvv_pregel", "wcc"):
-            with self.subTest(program):
-                keys = PROGRAMS[program][3]
-                said, want = self.result(program, 2, **keys)
-                output = os.path.join(self.folder, program + "_checkpointed")
-                _, first = self.result(program, 2, output=output, checkpoint_every=2, **keys)
-                self.assertEqual(first, want)
-                kept = os.listdir(os.path.join(output, "checkpoint"))
-                self.assertEqual(len(kept), 2, kept)
-                again, values = self.result(program, 2, output=output, resume=True, **keys)
-                self.assertEqual(values, want)
-                self.assertEqual(again, {**said, "output": output})
-
     def test_the_vertices_of_the_edges_alone(self):
         said, values = self.result("wcc", 2)
         self.assertEqual(len(values), len({v for e in self.edges for v in e}))
         self.assertEqual(said["vertices"], str(len(values)))
+
+
+class Resume(GraphCase):
+    """Runs of two workers of which one is killed once every worker has a checkpoint."""
+
+    def killed(self, program, **keys):
+        """The run's output folder."""
+        output = os.path.join(self.folder, self.id().split(".")[-1] + "_" + program)
+        config = self.write(os.path.basename(output) + ".json", json.dumps({"output": output, **keys}))
+        folder = os.path.join(output, "checkpoint")
+        with tempfile.TemporaryFile("w+") as said:
+            prun = subprocess.Popen([sys.executable, "-B", PRUN, "-w", "2", "-p", "1", "-c", config, "-m", "local",
+                                     "--output-dir", output + "_run", os.path.join(BIN, program)], stdout=said, stderr=said,
+                                    stdin=subprocess.DEVNULL, cwd=SOURCE)
+            try:
+                end = time.monotonic() + 60
+                while prun.poll() is None and time.monotonic() < end and len(self.whole(folder)) < 2:
+                    time.sleep(0.002)
+                for pid in self.workers(config, program)[-1:]:
+                    os.kill(pid, signal.SIGKILL)
+                status = prun.wait(60)
+            finally:
+                if prun.poll() is None:
+                    prun.terminate()
+                    prun.wait()
+            said.seek(0)
+            self.assertEqual(status, 10, said.read())
+        self.assertGreaterEqual(len(self.whole(folder)), 2)
+        return output
+
+    @staticmethod
+    def whole(folder):
+        return [n for n in os.listdir(folder) if not n.endswith(".tmp")] if os.path.isdir(folder) else []
+
+    @staticmethod
+    def workers(config, program):
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as file:
+                    words = file.read().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if os.path.basename(words[0]) == program and config in words:
+                found.append(int(pid))
+        return sorted(found)
+
+    def goes_on(self, program, output, want, **keys):
+        begun = min(int(name.split("_")[1]) for name in self.whole(os.path.join(output, "checkpoint")))
+        _, values = self.result(program, 2, output=output, resume=True, **keys)
+        self.assertEqual(values, want)
+        with open(os.path.join(output, "metrics.jsonl"), encoding="utf-8") as file:
+            rounds = [json.loads(line)["round"] for line in file]
+        if program != "mvv_pregel":
+            self.assertGreaterEqual(rounds[0], begun)
+        self.assertEqual(os.listdir(os.path.join(output, "checkpoint")), [])
+
+    def refused(self, program, output, **keys):
+        done = self.job(program, 2, output=output, resume=True, **keys)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn(os.path.join(output, "checkpoint", "pregel_"), done.stderr)
+        self.assertIn("is a checkpoint of another graph", done.stderr)
+        self.assertIn("other arguments", done.stderr)
+
+    def test_a_killed_run_goes_on_from_its_checkpoint_and_a_foreign_one_is_refused(self):
+        # A ring: levels, distances and the greatest id go once around it. In the other one two edges end elsewhere.
+        n = 4000
+        ring = [(v + 1) % n for v in range(n)]
+        other = list(ring)
+        other[10], other[20] = other[20], other[10]
+        graph, foreign = (self.write(name, "".join(f"{v} {t}\n" for v, t in enumerate(targets)))
+                          for name, targets in (("ring.txt", ring), ("other_ring.txt", other)))
+        levels = {str(v): str(v) for v in range(n)}
+        for program, keys, want in (("bfs", {"source": "0"}, levels), ("sssp", {"source": "0"}, levels),
+                                    ("mvv_pregel", {}, dict.fromkeys(levels, str(n - 1)))):
+            with self.subTest(program):
+                output = self.killed(program, input=graph, checkpoint_every=100, **keys)
+                if keys:
+                    self.refused(program, output, input=graph, source="5")
+                self.refused(program, output, input=foreign, **keys)
+                self.goes_on(program, output, want, input=graph, **keys)
+
+    def test_so_do_components(self):
+        # A path that goes to and fro between the two workers: its groups are as many as its vertices.
+        n = 60000
+        at = [p // 2 if p % 2 == 0 else n // 2 + p // 2 for p in range(n)]
+        links = list(zip(at, at[1:]))
+        graph = self.write("fro.txt", "".join(f"{a} {b}\n" for a, b in links))
+        links[7] = (links[7][0], links[9][1])
+        foreign = self.write("other_fro.txt", "".join(f"{a} {b}\n" for a, b in links))
+        output = self.killed("wcc", input=graph, checkpoint_every=3)
+        self.refused("wcc", output, input=foreign)
+        self.goes_on("wcc", output, {str(v): "0" for v in range(n)}, input=graph)
 
 
 class Wrong(GraphCase):

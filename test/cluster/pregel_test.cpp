@@ -18,6 +18,7 @@ namespace {
 
 using test::cluster;
 using test::part_of;
+using test::part_options;
 using test::random_graph;
 using test::test_graph;
 
@@ -358,6 +359,113 @@ TEST(Pregel, ACheckpointThatIsCutOffIsNotTakenAndOneOfOtherWorkersIsRefused) {
   with(2, [&](auto& p) { EXPECT_FALSE(p.restore(folder)); });
   std::ofstream(path, std::ios::binary) << text;
   with(2, [&](auto& p) { EXPECT_TRUE(p.restore(folder)); });
+  std::filesystem::remove_all(folder);
+}
+
+/// What the run on 2 workers throws, if it does.
+std::string message_of(const test_graph& g, const std::function<void(pregel_run<rank_sum>&)>& f, part_options options = {}) {
+  try {
+    cluster c({.workers = 2, .servers = 1});
+    c.run([&](Comm comm) {
+      const auto part = part_of(g, comm.get_rank(), 2, options);
+      pregel_run<rank_sum> p(comm, part);
+      f(p);
+    });
+  } catch (const error& e) {
+    return e.what();
+  }
+  return {};
+}
+
+TEST(Pregel, ACheckpointOfAnotherGraphOfTheSameSizeOrOfOtherArgumentsIsRefused) {
+  const auto g = random_graph(11, 60, 300, 2);
+  const auto folder = std::filesystem::temp_directory_path() / ("pregel_test_other_" + std::to_string(getpid()));
+  std::filesystem::remove_all(folder);
+  const part_options weighted{.weighted = true};
+  const auto mine = pregel_identity("ranks", {3, 4});
+  const auto saves = [&](auto& p) {
+    p.identify(mine);
+    p.run({.max_supersteps = 5});
+    p.save(folder);
+  };
+  EXPECT_EQ(message_of(g, saves, weighted), "");
+  const auto goes_on = [&](std::uint64_t as) {
+    return [&folder, as](pregel_run<rank_sum>& p) {
+      p.identify(as);
+      EXPECT_TRUE(p.restore(folder));
+      EXPECT_EQ(p.superstep(), 5U);
+    };
+  };
+  EXPECT_EQ(message_of(g, goes_on(mine), weighted), "");
+  const auto refused = [&](const test_graph& of, std::uint64_t as, part_options options) {
+    const auto said = message_of(of, goes_on(as), options);
+    EXPECT_NE(said.find((folder / "pregel_5_").string()), std::string::npos) << said;
+    EXPECT_NE(said.find("of another graph"), std::string::npos) << said;
+    EXPECT_NE(said.find("other arguments"), std::string::npos) << said;
+  };
+  refused(g, 0, weighted);
+  refused(g, pregel_identity("ranks", {4, 3}), weighted);
+  refused(g, pregel_identity("ranks", {3}), weighted);
+  refused(g, pregel_identity("rank", {3, 4}), weighted);
+  auto other = g;
+  other.edges.back().weight += 0.5;
+  refused(other, mine, weighted);
+  refused(g, mine, {.weighted = true, .names = true});
+  // Two edges change their targets: as many vertices and edges as before, on every worker.
+  other = g;
+  const auto far = std::find_if(other.edges.begin(), other.edges.end(), [&](const auto& e) {
+    const auto there = [&](std::uint64_t a, std::uint64_t b) {
+      return std::any_of(g.edges.begin(), g.edges.end(), [&](const auto& o) { return o.from == a && o.to == b; });
+    };
+    return !there(e.from, g.edges[0].to) && !there(g.edges[0].from, e.to);
+  });
+  ASSERT_NE(far, other.edges.end());
+  std::swap(other.edges[0].to, far->to);
+  refused(other, mine, weighted);
+  EXPECT_EQ(message_of(g, goes_on(mine), weighted), "");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Pregel, TheIdentityOfAGraphDoesNotDependOnTheNumberOfWorkers) {
+  const auto g = random_graph(5, 90, 500, 2);
+  std::map<std::uint64_t, int> seen;
+  std::mutex mutex;
+  for (const auto workers : worker_counts) {
+    cluster c({.workers = workers, .servers = 1});
+    c.run([&](Comm comm) {
+      const auto identity = graph_identity(comm, part_of(g, comm.get_rank(), workers, {.weighted = true}));
+      const std::lock_guard lock(mutex);
+      ++seen[identity];
+    });
+  }
+  EXPECT_EQ(seen.size(), 1U);
+}
+
+TEST(Pregel, ARunThatHasFinishedRemovesItsCheckpointsAndOneThatWasStoppedLeavesThem) {
+  const auto g = random_graph(12, 200, 600, 1);
+  const auto want = distances_of(g);
+  const auto folder = std::filesystem::temp_directory_path() / ("pregel_test_end_" + std::to_string(getpid()));
+  std::filesystem::remove_all(folder);
+  const auto files = [&] { return std::distance(std::filesystem::directory_iterator(folder), {}); };
+  const auto once = [&](pregel_options options, bool resume, bool finishes) {
+    return on_workers<double>(3, g.vertices, [&](Comm comm, auto put) {
+      const auto part = part_of(g, comm.get_rank(), 3, {.weighted = true});
+      pregel_run<distance> p(comm, part);
+      if (resume) {
+        EXPECT_TRUE(p.restore(folder));
+      }
+      EXPECT_EQ(p.run(options).finished, finishes);
+      for (std::size_t v = 0; v < part.own(); ++v) put(part.number(v), p.value(v));
+    });
+  };
+  once({.max_supersteps = 3, .checkpoint_folder = folder, .checkpoint_every = 1}, false, false);
+  EXPECT_EQ(files(), 3);
+  // Its files are gone even if it writes none after those that it went back to; what is not its own stays.
+  std::ofstream(folder / "pregel_notes") << "kept";
+  EXPECT_EQ(once({}, true, true), want);
+  EXPECT_EQ(files(), 1);
+  EXPECT_EQ(once({.checkpoint_folder = folder, .checkpoint_every = 1}, false, true), want);
+  EXPECT_EQ(files(), 1);
   std::filesystem::remove_all(folder);
 }
 
