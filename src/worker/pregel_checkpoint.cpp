@@ -19,7 +19,7 @@
 #include <paracel/exchange.hpp>
 #include <paracel/random.hpp>
 
-#include "src/core/hash.hpp"
+#include "core/hash.hpp"
 
 namespace paracel {
 
@@ -110,7 +110,9 @@ byte_vector read_whole(const std::string& path) {
   return all;
 }
 
-/// Calls f(superstep, path) for the files of this rank.
+constexpr const char* temporary_back = ".tmp";
+
+/// Calls f(superstep, path, whole) for the files of this rank; one that was not written to its end is not whole.
 template <class F>
 void each_file(const std::string& folder, std::uint64_t rank, F&& f) {
   std::error_code none;
@@ -123,8 +125,9 @@ void each_file(const std::string& folder, std::uint64_t rank, F&& f) {
     const auto first = std::from_chars(at, end, superstep);
     if (first.ec != std::errc() || first.ptr == end || *first.ptr != '_') continue;
     const auto second = std::from_chars(first.ptr + 1, end, of);
-    if (second.ec != std::errc() || second.ptr != end || of != rank) continue;
-    f(superstep, entry.path().string());
+    const std::string_view back(second.ptr, static_cast<std::size_t>(end - second.ptr));
+    if (second.ec != std::errc() || of != rank || (!back.empty() && back != temporary_back)) continue;
+    f(superstep, entry.path().string(), back.empty());
   }
 }
 
@@ -135,7 +138,7 @@ void write_checkpoint(const std::string& folder, std::uint64_t superstep, const 
   std::error_code none;
   std::filesystem::create_directories(folder, none);
   const auto path = path_of(folder, superstep, shape.rank);
-  const auto temporary = path + ".tmp";
+  const auto temporary = path + temporary_back;
   byte_vector head;
   put_bytes(head, magic, magic_bytes);
   put_bytes(head, shape);
@@ -156,7 +159,8 @@ void write_checkpoint(const std::string& folder, std::uint64_t superstep, const 
 
 std::vector<std::uint64_t> find_checkpoints(const std::string& folder, const checkpoint_shape& shape) {
   std::vector<std::uint64_t> found;
-  each_file(folder, shape.rank, [&](std::uint64_t superstep, const std::string& path) {
+  each_file(folder, shape.rank, [&](std::uint64_t superstep, const std::string& path, bool whole) {
+    if (!whole) return;
     const auto all = read_whole(path);
     if (all.empty()) return;
     checkpoint_shape theirs;
@@ -180,8 +184,8 @@ byte_vector read_checkpoint(const std::string& folder, std::uint64_t superstep, 
 
 void remove_checkpoints(const std::string& folder, std::uint64_t rank, std::optional<std::uint64_t> but) {
   std::vector<std::string> gone;
-  each_file(folder, rank, [&](std::uint64_t superstep, const std::string& path) {
-    if (superstep != but) gone.push_back(path);
+  each_file(folder, rank, [&](std::uint64_t superstep, const std::string& path, bool whole) {
+    if (!whole || superstep != but) gone.push_back(path);
   });
   std::error_code none;
   for (const auto& path : gone) std::filesystem::remove(path, none);

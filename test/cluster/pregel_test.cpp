@@ -460,8 +460,10 @@ TEST(Pregel, ARunThatHasFinishedRemovesItsCheckpointsAndOneThatWasStoppedLeavesT
   };
   once({.max_supersteps = 3, .checkpoint_folder = folder, .checkpoint_every = 1}, false, false);
   EXPECT_EQ(files(), 3);
-  // Its files are gone even if it writes none after those that it went back to; what is not its own stays.
+  // Its files are gone even if it writes none after those that it went back to, one that a kill left unfinished too; what is
+  // not its own stays.
   std::ofstream(folder / "pregel_notes") << "kept";
+  std::ofstream(folder / "pregel_2_1.tmp") << "begun";
   EXPECT_EQ(once({}, true, true), want);
   EXPECT_EQ(files(), 1);
   EXPECT_EQ(once({.checkpoint_folder = folder, .checkpoint_every = 1}, false, true), want);
