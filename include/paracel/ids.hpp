@@ -52,7 +52,13 @@ class id_list {
     bytes_ += name;
     numbers_.push_back(bytes_.size());
   }
-  void reserve(std::size_t n) { numbers_.reserve(n); }
+  /// Bytes of all names together.
+  [[nodiscard]] std::size_t name_bytes() const noexcept { return bytes_.size(); }
+  /// For `n` ids; of names also for their bytes.
+  void reserve(std::size_t n, std::size_t bytes_of_names = 0) {
+    numbers_.reserve(n);
+    bytes_.reserve(bytes_of_names);
+  }
 
   /// Where it is, in a list that ascends (names by their bytes). Cost: O(log n)
   [[nodiscard]] std::optional<std::size_t> find(std::uint64_t number) const;

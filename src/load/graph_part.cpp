@@ -27,9 +27,8 @@ void build_graph(Comm& comm, const std::vector<std::string>& files, const graph_
   const bool both = options.incoming && !options.undirected;
   build_options build{.both_ways = options.undirected, .self_loops = options.self_loops, .keep = both,
                       .duplicates = options.entries.duplicates};
-  auto column_numbers = numbers;
   entry_twice twice;
-  auto leaving = build_rows<Column>(comm, out.first, entries, numbers, column_numbers, build, twice);
+  auto leaving = build_rows<Column>(comm, out.first, entries, numbers, numbers, build, twice);
   if (options.entries.duplicates == duplicate_rule::refuse) {
     numbering vertices;
     vertices.first = out.first;
@@ -40,7 +39,7 @@ void build_graph(Comm& comm, const std::vector<std::string>& files, const graph_
   if (both) {
     build.swap = true;
     build.keep = false;
-    entering = build_rows<Column>(comm, out.first, entries, numbers, column_numbers, build, twice);
+    entering = build_rows<Column>(comm, out.first, entries, numbers, numbers, build, twice);
   }
   const auto low = out.first[out.rank];
   const auto own = out.own();
@@ -86,10 +85,13 @@ graph_part load_graph(Comm comm, const std::vector<std::string>& files, const gr
   auto local = read_entries(
       comm, files, wanted, {.values = options.weighted, .one_dictionary = true, .mirror_symmetric = !options.undirected});
   auto& ids = local.rows;
-  std::vector<std::uint64_t> weight;
+  std::vector<std::uint32_t> weight;
   if (comm.get_size() > 1) {
     weight.assign(ids.ids.size(), 1);
-    const auto count = [&](std::uint32_t i) { ++weight[ids.place.empty() ? i : ids.place[i]]; };
+    const auto count = [&](std::uint32_t i) {
+      auto& n = weight[ids.place.empty() ? i : ids.place[i]];
+      n += n < std::numeric_limits<std::uint32_t>::max() ? 1 : 0;
+    };
     for (const auto& b : local.entries.blocks()) {
       for (std::size_t k = 0; k < b.size; ++k) {
         count(b.row[k]);
@@ -97,16 +99,14 @@ graph_part load_graph(Comm comm, const std::vector<std::string>& files, const gr
       }
     }
   }
-  auto vertices = number_ids(comm, std::move(ids.ids), weight);
-  index_numbers numbers(std::move(ids.place), vertices.number, vertices.total());
+  auto vertices = number_ids(comm, std::move(ids.ids), std::move(weight));
+  index_numbers numbers(std::move(ids.place), vertices);
 
   graph_part out;
   out.first = std::move(vertices.first);
   out.rank = comm.get_rank();
   out.directed = !options.undirected;
   out.ids = std::move(vertices.own);
-  vertices.number = {};
-  weight = {};
   if (numbers.is_wide) build_graph<std::uint64_t>(comm, files, options, local.entries, numbers, out);
   else build_graph<std::uint32_t>(comm, files, options, local.entries, numbers, out);
   return out;

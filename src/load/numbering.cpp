@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <ranges>
 #include <string>
@@ -36,7 +37,7 @@ std::vector<std::uint32_t> ascending(const id_list& ids) {
 }
 
 /// One id for each worker but the first, ascending: worker w begins with the w-th one.
-id_list splitters(Comm& comm, const id_list& ids, std::span<const std::uint64_t> weight) {
+id_list splitters(Comm& comm, const id_list& ids, const std::vector<std::uint32_t>& weight) {
   const auto weight_of = [&](std::size_t i) { return weight.empty() ? 1.0 : static_cast<double>(weight[i]); };
   double total = 0;
   for (std::size_t i = 0; i < ids.size(); ++i) total += weight_of(i);
@@ -85,32 +86,105 @@ id_list splitters(Comm& comm, const id_list& ids, std::span<const std::uint64_t>
   return cuts;
 }
 
-/// The union of ascending lists, ascending: two by two.
-id_list merged(std::vector<id_list> lists) {
-  while (lists.size() > 1) {
-    std::vector<id_list> half;
-    for (std::size_t l = 0; l < lists.size(); l += 2) {
-      if (l + 1 == lists.size()) {
-        half.push_back(std::move(lists[l]));
-        continue;
-      }
-      const auto& a = lists[l];
-      const auto& b = lists[l + 1];
-      auto& both = half.emplace_back(id_list::empty(a.numeric()));
-      both.reserve(std::max(a.size(), b.size()));
-      std::size_t i = 0;
-      std::size_t j = 0;
-      while (i < a.size() || j < b.size()) {
-        const bool from_a = j == b.size() || (i < a.size() && !less(b, j, a, i));
-        if (from_a && j < b.size() && !less(a, i, b, j)) ++j;
-        if (from_a) append(both, a, i++);
-        else append(both, b, j++);
-      }
-      lists[l] = lists[l + 1] = id_list();
-    }
-    lists = std::move(half);
+/// How many of the bytes are whole names.
+std::size_t whole_names(std::span<const std::byte> bytes) {
+  std::size_t at = 0;
+  while (bytes.size() - at >= 4) {
+    std::uint32_t length = 0;
+    std::memcpy(&length, bytes.data() + at, 4);
+    if (bytes.size() - at - 4 < length) break;
+    at += 4 + std::size_t{length};
   }
-  return std::move(lists.front());
+  return at;
+}
+
+id_list merge(const id_list& a, const id_list& b) {
+  auto both = id_list::empty(a.numeric());
+  // Memory that is never written costs nothing.
+  both.reserve(a.size() + b.size(), a.name_bytes() + b.name_bytes());
+  std::size_t i = 0;
+  std::size_t j = 0;
+  while (i < a.size() || j < b.size()) {
+    const bool from_a = j == b.size() || (i < a.size() && !less(b, j, a, i));
+    if (from_a && j < b.size() && !less(a, i, b, j)) ++j;
+    if (from_a) append(both, a, i++);
+    else append(both, b, j++);
+  }
+  return both;
+}
+
+/// The union of ascending lists [begin, end), ascending: two by two.
+id_list merged(std::span<const id_list> lists) {
+  if (lists.size() == 1) return lists[0];
+  if (lists.size() == 2) return merge(lists[0], lists[1]);
+  const auto half = lists.size() / 2;
+  return merge(merged(lists.first(half)), merged(lists.subspan(half)));
+}
+
+/// Names have no common length: they travel as a stream of bytes, of which a round may end in the middle of one.
+void send_names(Comm& comm, const id_list& ids, const std::vector<std::size_t>& cut, std::vector<std::uint64_t> bytes,
+                std::vector<id_list>& got) {
+  const auto size = comm.get_size();
+  for (std::size_t w = 0; w < size; ++w) bytes[w] += w == comm.get_rank() ? 0 : 4 * (cut[w + 1] - cut[w]);
+  std::vector<byte_vector> unsent(size);
+  std::vector<byte_vector> unread(size);
+  auto next = cut;
+  const auto fill = [&](std::size_t w, std::uint64_t n, byte_vector& to) {
+    to.swap(unsent[w]);
+    unsent[w].clear();
+    for (; to.size() < n; ++next[w]) write_ids(to, ids, next[w], next[w] + 1);
+    unsent[w].assign(to.begin() + static_cast<std::ptrdiff_t>(n), to.end());
+    to.resize(n);
+  };
+  const auto take = [&](std::size_t w, std::span<const std::byte> more) {
+    auto& all = unread[w];
+    all.insert(all.end(), more.begin(), more.end());
+    const auto whole = whole_names(all);
+    read_ids(std::span(all).first(whole), got[w]);
+    all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(whole));
+  };
+  exchange_items(comm, bytes, 1, fill, take);
+  for (const auto& rest : unread) {
+    if (!rest.empty()) throw protocol_error("ids of another worker: a part of a name");
+  }
+}
+
+/// Sends each worker its ids [cut[w], cut[w + 1]), and returns what it brought, of each worker, ascending. Ends `ids`.
+std::vector<id_list> send_ids(Comm& comm, id_list& ids, const std::vector<std::size_t>& cut) {
+  const auto size = comm.get_size();
+  const auto self = comm.get_rank();
+  std::vector<std::uint64_t> count(size);
+  std::vector<std::uint64_t> bytes(size);  // of names
+  for (std::size_t w = 0; w < size; ++w) {
+    if (w == self || cut[w] == cut[w + 1]) continue;
+    count[w] = cut[w + 1] - cut[w];
+    if (!ids.numeric())
+      bytes[w] = static_cast<std::uint64_t>(ids.name(cut[w + 1] - 1).end() - ids.name(cut[w]).begin());
+  }
+  std::vector<id_list> got(size, id_list::empty(ids.numeric()));
+  const auto counts = comm.allgather(count);
+  const auto all_bytes = comm.allgather(bytes);
+  for (std::size_t w = 0; w < size; ++w) got[w].reserve(counts[w][self], all_bytes[w][self]);
+  if (ids.numeric()) {
+    auto next = cut;
+    exchange_items(
+        comm, count, 8,
+        [&](std::size_t w, std::uint64_t n, byte_vector& to) {
+          const auto some = std::as_bytes(std::span(ids.numbers()).subspan(next[w], n));
+          to.assign(some.begin(), some.end());
+          next[w] += n;
+        },
+        [&](std::size_t w, std::span<const std::byte> more) { read_ids(more, got[w]); });
+  } else {
+    send_names(comm, ids, cut, std::move(bytes), got);
+  }
+  if (cut[self] == 0 && cut[self + 1] == ids.size()) {
+    got[self] = std::move(ids);
+  } else {
+    for (auto i = cut[self]; i < cut[self + 1]; ++i) append(got[self], ids, i);
+  }
+  ids = id_list::empty(ids.numeric());
+  return got;
 }
 
 }  // namespace
@@ -131,7 +205,6 @@ void write_ids(byte_vector& to, const id_list& ids, std::size_t begin, std::size
 void read_ids(std::span<const std::byte> bytes, id_list& to) {
   if (to.numeric()) {
     if (bytes.size() % 8 != 0) throw protocol_error("ids of another worker: a part of a number");
-    to.reserve(to.size() + bytes.size() / 8);
     for (std::size_t at = 0; at < bytes.size(); at += 8) {
       std::uint64_t number = 0;
       std::memcpy(&number, bytes.data() + at, 8);
@@ -153,7 +226,7 @@ std::size_t owner_of(std::span<const std::uint64_t> first, std::uint64_t number)
   return static_cast<std::size_t>(std::upper_bound(first.begin(), first.end() - 1, number) - first.begin()) - 1;
 }
 
-numbering number_ids(Comm comm, id_list ids, std::span<const std::uint64_t> weight) {
+numbering number_ids(Comm comm, id_list ids, std::vector<std::uint32_t> weight) {
   const auto size = comm.get_size();
   numbering out;
   if (size == 1) {
@@ -162,45 +235,48 @@ numbering number_ids(Comm comm, id_list ids, std::span<const std::uint64_t> weig
     return out;
   }
   out.own = id_list::empty(ids.numeric());
-  const auto cuts = splitters(comm, ids, weight);
-  std::vector<std::size_t> cut(size + 1, ids.size());
-  cut[0] = 0;
-  for (std::size_t w = 1; w < size && w <= cuts.size(); ++w) {
-    const auto all = std::views::iota(std::size_t{0}, ids.size());
-    cut[w] = static_cast<std::size_t>(std::ranges::partition_point(all, [&](auto i) { return less(ids, i, cuts, w - 1); }) -
-                                      all.begin());
-  }
-  std::vector<byte_vector> blocks(size);
-  for (std::size_t w = 0; w < size; ++w) write_ids(blocks[w], ids, cut[w], cut[w + 1]);
-  // Every id of this worker is in a block now; from here on only one copy of them is held.
   const auto brought = ids.size();
-  ids = id_list::empty(ids.numeric());
-  const auto brought_by = [&] {
-    std::vector<id_list> lists(size, id_list::empty(ids.numeric()));
-    const auto got = exchange_whole(comm, blocks);
-    for (auto& b : blocks) b = byte_vector();
-    for (std::size_t w = 0; w < size; ++w) read_ids(got[w], lists[w]);
-    return lists;
-  }();
+  const auto cuts = splitters(comm, ids, weight);
+  weight = {};
+  out.cut.assign(size + 1, brought);
+  out.cut[0] = 0;
+  for (std::size_t w = 1; w < size && w <= cuts.size(); ++w) {
+    const auto all = std::views::iota(std::size_t{0}, brought);
+    out.cut[w] = static_cast<std::size_t>(
+        std::ranges::partition_point(all, [&](auto i) { return less(ids, i, cuts, w - 1); }) - all.begin());
+  }
+  auto brought_by = send_ids(comm, ids, out.cut);
   out.own = merged(brought_by);
   out.first.assign(1, 0);
   for (const auto n : comm.allgather(static_cast<std::uint64_t>(out.own.size()))) out.first.push_back(out.first.back() + n);
-  // Both lists ascend, so that one walk finds all of them. A place fits 4 bytes, or the number of ids could not be kept.
-  for (std::size_t w = 0; w < size; ++w) {
-    const auto& list = brought_by[w];
-    blocks[w].clear();
-    blocks[w].reserve(list.size() * 4);
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      while (less(out.own, at, list, i)) ++at;
-      append_raw(blocks[w], static_cast<std::uint32_t>(at));
-    }
-  }
-  const auto got = exchange_whole(comm, blocks);
-  out.number.reserve(brought);
-  for (std::size_t w = 0; w < size; ++w) {
-    for (const auto place : read_raw<std::uint32_t>(got[w])) out.number.push_back(out.first[w] + place);
-  }
+  if (out.own.size() > std::numeric_limits<std::uint32_t>::max()) throw error("more than 4294967295 ids of one worker");
+  // Both lists ascend, so that one walk finds all of them.
+  std::vector<std::uint64_t> items(size);
+  for (std::size_t w = 0; w < size; ++w) items[w] = brought_by[w].size();
+  struct walk {
+    std::size_t i = 0;   // in what a worker brought
+    std::size_t at = 0;  // in own
+  };
+  std::vector<walk> walks(size);
+  out.place.resize(brought);
+  auto next = out.cut;
+  exchange_items(
+      comm, items, 4,
+      [&](std::size_t w, std::uint64_t n, byte_vector& to) {
+        const auto& list = brought_by[w];
+        auto& [i, at] = walks[w];
+        for (; n > 0; --n, ++i) {
+          while (less(out.own, at, list, i)) ++at;
+          append_raw(to, static_cast<std::uint32_t>(at));
+        }
+        if (i == list.size()) brought_by[w] = id_list::empty(list.numeric());
+      },
+      [&](std::size_t w, std::span<const std::byte> bytes) {
+        const auto n = bytes.size() / 4;
+        if (bytes.size() % 4 != 0 || n > out.cut[w + 1] - next[w]) throw protocol_error("numbers of ids: too many of them");
+        std::memcpy(out.place.data() + next[w], bytes.data(), bytes.size());
+        next[w] += n;
+      });
   return out;
 }
 

@@ -22,15 +22,18 @@ namespace paracel {
 struct numbering {
   std::vector<std::uint64_t> first{0, 0};  ///< worker w has numbers [first[w], first[w + 1])
   id_list own;                             ///< ids of this worker's numbers, ascending
-  std::vector<std::uint64_t> number;       ///< of each id that this worker brought; empty: of id i it is i
+  /// Of the ids that this worker brought, worker w has [cut[w], cut[w + 1]). Empty: there is one worker, id i has number i.
+  std::vector<std::size_t> cut;
+  std::vector<std::uint32_t> place;        ///< of each id brought, among those of the worker that has it
 
   [[nodiscard]] std::uint64_t total() const noexcept { return first.back(); }
 };
 
 /// Numbers the union of what the workers bring: `ids`, ascending, each once, with `weight` of each (empty: 1 each).
 /// Every worker must bring numbers, or every worker names.
-/// Blocks: a collective. Cost: each id travels to its owner and its number back, in bounded rounds.
-numbering number_ids(Comm comm, id_list ids, std::span<const std::uint64_t> weight);
+/// Blocks: a collective. Cost: each id travels to its owner and its number back, in bounded rounds; the ids are held once more
+/// while they are numbered.
+numbering number_ids(Comm comm, id_list ids, std::vector<std::uint32_t> weight);
 
 /// The ids of `numbers`, which ascend. Blocks: a collective. Cost: as above.
 id_list ids_of(Comm comm, const numbering& of, std::span<const std::uint64_t> numbers);

@@ -28,19 +28,20 @@ std::uint64_t sum_over_workers(Comm& comm, std::uint64_t mine) {
 sparse_rows load_sparse(Comm comm, const std::vector<std::string>& files, const entry_options& options) {
   const bool keep_values = options.values != entry_options::value_rule::ignore;
   auto local = read_entries(comm, files, options, {.values = keep_values});
-  std::vector<std::uint64_t> weight;
+  std::vector<std::uint32_t> weight;
   if (comm.get_size() > 1) {
     weight.assign(local.rows.ids.size(), 1);
     for (const auto& b : local.entries.blocks()) {
-      for (std::size_t k = 0; k < b.size; ++k) ++weight[local.rows.place.empty() ? b.row[k] : local.rows.place[b.row[k]]];
+      for (std::size_t k = 0; k < b.size; ++k) {
+        auto& n = weight[local.rows.place.empty() ? b.row[k] : local.rows.place[b.row[k]]];
+        n += n < std::numeric_limits<std::uint32_t>::max() ? 1 : 0;
+      }
     }
   }
-  auto rows = number_ids(comm, std::move(local.rows.ids), weight);
+  auto rows = number_ids(comm, std::move(local.rows.ids), std::move(weight));
   auto columns = number_ids(comm, std::move(local.columns.ids), {});
-  index_numbers row_numbers(std::move(local.rows.place), rows.number, rows.total());
-  index_numbers column_numbers(std::move(local.columns.place), columns.number, columns.total());
-  rows.number = columns.number = {};
-  weight = {};
+  index_numbers row_numbers(std::move(local.rows.place), rows);
+  index_numbers column_numbers(std::move(local.columns.place), columns);
 
   sparse_rows out;
   out.row_first = rows.first;

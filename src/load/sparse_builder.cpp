@@ -7,34 +7,41 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "load/exchange.hpp"
 #include "paracel/error.hpp"
 
 namespace paracel {
 
-index_numbers::index_numbers(std::vector<std::uint32_t>&& place, const std::vector<std::uint64_t>& number,
-                             std::uint64_t total)
-    : is_wide(total > std::numeric_limits<std::uint32_t>::max()) {
-  if (number.empty()) {
+index_numbers::index_numbers(std::vector<std::uint32_t>&& place, numbering& of) : identity(false) {
+  if (of.cut.empty()) {
     identity = place.empty();
-    is_wide = false;  // one worker: its indices are 32 bits
     narrow = std::move(place);
     return;
   }
-  const auto number_of = [&](std::size_t i) { return number[place.empty() ? i : place[i]]; };
-  const auto n = place.empty() ? number.size() : place.size();
-  if (is_wide) {
-    wide.resize(n);
-    for (std::size_t i = 0; i < n; ++i) wide[i] = number_of(i);
+  is_wide = of.total() > std::numeric_limits<std::uint32_t>::max();
+  auto number = std::exchange(of.place, {});
+  const auto for_each_owner = [&](auto&& visit) {
+    for (std::size_t w = 0; w + 1 < of.cut.size(); ++w) {
+      for (auto i = of.cut[w]; i < of.cut[w + 1]; ++i) visit(i, of.first[w] + number[i]);
+    }
+  };
+  if (!is_wide) {
+    for_each_owner([&](std::size_t i, std::uint64_t n) { number[i] = static_cast<std::uint32_t>(n); });
+    narrow = std::move(place);
+    if (narrow.empty()) narrow = std::move(number);
+    else for (auto& p : narrow) p = number[p];
     return;
   }
+  std::vector<std::uint64_t> of_place(number.size());
+  for_each_owner([&](std::size_t i, std::uint64_t n) { of_place[i] = n; });
   if (place.empty()) {
-    narrow.assign(number.begin(), number.end());
+    wide = std::move(of_place);
     return;
   }
-  narrow = std::move(place);
-  for (auto& p : narrow) p = static_cast<std::uint32_t>(number[p]);
+  wide.resize(place.size());
+  for (std::size_t i = 0; i < place.size(); ++i) wide[i] = of_place[place[i]];
 }
 
 namespace {
@@ -296,7 +303,9 @@ void translate(entry_store& entries, index_numbers& rows, index_numbers& columns
   };
   one(rows, &entry_store::block::row);
   one(columns, &entry_store::block::column);
-  rows = columns = index_numbers({}, {}, 0);
+  // Not one from the other: a copy would keep its memory. They may be the same object.
+  rows = index_numbers();
+  columns = index_numbers();
 }
 
 }  // namespace

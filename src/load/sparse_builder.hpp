@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "load/entry_store.hpp"
+#include "load/numbering.hpp"
 #include "paracel/comm.hpp"
 #include "paracel/sparse.hpp"
 
@@ -34,11 +35,12 @@ struct numbered_rows {
 struct index_numbers {
   std::vector<std::uint32_t> narrow;
   std::vector<std::uint64_t> wide;  ///< used when there are 2^32 numbers or more
-  bool identity = false;            ///< index i has number i
+  bool identity = true;             ///< index i has number i
   bool is_wide = false;
 
-  /// `place`: of each index in a list (empty: its own); `number`: of each place (empty: its own); `total`: of all workers.
-  index_numbers(std::vector<std::uint32_t>&& place, const std::vector<std::uint64_t>& number, std::uint64_t total);
+  index_numbers() = default;
+  /// `place`: of each index in the list that was numbered (empty: its own). Takes `place` of the numbering.
+  index_numbers(std::vector<std::uint32_t>&& place, numbering& of);
   [[nodiscard]] std::uint64_t operator[](std::uint32_t i) const {
     return identity ? i : is_wide ? wide[i] : narrow[i];
   }

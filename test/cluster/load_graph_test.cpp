@@ -653,13 +653,15 @@ TEST(BuildRows, ColumnsOfMoreThan32BitsAreKeptWhole) {
       for (std::size_t w = 0; w <= workers; ++w) first.push_back(w * 10);
       constexpr std::uint64_t large = std::uint64_t{1} << 33U;
       entry_store entries(true);
-      std::vector<std::uint64_t> numbers;
+      numbering numbers;
+      numbers.first = {0, large, large + 3};
+      numbers.cut = {0, 0, 10 * workers};
       for (std::uint32_t r = 0; r < 10 * workers; ++r) {
         entries.push(r, r, static_cast<double>(comm.get_rank()) + 0.5);
-        numbers.push_back(large + (r * 7) % 3);
+        numbers.place.push_back((r * 7) % 3);
       }
-      index_numbers rows({}, {}, 0);
-      index_numbers columns({}, numbers, large + 3);
+      index_numbers rows;
+      index_numbers columns({}, numbers);
       ASSERT_TRUE(columns.is_wide);
       entry_twice twice;
       const auto built = build_rows<std::uint64_t>(comm, first, entries, rows, columns, {}, twice);
