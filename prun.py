@@ -4,6 +4,9 @@
 
     prun.py -w 4 -p 2 -c cfg.json -m local build/bin/lr
     prun.py -w 4 -p 2 -c cfg.json -m mpi --hostfile hosts build/bin/lr
+    prun.py status --run RUN
+    prun.py --servers +1|-1 --run RUN
+    prun.py checkpoint list|verify DIR
 
 Its parts are in tool/launcher/. One loop (job.py) waits for everything at once: signals and deaths of children (a wake-up
 descriptor), the scheduler's events, the output of worker 0. The first cause of a failure decides the exit status; the table
@@ -23,11 +26,14 @@ for folder in (os.path.join(HERE, "tool"), os.path.join(HERE, "..", "lib", "para
 else:
     sys.exit(f"prun.py: error: its folder launcher/ is neither in {HERE}/tool nor in {HERE}/../lib/paracel")
 
+from launcher.checkpoints import checkpoint_command  # noqa: E402
 from launcher.config import check_config, read_config  # noqa: E402
 from launcher.job import Job  # noqa: E402
 from launcher.options import parse_command_line  # noqa: E402
 from launcher.plan import Plan  # noqa: E402
 from launcher.program import ask_schema, find_framework, find_program, marks_in  # noqa: E402
+from launcher.resizing import resize_command  # noqa: E402
+from launcher.running import COMMANDS, run_command  # noqa: E402
 from launcher.status import OK, Failure  # noqa: E402
 from launcher.terminal import write_quietly  # noqa: E402
 
@@ -35,6 +41,12 @@ from launcher.terminal import write_quietly  # noqa: E402
 def main(arguments):
     job = None
     try:
+        if arguments and arguments[0] in COMMANDS:
+            return run_command(arguments)
+        if arguments[:1] == ["checkpoint"]:
+            return checkpoint_command(arguments[1:])
+        if arguments and arguments[0].split("=")[0] in ("--servers", "--run"):
+            return resize_command(arguments)
         options = parse_command_line(arguments)
         program = find_program(options.program)
         framework = find_framework(program)

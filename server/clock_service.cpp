@@ -16,9 +16,25 @@ namespace {
 constexpr std::size_t most_held = std::size_t{1} << 16;
 }
 
-void clock_service::answer(completion& done) const {
+void clock_service::answer(completion& done, net::instruction order) const {
   net::reply_header reply;
+  reply.order = order;
   reply.clock = clock_.slowest();
+  done.answer(reply);
+}
+
+bool clock_service::is_checkpoint(std::uint32_t clock) const {
+  if (clock == net::no_clock) return false;
+  return (every_ != 0 && clock % every_ == 0) || (!asked_.empty() && asked_.contains(clock));
+}
+
+void clock_service::ask_for_checkpoint(std::uint32_t clock, completion& done) {
+  asked_.erase(asked_.begin(), asked_.upper_bound(clock_.slowest()));
+  if (clock == net::no_clock) clock = clock_.greatest() + 1;
+  asked_.insert(clock);
+  ++changes_;  // whoever keeps the clock after us has to stop the rest of the workers there
+  net::reply_header reply;
+  reply.clock = clock;
   done.answer(reply);
 }
 
@@ -27,9 +43,9 @@ void clock_service::wake() {
   for (auto w = waits_.begin(); w != end; w = waits_.erase(w)) answer(w->second.done);
 }
 
-void clock_service::begin(std::uint32_t workers, time_point now) {
+void clock_service::begin(std::uint32_t workers, time_point now, std::uint32_t clock) {
   if (begun_) return;
-  clock_ = ssp_clock(workers);
+  clock_ = ssp_clock(workers, clock);
   begun_ = true;
   for (auto& [header, done] : std::exchange(held_, {})) handle({header, {}}, std::move(done), now);
 }
@@ -37,7 +53,7 @@ void clock_service::begin(std::uint32_t workers, time_point now) {
 void clock_service::handle(const net::request_view& request, completion done, time_point now) {
   const auto& h = request.header;
   if (ended_ != status::ok) return done.fail(ended_, why_ended_);
-  if (!begun_ && (h.what == verb::clock_tick || h.what == verb::clock_wait)) {
+  if (!begun_ && (h.what == verb::clock_tick || h.what == verb::clock_wait || h.what == verb::checkpoint)) {
     // A worker may hear that the job has begun before its servers do.
     if (held_.size() >= most_held) return done.fail(status::internal, "the job has not begun");
     held_.emplace_back(h, std::move(done));
@@ -45,14 +61,19 @@ void clock_service::handle(const net::request_view& request, completion done, ti
   }
   switch (h.what) {
     case verb::ping: return done.ok();
-    case verb::subscribe: watched_ = true; return answer(done);
+    case verb::checkpoint: return ask_for_checkpoint(h.clock, done);
+    case verb::subscribe:
+      ++changes_;
+      watched_ = true;
+      return answer(done);
     case verb::clock_tick: {
       if (h.rank >= clock_.workers()) {
         return done.fail(status::bad_request, "rank " + std::to_string(h.rank) + " of " +
                                                   std::to_string(clock_.workers()) + " workers");
       }
+      ++changes_;
       const bool rose = h.clock == net::no_clock ? clock_.remove(h.rank) : clock_.tick(h.rank, h.clock);
-      answer(done);
+      answer(done, is_checkpoint(h.clock) ? net::instruction::checkpoint : net::instruction::go_on);
       if (rose) wake();
       return;
     }
@@ -67,6 +88,47 @@ void clock_service::handle(const net::request_view& request, completion done, ti
     default:
       return done.fail(status::bad_request, std::string(net::name_of(h.what)) + " is not a verb of the clock thread");
   }
+}
+
+std::vector<std::byte> clock_service::encode() const {
+  std::vector<std::byte> state{static_cast<std::byte>(watched_ ? 1 : 0)};
+  const auto append = [&](std::uint32_t number) {
+    for (unsigned i = 0; i < 4; ++i) state.push_back(static_cast<std::byte>(number >> (8 * i)));
+  };
+  append(static_cast<std::uint32_t>(asked_.size()));
+  for (const auto clock : asked_) append(clock);
+  const auto numbers = clock_.encode();
+  state.insert(state.end(), numbers.begin(), numbers.end());
+  return state;
+}
+
+const char* clock_service::merge(std::span<const std::byte> state, time_point now) {
+  constexpr const char* malformed = "the state of a clock is malformed";
+  constexpr std::size_t front = 5;
+  if (state.size() < front || state[0] > std::byte{1}) return malformed;
+  const auto number_at = [&](std::size_t at) {
+    std::uint32_t number = 0;
+    for (unsigned i = 0; i < 4; ++i) number |= std::to_integer<std::uint32_t>(state[at + i]) << (8 * i);
+    return number;
+  };
+  const std::size_t asked = number_at(1);
+  if (asked > (state.size() - front) / 4) return malformed;
+  try {
+    const auto other = ssp_clock::decode(state.subspan(front + asked * 4));
+    if (!begun_) begin(other.workers(), now);
+    if (other.workers() != clock_.workers()) return "a clock of another number of workers";
+    watched_ = watched_ || state[0] == std::byte{1};
+    for (std::size_t i = 0; i < asked; ++i) asked_.insert(number_at(front + i * 4));
+    bool rose = false;
+    for (std::uint32_t rank = 0; rank < other.workers(); ++rank) {
+      rose = clock_.tick(rank, other.finished(rank)) || rose;
+      if (!other.is_in(rank)) rose = clock_.remove(rank) || rose;
+    }
+    if (rose) wake();
+  } catch (const error&) {
+    return malformed;
+  }
+  return nullptr;
 }
 
 void clock_service::expire(time_point now) {
@@ -89,6 +151,10 @@ void clock_service::expire(time_point now) {
 void clock_service::fail_all(status why, std::string_view text) {
   ended_ = why;
   why_ended_ = text;
+  refuse_waits(why, text);
+}
+
+void clock_service::refuse_waits(status why, std::string_view text) {
   for (auto& [needed, w] : waits_) w.done.fail(why, text);
   for (auto& [header, done] : held_) done.fail(why, text);
   waits_.clear();

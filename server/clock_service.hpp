@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,8 +23,10 @@ namespace paracel::srv {
 ///   clock_tick  rank, clock = iterations finished       answered at once; clock = no_clock: the worker leaves
 ///   subscribe   somebody has subscribed at the shards    answered at once
 ///   clock_wait  clock = what the slowest must have       answered when it has, or at the deadline
+///   checkpoint  clock = one to stop at, or no_clock: the first one that nobody has finished; answered at once with it
 ///
-/// Every reply carries the slowest worker's clock.
+/// Every reply carries the slowest worker's clock. That of a tick to a clock of a checkpoint orders one: so every worker
+/// stops there, and none can have passed it.
 /// Thread-safety: owned by the clock thread.
 class clock_service {
  public:
@@ -34,7 +37,10 @@ class clock_service {
 
   [[nodiscard]] bool begun() const noexcept { return begun_; }
   /// The number of workers is known now. Handles what was held. Throws: error when there are too many.
-  void begin(std::uint32_t workers, time_point now);
+  /// `clock`: what all have finished already.
+  void begin(std::uint32_t workers, time_point now, std::uint32_t clock = 0);
+  /// Workers stop for a checkpoint at every multiple of this clock; 0: only where somebody asks for it.
+  void checkpoint_every(std::uint32_t clocks) noexcept { every_ = clocks; }
 
   /// Answers `done` now or later, exactly once. Cost: O(log parked) for a wait, O(log workers) for a tick, O(1) more for
   /// each wait that it ends.
@@ -43,6 +49,18 @@ class clock_service {
   void expire(time_point now);
   /// Answers everything that is parked, and from then on every request, with this.
   void fail_all(net::status why, std::string_view text);
+
+  // ---- copies of the clock on other servers
+
+  /// The state as bytes: u8 somebody subscribes | u32 n, n * u32 clocks of checkpoints that were asked for | as
+  /// ssp_clock::encode.
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// Takes over what is newer in another one's state. Returns: null, or what is wrong with the bytes.
+  const char* merge(std::span<const std::byte> state, time_point now);
+  /// Answers everything that is parked with this; the clock goes on.
+  void refuse_waits(net::status why, std::string_view text);
+  /// Rises with every change.
+  [[nodiscard]] std::uint64_t changes() const noexcept { return changes_; }
 
   [[nodiscard]] std::size_t parked() const noexcept { return waits_.size() + held_.size(); }
   [[nodiscard]] std::uint32_t slowest() const noexcept { return clock_.slowest(); }
@@ -54,12 +72,17 @@ class clock_service {
     completion done;
     time_point deadline;
   };
-  void answer(completion& done) const;
+  void answer(completion& done, net::instruction order = net::instruction::go_on) const;
+  void ask_for_checkpoint(std::uint32_t clock, completion& done);
+  [[nodiscard]] bool is_checkpoint(std::uint32_t clock) const;
   void wake();
 
   ssp_clock clock_;
   bool begun_;
   bool watched_ = false;
+  std::uint32_t every_ = 0;
+  std::set<std::uint32_t> asked_;  // clocks of checkpoints that somebody asked for and some worker has not finished
+  std::uint64_t changes_ = 0;
   std::vector<std::pair<net::request_header, completion>> held_;
   std::multimap<std::uint32_t, wait> waits_;  // by the minimum they need
   time_point next_deadline_ = time_point::max();

@@ -125,13 +125,18 @@ void collective_hub::handle(const net::request_view& in, blob tail, completion d
   const auto contribution = tail ? tail.bytes() : in_body;
   const auto name = name_of_operation(r.comm, r.operation);
 
+  if (kept_ && r.comm == 0 && answer_again(r, contribution.size(), done)) return;
   auto it = open_.find({r.comm, r.operation});
   if (it == open_.end()) {
     if (!make_room()) return done.fail(net::status::too_large, "too many collectives are waiting for other ranks");
     it = open_.try_emplace({r.comm, r.operation}).first;
     it->second.parts.resize(r.size);
+    for (auto gone = ejected_.lower_bound({r.comm, 0}); gone != ejected_.end() && gone->first.first == r.comm; ++gone)
+      if (gone->first.second < r.size) leave_out(it->second, gone->first.second);
   }
   auto& o = it->second;
+  if (const auto gone = ejected_.find({r.comm, r.rank}); gone != ejected_.end())
+    return done.fail(net::status::bad_request, gone->second);
   if (r.rank < o.parts.size() && o.parts[r.rank].arrived)
     return done.fail(net::status::bad_request, "rank " + std::to_string(r.rank) + " took part in " + name + " twice");
 
@@ -148,7 +153,7 @@ void collective_hub::handle(const net::request_view& in, blob tail, completion d
     std::string theirs;
     for (std::uint32_t rank = 0; rank < o.parts.size(); ++rank) {
       const auto& p = o.parts[rank];
-      if (!p.arrived) continue;
+      if (!p.arrived || p.absent) continue;
       theirs = describe(p.request, p.bytes.size());
       if (theirs == mine) break;  // the first that came speaks for all that were accepted
       others += (others.empty() ? "" : ", ") + std::to_string(rank);
@@ -180,16 +185,40 @@ void collective_hub::handle(const net::request_view& in, blob tail, completion d
   mine.done = std::move(done);
   parked_bytes_ += mine.bytes.size();
   ++waiting_;
+  finish(it);
+}
+
+/// Answers everybody and forgets the operation, when all have come.
+void collective_hub::finish(operations::iterator it) {
+  auto& o = it->second;
   if (o.arrived < o.parts.size()) return;
-  if (largest_answer(o) > limits_.max_answer_bytes)
-    fail(o, name + ": the result is larger than " + std::to_string(limits_.max_answer_bytes) + " bytes");
-  else complete(o);
+  if (const auto* first = speaker(o); first != nullptr && o.failed.empty()) {
+    const auto name = name_of_operation(it->first.first, it->first.second);
+    const auto root = first->request.root;
+    if (first->request.kind == collective_kind::bcast && o.parts[root].absent)
+      fail(o, name + " is a bcast from rank " + std::to_string(root) + ", but " + ejected_.at({it->first.first, root}));
+    else if (largest_answer(o) > limits_.max_answer_bytes)
+      fail(o, name + ": the result is larger than " + std::to_string(limits_.max_answer_bytes) + " bytes");
+    else
+      complete(it->first, o);
+  }
   open_.erase(it);
+}
+
+/// The first rank that has contributed, which all others agree with.
+const collective_hub::part* collective_hub::speaker(const operation& o) {
+  const auto it = std::ranges::find(o.parts, false, &part::absent);
+  return it == o.parts.end() ? nullptr : &*it;
+}
+
+void collective_hub::leave_out(operation& o, std::uint32_t rank) {
+  o.parts[rank].arrived = o.parts[rank].absent = true;
+  ++o.arrived;
 }
 
 std::size_t collective_hub::largest_answer(const operation& o) {
   std::vector<std::size_t> answers;
-  const auto kind = o.parts[0].request.kind;
+  const auto kind = speaker(o)->request.kind;
   if (kind == collective_kind::alltoall) answers.assign(o.parts.size(), 8 * o.parts.size());
   else answers.assign(1, kind == collective_kind::allgather ? 8 * o.parts.size() : 0);
   for (const auto& p : o.parts) {
@@ -206,24 +235,64 @@ std::size_t collective_hub::largest_answer(const operation& o) {
   return *std::ranges::max_element(answers);
 }
 
-void collective_hub::complete(operation& o) {
+/// A collective that is complete: whoever calls it now is in the place of a process that had called it.
+bool collective_hub::answer_again(const collective_request& r, std::size_t contribution_bytes, completion& done) {
+  auto& called = called_[r.rank];
+  called = std::max(called, r.operation + 1);
+  blob bytes;
+  value_tag tag = value_tag::none;
+  std::string why;
+  switch (kept_->find(r.operation, r.rank, describe(r, contribution_bytes), bytes, tag, why)) {
+    case kept_answers::found::no: return false;
+    case kept_answers::found::yes: answer(done, bytes, tag); return true;
+    case kept_answers::found::dropped:
+    case kept_answers::found::differs: break;
+  }
+  done.fail(net::status::bad_request, name_of_operation(r.comm, r.operation) + ": " + why);
+  return true;
+}
+
+void collective_hub::replace(std::uint32_t rank) {
+  for (auto& [key, o] : open_) {
+    if (key.first != 0 || rank >= o.parts.size()) continue;
+    auto& p = o.parts[rank];
+    if (!p.done) continue;
+    parked_bytes_ -= p.bytes.size();
+    --waiting_;
+    --o.arrived;
+    p = {};  // who is gone gets an answer that nobody reads
+  }
+}
+
+void collective_hub::complete(const operation_key& key, operation& o) {
   auto& parts = o.parts;
-  waiting_ -= parts.size();
-  for (const auto& p : parts) parked_bytes_ -= p.bytes.size();
-  const auto& first = parts[0].request;
+  const auto first = speaker(o)->request;
+  const bool keeps = kept_.has_value() && key.first == 0;
+  const auto what = keeps ? describe(first, parts[first.rank].bytes.size()) : std::string();
+  std::vector<blob> own;  // to be kept
+  const auto answer_all = [&](const blob& bytes, value_tag tag) {
+    for (auto& p : parts)
+      if (!p.absent) answer(p.done, bytes, tag);
+    if (keeps) kept_->keep(key.second, what, tag, bytes);
+  };
+  for (const auto& p : parts) {
+    parked_bytes_ -= p.bytes.size();
+    waiting_ -= p.absent ? 0 : 1;
+  }
   switch (first.kind) {
     case collective_kind::barrier:
-      for (auto& p : parts) p.done.ok();
+      for (auto& p : parts)
+        if (!p.absent) p.done.ok();
+      if (keeps) kept_->keep(key.second, what, value_tag::none, {});
       break;
-    case collective_kind::bcast:
-      for (auto& p : parts) answer(p.done, parts[first.root].bytes, parts[first.root].request.tag);
-      break;
+    case collective_kind::bcast: answer_all(parts[first.root].bytes, parts[first.root].request.tag); break;
     case collective_kind::reduce: {
       // The first contribution's memory becomes the result, unless somebody else can see it.
-      auto result = parts[0].bytes.unique() ? std::move(parts[0].bytes) : copy_of(parts[0].bytes.bytes());
-      for (std::size_t rank = 1; rank < parts.size(); ++rank)
-        fold(first.tag, result.mutable_data(), parts[rank].bytes.bytes(), first.op);
-      for (auto& p : parts) answer(p.done, result, first.tag);
+      auto& from = parts[first.rank].bytes;
+      auto result = from.unique() ? std::move(from) : copy_of(from.bytes());
+      for (std::size_t rank = first.rank + 1; rank < parts.size(); ++rank)
+        if (!parts[rank].absent) fold(first.tag, result.mutable_data(), parts[rank].bytes.bytes(), first.op);
+      answer_all(result, first.tag);
       break;
     }
     case collective_kind::allgather: {
@@ -231,8 +300,7 @@ void collective_hub::complete(operation& o) {
       for (const auto& p : parts) total += 8 + p.bytes.size();
       block_writer out(total);
       for (const auto& p : parts) out.put(p.bytes.bytes());
-      const auto all = out.take();
-      for (auto& p : parts) answer(p.done, all, value_tag::none);
+      answer_all(out.take(), value_tag::none);
       break;
     }
     case collective_kind::alltoall: {
@@ -243,13 +311,17 @@ void collective_hub::complete(operation& o) {
       for (auto& p : parts) {
         std::size_t total = 0;
         for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-          [[maybe_unused]] const bool whole = net::take_block(rest[rank], column[rank]);  // checked when it came
+          // Checked when it came; one that is absent has none.
+          [[maybe_unused]] const bool whole = net::take_block(rest[rank], column[rank]);
           total += 8 + column[rank].size();
         }
         block_writer out(total);
         for (const auto& block : column) out.put(block);
-        answer(p.done, out.take(), value_tag::none);
+        const auto mine = out.take();
+        if (!p.absent) answer(p.done, mine, value_tag::none);
+        if (keeps) own.push_back(mine);
       }
+      if (keeps) kept_->keep(key.second, what, value_tag::none, {}, std::move(own));
       break;
     }
   }
@@ -297,6 +369,17 @@ void collective_hub::depart(std::uint32_t comm, std::uint32_t rank, const std::s
     auto& o = it->second;
     if (!o.failed.empty() || rank >= o.parts.size() || o.parts[rank].arrived) continue;
     fail(o, name_of_operation(comm, it->first.second) + " waits for rank " + std::to_string(rank) + ", but " + who);
+  }
+}
+
+void collective_hub::eject(std::uint32_t comm, std::uint32_t rank, const std::string& who) {
+  if (!ejected_.emplace(std::pair(comm, rank), who).second) return;
+  for (auto it = open_.lower_bound({comm, 0}); it != open_.end() && it->first.first == comm;) {
+    const auto here = it++;
+    auto& o = here->second;
+    if (rank >= o.parts.size() || o.parts[rank].arrived) continue;
+    leave_out(o, rank);
+    finish(here);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "net/protocol.hpp"
 #include "net/transport.hpp"
 #include "server/completion.hpp"
+#include "server/kept_answers.hpp"
 
 namespace paracel::srv {
 
@@ -50,6 +52,21 @@ class collective_hub {
   void fail_all(net::status why, std::string_view text);
   /// A rank of a communicator is gone for good: operations that wait for it, now or later, fail with bad_request.
   void depart(std::uint32_t comm, std::uint32_t rank, const std::string& who);
+  /// The others go on without a rank of a communicator. Where it has not contributed yet, now and later, it counts as one
+  /// that brings nothing: a reduction folds the rest, its block of an all-gather or all-to-all is empty. A broadcast from
+  /// it fails with bad_request.
+  void eject(std::uint32_t comm, std::uint32_t rank, const std::string& who);
+
+  /// From now on the answers of communicator 0 are kept: a rank that was replaced gets them again.
+  void keep_answers(kept_answers::options o) { kept_.emplace(std::move(o)); }
+  [[nodiscard]] kept_answers* kept() noexcept { return kept_ ? &*kept_ : nullptr; }
+  /// Another process calls for this rank from now on: what waits for answers of the one before is as if it had not come.
+  void replace(std::uint32_t rank);
+  /// How many collectives a rank of communicator 0 has called, if answers are kept.
+  [[nodiscard]] std::uint64_t called(std::uint32_t rank) const {
+    const auto it = called_.find(rank);
+    return it == called_.end() ? 0 : it->second;
+  }
 
   /// Contributions that wait for others.
   [[nodiscard]] std::size_t waiting() const noexcept { return waiting_; }
@@ -58,6 +75,7 @@ class collective_hub {
  private:
   struct part {
     bool arrived = false;
+    bool absent = false;       // ejected before it contributed; counts as arrived
     net::collective_request request;
     blob bytes;
     completion done;
@@ -65,20 +83,28 @@ class collective_hub {
   struct operation {
     std::vector<part> parts;   // by rank
     std::uint32_t arrived = 0;
+    std::uint32_t absent = 0;
     std::string failed;        // when set, whoever still comes gets this text
   };
   using operation_key = std::pair<std::uint32_t, std::uint64_t>;  // communicator, number
   using operations = std::map<operation_key, operation>;
 
   void fail(operation& o, std::string text);
+  void finish(operations::iterator it);
+  static void leave_out(operation& o, std::uint32_t rank);
+  [[nodiscard]] static const part* speaker(const operation& o);
   [[nodiscard]] static std::size_t largest_answer(const operation& o);
-  void complete(operation& o);
+  void complete(const operation_key& key, operation& o);
+  bool answer_again(const net::collective_request& r, std::size_t contribution_bytes, completion& done);
   void erase_if_all_came(operations::iterator it);
   [[nodiscard]] bool make_room();
 
   collective_limits limits_;
   operations open_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> departed_;  // (communicator, rank) -> who
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> ejected_;   // likewise
+  std::optional<kept_answers> kept_;
+  std::map<std::uint32_t, std::uint64_t> called_;  // by rank; with kept_
   std::size_t waiting_ = 0;
   std::size_t parked_bytes_ = 0;
 };

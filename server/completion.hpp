@@ -52,6 +52,10 @@ class completion {
   /// True until the answer is given.
   explicit operator bool() const noexcept { return sink_ != nullptr; }
 
+  /// To whom the answer goes.
+  [[nodiscard]] const net::peer& peer() const noexcept { return to_; }
+  /// The epoch that the answer will carry.
+  void set_epoch(std::uint32_t epoch) noexcept { epoch_ = epoch; }
   /// Answers with `fields`; verb, sequence, server, epoch and lengths are filled in here.
   void answer(net::reply_header fields, std::span<const std::byte> body = {}, blob tail = {}) {
     if (sink_ == nullptr) return;

@@ -18,8 +18,8 @@
 #include <paracel/value.hpp>
 
 #include "net/protocol.hpp"
-#include "server/plugin_registry.hpp"
 #include "server/table.hpp"
+#include "server/user_functions.hpp"
 
 namespace paracel::srv {
 

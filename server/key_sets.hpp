@@ -20,7 +20,7 @@
 #include "core/hash.hpp"
 #include "net/protocol.hpp"
 #include "server/key_store.hpp"
-#include "server/plugin_registry.hpp"
+#include "server/user_functions.hpp"
 
 namespace paracel::srv {
 

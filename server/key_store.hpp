@@ -29,6 +29,7 @@ namespace paracel::srv {
 struct ownership {
   std::uint32_t epoch = 0;
   std::bitset<partition_count> mine;
+  std::bitset<partition_count> copies;  ///< of which we have one, those that are ours among them
 };
 
 struct shard_settings {
@@ -57,7 +58,7 @@ class memory_limit_reached : public std::exception {
 class key_store {
  public:
   key_store(const shard_settings& settings, const std::atomic<const ownership*>& owned)
-      : settings_(settings), owned_(owned) {
+      : settings_(settings), room_(settings.max_memory_bytes), owned_(owned) {
     const auto count = (partition_count + settings_.threads - 1) / settings_.threads;
     tables_.reserve(count);
     group_tables_ = (count + most_groups - 1) / most_groups;
@@ -75,6 +76,14 @@ class key_store {
     const auto* owned = owned_.load(std::memory_order_acquire);
     return owned == nullptr || owned->mine[partition];
   }
+  /// The same of a table by its number: a walk leaves out the copies of others.
+  [[nodiscard]] bool owns_table(std::size_t i) const noexcept {
+    const auto partition = i * settings_.threads + settings_.index;
+    return partition < partition_count && owns(static_cast<std::uint16_t>(partition));
+  }
+  /// Whether there may be partitions here that are another server's, of which these are copies.
+  [[nodiscard]] bool keeps_copies() const noexcept { return keeps_copies_; }
+  void set_keeps_copies(bool yes) noexcept { keeps_copies_ = yes; }
   /// What `owns` goes by; null: the ring is not known. Another address is another epoch.
   [[nodiscard]] const ownership* owned() const noexcept { return owned_.load(std::memory_order_acquire); }
   /// What to say of a partition that does not.
@@ -131,6 +140,22 @@ class key_store {
     size_ = 0;
   }
 
+  /// The keys of one partition go.
+  void clear(std::uint16_t partition) noexcept {
+    auto& t = tables_[partition / settings_.threads];
+    size_ -= t.size();
+    t.clear();
+    if (!states_.empty()) states_[partition / settings_.threads].clear();
+  }
+  /// The table of a partition of ours.
+  [[nodiscard]] const table& table_of_partition(std::uint16_t partition) const noexcept {
+    return tables_[partition / settings_.threads];
+  }
+  /// Whether a partition is one of this shard's, wherever on the ring it is.
+  [[nodiscard]] bool is_of_shard(std::uint16_t partition) const noexcept {
+    return partition < partition_count && partition % settings_.threads == settings_.index;
+  }
+
   /// What an optimizer keeps beside the value of a key, in a second family of tables: null when there is nothing.
   [[nodiscard]] entry* find_state(std::uint64_t hash, std::string_view key) noexcept {
     return states_.empty() ? nullptr : state_table_of(hash).find(hash, key);
@@ -158,8 +183,10 @@ class key_store {
   [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_; }
   /// False when `bytes` more would be too many.
   [[nodiscard]] bool has_room(std::size_t bytes) const noexcept {
-    return memory_bytes_ + other_bytes_ + bytes <= settings_.max_memory_bytes;
+    return memory_bytes_ + other_bytes_ + bytes <= room_;
   }
+  /// Whether the limit of the settings holds; it does at first.
+  void limit_memory(bool on) noexcept { room_ = on ? settings_.max_memory_bytes : std::numeric_limits<std::size_t>::max(); }
   /// What the shard holds beside its keys, rows of typed tables, is within the same limit.
   void set_other_bytes(std::size_t bytes) noexcept { other_bytes_ = bytes; }
   /// Counts memory that is held for keys elsewhere.
@@ -169,6 +196,8 @@ class key_store {
   std::uint64_t take_versions(std::size_t n) noexcept {
     return std::exchange(family_.last_version, family_.last_version + n) + 1;
   }
+  /// Versions that are given from now on are above this one.
+  void raise_versions(std::uint64_t version) noexcept { family_.last_version = std::max(family_.last_version, version); }
 
  private:
   // 256 groups of a million keys are 190 KB each, 50 us of a walk; half a chunk that each leaves unused is 2 bytes a key.
@@ -186,6 +215,7 @@ class key_store {
   }
 
   shard_settings settings_;
+  std::size_t room_;  // the limit that holds now
   const std::atomic<const ownership*>& owned_;
   table_family family_;
   std::size_t memory_bytes_ = 0;
@@ -197,6 +227,7 @@ class key_store {
   arena state_memory_{memory_bytes_};  // of its own: what walks the other meets keys only
   std::vector<table> states_;  // as tables_; none before the first optimizer
   std::uint64_t size_ = 0;
+  bool keeps_copies_ = false;
 };
 
 }  // namespace paracel::srv

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "server/key_store.hpp"
-#include "server/plugin_registry.hpp"
+#include "server/user_functions.hpp"
 
 namespace paracel::srv {
 

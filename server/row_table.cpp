@@ -155,6 +155,21 @@ bool row_table::erase(std::uint32_t partition, std::uint64_t hash, std::string_v
   return erase_key(partition, hash, name);
 }
 
+void row_table::clear(std::uint32_t partition) noexcept {
+  auto& p = partitions_[partition];
+  if (p.slots == nullptr) return;
+  // What is erased is followed by what moves up into its slot, so the slot is looked at again.
+  for (std::size_t i = 0; p.size != 0; i = (i + 1) & p.mask) {
+    while (p.slots[i] != 0) {
+      const auto* row = row_at(number_of(p.slots[i]));
+      if (named_) erase_key(partition, p.slots[i] >> 32U, name_of(row));
+      else erase_key(partition, p.slots[i] >> 32U, id_of(row));
+    }
+  }
+  memory_.free(p.slots, (p.mask + std::size_t{1}) * sizeof(slot));
+  p = {};
+}
+
 const std::byte* row_table::next(std::uint64_t& position) const noexcept {
   while (position < made_) {
     const auto left = alive_[position / 64] >> position % 64;

@@ -83,6 +83,18 @@ class row_table {
   bool erase(std::uint32_t partition, std::uint64_t hash, std::uint64_t id) noexcept;
   bool erase(std::uint32_t partition, std::uint64_t hash, std::string_view name) noexcept;
   void clear() noexcept;
+  /// Erases the rows of one partition. Cost: O(its slots).
+  void clear(std::uint32_t partition) noexcept;
+  [[nodiscard]] std::uint32_t size(std::uint32_t partition) const noexcept { return partitions_[partition].size; }
+  /// Calls f(row) for each row of the partition, in no particular order.
+  template <class F>
+  void for_each(std::uint32_t partition, const F& f) const {
+    const auto& p = partitions_[partition];
+    if (p.size == 0) return;
+    for (std::size_t i = 0; i <= p.mask; ++i) {
+      if (p.slots[i] != 0) f(row_at(number_of(p.slots[i])));
+    }
+  }
 
   /// Hints for a batch: the slots of each, then `guess`, whose answer is most often the row, then the rows.
   void prefetch_slot(std::uint32_t partition, std::uint64_t hash) const noexcept {

@@ -127,7 +127,7 @@ void rows_service::clear() noexcept {
     t->by_id.clear();
     t->by_name.reset();
     t->staged.clear();
-    t->broken.reset();
+    t->broken.clear();
   }
   staged_count_ = 0;
 }
@@ -139,7 +139,7 @@ rows_service::served rows_service::handle(const net::request_view& request, blob
   if (tail && !request.payload().empty()) {
     p = refusal{status::bad_request, "rows in the body and others in a second frame"};
   } else if (request.header.what == verb::table_open) {
-    p = open(request, out);
+    p = open(request.key(), request.payload(), out);
   } else {
     p = on_rows(request, std::move(tail), out, folded_clock);
   }
@@ -156,11 +156,10 @@ rows_service::served rows_service::handle(const net::request_view& request, blob
 
 // ---- tables -----------------------------------------------------------------------------------------------------
 
-rows_service::problem rows_service::open(const net::request_view& request, reply& out) {
-  const auto name = request.key();
+rows_service::problem rows_service::open(std::string_view name, std::span<const std::byte> definition, reply& out) {
   if (name.empty()) return refusal{status::bad_request, "a table has a name"};
   net::table_definition d;
-  if (const auto* wrong = net::decode(request.payload(), d)) return refusal{status::bad_request, wrong};
+  if (const auto* wrong = net::decode(definition, d)) return refusal{status::bad_request, wrong};
   const loaded_update* f = nullptr;
   if (!d.plugin.empty() || !d.symbol.empty()) {
     try {
@@ -202,6 +201,7 @@ rows_service::problem rows_service::open(const net::request_view& request, reply
   } else {
     try {
       slot = std::make_unique<typed_table>(std::string(name), d, f, partitions_);
+      slot->definition.assign(definition.begin(), definition.end());
     } catch (...) {
       tables_.erase(id);
       throw;
@@ -213,7 +213,8 @@ rows_service::problem rows_service::open(const net::request_view& request, reply
                                             std::to_string(largest_row_bytes) + " are taken"};
     }
   }
-  const std::array<std::uint64_t, 2> sizes{slot->by_id.size(), slot->by_name != nullptr ? slot->by_name->size() : 0};
+  const std::array<std::uint64_t, 2> sizes{owned_rows(slot->by_id),
+                                           slot->by_name != nullptr ? owned_rows(*slot->by_name) : 0};
   const auto bytes = std::as_bytes(std::span(sizes));
   body_.assign(bytes.begin(), bytes.end());
   out.body = &body_;
@@ -244,7 +245,7 @@ rows_service::problem rows_service::on_rows(const net::request_view& request, bl
   if ((h.flags & net::flag_bsp_read) != 0 && h.clock != net::no_clock) {
     folded_clock = std::max(folded_clock, h.clock);
     fold_before(h.clock, t);
-    if (t.broken) return t.broken;
+    if (!t.broken.empty()) return t.failure();
   }
   if (h.what == verb::rows_scan) return scan(t, request, out);
 
@@ -259,6 +260,38 @@ rows_service::problem rows_service::on_rows(const net::request_view& request, bl
   auto& rows = rows_of(t, named);
   const bool staged =
       h.what == verb::rows_update && (h.flags & net::flag_staged) != 0 && h.clock != net::no_clock;
+  if (journal_ == nullptr) [[likely]] return change(t, rows, request, r, staged, std::move(tail), out, folded_clock);
+
+  touch_partitions();
+  std::uint32_t removed_before = 0;
+  blob rest;
+  if (journal_->retried()) {
+    if (auto p = leave_out_applied(h, t, r, rest, removed_before)) return p;
+  }
+  net::request_view what = request;
+  if (rest) {
+    what.header.count = r.count;
+    what.header.key_bytes = 0;
+    what.body = rest.bytes();
+    tail = {};
+  }
+  removed_.clear();
+  const auto rows_before = rows.size();
+  // Folding older batches locates their rows; what is remembered is of those that were asked for.
+  auto asked = staged ? hashes_ : decltype(hashes_){};
+  const auto p = change(t, rows, what, r, staged, std::move(tail), out, folded_clock);
+  if (staged) hashes_.swap(asked);
+  if (!staged && (h.what != verb::rows_pull || rows.size() != rows_before)) note_rows(t, named);
+  note_answers(h, p);
+  out.header.count = h.what == verb::rows_remove ? out.header.count + removed_before : h.count;
+  return p;
+}
+
+/// A request on rows that have been located.
+rows_service::problem rows_service::change(typed_table& t, row_table& rows, const net::request_view& request,
+                                           const net::rows_view& r, bool staged, blob&& tail, reply& out,
+                                           std::uint32_t folded_clock) {
+  const auto& h = request.header;
   if (h.what != verb::rows_remove && !has_room(t, rows, staged)) {
     return refusal{status::out_of_memory, memory_limit_reached().what()};
   }
@@ -456,6 +489,7 @@ rows_service::problem rows_service::update(typed_table& t, row_table& rows, cons
     return false;
   });
   if (all) return {};
+  failed_row_ = failed;
   const auto row = rows.named() ? shown(names_[failed]) : shown(ids_[failed]);
   return refusal{ended == abi::type_mismatch ? status::type_mismatch : status::plugin_failed,
                  "table \"" + t.name + "\", " + row + ": " + f.name + ": " +
@@ -468,7 +502,9 @@ void rows_service::remove(row_table& rows, const net::rows_view& r, reply& out) 
   for (std::size_t i = 0; i < r.count; ++i) {
     const auto place = place_of_[partition_of(hashes_[i])];
     const bool there = rows.named() ? rows.erase(place, hashes_[i], names_[i]) : rows.erase(place, hashes_[i], ids_[i]);
-    if (there) ++out.header.count;
+    if (!there) continue;
+    ++out.header.count;
+    if (journal_ != nullptr) ++removed_[partition_of(hashes_[i])];
   }
 }
 
@@ -493,6 +529,11 @@ rows_service::problem rows_service::scan(typed_table& t, const net::request_view
     auto behind = position;
     const auto* row = rows.next(behind);
     if (row == nullptr) break;
+    if (journal_ != nullptr && !keys_.owns(partition_of(named ? net::hash_row(row_table::name_of(row))
+                                                             : net::hash_row(row_table::id_of(row))))) {
+      position = behind;  // a copy of another server's
+      continue;
+    }
     const auto text = named ? row_table::name_of(row).size() : 0;
     const auto count = found_.size() + 1;
     const auto names = named ? net::names_bytes(count, texts + text) : count * sizeof(std::uint64_t);
@@ -544,38 +585,74 @@ rows_service::problem rows_service::stage(typed_table& t, const net::request_vie
     if (!from.empty()) std::memcpy(copy.mutable_data(), from.data(), from.size());
     payload = std::move(copy);
   }
-  t.staged.push_back(
+  t.staged[net::any_partition].push_back(
       {h.clock, h.rank, arrivals_++, h.count, (h.flags & net::flag_named) != 0, std::move(payload)});
   ++staged_count_;
+  if (journal_ != nullptr) {
+    split_staged(t);
+    auto partitions = hashes_;
+    for (auto& p : partitions) p = partition_of(p);
+    std::sort(partitions.begin(), partitions.end());
+    partitions.erase(std::unique(partitions.begin(), partitions.end()), partitions.end());
+    for (const auto p : partitions) {
+      journal_->rows_staged(net::table_id(t.name), static_cast<std::uint16_t>(p), arrivals_ - 1);
+    }
+  }
   fold_before(folded_clock, t);  // a table that is updated and never read would gather its batches for ever
-  return t.broken;
+  return t.failure();
+}
+
+std::uint64_t rows_service::fence(std::uint32_t rank, std::uint32_t clock) {
+  std::uint64_t dropped = 0;
+  for (auto& [id, t] : tables_) {
+    if (journal_ != nullptr) split_staged(*t);
+    for (auto& [partition, waiting] : t->staged) {
+      if (partition != net::any_partition && !keys_.owns(partition)) continue;  // a copy: as its head says
+      const auto gone = std::erase_if(waiting, [&](const auto& b) { return b.rank == rank && b.clock >= clock; });
+      dropped += gone;
+      if (gone == 0 || journal_ == nullptr) continue;
+      journal_->rows_folded(id, partition, net::no_clock);  // all of them; what is left follows
+      for (const auto& b : waiting) journal_->rows_staged(id, partition, b.arrival);
+    }
+  }
+  staged_count_ -= dropped;
+  return dropped;
 }
 
 void rows_service::fold_before(std::uint32_t clock, typed_table& t) {
-  auto& waiting = t.staged;
-  const auto due = std::partition(waiting.begin(), waiting.end(), [&](const auto& b) { return b.clock >= clock; });
-  if (due == waiting.end()) return;
-  std::sort(due, waiting.end(), [](const auto& a, const auto& b) {
+  // They are taken out first: whatever happens to one, none is folded twice.
+  std::vector<staged_batch> now;
+  if (journal_ != nullptr) split_staged(t);
+  for (auto& [partition, waiting] : t.staged) {
+    if (partition != net::any_partition && !keys_.owns(partition)) continue;  // a copy: its head folds them
+    const auto due = std::partition(waiting.begin(), waiting.end(), [&](const auto& b) { return b.clock >= clock; });
+    if (journal_ != nullptr && due != waiting.end()) journal_->rows_folded(net::table_id(t.name), partition, clock);
+    now.insert(now.end(), std::make_move_iterator(due), std::make_move_iterator(waiting.end()));
+    waiting.erase(due, waiting.end());
+  }
+  if (now.empty()) return;
+  // The parts of a batch that was split have one arrival, and no row in common.
+  std::sort(now.begin(), now.end(), [](const auto& a, const auto& b) {
     return std::tie(a.clock, a.rank, a.arrival) < std::tie(b.clock, b.rank, b.arrival);
   });
-  // They are taken out first: whatever happens to one, none is folded twice.
-  std::vector<staged_batch> now(std::make_move_iterator(due), std::make_move_iterator(waiting.end()));
-  waiting.erase(due, waiting.end());
   staged_count_ -= now.size();
   for (const auto& b : now) {
     net::rows_view r;
     (void)net::decode(b.payload.bytes(), b.count, b.named, t.layout().value_bytes(), r);  // was checked when it came
     problem p;
+    failed_row_ = 0;
     try {
       p = locate(r, b.named);
       if (!p) p = update(t, rows_of(t, b.named), r);
+      if (journal_ != nullptr) note_rows(t, b.named);
     } catch (const std::bad_alloc&) {
       p = refusal{status::out_of_memory, "there was no memory for it"};
     }
-    if (p && !t.broken) {
-      t.broken = refusal{p->why, "staged rows of rank " + std::to_string(b.rank) + " in iteration " +
-                                     std::to_string(b.clock) + ": " + p->text};
-    }
+    if (!p) continue;
+    const auto where = failed_row_ < hashes_.size() ? partition_of(hashes_[failed_row_]) : std::uint16_t{0};
+    if (t.broken.empty()) t.first_broken = where;
+    t.broken.try_emplace(where, refusal{p->why, "staged rows of rank " + std::to_string(b.rank) + " in iteration " +
+                                                    std::to_string(b.clock) + ": " + p->text});
   }
 }
 

@@ -17,7 +17,9 @@
 #include "net/protocol.hpp"
 #include "net/rows.hpp"
 #include "server/completion.hpp"
+#include "server/journal.hpp"
 #include "server/key_store.hpp"
+#include "server/partition_state.hpp"
 #include "server/plugin_registry.hpp"
 #include "server/row_table.hpp"
 
@@ -42,10 +44,32 @@ class rows_service {
 
   /// Removes all rows and what is staged. The tables stay open.
   void clear() noexcept;
+  /// The same of one partition.
+  void clear(std::uint16_t partition);
+
+  /// Appends the records that make the rows of a partition again, in an order that depends on the state alone.
+  /// Cost: O(rows of the partition), and once after a batch was staged O(rows of all batches).
+  void encode(std::uint16_t partition, std::vector<std::byte>& out);
+  /// Applies a record on a table or its rows. Returns: ok, or the status and why nothing has changed.
+  net::status apply(std::uint16_t partition, const record& r, std::string& why);
+
+  /// From now on partitions have copies: what changes is noted here, and what is not ours is left out.
+  void set_journal(journal* j) noexcept { journal_ = j; }
+  /// Appends what has become of the rows and batches that were noted in this partition.
+  void encode_changes(std::uint16_t partition, std::span<const journal::row_change> rows,
+                      std::span<const journal::batch_change> batches, std::vector<std::byte>& out);
+  /// Calls f(name, definition) for each table that is open.
+  template <class F>
+  void each_table(const F& f) const {
+    for (const auto& [id, t] : tables_) f(std::string_view(t->name), std::span<const std::byte>(t->definition));
+  }
+  [[nodiscard]] std::size_t tables() const noexcept { return tables_.size(); }
 
   [[nodiscard]] std::size_t memory_bytes() const noexcept;
   /// Batches that wait for the clock.
   [[nodiscard]] std::uint64_t staged() const noexcept { return staged_count_; }
+  /// What a rank has staged for iterations from `clock` on goes. Returns: how many batches.
+  std::uint64_t fence(std::uint32_t rank, std::uint32_t clock);
   [[nodiscard]] std::uint64_t rows() const noexcept;
 
  private:
@@ -62,16 +86,26 @@ class rows_service {
     bool named;
     blob payload;
   };
+  /// By partition; under net::any_partition what came with rows of several and has not been split.
+  using staged_batches = std::map<std::uint16_t, std::vector<staged_batch>>;
   struct typed_table {
     typed_table(std::string of, const net::table_definition& d, const loaded_update* f, std::uint32_t partitions);
 
     std::string name;
+    std::vector<std::byte> definition;  ///< as it travels
     row_init init;
     const loaded_update* function;  ///< null: add
     row_table by_id;
     std::unique_ptr<row_table> by_name;  ///< made with the first name
-    std::vector<staged_batch> staged;
-    problem broken;  ///< a batch, acknowledged when it was staged, could not be folded
+    staged_batches staged;
+    /// A batch, acknowledged when it was staged, could not be folded: by the partition of the row that failed.
+    std::map<std::uint16_t, refusal> broken;
+    std::uint16_t first_broken = 0;
+    [[nodiscard]] problem failure() const {
+      if (broken.empty()) return {};
+      const auto first = broken.find(first_broken);
+      return first != broken.end() ? first->second : broken.begin()->second;
+    }
     [[nodiscard]] const row_layout& layout() const noexcept { return by_id.layout(); }
   };
   /// Where an answer goes that is more than a header.
@@ -81,8 +115,16 @@ class rows_service {
     blob tail;
   };
 
-  problem open(const net::request_view& request, reply& out);
+  problem open(std::string_view name, std::span<const std::byte> definition, reply& out);
   problem on_rows(const net::request_view& request, blob&& tail, reply& out, std::uint32_t& folded_clock);
+  problem leave_out_applied(const net::request_header& h, typed_table& t, net::rows_view& r, blob& rest,
+                            std::uint32_t& removed);
+  void note_answers(const net::request_header& h, const problem& p);
+  void note_rows(typed_table& t, bool named);
+  void touch_partitions();
+  [[nodiscard]] std::uint64_t owned_rows(const row_table& rows) const;
+  problem change(typed_table& t, row_table& rows, const net::request_view& request, const net::rows_view& r, bool staged,
+                 blob&& tail, reply& out, std::uint32_t folded_clock);
   problem scan(typed_table& t, const net::request_view& request, reply& out);
   problem locate(const net::rows_view& rows, bool named);
   row_table& rows_of(typed_table& t, bool named);
@@ -93,6 +135,14 @@ class rows_service {
   void remove(row_table& rows, const net::rows_view& r, reply& out);
   problem stage(typed_table& t, const net::request_view& request, blob&& tail, std::uint32_t folded_clock);
   void fold_before(std::uint32_t clock, typed_table& t);
+  void split_staged(typed_table& t);
+  void encode_rows(std::uint32_t id, typed_table& t, bool named, std::uint16_t partition, std::vector<std::byte>& out);
+  static void append_row(std::vector<std::byte>& out, std::uint32_t id, const row_table& rows, const std::byte* row);
+  static void append_staged(std::vector<std::byte>& out, std::uint32_t id, const staged_batch& b);
+  static void append_broken(std::vector<std::byte>& out, std::uint32_t id, const refusal& why);
+  problem apply_row(std::uint16_t partition, typed_table& t, const record& r);
+  problem apply_staged(std::uint16_t partition, typed_table& t, const record& r);
+  void forget_staged(typed_table& t, std::uint16_t partition, std::uint32_t before);
 
   template <class Key, class Work>
   bool each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work);
@@ -101,6 +151,8 @@ class rows_service {
 
   const key_store& keys_;
   plugin_registry& plugins_;
+  journal* journal_ = nullptr;  // null: partitions have no copies
+  std::map<std::uint16_t, std::uint32_t> removed_;  // of the request in hand, by partition; with a journal
   std::vector<std::uint16_t> place_of_;  // by partition: its number within the shard, or not_here
   std::uint32_t partitions_;
   std::map<std::uint32_t, std::unique_ptr<typed_table>> tables_;
@@ -115,6 +167,7 @@ class rows_service {
   std::vector<std::byte> body_;
   std::vector<std::byte> before_;   // a row, to go back to
   std::vector<double> gradient_;    // a row of a payload that is not aligned
+  std::size_t failed_row_ = 0;      // of the update that failed last
 };
 
 }  // namespace paracel::srv

@@ -124,8 +124,14 @@ void scan_service::walk(call& c, Visitor& visitor) {
 
   while (c.folded && i < tables.size() && c.failed == status::ok && !visitor.full()) {
     if (worked && steady_clock::now() >= c.until) break;
+    if (keys_.keeps_copies() && !keys_.owns_table(i)) {
+      ++i;
+      position = 0;
+      width = 0;
+      continue;
+    }
     if (const auto group = i / keys_.group_tables();
-        i % keys_.group_tables() == 0 && position == 0 && group != refused_group) {
+        !keys_.keeps_copies() && i % keys_.group_tables() == 0 && position == 0 && group != refused_group) {
       const bool any = keys_.groups()[group].blocks() != 0;  // before: what is visited may be removed
       if (step_over_group(c, group, visitor)) {
         worked = worked || any;
@@ -372,7 +378,7 @@ class reducer {
       ++result_.skipped;
       return;
     }
-    for_each_number(e.view(), [this](auto number) { add(number); });
+    for_each_number(e.view(), [this](auto number) { this->add(number); });
   }
 
  private:
@@ -433,7 +439,7 @@ class remover {
     if (call_.failed != status::ok) return true;
     for (const auto* e : matches_) {
       const auto hash = hash_key(e->key());
-      host_.forget_staged(e->key());
+      host_.erasing(e->key(), hash);
       keys_.erase(hash, e->key());
     }
     removed_ += matches_.size();

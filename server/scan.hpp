@@ -37,8 +37,8 @@ class scan_host {
   virtual bool fold_all_before(std::uint32_t clock, time_point until) = 0;
   /// A failure of a folded update of a key that begins with `prefix`, which every BSP reader is told.
   virtual net::status broken(std::string_view prefix, std::string& why) const = 0;
-  /// The key goes: its staged updates go too.
-  virtual void forget_staged(std::string_view key) = 0;
+  /// The key is about to be erased: its staged updates go too.
+  virtual void erasing(std::string_view key, std::uint64_t hash) = 0;
   /// The user function that runs from now on; null: none does.
   virtual void runs(const std::string* function) noexcept = 0;
 };

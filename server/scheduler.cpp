@@ -107,16 +107,19 @@ struct scheduler::sender {
   }
 };
 
-scheduler::scheduler(scheduler_options options, event_sink events, time_point now)
-    : options_(options),
+scheduler::scheduler(scheduler_options options, event_sink events, time_point now,
+                     checkpoint_coordinator::send_request send)
+    : options_(std::move(options)),
       events_(std::move(events)),
       begin_(now),
-      servers_(options.servers),
-      workers_(options.workers),
-      hub_({.max_ranks = options.workers}) {
-  members_.job = options.job;
-  members_.workers = options.workers;
-  members_.servers.resize(options.servers);
+      roster_(options_.job, options_.workers, options_.servers, options_.replicas, options_.elastic),
+      servers_(options_.servers),
+      workers_(options_.workers),
+      hub_({.max_ranks = options_.workers}),
+      checkpoints_(options_.checkpoints, options_.job, options_.workers, events_, std::move(send)) {
+  roster_.plan_checkpoints(checkpoints_.plan());
+  if (options_.worker_wait.count() != 0)
+    hub_.keep_answers({.ranks = options_.workers, .folder = options_.answers_folder});
 }
 
 std::string scheduler::name(role r, std::uint32_t index) const {
@@ -134,6 +137,7 @@ void scheduler::handle(const net::request_view& in, blob tail, completion done, 
     return done.fail(net::status::wrong_job, "this is the scheduler of job " + to_hex(options_.job) +
                                                  ", the request is of job " + to_hex(in.header.job));
   if (in.header.what == net::verb::ping) return done.ok();
+  if (in.header.what == net::verb::stats) return done.answer({}, net::bytes_of(report(now)));
   if (phase_ == phase::aborted && in.header.what != net::verb::heartbeat) {
     if (in.header.what == net::verb::leave) leave(in, std::move(done), now);
     else refuse_ended(done);
@@ -145,7 +149,11 @@ void scheduler::handle(const net::request_view& in, blob tail, completion done, 
     case net::verb::progress: return progress(in, std::move(done), now);
     case net::verb::leave: return leave(in, std::move(done), now);
     case net::verb::abort: return hear_abort(in, std::move(done), now);
-    case net::verb::collective: return hub_.handle(in, std::move(tail), std::move(done));
+    case net::verb::watch: return watch(in, std::move(done));
+    case net::verb::dead: return hear_of_death(in, std::move(done), now);
+    case net::verb::resize: return resize(in, std::move(done), now);
+    case net::verb::checkpoint: return checkpoints_.handle(in, std::move(done), roster_.members(), now);
+    case net::verb::collective: return collective(in, std::move(tail), std::move(done));
     default:
       return done.fail(net::status::bad_request, std::string("a scheduler does not serve ") + net::name_of(in.header.what));
   }
@@ -154,8 +162,12 @@ void scheduler::handle(const net::request_view& in, blob tail, completion done, 
 void scheduler::join(const net::request_view& in, completion done, time_point now) try {
   const auto body = object_in(in);
   const auto who = sender::in(body, options_);
-  if (at(who.what, who.index).joined) throw refusal(name(who.what, who.index) + " has joined already");
-  if (phase_ != phase::joining) throw refusal("the job is complete");
+  const bool enters = who.what == role::server && phase_ == phase::running && awaits(who.index);
+  const bool returns = enters || (phase_ == phase::running &&
+                                  (is_awaited(who.what, who.index) ||
+                                   (who.what == role::server && roster_.state(who.index) == server_state::down)));
+  if (at(who.what, who.index).joined && !returns) throw refusal(name(who.what, who.index) + " has joined already");
+  if (phase_ != phase::joining && !returns) throw refusal("the job is complete");
   const auto host = text(body, "host");
   const auto pid = static_cast<int>(number(body, "pid", 0x7fffffff));
   json joined{{"event", "joined"}, {"host", host}, {"pid", pid}};
@@ -183,8 +195,19 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
     joined["role"] = "server";
     joined["index"] = who.index;
     joined["threads"] = s.threads;
-    members_.servers[who.index] = std::move(s);
-    ++servers_joined_;
+    if (returns) {
+      if (enters) {
+        roster_.admit(std::move(s));
+        entering_.reset();
+        checkpoints_.servers_changed("server s" + std::to_string(who.index) + " joined meanwhile");
+      } else {
+        roster_.rejoin(std::move(s));
+      }
+      joined["epoch"] = roster_.members().epoch;
+    } else {
+      roster_.enter(std::move(s));
+      ++servers_joined_;
+    }
   } else {
     const auto size = number(body, "size", 0xffffffffU);
     if (size != options_.workers)
@@ -192,15 +215,27 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
                     " workers, the job has " + std::to_string(options_.workers));
     joined["role"] = "worker";
     joined["index"] = who.index;
-    ++workers_joined_;
+    if (!returns) ++workers_joined_;
   }
   auto& n = at(who.what, who.index);
+  if (returns && who.what == role::worker) {
+    n.host = host;
+    n.pid = pid;
+    n.client = in.header.client;
+    events_(dump(joined), false);
+    return take_place(who.index, body, std::move(done), now);
+  }
+  if (returns) n = {};
   n.joined = true;
+  n.client = in.header.client;
   n.host = host;
   n.pid = pid;
   n.joining = std::move(done);
   events_(dump(joined), false);
-  answer_joins(now);
+  if (!returns) return answer_joins(now);
+  n.last_sign = now;
+  n.joining.answer({}, net::bytes_of(roster_.members().to_json()));
+  spread();
 } catch (const refusal& e) {
   done.fail(net::status::bad_request, e.what());
 }
@@ -208,14 +243,15 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
 /// From its answer on a node must beat; before it, it may be waiting for the others without a heartbeat.
 void scheduler::answer_joins(time_point now) {
   if (servers_joined_ < options_.servers) return;
-  const auto all = members_.to_json();
+  const auto all = roster_.members().to_json();
   const auto answer = [&](node& n) {
     if (!n.joining) return;
     n.last_sign = now;
     n.joining.answer({}, net::bytes_of(all));
   };
   for (auto& n : servers_) answer(n);
-  if (workers_joined_ < options_.workers) return;
+  checkpoints_.restore(roster_.members(), now);
+  if (workers_joined_ < options_.workers || !checkpoints_.restored()) return;
   phase_ = phase::running;
   for (auto& n : workers_) answer(n);
   events_(dump({{"event", "started"}, {"workers", options_.workers}, {"servers", options_.servers}}), false);
@@ -226,8 +262,11 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
   const auto who = sender::in(body, options_);
   auto& n = at(who.what, who.index);
   // The beats have a connection of their own and may overtake the join.
-  const bool known = n.joined && (!body.contains("pid") || body["pid"] == n.pid);
-  if (n.joined && !known) throw refusal(name(who.what, who.index) + " holds this place");
+  const bool lost = is_awaited(who.what, who.index) ||
+                    (who.what == role::server && roster_.state(who.index) == server_state::down);
+  const bool known = n.joined && is_that_of(who, body);
+  const bool is_awaited = who.what == role::server && awaits(who.index);
+  if (n.joined && !known && !lost && !is_awaited) throw refusal(name(who.what, who.index) + " holds this place");
   if (phase_ == phase::aborted) {
     if (known) n.gone = true;
     net::reply_header fields;
@@ -241,12 +280,84 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
     fields.order = net::instruction::shutdown;
     return done.answer(fields);
   }
-  if (known) {
+  if (known && who.what == role::server && roster_.state(who.index) == server_state::gone) {  // nobody needs it any more
+    n.gone = true;
+    net::reply_header fields;
+    fields.order = net::instruction::shutdown;
+    return done.answer(fields);
+  }
+  if ((lost && known) || n.ejected) {  // it was stopped, or cut off: others serve what it did
+    return tell_to_end(done, who.what == role::server ? exit_status::server_lost : exit_status::worker_lost,
+                       name(who.what, who.index) + " was taken for lost");
+  }
+  if (known && n.hung.empty()) {
     n.last_sign = now;
+    const auto clock = body.find("clock");
+    if (clock != body.end() && clock->is_number_unsigned())
+      n.clock = static_cast<std::uint32_t>(std::min<std::uint64_t>(clock->get<std::uint64_t>(), 0xffffffffU));
+    if (who.what == role::worker) hear_of_worker(who.index, body);
     const auto busy = body.find("busy");
     if (who.what == role::server && busy != body.end()) name_busy(who.index, *busy, now);
+    const auto synced = body.find("synced");
+    if (who.what == role::server && synced != body.end() && synced->is_number_unsigned())
+      hear_synced(who.index, synced->get<std::uint64_t>());
   }
+  if (known && !n.hung.empty()) return tell_to_end(done, exit_status::server_lost, n.hung);
   done.ok();
+} catch (const refusal& e) {
+  done.fail(net::status::bad_request, e.what());
+}
+
+/// The answer to the heartbeat of a process without which the job goes on.
+void scheduler::tell_to_end(completion& done, int with_status, const std::string& why) {
+  net::reply_header fields;
+  fields.order = net::instruction::abort;
+  const auto body = dump({{"status", with_status}, {"cause", why + "; the job goes on without it"}});
+  done.answer(fields, net::bytes_of(body));
+}
+
+/// Whether a heartbeat or a launcher speaks of the process that holds the place.
+bool scheduler::is_that_of(const sender& who, const nlohmann::json& body) const {
+  const auto& n = who.what == role::server ? servers_[who.index] : workers_[who.index];
+  if (const auto pid = body.find("pid"); pid != body.end() && *pid != n.pid) return false;
+  const auto incarnation = body.find("incarnation");
+  return who.what != role::server || incarnation == body.end() || !incarnation->is_string() ||
+         from_hex(incarnation->get_ref<const std::string&>()) == roster_.at(who.index).incarnation;
+}
+
+void scheduler::watch(const net::request_view& in, completion done) try {
+  const auto who = sender::in(object_in(in), options_);
+  if (phase_ == phase::joining || in.header.epoch == roster_.members().epoch) {
+    auto& parked = at(who.what, who.index).watching;
+    if (parked) parked.fail(net::status::conflict, "it watches again");
+    parked = std::move(done);
+    return;
+  }
+  done.answer({}, net::bytes_of(roster_.members().to_json()));
+} catch (const refusal& e) {
+  done.fail(net::status::bad_request, e.what());
+}
+
+/// The membership has changed.
+void scheduler::spread() {
+  const auto all = roster_.members().to_json();
+  for (auto* nodes : {&servers_, &workers_})
+    for (auto& n : *nodes)
+      if (n.watching) n.watching.answer({}, net::bytes_of(all));
+}
+
+void scheduler::hear_of_death(const net::request_view& in, completion done, time_point now) try {
+  const auto body = object_in(in);
+  const auto who = sender::in(body, options_);
+  auto why = text_or(body, "why", "its process has ended");
+  if (why.size() > max_cause_bytes) why.resize(max_cause_bytes);
+  const auto& n = at(who.what, who.index);
+  const bool is_known = n.joined && is_that_of(who, body);
+  if (who.what == role::server && awaits(who.index) && !is_known) give_up_entering(why);
+  else if (phase_ != phase::done && is_known && !n.gone) lose(who.what, who.index, why, now);
+  const auto answer =
+      dump({{"goes_on", phase_ != phase::aborted}, {"epoch", roster_.members().epoch}, {"cause", cause_}});
+  done.answer({}, net::bytes_of(answer));
 } catch (const refusal& e) {
   done.fail(net::status::bad_request, e.what());
 }
@@ -261,6 +372,16 @@ void scheduler::name_busy(std::uint32_t slot, const json& list, time_point now) 
     const auto lasts = item.find("seconds");
     if (shard == item.end() || !shard->is_number_unsigned()) continue;
     if (shard->get<std::uint64_t>() >= membership::most_threads) continue;
+    if (options_.hang_limit.count() != 0 && lasts != item.end() && lasts->is_number() &&
+        lasts->get<double>() * 1000 > static_cast<double>(options_.hang_limit.count())) {
+      char time[32];
+      std::snprintf(time, sizeof time, "%.1f s", lasts->get<double>());
+      const auto why = function + " has been running for " + time + " in thread " + dump(*shard);
+      if (!roster_.has_copies()) return lose(role::server, slot, why, now);
+      // Its other threads have a lease. It gets none any more, and is lost when the last one has ended, or the process.
+      servers_[slot].hung = why;
+      return;
+    }
     auto& named = busy_[{slot, shard->get<std::uint32_t>()}];
     if (named.first == function && now - named.second < busy_again) continue;
     named = {function, now};
@@ -286,7 +407,7 @@ void scheduler::emit_progress(time_point now) {
   if (held_progress_.empty()) return;
   last_progress_ = now;
   events_(held_progress_, true);
-  held_progress_.clear();
+  last_passed_on_ = std::exchange(held_progress_, {});
 }
 
 void scheduler::leave(const net::request_view& in, completion done, time_point now) try {
@@ -305,6 +426,11 @@ void scheduler::leave(const net::request_view& in, completion done, time_point n
   const int status = exit_status_in(body);
   if (who.what == role::server) {
     if (phase_ == phase::done) return;
+    if (phase_ == phase::running && roster_.may_change()) {
+      n.gone = false;
+      lose(role::server, who.index, "it left with status " + std::to_string(status), now);
+      return;
+    }
     if (!left_early_) left_early_.emplace(who.index, now);
     events_(dump({{"event", "left"}, {"role", "server"}, {"index", who.index}, {"status", status}}), false);
     return;
@@ -316,13 +442,21 @@ void scheduler::leave(const net::request_view& in, completion done, time_point n
   }
   // Ranks of communicator 0 are the workers' own; a collective that waits for one that has left would wait for ever.
   hub_.depart(0, who.index, "worker " + std::to_string(who.index) + " has left the job");
-  if (++workers_left_ < options_.workers) return;
+  if (n.awaited) caught_up(who.index);
+  if (auto* kept = hub_.kept()) kept->needs_nothing(who.index);
+  checkpoints_.worker_left(who.index, roster_.members());
+  ++workers_left_;
+  end_when_all_left(now);
+} catch (const refusal& e) {
+  done.fail(net::status::bad_request, e.what());
+}
+
+void scheduler::end_when_all_left(time_point now) {
+  if (workers_left_ < options_.workers) return;
   phase_ = phase::done;
   ended_at_ = now;
   emit_progress(now);
   events_(dump({{"event", "done"}}), false);
-} catch (const refusal& e) {
-  done.fail(net::status::bad_request, e.what());
 }
 
 void scheduler::hear_abort(const net::request_view& in, completion done, time_point now) try {
@@ -347,21 +481,50 @@ void scheduler::abort(int status, const std::string& cause, time_point now) {
   const auto why = ended_json();
   for (auto* nodes : {&servers_, &workers_})
     for (auto& n : *nodes)
-      if (n.joining) n.joining.fail(net::status::job_ended, why);
+      for (auto* parked : {&n.joining, &n.watching})
+        if (*parked) parked->fail(net::status::job_ended, why);
   hub_.fail_all(net::status::job_ended, why);
+  checkpoints_.fail_all(net::status::job_ended, why);
 }
 
-void scheduler::lose(role r, std::uint32_t index, time_point now) {
+void scheduler::lose(role r, std::uint32_t index, const std::string& why, time_point now) {
   auto& n = at(r, index);
   n.gone = true;
   const bool server = r == role::server;
+  if (server && roster_.state(index) == server_state::gone) return;
+  if (server && roster_.state(index) == server_state::left) {  // it had no partition any more
+    roster_.lose(index);
+    events_(dump({{"event", "retired"}, {"index", index}, {"pid", n.pid}, {"host", n.host},
+                  {"epoch", roster_.members().epoch}}),
+            false);
+    return spread();
+  }
   const int status = server ? exit_status::server_lost : exit_status::worker_lost;
-  const auto cause = name(r, index) + " lost: no heartbeat for " +
-                     seconds(std::chrono::duration_cast<std::chrono::milliseconds>(now - *n.last_sign));
-  events_(dump({{"event", "lost"}, {"role", server ? "server" : "worker"}, {"index", index}, {"pid", n.pid},
-                {"host", n.host}, {"cause", cause}, {"status", status}}),
-          false);
-  abort(status, cause, now);
+  auto cause = name(r, index) + " lost: " + (n.hung.empty() ? why : n.hung);
+  if (!server && options_.worker_wait.count() != 0 && phase_ == phase::running) {
+    losses_.emplace_back(now, cause);
+    return await(index, cause, now);
+  }
+  if (!server && options_.eject_workers && phase_ == phase::running && index != 0) {
+    losses_.emplace_back(now, cause);
+    eject(index, cause);
+    return end_when_all_left(now);
+  }
+  roster::verdict verdict{false};
+  if (server && phase_ == phase::running && roster_.may_change()) verdict = roster_.lose(index);
+  if (!verdict.why_not.empty()) cause += "; " + verdict.why_not;
+  json event{{"event", "lost"}, {"role", server ? "server" : "worker"}, {"index", index}, {"pid", n.pid},
+             {"host", n.host}, {"cause", cause}, {"status", status}};
+  if (roster_.may_change()) {
+    event["goes_on"] = verdict.goes_on;
+    event["epoch"] = roster_.members().epoch;
+  }
+  events_(dump(event), false);
+  if (!verdict.goes_on) return abort(status, cause, now);
+  losses_.emplace_back(now, cause);
+  std::erase_if(busy_, [index](const auto& b) { return b.first.first == index; });
+  checkpoints_.servers_changed("server s" + std::to_string(index) + " was lost meanwhile");
+  spread();
 }
 
 std::string scheduler::missing() const {
@@ -381,20 +544,34 @@ std::string scheduler::missing() const {
   return text;
 }
 
+void scheduler::hear(std::uint64_t number, const net::reply_view& reply, time_point now) {
+  if (!checkpoints_.hear(number, reply, now) || phase_ != phase::joining) return;
+  if (const auto& why = checkpoints_.restore_failure(); !why.empty()) abort(exit_status::data, why, now);
+  else if (checkpoints_.restored()) answer_joins(now);
+}
+
 void scheduler::tick(time_point now) {
   if (phase_ == phase::done || phase_ == phase::aborted) return;
+  checkpoints_.tick(now);
   if (now - last_progress_ >= progress_interval) emit_progress(now);
   const auto look = [&](role r, std::vector<node>& nodes) {
+    const bool has_lease = r == role::server && roster_.has_copies();
+    const auto limit = has_lease ? std::min(options_.lease_limit, options_.heartbeat_limit) : options_.heartbeat_limit;
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
       const auto& n = nodes[i];
-      if (n.joined && !n.gone && n.last_sign && now - *n.last_sign > options_.heartbeat_limit) lose(r, i, now);
+      if (!n.joined || n.gone || !n.last_sign || now - *n.last_sign <= limit) continue;
+      const auto silent = std::chrono::duration_cast<std::chrono::milliseconds>(now - *n.last_sign);
+      lose(r, i, "no heartbeat for " + seconds(silent), now);
     }
   };
   look(role::server, servers_);
   look(role::worker, workers_);
+  look_at_awaited(now);
+  if (entering_ && now - entering_->second > options_.join_limit)
+    give_up_entering("it did not join within " + seconds(options_.join_limit));
   if (left_early_ && now - left_early_->second > early_leave_grace)
     abort(exit_status::server_lost, name(role::server, left_early_->first) + " left before the workers had finished", now);
-  if (phase_ == phase::joining && now - begin_ > options_.join_limit)
+  if (phase_ == phase::joining && now - begin_ > options_.join_limit && !checkpoints_.restoring())
     abort(exit_status::timeout,
           "the job did not start within " + seconds(options_.join_limit) + ": " + missing() + " did not join", now);
 }
@@ -403,7 +580,9 @@ bool scheduler::everybody_knows(time_point now) const noexcept {
   if (phase_ != phase::done && phase_ != phase::aborted) return false;
   if (now - ended_at_ > options_.heartbeat_limit) return true;
   const auto knows = [](const node& n) { return n.joined && n.gone; };
-  return std::ranges::all_of(servers_, knows) && std::ranges::all_of(workers_, knows);
+  for (std::uint32_t slot = 0; slot < servers_.size(); ++slot)
+    if (!knows(servers_[slot]) && !awaits(slot)) return false;
+  return std::ranges::all_of(workers_, knows);
 }
 
 }  // namespace paracel::srv

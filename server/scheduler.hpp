@@ -7,17 +7,40 @@
 //      |                      |
 //      +------- a loss, an abort, the join deadline -------> aborted     (the first cause stays)
 //
+// With copies (`replicas` above 1) a running job bears the loss of servers; which, roster.hpp says. With `eject_workers` it
+// bears the loss of workers other than 0, who writes the results: collectives go on without what they would have brought.
+// The launcher sees to it that the process is dead, and then takes the worker out of the clock. With `worker_wait` the others
+// wait so long at most for another process of the same rank to be where the one before was:
+//
+//   up --lost--> awaited --a new process joins--> catching up --it says so, or leaves--> up         (scheduler_workers.cpp)
+//
 // Bodies of the control verbs are JSON objects:
 //
 //   join       {"role":"server","slot","weight","incarnation","threads","host","pid","shards":[..],"clock","control"}
 //              or {"role":"worker","rank","size","host","pid"}. Parked: a server is answered when all servers are there, a
-//              worker when everybody is; the answer is the membership (core/membership.hpp).
-//   heartbeat  {"role","slot" or "rank", "pid", "busy":[{"shard","function","seconds"}]}. The answer's order is go_on,
-//              shutdown (the job is done) or abort, with {"status","cause"} as its body.
+//              worker when everybody is; the answer is the membership (core/membership.hpp). While a job with copies runs, a
+//              server may take a slot that is down, and is answered at once. So is a worker in the place of one that is
+//              awaited, with the iterations that were finished ("clock") or why there is no going on from there ("cannot");
+//              the answer's count then says how many processes were this worker before, its value_version how many
+//              collectives they had called.
+//   heartbeat  {"role","slot" or "rank","pid"}, of a server also "busy":[{"shard","function","seconds"}], its "incarnation"
+//              and the epoch "synced" whose copies it has made; of a worker its "clock", and if it may be replaced
+//              "caught_up" and "collectives":{"again":[[begin,end]..],"from"} (kept_answers.hpp). The answer's order is go_on,
+//              shutdown (the job is done) or abort, with {"status","cause"} as its body: a server that was taken for lost
+//              gets that too, and ends itself.
+//   watch      {"role","slot" or "rank"}; the header's epoch is what it has. Answered with the membership as soon as there
+//              is one of another epoch.
+//   dead       {"role","slot" or "rank","pid","why"}: a launcher has reaped the process. Answered at once with
+//              {"goes_on","epoch","cause"}.
+//   resize     {"servers": 1 or -1}: a server shall enter, which the launcher is asked for in an event, or one shall leave.
+//              Answered at once with {"slot","epoch"}; refused while another change is under way, or when too few would
+//              be left.
 //   progress   any object; becomes an event, at most 20 a second, the last one always
 //   leave      {"role","slot" or "rank","status"}. A server that leaves before the workers ends the job, a little later:
 //              it may be a launcher's answer to the death of another one, which then is the cause to be named.
 //   abort      {"status","cause"}
+//   stats      no body. Answered with everything that is known of the job, for people (scheduler_report.cpp); also after
+//              the end of the job.
 //
 // After an abort every request, parked or new, is answered job_ended with {"status","cause"} as its body; heartbeats get
 // the same body with status ok and the order abort.
@@ -40,8 +63,10 @@
 #include "core/membership.hpp"
 #include "net/protocol.hpp"
 #include "net/time_source.hpp"
+#include "server/checkpoint_coordinator.hpp"
 #include "server/collective_hub.hpp"
 #include "server/completion.hpp"
+#include "server/roster.hpp"
 
 namespace paracel::srv {
 
@@ -49,10 +74,23 @@ struct scheduler_options {
   std::uint64_t job = 0;
   std::uint32_t workers = 1;
   std::uint32_t servers = 1;
+  std::uint32_t replicas = 1;  ///< copies of each partition
+  bool elastic = false;        ///< servers may enter and leave, also without copies
+  bool eject_workers = false;  ///< the others go on without a worker that dies
+  /// The others wait for another process in the place of a worker that dies, at most so long; 0: not at all.
+  std::chrono::milliseconds worker_wait{0};
+  std::string answers_folder = ".";  ///< of the file of answers that are kept for such a process, large ones
   /// A node whose last heartbeat came longer ago is lost. Nodes beat every 0.5 s, so that several may be late.
   std::chrono::milliseconds heartbeat_limit{3000};
+  /// The same for a server of a job with copies, if that is less: the 2 s for which it may serve after it sent a heartbeat,
+  /// and a tenth for clocks that run apart. Another one serves its partitions then.
+  std::chrono::milliseconds lease_limit{2200};
+  /// A server one of whose user functions has been running for longer is lost, with the function's name as the cause; 0:
+  /// it is named in the log and waited for.
+  std::chrono::milliseconds hang_limit{0};
   /// How long the nodes may take to join; then the job ends with the names of the missing.
   std::chrono::milliseconds join_limit{60'000};
+  checkpoint_options checkpoints;
 };
 
 /// Thread-safety: owned by the thread of its completions.
@@ -64,12 +102,20 @@ class scheduler {
 
   enum class phase : std::uint8_t { joining, running, done, aborted };
 
-  scheduler(scheduler_options options, event_sink events, time_point now);
+  /// `send`: to threads of servers; without it there are no checkpoints.
+  scheduler(scheduler_options options, event_sink events, time_point now,
+            checkpoint_coordinator::send_request send = {});
 
   /// Serves one request. Nothing of `in` is used after the call.
   void handle(const net::request_view& in, blob tail, completion done, time_point now);
   /// Finds lost nodes and a missed join deadline. Feed it the heartbeats that have arrived first.
   void tick(time_point now);
+  /// An answer to a request that `send` has sent.
+  void hear(std::uint64_t number, const net::reply_view& reply, time_point now);
+  /// All workers are to stop for a checkpoint as soon as can be.
+  void ask_for_checkpoint() { checkpoints_.ask(roster_.members()); }
+  /// Something is to be looked at sooner than usual.
+  [[nodiscard]] bool busy() const noexcept { return checkpoints_.busy(); }
   /// Ends the job, unless it has ended already.
   void abort(int status, const std::string& cause, time_point now);
 
@@ -85,10 +131,18 @@ class scheduler {
   struct node {
     bool joined = false;
     bool gone = false;      ///< left, lost, or told that the job has ended
+    bool ejected = false;   ///< a worker without whom the others go on
+    std::optional<time_point> awaited{};  ///< since when the others have waited for a worker; until it has caught up
+    std::string lost_cause{};             ///< why they do
+    std::uint32_t turn = 0;               ///< how many processes were this worker before
+    std::uint64_t client = 0;             ///< whose collectives count
     int pid = 0;
     std::string host;
+    std::uint32_t clock = 0;  ///< iterations that a worker had finished at its last heartbeat
     std::optional<time_point> last_sign;  ///< since when the lease counts; empty until the node is known to beat
     completion joining;                   ///< its parked join
+    completion watching;                  ///< its parked watch
+    std::string hung;                     ///< the user function that holds it up: it is told to end
   };
   struct sender;  // what a body says about who sent it
 
@@ -96,9 +150,31 @@ class scheduler {
   void heartbeat(const net::request_view& in, completion done, time_point now);
   void progress(const net::request_view& in, completion done, time_point now);
   void leave(const net::request_view& in, completion done, time_point now);
+  [[nodiscard]] std::string report(time_point now) const;
   void hear_abort(const net::request_view& in, completion done, time_point now);
   void answer_joins(time_point now);
-  void lose(role r, std::uint32_t index, time_point now);
+  void watch(const net::request_view& in, completion done);
+  void hear_of_death(const net::request_view& in, completion done, time_point now);
+  [[nodiscard]] bool is_that_of(const sender& who, const nlohmann::json& body) const;
+  void tell_to_end(completion& done, int with_status, const std::string& why);
+  void hear_synced(std::uint32_t slot, std::uint64_t epoch);
+  void resize(const net::request_view& in, completion done, time_point now);
+  void give_up_entering(const std::string& why);
+  [[nodiscard]] bool awaits(std::uint32_t slot) const noexcept { return entering_ && entering_->first == slot; }
+  void spread();
+  void lose(role r, std::uint32_t index, const std::string& why, time_point now);
+  void eject(std::uint32_t rank, const std::string& cause);
+  void await(std::uint32_t rank, const std::string& cause, time_point now);
+  /// No other process has taken the place of this worker yet.
+  [[nodiscard]] bool is_awaited(role r, std::uint32_t index) const {
+    return r == role::worker && workers_[index].awaited && workers_[index].gone;
+  }
+  void take_place(std::uint32_t rank, const nlohmann::json& body, completion done, time_point now);
+  void hear_of_worker(std::uint32_t rank, const nlohmann::json& body);
+  void caught_up(std::uint32_t rank);
+  void look_at_awaited(time_point now);
+  void collective(const net::request_view& in, blob tail, completion done);
+  void end_when_all_left(time_point now);
   void name_busy(std::uint32_t slot, const nlohmann::json& list, time_point now);
   void emit_progress(time_point now);
   void refuse_ended(completion& done) const;
@@ -111,18 +187,22 @@ class scheduler {
   event_sink events_;
   time_point begin_;
   phase phase_ = phase::joining;
-  membership members_;
+  roster roster_;
   std::vector<node> servers_;  // by slot
   std::vector<node> workers_;  // by rank
   std::uint32_t servers_joined_ = 0;
   std::uint32_t workers_joined_ = 0;
-  std::uint32_t workers_left_ = 0;
+  std::uint32_t workers_left_ = 0;  // those that were ejected among them
+  std::optional<std::pair<std::uint32_t, time_point>> entering_;  // the slot whose server has not joined yet, since when
   collective_hub hub_;
+  checkpoint_coordinator checkpoints_;
   int status_ = 0;
   std::string cause_;
   std::optional<std::pair<std::uint32_t, time_point>> left_early_;  // the first server that left a running job, and when
   time_point ended_at_{};
+  std::vector<std::pair<time_point, std::string>> losses_;  // that were borne
   std::string held_progress_;  // the newest that was not yet passed on
+  std::string last_passed_on_;
   time_point last_progress_{};
   /// (slot, shard) -> the long call that was named, and when
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::string, time_point>> busy_;

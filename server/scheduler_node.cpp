@@ -4,13 +4,15 @@
 #include <chrono>
 #include <exception>
 #include <future>
+#include <string>
+#include <unordered_map>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include <paracel/error.hpp>
 
-#include "server/port_sink.hpp"
+#include "server/asked_again.hpp"
 #include "server/unread_guard.hpp"
 
 namespace paracel::srv {
@@ -19,6 +21,8 @@ namespace {
 // A port has no wake-up from another thread, so this is how long stop and abort may go unseen, and how exactly leases
 // and deadlines are kept.
 constexpr std::chrono::milliseconds idle{50};
+// While another thread works for it whose end it has to see.
+constexpr std::chrono::milliseconds soon{1};
 // Requests handled between two looks at the clock. A scheduler that was itself stopped finds the heartbeats of that
 // time in its queue; it must take them before it judges who is lost.
 constexpr int most_in_a_row = 10'000;
@@ -63,18 +67,42 @@ void scheduler_node::abort(int status, std::string cause) {
 }
 
 void scheduler_node::run(net::port& mine) {
-  port_sink sink(mine);
-  scheduler job(options_.job, options_.events, time_.now());
+  asked_again sink(mine);
+  std::unordered_map<std::string, int> channels;  // to threads of servers
+  std::uint64_t sent = 0;
+  scheduler job(options_.job, options_.events, time_.now(),
+                [&, id = options_.job.job](const std::string& to, net::request_header h, std::string_view body) {
+                  const auto [at, fresh] = channels.try_emplace(to, -1);
+                  if (fresh) at->second = mine.connect(to);
+                  h.job = id;
+                  h.client = id;
+                  h.sequence = ++sent;
+                  h.body_bytes = static_cast<std::uint32_t>(body.size());
+                  net::request_bytes head;
+                  net::encode(h, head);
+                  mine.send(at->second, {.head = head, .body = net::bytes_of(body)});
+                  return sent;
+                });
   unread_guard unread(most_unread_bytes);
   net::incoming in;
   bool over = false;
   while (!stop_.load(std::memory_order_acquire)) {
-    bool came = mine.receive(in, idle);
+    bool came = mine.receive(in, job.busy() ? soon : idle);
     for (int i = 0; came && i < most_in_a_row; ++i) {
+      if (in.channel >= 0) {
+        net::reply_view reply;
+        if (net::decode(in.frame, in.tail.size(), reply) == nullptr) job.hear(reply.header.sequence, reply, time_.now());
+        came = mine.receive(in, std::chrono::milliseconds{0});
+        continue;
+      }
       net::request_view request;
       const char* malformed = net::decode(in.frame, in.tail.size(), request);
       const auto& h = request.header;
       if (unread.is_over(in.unread_bytes) && !unread.answers(h, in.unread_bytes)) {
+        came = mine.receive(in, std::chrono::milliseconds{0});
+        continue;
+      }
+      if (malformed == nullptr && !sink.takes(h, in.from)) {
         came = mine.receive(in, std::chrono::milliseconds{0});
         continue;
       }
@@ -95,6 +123,7 @@ void scheduler_node::run(net::port& mine) {
       came = mine.receive(in, std::chrono::milliseconds{0});
     }
     const auto now = time_.now();
+    if (checkpoint_asked_.exchange(false, std::memory_order_acquire)) job.ask_for_checkpoint();
     job.tick(now);
     if (const int status = abort_status_.load(std::memory_order_acquire); status != 0) job.abort(status, abort_cause_, now);
     status_.store(job.status(), std::memory_order_release);

@@ -38,6 +38,8 @@ class scheduler_node {
   /// Asks for the end of the job with this status and cause, as a node's `abort` would; the thread goes on until everybody
   /// knows. Nothing happens when the job has ended already. Call it once. Thread-safety: any thread.
   void abort(int status, std::string cause);
+  /// Asks for a checkpoint as soon as can be. Thread-safety: any thread.
+  void ask_for_checkpoint() noexcept { checkpoint_asked_.store(true, std::memory_order_release); }
   [[nodiscard]] scheduler::phase state() const noexcept { return state_.load(std::memory_order_acquire); }
   /// scheduler::status(). Thread-safety: any thread.
   [[nodiscard]] int status() const noexcept { return status_.load(std::memory_order_acquire); }
@@ -52,6 +54,7 @@ class scheduler_node {
   std::string abort_cause_;               // written before abort_status_
   std::atomic<int> abort_status_{0};
   std::atomic<bool> stop_{false};
+  std::atomic<bool> checkpoint_asked_{false};
   std::atomic<scheduler::phase> state_{scheduler::phase::joining};
   std::atomic<int> status_{0};
   std::thread thread_;

@@ -14,6 +14,7 @@
 #include <paracel/error.hpp>
 
 #include "core/hex.hpp"
+#include "server/checkpoint_service.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -56,22 +57,28 @@ server::server(server_options options)
   s.max_value_bytes = options_.max_value_bytes;
   s.max_message_bytes = options_.max_message_bytes;
   if (options_.max_memory_bytes != 0) s.max_memory_bytes = options_.max_memory_bytes / options_.threads;
+  shard_owned_ = std::make_unique<std::atomic<const ownership*>[]>(options_.threads);
   for (s.index = 0; s.index < options_.threads; ++s.index) {
-    shards_.push_back(std::make_unique<shard>(s, plugins_, owned_));
+    shards_.push_back(std::make_unique<shard>(s, plugins_, shard_owned_[s.index]));
   }
 }
 
 void server::handle(unsigned shard, const net::request_view& request, blob tail, completion done) {
+  if (request.header.what == net::verb::checkpoint) [[unlikely]] {
+    const checkpoint_service service{options_, *disk_, plugins_};
+    return service.handle(*shards_[shard], shard, owned_.load(std::memory_order_acquire), request, std::move(done));
+  }
   shards_[shard]->handle(request, std::move(tail), std::move(done));
 }
 
 void server::closing(unsigned shard) { shards_[shard]->closing(); }
 
-void server::handle_clock(const net::request_view& request, completion done, clock_service::time_point now) {
+void server::handle_clock(const net::request_view& request, completion done, clock_service::time_point now,
+                          std::optional<bool> keeps) {
   if (options_.job != 0 && request.header.job != options_.job) {
     return done.fail(net::status::wrong_job, "this server works for another job");
   }
-  if (request.header.what != net::verb::ping && !keeps_clock_.load(std::memory_order_relaxed)) {
+  if (request.header.what != net::verb::ping && !keeps.value_or(keeps_clock_.load(std::memory_order_relaxed))) {
     return done.fail(net::status::wrong_owner, "s" + std::to_string(options_.slot) + " does not keep the clock");
   }
   clock_.handle(request, std::move(done), now);
@@ -79,11 +86,12 @@ void server::handle_clock(const net::request_view& request, completion done, clo
 
 std::chrono::milliseconds server::tend_clock(clock_service::time_point now) {
   using std::chrono::milliseconds;
+  clock_.checkpoint_every(checkpoint_every_.load(std::memory_order_relaxed));
   if (!clock_.begun()) {
     const auto workers = workers_.load(std::memory_order_acquire);
     // Somebody may wait for the beginning already; it is a matter of moments.
     if (workers == 0) return clock_.parked() == 0 ? milliseconds(100) : milliseconds(1);
-    clock_.begin(workers, now);
+    clock_.begin(workers, now, first_clock_.load(std::memory_order_relaxed));
   }
   clock_.expire(now);
   return milliseconds(100);
@@ -106,13 +114,33 @@ void server::set_membership(const membership& members) {
   auto fresh = std::make_unique<ownership>();
   fresh->epoch = members.epoch;
   for (std::uint32_t p = 0; p < partition_count; ++p) {
-    fresh->mine[p] = router.locate_partition(static_cast<std::uint16_t>(p)).server == index;
+    const auto chain = router.chain(static_cast<std::uint16_t>(p));
+    fresh->mine[p] = chain.front() == index;
+    fresh->copies[p] = std::find(chain.begin(), chain.end(), index) != chain.end();
   }
   const std::lock_guard lock(memberships_mutex_);
+  if (!copies_.empty() && members.epoch <= copies_.back()->members.epoch) return;  // it has come by two ways
   memberships_.push_back(std::move(fresh));
+  const bool has_copies = members.may_change() || !copies_.empty() ||
+                          std::ranges::any_of(members.servers, [](const auto& s) { return s.state != server_state::up; });
+  if (has_copies) {
+    copies_.push_back(std::make_shared<const copies_view>(members, options_.slot));
+    copies_epoch_.store(members.epoch, std::memory_order_release);
+  } else {
+    for (unsigned i = 0; i < threads(); ++i) shard_owned_[i].store(memberships_.back().get(), std::memory_order_release);
+  }
+  // Whoever sees an epoch sees whether it has copies.
   owned_.store(memberships_.back().get(), std::memory_order_release);
+  first_clock_.store(members.checkpoints.clock, std::memory_order_relaxed);
+  checkpoint_every_.store(members.checkpoints.every, std::memory_order_relaxed);
   workers_.store(members.workers, std::memory_order_release);
+  has_copies_.store(members.may_change(), std::memory_order_relaxed);
   keeps_clock_.store(router.clock_server() == index, std::memory_order_relaxed);
+}
+
+std::shared_ptr<const copies_view> server::copies() const {
+  const std::lock_guard lock(memberships_mutex_);
+  return copies_.empty() ? nullptr : copies_.back();
 }
 
 std::uint64_t server::requests_served() const noexcept {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,7 +18,9 @@
 
 #include "core/blob.hpp"
 #include "core/membership.hpp"
+#include "net/disk.hpp"
 #include "net/protocol.hpp"
+#include "server/chain.hpp"
 #include "server/clock_service.hpp"
 #include "server/completion.hpp"
 #include "server/plugin_registry.hpp"
@@ -69,23 +72,41 @@ class server final : public request_handler {
   void expect(unsigned shard, std::span<const net::request_view> requests) override { shards_[shard]->expect(requests); }
   /// What is parked in a shard is answered `job_ended`.
   void closing(unsigned shard) override;
+  /// What checkpoints are written to and read from, in place of the file system. Call it before the first request.
+  void use_disk(net::disk& instead) noexcept { disk_ = &instead; }
   /// Ticks and waits; another job, or a clock that is another server's, is refused.
-  void handle_clock(const net::request_view& request, completion done, clock_service::time_point now);
+  /// `keeps`: whether the clock is ours, from who knows it; otherwise the newest membership says it.
+  void handle_clock(const net::request_view& request, completion done, clock_service::time_point now,
+                    std::optional<bool> keeps = std::nullopt);
   /// What the clock thread has to do when nothing comes. Returns: when to come again.
   std::chrono::milliseconds tend_clock(clock_service::time_point now);
   [[nodiscard]] clock_service& clock() noexcept { return clock_; }
   [[nodiscard]] unread_guard& unread() noexcept { return unread_; }
 
-  /// The answer that is due to a request, with this server's name and epoch on it.
+  /// The answer that is due to a request, with this server's name and epoch on it; in a job with copies the request's epoch,
+  /// by which its sender tells an answer to how it asked before from one to how it asks now.
   [[nodiscard]] completion completion_for(reply_sink& sink, const net::peer& to, const net::request_header& h) const noexcept {
-    return {sink, to, h.what, h.sequence, options_.incarnation, epoch()};
+    const bool has_copies = has_copies_.load(std::memory_order_relaxed);
+    return {sink, to, h.what, h.sequence, options_.incarnation, has_copies ? h.epoch : epoch()};
   }
 
-  /// From now on only the partitions that the ring gives to this slot are served.
+  /// From now on only the partitions that the ring gives to this slot are served. When partitions have copies, or get some
+  /// while a server joins, the threads go by `copies` and each adopts it in its own time.
   /// Throws: error when this slot is not a member; the old ring stays.
   void set_membership(const membership& members);
   [[nodiscard]] std::uint32_t epoch() const noexcept;
+  /// The newest membership of a job whose partitions have copies; null in another one. Thread-safety: any thread.
+  [[nodiscard]] std::shared_ptr<const copies_view> copies() const;
+  /// Its epoch, or 0. Cost: one load.
+  [[nodiscard]] std::uint32_t copies_epoch() const noexcept { return copies_epoch_.load(std::memory_order_acquire); }
+  /// The shard goes by this membership from now on. Thread-safety: by the thread of that shard.
+  void adopt(unsigned shard, const copies_view& view) noexcept {
+    shard_owned_[shard].store(&view.owned, std::memory_order_release);
+  }
 
+  /// A shard itself. Thread-safety: owned by the thread of that shard.
+  [[nodiscard]] shard& at(unsigned shard) noexcept { return *shards_[shard]; }
+  [[nodiscard]] plugin_registry& plugins() noexcept { return plugins_; }
   /// Plug-ins are looked up in this folder too.
   void allow_plugin_folder(const std::string& folder) { plugins_.allow_folder(folder); }
   /// Requests that the shards have handled, the pings that watch over them excepted.
@@ -100,13 +121,21 @@ class server final : public request_handler {
   server_options options_;
   plugin_registry plugins_;
   std::atomic<const ownership*> owned_{nullptr};
-  std::mutex memberships_mutex_;
+  std::unique_ptr<std::atomic<const ownership*>[]> shard_owned_;
+  mutable std::mutex memberships_mutex_;
+  std::vector<std::shared_ptr<const copies_view>> copies_;     // likewise
+  std::atomic<std::uint32_t> copies_epoch_{0};
   std::vector<std::unique_ptr<const ownership>> memberships_;  // all of them: a shard may still look at an old one
   std::vector<std::unique_ptr<shard>> shards_;
   clock_service clock_;
   std::atomic<std::uint32_t> workers_;
+  std::atomic<std::uint32_t> first_clock_{0};       // written before workers_
+  std::atomic<std::uint32_t> checkpoint_every_{0};  // likewise
   std::atomic<bool> keeps_clock_{true};
+  std::atomic<bool> has_copies_{false};
   unread_guard unread_;
+  net::posix_disk file_system_;
+  net::disk* disk_ = &file_system_;
 };
 
 }  // namespace paracel::srv

@@ -27,49 +27,10 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// How long a thread sleeps when nothing comes. A stop wakes it earlier; this is for the case that the wake-up is lost.
-constexpr milliseconds idle{100};
-// Requests that are taken at once, if so many wait: enough to hide the cache misses of one behind those of the others, and
-// the first is not answered late. A batch of 32 single keys is handled in 3 to 5 us.
-constexpr std::size_t batch = 32;
+constexpr milliseconds idle = server_loop::idle;
 // A proxied request without a deadline of its own: long enough for a slow user function, short enough to be given back.
 constexpr milliseconds proxy_deadline{30'000};
 constexpr std::size_t most_proxied = 4096;
-
-/// Whatever is parked has to be answered while the port is there, also when the thread ends by an exception.
-template <class F>
-class at_end {
- public:
-  explicit at_end(F f) : f_(std::move(f)) {}
-  at_end(const at_end&) = delete;
-  at_end& operator=(const at_end&) = delete;
-  ~at_end() {
-    try {
-      f_();
-    } catch (const std::exception&) {  // the clients will see that the connection is gone
-    }
-  }
-
- private:
-  F f_;
-};
-
-/// Decodes a request; answers one that cannot be decoded, or whose sender does not read, and returns false.
-bool decode(server& s, reply_sink& sink, const net::incoming& in, net::request_view& request) {
-  const char* reason = net::decode(in.frame, in.tail.size(), request);
-  if (reason != nullptr) request.header.what = verb::none;  // it may be a number that no reply can carry
-  // These two free what is held for the sender, and are answered in 64 bytes.
-  const bool frees = request.header.what == verb::ping || request.header.what == verb::set_prepare;
-  if (!frees && s.unread().is_over(in.unread_bytes)) [[unlikely]] {
-    if (s.unread().answers(request.header, in.unread_bytes)) {
-      s.completion_for(sink, in.from, request.header).fail(status::too_large, unread_guard::text);
-    }
-    return false;
-  }
-  if (reason == nullptr) return true;
-  s.completion_for(sink, in.from, request.header).fail(status::bad_request, reason);
-  return false;
-}
 
 std::string host_name() {
   char name[256] = {};
@@ -103,7 +64,7 @@ class server_node::control {
       net::request_view request;
       if (in.channel >= 0) {
         take_reply(in);
-      } else if (decode(node_.server_, sink_, in, request)) {
+      } else if (decode_for(node_.server_, sink_, in, request)) {
         handle(request, std::move(in.tail), node_.server_.completion_for(sink_, in.from, request.header));
       }
     }
@@ -162,10 +123,14 @@ class server_node::control {
     h.client = node_.options_.server.incarnation;
     h.sequence = ++sequence_;
     h.partition = net::any_partition;
+    h.low_watermark = 0;  // of the sender's own numbers
+    h.flags = static_cast<std::uint16_t>(h.flags & ~(net::flag_stream | net::flag_first));
+    const auto& home = home_of(inner.key());
+    h.epoch = members_ != nullptr ? members_->epoch : 0;
     net::request_bytes head;
     net::encode(h, head);
     try {
-      port_.send(channel_to(home_of(inner.key())), {head, inner.body, std::move(tail)});
+      port_.send(channel_to(home), {head, inner.body, std::move(tail)});
     } catch (const error& e) {
       return done.fail(status::internal, e.what());
     }
@@ -228,6 +193,7 @@ class server_node::control {
     h.job = node_.options_.server.job;
     h.client = node_.options_.server.incarnation;
     h.sequence = ++sequence_;
+    if (what == verb::ping) h.count = net::ping_alive;
     net::request_bytes head;
     net::encode(h, head);
     port_.send(channel_to(address), {.head = head});
@@ -316,6 +282,7 @@ server_node::server_node(net::transport& transport, node_options options)
   self_.host = host_name();
   self_.pid = getpid();
   seen_ = std::make_unique<std::atomic<std::int64_t>[]>(o.threads);
+  synced_ = std::make_unique<std::atomic<std::uint32_t>[]>(o.threads + 1);
   for (unsigned i = 0; i < o.threads; ++i) seen_[i].store(steady::now().time_since_epoch().count());
   server_.unread().log_to([this](const std::string& text) { say(text); });
   try {
@@ -373,124 +340,29 @@ std::string server_node::start(const std::string& name, void (server_node::*loop
   return address.get();
 }
 
-/// Takes the requests that wait, `expect`s them together and calls `handle` for each in order; calls `tend` after that and at
-/// least every `tend()`, until the node stops.
-///
 /// The control thread's `stop` is waited for even when the flag is seen first: a message that nobody takes would keep
 /// the transport from closing for as long as it lingers.
-template <class Expect, class Handle, class Tend>
-void server_node::run(net::port& mine, reply_sink& sink, const Expect& expect, const Handle& handle, const Tend& tend) {
-  std::array<net::incoming, batch> in;
-  std::array<net::request_view, batch> requests;
-  std::array<net::incoming*, batch> from;
-  bool told = false;
+void server_node::run(server_loop& loop) {
   auto leave_at = steady::time_point::max();
   auto sleep = idle;
-  while (!told && (leave_at == steady::time_point::max() || steady::now() < leave_at)) {
-    const auto received = mine.receive_batch(in, sleep);
-    std::size_t n = 0;
-    for (std::size_t i = 0; i < received; ++i) {
-      if (in[i].channel >= 0) continue;  // a shard's answer to `clock_moved`
-      if (decode(server_, sink, in[i], requests[n])) from[n++] = &in[i];
-      else in[i].tail = {};
-    }
-    if (n != 0) expect(std::span<const net::request_view>(requests.data(), n));
-    for (std::size_t i = 0; i < n; ++i) {
-      const auto& h = requests[i].header;
-      auto done = server_.completion_for(sink, from[i]->from, h);
-      if (h.what == verb::stop && h.client == options_.server.incarnation && stopping()) {
-        told = true;
-        done.ok();
-      } else {
-        handle(requests[i], std::move(from[i]->tail), std::move(done));
-      }
-    }
-    sleep = tend();
+  while (!loop.told_to_stop() && (leave_at == steady::time_point::max() || steady::now() < leave_at)) {
+    sleep = loop.step(sleep);
     if (stopping() && leave_at == steady::time_point::max()) leave_at = steady::now() + idle;
   }
 }
 
 void server_node::run_shard(net::port& mine, unsigned index) {
   request_handler& handler = options_.handler != nullptr ? *options_.handler : server_;
-  port_sink sink(mine);
-  const at_end close([&] { handler.closing(index); });
-  run(
-      mine, sink, [&](std::span<const net::request_view> requests) { handler.expect(index, requests); },
-      [&](const net::request_view& request, blob tail, completion done) {
-        handler.handle(index, request, std::move(tail), std::move(done));
-      },
-      [] { return idle; });
+  shard_loop loop({server_, mine, stop_, lease_end_, synced_[index], time_}, handler, index);
+  run(loop);
 }
 
-/// Tells every shard of the job when the clock has moved, once somebody has subscribed to keys.
-class server_node::crier {
- public:
-  crier(server_node& node, net::port& mine) : node_(node), port_(mine) {}
-
-  void tend(const clock_service& clock) {
-    if (!clock.is_watched() || clock.slowest() == told_) return;
-    follow_membership();
-    told_ = clock.slowest();
-    net::request_header h;
-    h.what = verb::clock_moved;
-    h.job = node_.options_.server.job;
-    h.client = node_.options_.server.incarnation;
-    h.clock = told_;
-    for (const auto channel : shards_) {
-      h.sequence = ++sequence_;
-      net::request_bytes head;
-      net::encode(h, head);
-      try {
-        port_.send(channel, {.head = head});
-      } catch (const error&) {  // that server is gone; who subscribed there asks by itself
-      }
-    }
-  }
-
- private:
-  void follow_membership() {
-    std::shared_ptr<const membership> newest;
-    {
-      const std::lock_guard lock(node_.mutex_);
-      newest = node_.members_;
-    }
-    if (newest == members_ && !shards_.empty()) return;
-    members_ = std::move(newest);
-    shards_.clear();
-    const auto call = [&](const server_entry& s) {
-      for (const auto& address : s.shards) {
-        const auto [at, fresh] = channels_.try_emplace(address, -1);
-        if (fresh) at->second = port_.connect(address);
-        shards_.push_back(at->second);
-      }
-    };
-    if (members_ == nullptr) return call(node_.self_);
-    for (const auto& s : members_->servers) call(s);
-  }
-
-  server_node& node_;
-  net::port& port_;
-  std::shared_ptr<const membership> members_;
-  std::unordered_map<std::string, int> channels_;  // by address
-  std::vector<int> shards_;                        // channels of the members'
-  std::uint64_t sequence_ = 0;
-  std::uint32_t told_ = 0;
-};
-
 void server_node::run_clock(net::port& mine, unsigned) {
-  port_sink sink(mine);
-  crier cry(*this, mine);
-  const at_end close([&] { server_.clock().fail_all(status::job_ended, "the server is stopping"); });
-  run(
-      mine, sink, [](std::span<const net::request_view>) {},
-      [&](const net::request_view& request, const blob&, completion done) {
-        server_.handle_clock(request, std::move(done), steady::now());
-      },
-      [&] {
-        const auto sleep = server_.tend_clock(steady::now());
-        cry.tend(server_.clock());
-        return sleep;
-      });
+  clock_loop loop({server_, mine, stop_, lease_end_, synced_[options_.server.threads], time_}, self_, [this] {
+    const std::lock_guard lock(mutex_);
+    return members_;
+  });
+  run(loop);
 }
 
 void server_node::run_control(net::port& mine, unsigned) { control(*this, mine).run(); }
@@ -558,6 +430,14 @@ void server_node::set_membership(const membership& members) {
   server_.set_membership(members);
   const std::lock_guard lock(mutex_);
   members_ = std::make_shared<const membership>(members);
+}
+
+std::uint32_t server_node::synced() const noexcept {
+  std::uint32_t least = synced_[0].load(std::memory_order_acquire);
+  for (unsigned i = 1; i <= options_.server.threads; ++i) {
+    least = std::min(least, synced_[i].load(std::memory_order_acquire));
+  }
+  return least;
 }
 
 std::vector<server_node::long_run> server_node::long_runs() const {

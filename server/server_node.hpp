@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,10 +18,14 @@
 #include <vector>
 
 #include "core/membership.hpp"
+#include "net/time_source.hpp"
 #include "net/transport.hpp"
 #include "server/server.hpp"
+#include "server/server_loop.hpp"
 
 namespace paracel::srv {
+
+class port_sink;
 
 struct node_options {
   server_options server;
@@ -56,6 +61,13 @@ class server_node {
   /// The ring: which partitions are ours, and where a proxied request goes.
   /// Throws: error when this slot is not a member; the old membership stays.
   void set_membership(const membership& members);
+  /// The epoch of which all copies are made, the clock's too; 0 where there are none. Thread-safety: any thread.
+  [[nodiscard]] std::uint32_t synced() const noexcept;
+  /// Nothing is answered at or after this time, until it is set anew. Without a call: always.
+  /// Thread-safety: any thread.
+  void set_lease_end(std::chrono::steady_clock::time_point end) noexcept {
+    lease_end_.store(end.time_since_epoch().count(), std::memory_order_relaxed);
+  }
 
   struct long_run {
     unsigned shard;
@@ -72,13 +84,11 @@ class server_node {
 
  private:
   class control;
-  class crier;
   using steady = std::chrono::steady_clock;
 
   [[nodiscard]] std::string address_for(const std::string& thread_name) const;
   std::string start(const std::string& name, void (server_node::*loop)(net::port&, unsigned), unsigned index);
-  template <class Expect, class Handle, class Tend>
-  void run(net::port& mine, reply_sink& sink, const Expect& expect, const Handle& handle, const Tend& tend);
+  void run(server_loop& loop);
   void run_shard(net::port& mine, unsigned index);
   void run_clock(net::port& mine, unsigned);
   void run_control(net::port& mine, unsigned);
@@ -90,10 +100,13 @@ class server_node {
   net::transport& transport_;
   node_options options_;
   server server_;
+  net::steady_time_source time_;
   server_entry self_;
   std::atomic<bool> stop_{false};
   std::atomic<unsigned> alive_{0};
   std::unique_ptr<std::atomic<std::int64_t>[]> seen_;  // by shard, of steady_clock
+  std::unique_ptr<std::atomic<std::uint32_t>[]> synced_;  // by shard, and of the clock
+  std::atomic<std::int64_t> lease_end_{std::numeric_limits<std::int64_t>::max()};
 
   mutable std::mutex mutex_;  // the three below
   std::shared_ptr<const membership> members_;

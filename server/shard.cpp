@@ -27,8 +27,6 @@ constexpr std::size_t batch = 32;
 // What a buffer may keep between requests; one large multi reply should not stay for the rest of the job.
 constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
 constexpr std::size_t reply_item_bytes = 16;
-// What an update that waits for the clock takes besides its delta, about.
-constexpr std::size_t staged_bytes(std::size_t delta) noexcept { return delta + 96; }
 
 constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_at_multi; }
 constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::update_at; }
@@ -134,7 +132,10 @@ void shard::handle(const net::request_view& request, blob tail, completion done)
 
 void shard::guarded_dispatch(const net::request_view& request, blob&& tail, completion& done) noexcept {
   try {
+    if (journal_ == nullptr) [[likely]] return dispatch(request, std::move(tail), done);
+    journal_->begin(request.header);
     dispatch(request, std::move(tail), done);
+    journal_->end();
   } catch (const std::exception& e) {
     const bool full = dynamic_cast<const memory_limit_reached*>(&e) != nullptr ||
                       dynamic_cast<const std::bad_alloc*>(&e) != nullptr;
@@ -208,6 +209,9 @@ void shard::dispatch(const net::request_view& request, blob tail, completion& do
   if (settings_.job != 0 && h.job != settings_.job) {
     return refuse(done, status::wrong_job, "this server works for another job");
   }
+  if (!fenced_.empty() && fenced_.contains(h.client)) [[unlikely]] {
+    return refuse(done, status::bad_request, "another process is the worker of rank " + std::to_string(h.rank) + " now");
+  }
   if (is_rows(h.what)) return handle_rows(request, std::move(tail), done);
   if (h.table != 0) return refuse(done, status::bad_request, "there is only table 0");
   if (is_single(h.what)) return handle_single(request, std::move(tail), done);
@@ -224,6 +228,7 @@ void shard::dispatch(const net::request_view& request, blob tail, completion& do
       subscriptions_.clock_moved(h.clock);
       return done.ok();
     case verb::clear: return handle_clear(done);
+    case verb::fence: return fence(request, done);
     case verb::register_update:
     case verb::register_bupdate:
     case verb::register_filter: return handle_register(request, done);
@@ -274,6 +279,7 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
                                                  ", not " + std::to_string(h.partition));
   }
   if (!keys_.owns(partition)) return refuse(done, status::wrong_owner, keys_.not_mine(partition));
+  if (journal_ != nullptr && was_answered(h, key, hash, done)) return;
   context c{&h, h.what};
   auto payload = request.payload();
   if (h.what == verb::cas && !take_expected(payload, c.expected)) {
@@ -289,6 +295,10 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
   const value_view value{h.tag, tail ? tail.bytes() : payload};
   if (tail && h.what == verb::update && update_after_answer(c, key, hash, value, done)) return;
   perform(c, key, hash, value, std::move(tail), out);
+  if (journal_ != nullptr) {
+    journal_->answered(partition, out.result, out.version,
+                       out.result == status::ok ? out.view() : value_view{value_tag::packed, net::bytes_of(out.text)});
+  }
 
   net::reply_header reply;
   reply.value_version = out.version;
@@ -325,7 +335,7 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
 /// of delta from the other processor's cache takes 10 us of the 75 us that the round trip would last.
 bool shard::update_after_answer(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta,
                                 completion& done) {
-  if ((c.header->flags & net::flag_staged) != 0) return false;
+  if ((c.header->flags & net::flag_staged) != 0 || journal_ != nullptr) return false;
   auto& t = keys_.table_of(hash);
   auto* e = t.find(hash, key);
   if (e == nullptr || !e->is_large() || !cannot_fail(*c.function, e->view(), delta)) return false;
@@ -366,17 +376,17 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
 /// The most that a reply of many values may hold. Only a read may be cut short by the credit: an update has happened, and
 /// its result is due.
 std::size_t shard::room_of(const context& c) const noexcept {
-  const auto room = settings_.max_message_bytes - net::reply_header_bytes;
+  const auto most = settings_.max_message_bytes - net::reply_header_bytes;
   const auto credit = c.header->credit;
-  return is_cut_by_credit(c.what) && credit != 0 ? std::min<std::size_t>(room, credit) : room;
+  return is_cut_by_credit(c.what) && credit != 0 ? std::min<std::size_t>(most, credit) : most;
 }
 
 /// Performs `c` on the `count` items of its request, which `next` gives with the hashes of their keys.
 template <class Next>
 void shard::answer_items(const context& c, Next&& next, completion& done) {
   const auto count = c.header->count;
-  const auto room = room_of(c);
-  if (std::size_t{count} * reply_item_bytes > room) {
+  const auto most = room_of(c);
+  if (std::size_t{count} * reply_item_bytes > most) {
     return refuse(done, status::too_large, std::to_string(count) + " items are too many for one reply");
   }
   items_.clear();
@@ -390,21 +400,27 @@ void shard::answer_items(const context& c, Next&& next, completion& done) {
     for (std::size_t i = 0; i < n; ++i) {
       outcome out;
       if (const auto partition = partition_of(hash[i]); keys_.owns(partition)) {
-        perform(c, item[i].key, hash[i], item[i].value, {}, out);
+        if (journal_ == nullptr) [[likely]] perform(c, item[i].key, hash[i], item[i].value, {}, out);
+        else if (!was_applied(c, item[i].key, hash[i], out)) perform(c, item[i].key, hash[i], item[i].value, {}, out);
       } else {
         out.fail(status::wrong_owner, keys_.not_mine(partition));
+      }
+      if (journal_ != nullptr) {
+        out.text.resize(std::min(out.text.size(), std::size_t{512}));
+        journal_->answered(partition_of(hash[i]), out.result, out.version,
+                           out.result == status::ok ? out.view() : value_view{value_tag::packed, net::bytes_of(out.text)});
       }
       --left;
       value_view back;
       if (out.result == status::ok && out.has_value()) {
         back = out.view();
-        if (items_.size() + reply_item_bytes * (left + 1) + back.bytes.size() > room) {
+        if (items_.size() + reply_item_bytes * (left + 1) + back.bytes.size() > most) {
           out.result = status::too_large;
           back = {};
         }
       } else if (!out.text.empty()) {
         out.text.resize(std::min(out.text.size(), std::size_t{512}));
-        if (items_.size() + reply_item_bytes * (left + 1) + out.text.size() <= room) {
+        if (items_.size() + reply_item_bytes * (left + 1) + out.text.size() <= most) {
           back = {value_tag::packed, net::bytes_of(out.text)};
         }
       }
@@ -482,6 +498,7 @@ void shard::prepare_set(const net::request_view& request, const digest128& diges
 bool shard::run_set(const context& c, prepared_set& set, const set_values& values, completion& done) {
   const auto& h = *c.header;
   if ((h.flags & net::flag_staged) != 0 || staged_count_ != 0 || broken_count_ != 0 || !set.resolve(keys_)) return false;
+  if (journal_ != nullptr && (journal_->retried() || journal_->watches())) return false;
   const bool answers_values = c.what == verb::pull || c.what == verb::bupdate;
   const auto bytes = answers_values ? set.size() * set.value_bytes() : 0;
   if (bytes > room_of(c)) return false;
@@ -502,6 +519,7 @@ bool shard::run_set(const context& c, prepared_set& set, const set_values& value
       set.update(keys_, *c.function, values.payload.data(), answers_values ? items_.data() : nullptr);
     }
   }
+  if (journal_ != nullptr && c.what != verb::pull) note_set(c, set, std::span(items_).first(bytes));
   net::reply_header reply;
   reply.count = h.count;
   reply.flags = net::reply_uniform;
@@ -542,6 +560,7 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
     if (c.what == verb::remove) out = {};  // it goes, whatever became of it
     if (out.result != status::ok) return;
   }
+  if (journal_ != nullptr) note(c, key, hash, staged);
   switch (c.what) {
     case verb::pull:
     case verb::contains: {
@@ -705,15 +724,20 @@ void shard::update_default(const loaded_update& f, std::string_view key, std::ui
 
 void shard::stage(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
                   outcome& out) {
-  if (!keys_.has_room(staged_bytes(delta.bytes.size()))) {
+  if (!keys_.has_room(static_cast<std::size_t>(staged_bytes(delta.bytes.size())))) {
     return out.fail(status::out_of_memory, memory_limit_reached().what());
   }
   auto at = staged_.find(key, hash);
-  if (at == staged_.end()) at = staged_.insert({std::string(key), {}}).first;
+  if (at == staged_.end()) {
+    at = staged_.insert({std::string(key), {}}).first;
+    ++staged_changes_;
+  }
   auto& staged = at.value();
-  keys_.note(static_cast<std::ptrdiff_t>(staged_bytes(delta.bytes.size())));
+  keys_.note(staged_bytes(delta.bytes.size()));
+  if (journal_ != nullptr) journal_->staged(hash, key, arrivals_);
   staged.waiting.push_back(
-      {c.header->clock, c.header->rank, arrivals_++, c.what, c.header->flags, c.function, delta.tag,
+      {c.header->clock, c.header->rank, arrivals_++, c.what,
+       static_cast<std::uint16_t>(c.header->flags & ~(net::flag_stream | net::flag_first)), c.function, delta.tag,
        to_keep(delta, std::move(tail))});
   ++staged_count_;
   // A key that is written and never read would gather its updates for ever.
@@ -738,6 +762,7 @@ void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_vie
   auto& waiting = staged.waiting;
   const auto due = std::partition(waiting.begin(), waiting.end(), [&](const auto& u) { return u.clock >= clock; });
   if (due == waiting.end()) return;
+  if (journal_ != nullptr) journal_->folded(hash, key, clock);
   std::sort(due, waiting.end(), [](const auto& a, const auto& b) {
     return std::tie(a.clock, a.rank, a.arrival) < std::tie(b.clock, b.rank, b.arrival);
   });
@@ -745,7 +770,7 @@ void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_vie
   std::vector<staged_update> now(std::make_move_iterator(due), std::make_move_iterator(waiting.end()));
   waiting.erase(due, waiting.end());
   staged_count_ -= now.size();
-  for (const auto& u : now) keys_.note(-static_cast<std::ptrdiff_t>(staged_bytes(u.delta.size())));
+  for (const auto& u : now) keys_.note(-staged_bytes(u.delta.size()));
   for (auto& u : now) {
     outcome folded;
     fold(u, key, hash, folded);
@@ -782,12 +807,20 @@ bool shard::fold_all_before(std::uint32_t clock, time_point until) {
   folded_clock_ = std::max(folded_clock_, clock);
   if (clock <= all_folded_clock_) return true;
   for (auto at = staged_.begin(); at != staged_.end();) {
+    if (journal_ != nullptr && !keys_.owns(partition_of(hash_key(at->first)))) {  // a copy: its head folds it
+      ++at;
+      continue;
+    }
     auto& staged = at.value();
     const auto before = staged.waiting.size();
     fold_before(clock, staged, at->first, hash_key(at->first));
     const bool folded = staged.waiting.size() != before;
-    if (staged.waiting.empty() && staged.broken == status::ok) at = staged_.erase(at);
-    else ++at;
+    if (staged.waiting.empty() && staged.broken == status::ok) {
+      at = staged_.erase(at);
+      ++staged_changes_;
+    } else {
+      ++at;
+    }
     // Only what was done counts against the time, so that every call comes further.
     if (folded && std::chrono::steady_clock::now() >= until) return false;
   }
@@ -795,36 +828,86 @@ bool shard::fold_all_before(std::uint32_t clock, time_point until) {
   return true;
 }
 
+/// The worker of this rank begins again after header.clock iterations: what another process had staged for the next one goes,
+/// and what still comes from its clients is refused.
+void shard::fence(const net::request_view& request, completion& done) {
+  const auto& h = request.header;
+  auto rest = request.payload();
+  if (h.clock == net::no_clock || rest.size() % sizeof(std::uint64_t) != 0) {
+    return refuse(done, status::bad_request, "a fence has a clock and ids of clients");
+  }
+  for (; !rest.empty(); rest = rest.subspan(sizeof(std::uint64_t))) {
+    std::uint64_t client = 0;
+    std::memcpy(&client, rest.data(), sizeof client);
+    fenced_.insert(client);
+  }
+  std::uint64_t dropped = 0;
+  for (auto at = staged_.begin(); at != staged_.end();) {
+    const auto hash = hash_key(at->first);
+    auto& waiting = at.value().waiting;
+    const auto gone = std::stable_partition(waiting.begin(), waiting.end(),
+                                            [&](const auto& u) { return u.rank != h.rank || u.clock < h.clock; });
+    if (gone == waiting.end() || (journal_ != nullptr && !keys_.owns(partition_of(hash)))) {  // a copy: as its head says
+      ++at;
+      continue;
+    }
+    dropped += static_cast<std::uint64_t>(waiting.end() - gone);
+    for (auto u = gone; u != waiting.end(); ++u) keys_.note(-staged_bytes(u->delta.size()));
+    waiting.erase(gone, waiting.end());
+    if (journal_ != nullptr) journal_->key_gone(hash, at->first);  // the copies get what is left of it
+    if (waiting.empty() && at->second.broken == status::ok) {
+      at = staged_.erase(at);
+      ++staged_changes_;
+    } else {
+      ++at;
+    }
+  }
+  staged_count_ -= dropped;
+  dropped += rows_.fence(h.rank, h.clock);
+  net::reply_header reply;
+  reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(dropped, 0xffffffffU));
+  done.answer(reply);
+}
+
 status shard::broken(std::string_view prefix, std::string& why) const {
   if (broken_count_ == 0) return status::ok;
   for (const auto& [key, staged] : staged_) {
     if (staged.broken == status::ok || !key.starts_with(prefix)) continue;
+    if (journal_ != nullptr && !keys_.owns(partition_of(hash_key(key)))) continue;
     why = staged.why;
     return staged.broken;
   }
   return status::ok;
 }
 
+void shard::erasing(std::string_view key, std::uint64_t hash) {
+  if (journal_ != nullptr) journal_->key_gone(hash, key);
+  forget_staged(key);
+}
+
 void shard::forget_staged(std::string_view key) {
   const auto at = staged_.find(key);
   if (at == staged_.end()) return;
   mend(at.value());
-  for (const auto& u : at->second.waiting) keys_.note(-static_cast<std::ptrdiff_t>(staged_bytes(u.delta.size())));
+  for (const auto& u : at->second.waiting) keys_.note(-staged_bytes(u.delta.size()));
   staged_count_ -= at->second.waiting.size();
   staged_.erase(at);
+  ++staged_changes_;
 }
 
 // ---- the whole shard --------------------------------------------------------------------------------------------
 
 void shard::handle_clear(completion& done) {
+  if (journal_ != nullptr) return clear_owned(done);
   net::reply_header reply;
   reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(keys_.size(), 0xffffffffU));
   keys_.clear();
   rows_.clear();
   for (const auto& [key, staged] : staged_) {
-    for (const auto& u : staged.waiting) keys_.note(-static_cast<std::ptrdiff_t>(staged_bytes(u.delta.size())));
+    for (const auto& u : staged.waiting) keys_.note(-staged_bytes(u.delta.size()));
   }
   staged_.clear();
+  ++staged_changes_;
   staged_count_ = 0;
   broken_count_ = 0;
   folded_clock_ = 0;

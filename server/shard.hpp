@@ -6,8 +6,11 @@
 
 #include <atomic>
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,9 +25,12 @@
 #include "core/hash.hpp"
 #include "net/protocol.hpp"
 #include "server/completion.hpp"
+#include "server/dedup.hpp"
 #include "server/element_access.hpp"
+#include "server/journal.hpp"
 #include "server/key_sets.hpp"
 #include "server/key_store.hpp"
+#include "server/partition_state.hpp"
 #include "server/plugin_registry.hpp"
 #include "server/rows_service.hpp"
 #include "server/scan.hpp"
@@ -81,6 +87,54 @@ class shard final : private scan_host {
   void handle(const net::request_view& request, blob tail, completion done) noexcept;
   /// The thread ends: what is held back is answered.
   void closing();
+
+  // ---- the state of a partition of this shard as records (partition_state.hpp); by the shard thread
+
+  /// Appends the records that make the partition again. Equal states give equal bytes.
+  /// Throws: std::bad_alloc. Cost: O(what the partition holds); the first after a change that is staged or applied also
+  /// O(all of those), so whoever wants many partitions asks for them one after the other.
+  void encode_partition(std::uint16_t partition, std::vector<std::byte>& out);
+  /// Applies records to the partition, in order. What is malformed as a whole changes nothing; a record that cannot be
+  /// applied ends it: those before it have been. Staged updates name their functions by content hash, which must be
+  /// registered here already.
+  /// Returns: ok, bad_request, unknown_function, plugin_failed (a table's optimizer) or out_of_memory, with the reason.
+  /// `unlimited` is for copies, which cannot refuse what their head has answered: --max-memory is not looked at.
+  enum class room : std::uint8_t { limited, unlimited };
+  net::status apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why,
+                            room memory = room::limited);
+  /// These partitions are empty afterwards, without a record.
+  void drop_partitions(const std::bitset<partition_count>& which);
+  [[nodiscard]] dedup_window& applied() noexcept { return applied_; }
+
+  // ---- partitions with copies (chain.hpp); by the shard thread
+
+  /// Answers the requests that wait for a key set.
+  void refuse_waiting(net::status why, std::string_view text) { waiting_room_.close(why, text); }
+  void refuse_waiting(std::uint64_t client, net::status why) { waiting_room_.forget(client, why); }
+
+  /// From now on what requests change is noted, requests are remembered, and walks leave out what is not ours.
+  void begin_journal();
+  /// Null: there is none.
+  [[nodiscard]] journal* changes() noexcept { return journal_; }
+  /// Calls f(partition, records) for each partition that the journal has changes of, in ascending order, and empties it.
+  template <class F>
+  void take_changes(const F& f) {
+    if (journal_->empty()) return;
+    order_changes();
+    std::vector<std::byte> records;
+    for (std::uint16_t p = 0; next_changed(p); ++p) {
+      records.clear();
+      encode_changes(p, records);
+      f(p, std::span<const std::byte>(records));
+    }
+    journal_->clear();
+  }
+  /// Versions that are given from now on are above those of every earlier epoch, so that none is given twice by two heads.
+  void begin_epoch(std::uint32_t epoch) noexcept {
+    keys_.raise_versions(std::uint64_t{epoch} << 40U);
+    all_folded_clock_ = 0;  // not of the partitions that were copies so far
+  }
+  [[nodiscard]] const rows_service& tables() const noexcept { return rows_; }
 
   [[nodiscard]] const shard_counters& counters() const noexcept { return counters_; }
   [[nodiscard]] busy_function busy() const noexcept;
@@ -173,9 +227,33 @@ class shard final : private scan_host {
   void fold(staged_update& u, std::string_view key, std::uint64_t hash, outcome& folded);
   void fold_before(std::uint32_t clock, staged_key& staged, std::string_view key, std::uint64_t hash);
   bool fold_all_before(std::uint32_t clock, time_point until) override;
+  void fence(const net::request_view& request, completion& done);
   net::status broken(std::string_view prefix, std::string& why) const override;
-  void forget_staged(std::string_view key) override;
+  void erasing(std::string_view key, std::uint64_t hash) override;
+  void forget_staged(std::string_view key);
   void runs(const std::string* function) noexcept override;
+
+  bool was_answered(const net::request_header& h, std::string_view key, std::uint64_t hash, completion& done);
+  bool was_applied(const context& c, std::string_view key, std::uint64_t hash, outcome& out);
+  void note(const context& c, std::string_view key, std::uint64_t hash, bool staged);
+  void note_set(const context& c, const prepared_set& set, std::span<const std::byte> answers);
+  void clear_owned(completion& done);
+  void order_changes();
+  bool next_changed(std::uint16_t& partition);
+  void encode_changes(std::uint16_t partition, std::vector<std::byte>& out);
+  std::size_t encode_key_changes(std::size_t first, std::vector<std::byte>& out);
+  void clear_partition(std::uint16_t partition);
+  void encode_staged(std::string_view key, const staged_key& staged, std::vector<std::byte>& out);
+  static void encode_staged(std::string_view key, const staged_update& u, std::vector<std::byte>& out);
+  static void encode_broken(std::string_view key, const staged_key& staged, std::vector<std::byte>& out);
+  static void append_applied(std::vector<std::byte>& out, std::uint64_t client, std::uint64_t low, std::uint64_t sequence,
+                             const dedup_window::answer& what);
+  void encode_key(const entry& e, std::uint64_t hash, std::vector<std::byte>& out);
+  void apply_record(std::uint16_t partition, const record& r, outcome& out);
+  void apply_put(std::string_view key, std::uint64_t hash, const record& r, outcome& out);
+  void apply_stage(std::string_view key, const record& r, outcome& out);
+  void apply_applied(std::uint16_t partition, const record& r, outcome& out);
+  void make_staged_index();
 
   void refuse(completion& done, net::status why, std::string_view text);
   void refuse(completion& done, const outcome& out) { refuse(done, out.result, out.text); }
@@ -191,6 +269,7 @@ class shard final : private scan_host {
   key_sets sets_;
   subscriptions subscriptions_{keys_};
   waiting_room waiting_room_;
+  std::set<std::uint64_t> fenced_;  // clients of workers in whose place another process is
 
   const loaded_update* default_update_ = nullptr;
   const loaded_update* last_update_ = nullptr;  // of the request before: most workers use one function
@@ -201,6 +280,27 @@ class shard final : private scan_host {
   std::uint64_t arrivals_ = 0;
   std::uint32_t folded_clock_ = 0;  // the greatest clock of a BSP read: everything before it is complete
   std::uint32_t all_folded_clock_ = 0;  // and of those, what has been folded at every key
+
+  /// What an update that waits for the clock takes besides its delta, about.
+  static constexpr std::ptrdiff_t staged_bytes(std::size_t delta) noexcept {
+    return static_cast<std::ptrdiff_t>(delta + 96);
+  }
+  // The keys of staged_ by partition and name, while it stands as it was at staged_indexed_.
+  std::vector<std::pair<std::uint16_t, std::string_view>> staged_index_;
+  std::uint64_t staged_changes_ = 1;  // keys that came or went
+  std::uint64_t staged_indexed_ = 0;
+  dedup_window applied_;
+  std::unique_ptr<journal> own_journal_;
+  journal* journal_ = nullptr;  // null: partitions have no copies
+  struct cursors {
+    std::size_t key = 0;
+    std::size_t row = 0;
+    std::size_t batch = 0;
+    std::size_t cleared = 0;
+    std::size_t applied = 0;
+    std::size_t touched = 0;
+  };
+  cursors at_;  // of take_changes
 
   struct expected_keys {
     static constexpr std::size_t most = 32;

@@ -26,7 +26,10 @@
 
 #include <paracel/error.hpp>
 
+#include "core/hash.hpp"
+#include "core/membership.hpp"
 #include "net/bind_policy.hpp"
+#include "net/checkpoint_store.hpp"
 #include "net/descriptor_limit.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
@@ -36,10 +39,23 @@ DEFINE_string(bind, "tcp://127.0.0.1:*", "address to answer at: ipc:///path, or 
 DEFINE_string(job, "", "id of the job, 16 hex digits");
 DEFINE_int32(workers, 1, "number of workers");
 DEFINE_int32(servers, 1, "number of servers");
+DEFINE_int32(replicas, 1, "copies of every parameter, each on another server");
+DEFINE_bool(elastic, false, "servers may enter and leave while the job runs, also without copies");
+DEFINE_string(on_worker_death, "abort",
+              "abort: the job ends; eject: the others go on, except without worker 0; wait:T: they wait T seconds for another "
+              "process in its place");
 DEFINE_double(heartbeat_limit, 3, "seconds without a heartbeat after which a node is lost");
+DEFINE_double(hang_limit, 0, "seconds after which a server whose user function still runs is lost; 0: it is waited for");
 DEFINE_double(join_timeout, 60, "seconds that the nodes may take to join");
 DEFINE_string(run_dir, "", "folder to work in (where a core dump would lie); empty: the one it was started in");
 DEFINE_int32(parent, 0, "process id of the launcher, whose death ends this process; 0: none");
+DEFINE_string(checkpoint_dir, "", "folder of the job's checkpoints; empty: none are made");
+DEFINE_int32(checkpoint_every, 0, "clocks from one checkpoint to the next; 0: only on SIGUSR1");
+DEFINE_int32(checkpoint_keep, 3, "checkpoints that stay");
+DEFINE_double(checkpoint_wait, 300, "seconds that workers may come to a checkpoint after the first; then it is given up");
+DEFINE_string(resume, "", "folder of the checkpoint that the job goes on from");
+DEFINE_string(program, "", "name of the workers' program, for the manifest of a checkpoint");
+DEFINE_string(config, "", "its config file, likewise");
 DEFINE_bool(insecure, false, "allow an address that other hosts can reach");
 
 // gflags calls this when it cannot understand the command line; it says why on stderr itself.
@@ -97,13 +113,48 @@ std::chrono::milliseconds time_of(const char* flag, double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
+paracel::srv::checkpoint_options checkpoints_from_flags() {
+  paracel::srv::checkpoint_options o;
+  paracel::net::posix_disk disk;
+  o.plan.folder = FLAGS_checkpoint_dir;
+  o.plan.every = FLAGS_checkpoint_every == 0 ? 0 : count_of("checkpoint_every", FLAGS_checkpoint_every, 1 << 30);
+  o.keep = count_of("checkpoint_keep", FLAGS_checkpoint_keep, 1 << 20);
+  o.gather_limit = time_of("checkpoint_wait", FLAGS_checkpoint_wait);
+  o.program = FLAGS_program;
+  if (!FLAGS_config.empty()) {
+    const auto text = disk.read(FLAGS_config, std::size_t{1} << 30);
+    o.config = paracel::hash_key(paracel::net::text_of(text));
+  }
+  if (!FLAGS_resume.empty()) {
+    const auto from = paracel::net::read_manifest(disk, FLAGS_resume);
+    o.plan.resume = FLAGS_resume;
+    o.plan.clock = from.clock;
+    o.plan.workers = from.workers;
+    // What is later in that folder did not verify, or was not wanted: the run would be mistaken for theirs.
+    if (!o.plan.folder.empty()) paracel::net::set_aside_after(disk, o.plan.folder, from.clock);
+  }
+  return o;
+}
+
 int run(int over, int signals) {
   paracel::srv::scheduler_node_options options;
   options.job.job = paracel::net::parse_job_id(FLAGS_job);
   options.job.workers = count_of("workers", FLAGS_workers, 1 << 16);
   options.job.servers = count_of("servers", FLAGS_servers, 4096);
+  options.job.replicas = count_of("replicas", FLAGS_replicas, static_cast<int>(paracel::membership::most_replicas));
+  options.job.elastic = FLAGS_elastic;
+  if (options.job.replicas > options.job.servers)
+    throw usage_error("--replicas=" + std::to_string(FLAGS_replicas) + " needs as many servers, and there are " +
+                      std::to_string(FLAGS_servers));
+  options.job.eject_workers = FLAGS_on_worker_death == "eject";
+  if (FLAGS_on_worker_death.starts_with("wait:"))
+    options.job.worker_wait = time_of("on_worker_death", std::strtod(FLAGS_on_worker_death.c_str() + 5, nullptr));
+  else if (FLAGS_on_worker_death != "abort" && !options.job.eject_workers)
+    throw usage_error("--on_worker_death=" + FLAGS_on_worker_death + ": want abort, eject or wait:T");
   options.job.heartbeat_limit = time_of("heartbeat_limit", FLAGS_heartbeat_limit);
+  if (FLAGS_hang_limit != 0) options.job.hang_limit = time_of("hang_limit", FLAGS_hang_limit);
   options.job.join_limit = time_of("join_timeout", FLAGS_join_timeout);
+  options.job.checkpoints = checkpoints_from_flags();
   options.bind = FLAGS_bind;
   paracel::net::check_bind(options.bind, FLAGS_insecure);
   if (!FLAGS_run_dir.empty() && chdir(FLAGS_run_dir.c_str()) != 0)
@@ -122,6 +173,10 @@ int run(int over, int signals) {
     signalfd_siginfo which{};
     if (read(signals, &which, sizeof which) != sizeof which) continue;
     const int signal = static_cast<int>(which.ssi_signo);
+    if (signal == SIGUSR1) {
+      node.ask_for_checkpoint();
+      continue;
+    }
     // Everything worth knowing has been written; the launcher waits.
     if (node.state() == paracel::srv::scheduler::phase::done) std::_Exit(paracel::exit_status::ok);
     if (by_signal != 0 || node.state() == paracel::srv::scheduler::phase::aborted) break;
@@ -148,6 +203,7 @@ int main(int argc, char** argv) try {
   sigemptyset(&asked);
   sigaddset(&asked, SIGTERM);
   sigaddset(&asked, SIGINT);
+  sigaddset(&asked, SIGUSR1);
   sigprocmask(SIG_BLOCK, &asked, nullptr);  // inherited by every thread; read here
   const int over = eventfd(0, EFD_CLOEXEC);
   const int signals = signalfd(-1, &asked, SFD_CLOEXEC);

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
@@ -30,12 +31,14 @@
 
 #include <paracel/error.hpp>
 
+#include "core/hex.hpp"
 #include "core/membership.hpp"
 #include "core/text_number.hpp"
 #include "net/bind_policy.hpp"
 #include "net/descriptor_limit.hpp"
 #include "net/heartbeat.hpp"
 #include "net/protocol.hpp"
+#include "net/question_line.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
 #include "server/server_node.hpp"
@@ -46,6 +49,7 @@ DEFINE_string(slot, "0", "place on the ring, 0, 1, ...; auto: OMPI_COMM_WORLD_RA
 DEFINE_uint32(threads, 2, "shard threads");
 DEFINE_double(weight, 1.0, "share of the keys, relative to the other servers");
 DEFINE_string(bind, "tcp://127.0.0.1:*", "ipc:///folder or tcp://host:*; tcp://*:* is the interface towards the scheduler");
+DEFINE_string(advertise, "", "host by which others reach this one, where it is not that of --bind (a translator of addresses)");
 DEFINE_string(plugin_dirs, "", "folders in which plug-ins are looked up, separated by colons");
 DEFINE_double(function_timeout, 30, "seconds after which a user function that still runs is named in the log");
 DEFINE_double(heartbeat_limit, 3, "seconds of silence after which the scheduler is lost");
@@ -185,35 +189,36 @@ class ending {
 /// One request to the scheduler. Returns false when `end` came before the answer.
 class scheduler_line {
  public:
-  scheduler_line(net::transport& over, const std::string& address, std::uint64_t job)
-      : port_(over.open()), channel_(port_->connect(address)), job_(job) {}
+  /// `id`: the incarnation of the server.
+  scheduler_line(net::transport& over, const std::string& address, std::uint64_t job, std::uint64_t id)
+      : line_(over, address, id), job_(job) {}
 
   bool ask(net::verb what, const std::string& body, const ending& end, milliseconds limit, net::reply_view& answer) {
     net::request_header h;
     h.what = what;
     h.job = job_;
-    h.sequence = ++sequence_;
-    h.body_bytes = static_cast<std::uint32_t>(body.size());
-    net::request_bytes head;
-    net::encode(h, head);
-    port_->send(channel_, {.head = head, .body = net::bytes_of(body)});
+    line_.ask(h, net::bytes_of(body));
     const auto until = std::chrono::steady_clock::now() + limit;
     while (!end.has_come() && std::chrono::steady_clock::now() < until) {
-      if (!port_->receive(in_, milliseconds(20))) continue;
-      if (net::decode(in_.frame, in_.tail.size(), answer) == nullptr && answer.header.sequence == h.sequence) return true;
+      if (line_.receive(milliseconds(20), answer)) return true;
     }
     return false;
   }
 
  private:
-  std::unique_ptr<net::port> port_;
-  int channel_;
+  net::question_line line_;
   std::uint64_t job_;
-  std::uint64_t sequence_ = 0;
-  net::incoming in_;
 };
 
+/// tcp://host:port as the others reach it.
+std::string advertised(const std::string& address) {
+  if (FLAGS_advertise.empty() || !address.starts_with("tcp://")) return address;
+  return "tcp://" + FLAGS_advertise + address.substr(address.rfind(':'));
+}
+
 std::string join_body(const server_entry& self) {
+  auto shards = self.shards;
+  std::ranges::transform(shards, shards.begin(), advertised);
   return nlohmann::json{{"role", "server"},
                         {"slot", self.slot},
                         {"weight", self.weight},
@@ -221,14 +226,18 @@ std::string join_body(const server_entry& self) {
                         {"threads", self.threads},
                         {"host", self.host},
                         {"pid", self.pid},
-                        {"shards", self.shards},
-                        {"clock", self.clock},
-                        {"control", self.control}}
+                        {"shards", shards},
+                        {"clock", advertised(self.clock)},
+                        {"control", advertised(self.control)}}
       .dump();
 }
 
 std::string heartbeat_body(const srv::server_node& node) {
-  nlohmann::json body{{"role", "server"}, {"slot", node.addresses().slot}, {"pid", node.addresses().pid}};
+  nlohmann::json body{{"role", "server"},
+                      {"slot", node.addresses().slot},
+                      {"pid", node.addresses().pid},
+                      {"incarnation", to_hex(node.addresses().incarnation)},
+                      {"synced", node.synced()}};
   auto& busy = body["busy"] = nlohmann::json::array();
   for (const auto& run : node.long_runs()) {
     busy.push_back({{"shard", run.shard},
@@ -255,20 +264,52 @@ srv::node_options options_from_flags() {
   return o;
 }
 
+/// The scheduler has answered a heartbeat: until two seconds after it left, less when its limit is less, nobody is put in
+/// this server's place. A tenth is for clocks that run apart.
+void renew_lease(srv::server_node& node, std::chrono::steady_clock::time_point sent) {
+  const auto limit = milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit");
+  node.set_lease_end(sent + std::min(milliseconds{2000}, limit * 10 / 11));
+}
+
+/// Others may be put in its place from now on: no reply leaves any more.
+void end_lease(srv::server_node& node) { node.set_lease_end(std::chrono::steady_clock::time_point::min()); }
+
+/// The servers have changed. Returns: the new epoch.
+std::uint32_t adopt(srv::server_node& node, std::string_view json, ending& end) {
+  const auto members = membership::from_json(json);
+  const auto& self = node.addresses();
+  const auto me = std::ranges::find(members.servers, self.slot, &server_entry::slot);
+  if (me != members.servers.end() && me->incarnation == self.incarnation && me->state == server_state::gone) {
+    end.come(exit_status::ok, {});
+  } else if (me == members.servers.end() || me->incarnation != self.incarnation || me->state == server_state::down) {
+    end.come(exit_status::server_lost, "it was taken for lost; the job goes on without it");
+    end_lease(node);
+  } else {
+    node.set_membership(members);
+  }
+  return members.epoch;
+}
+
 /// Serves until `end` has come. Returns the exit status.
 int serve(srv::server_node& node, net::transport& over, ending& end, const sigset_t& signals) {
-  const net::heartbeat beats(
+  net::heartbeat beats(
       over,
       {.scheduler = FLAGS_rendezvous,
        .job = node.object().options().job,
-       .limit = milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit")},
+       .limit = milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit"),
+       .on_answer =
+           [&](std::chrono::steady_clock::time_point sent) {
+             if (!end.has_come()) renew_lease(node, sent);
+           },
+       .on_membership = [&](std::string_view json) { return adopt(node, json, end); }},
       [&node] { return heartbeat_body(node); },
       [&end](const net::order& o) {
         if (o.what == net::instruction::shutdown) end.come(exit_status::ok, {});
         else end.come(o.status == 0 ? exit_status::failure : o.status, o.cause);
       });
 
-  scheduler_line line(over, FLAGS_rendezvous, node.object().options().job);
+  const auto& own = node.object().options();
+  scheduler_line line(over, FLAGS_rendezvous, own.job, own.incarnation);
   net::reply_view answer;
   // The heartbeat watches the scheduler and the scheduler the joining, so the wait needs no limit of its own. Signals
   // are looked at meanwhile.
@@ -282,7 +323,9 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
                  told ? body["cause"].get<std::string>() : std::string(net::text_of(answer.body)));
         return;
       }
-      node.set_membership(membership::from_json(net::text_of(answer.body)));
+      const auto members = membership::from_json(net::text_of(answer.body));
+      node.set_membership(members);
+      if (members.may_change()) beats.follow(members.epoch);
     } catch (const error& e) {
       end.come(e.status(), e.what());
     }
@@ -295,6 +338,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   joining.join();
   const bool by_signal = signal == SIGTERM || signal == SIGINT;
   if (by_signal) {
+    end_lease(node);
     // Nobody then waits for a heartbeat that does not come.
     const ending never;
     line.ask(net::verb::leave,

@@ -98,6 +98,17 @@ class waiting_room {
     return true;
   }
 
+  /// Answers what is held of this client, whose refused request is not awaited any more.
+  void forget(std::uint64_t client, net::status why) {
+    const auto at = clients_.find(client);
+    if (at == clients_.end()) return;
+    for (auto& h : at->second.waiting) {
+      bytes_ -= h.body.size() + h.tail.size();
+      h.done.fail(why);
+    }
+    clients_.erase(at);
+  }
+
   /// Answers everything that is held.
   void close(net::status why, std::string_view text) {
     for (auto& [client, c] : clients_) {

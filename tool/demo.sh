@@ -13,7 +13,7 @@ bash tool/setup.sh
 
 say "configuring and building (Release) in build/"
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release
-cmake --build build --target lr lr_update start_server start_scheduler paracel_default paracel_mpi
+cmake --build build --target lr lr_update start_server start_scheduler ask_scheduler paracel_default paracel_mpi
 
 demo=build/demo
 mkdir -p "$demo"

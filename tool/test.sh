@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Installs what is missing, builds, and runs every test. Stops at the first step that fails. `--long` installs what the test
-# over two hosts (network namespaces; needs root) needs too, and kills each kind of process 20 times instead of 3.
+# over two hosts (network namespaces; needs root) needs too, kills each kind of process 20 times instead of 3, and simulates
+# 10,000 jobs instead of 300.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -32,12 +33,20 @@ build() {
   cmake --build "$folder" --target $targets
 }
 
-# gtests <folder> <name>: the test programs themselves; one process a program is quicker than one a test.
+# gtests <folder> <name>: the test programs themselves, each in as many processes as there are processors; one process for
+# many tests is quicker than one a test.
+shard() {
+  GTEST_TOTAL_SHARDS=$jobs GTEST_SHARD_INDEX=$3 "$1/bin/$4" --gtest_brief=1 >"$logs/$2_$4_$3.log" 2>&1 ||
+    { cat "$logs/$2_$4_$3.log"; return 1; }
+  tail -n 3 "$logs/$2_$4_$3.log"
+}
+export -f shard
+export jobs logs
 gtests() {
-  local program
+  local i program
   for program in unit_tests cluster_tests; do
-    "$1/bin/$program" --gtest_brief=1 2>&1 | tee "$logs/$2_$program.log"
-  done
+    for ((i = 0; i < jobs; ++i)); do echo "$i $program"; done
+  done | xargs -P "$jobs" -L1 bash -c 'shard "$@"' shard "$1" "$2"
 }
 
 if ((long)); then bash tool/setup.sh --long; else bash tool/setup.sh --test; fi
@@ -48,6 +57,11 @@ build build all -DCMAKE_BUILD_TYPE=Release
 say "every test: units, cluster of threads, processes, algorithms, installed tree, README"
 ((long)) && export PARACEL_KILL_RUNS=20
 ctest --test-dir build --output-on-failure --no-tests=error -j "$jobs" 2>&1 | tee "$logs/ctest.log"
+
+if ((long)); then
+  say "10,000 simulated jobs"
+  PARACEL_LONG=1 ctest --test-dir build --output-on-failure --no-tests=error -R '^sim\.seeds$' 2>&1 | tee "$logs/sim.log"
+fi
 
 say "building with AddressSanitizer and UndefinedBehaviorSanitizer in build-asan/"
 build build-asan "unit_tests cluster_tests" -DCMAKE_BUILD_TYPE=Sanitize -DPARACEL_SANITIZE=address,undefined
@@ -79,7 +93,7 @@ fuzz() {
   fi
 }
 export -f fuzz
-export fuzz_seconds logs
+export fuzz_seconds
 printf '%s\n' test/fuzz/*.cpp | xargs -P "$jobs" -I{} bash -c 'fuzz {}' | tee "$logs/fuzz.log"
 
 say "all is well"

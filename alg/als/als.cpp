@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include <paracel/load.hpp>
 #include <paracel/random.hpp>
@@ -269,7 +270,8 @@ als_one_step::errors als_one_step::solve(double lambda, const sparse_rows* valid
 
 config_schema als_schema() {
   config_schema s("als", "factors of users and items by alternating least squares");
-  s.key("rating_input", key_type::files, "ratings: user,item,rating; further fields are not read");
+  s.key("rating_input", key_type::files, "ratings: user,item,rating; further fields are not read")
+      .required_unless({"model_input"});
   s.key("factor_input", key_type::files, "given factors id<tab>f|f|...: one half step against them, as Paracel 0.3");
   s.key("validate_input", key_type::files, "held-out ratings; another name of test_input");
   s.key("output", key_type::output_folder, "folder of the results").required();
@@ -318,8 +320,6 @@ als_settings::als_settings(const config& from)
   if (from.given("max_rating")) limits.most = from.get<double>("max_rating");
   if (limits.least > limits.most)
     throw config_error(from.place_of("min_rating") + ": found a number above max_rating, want min_rating <= max_rating");
-  if (rating_input.empty() && use.model_input.empty())
-    throw config_error(from.place_of("rating_input") + " is missing: want ratings to train on, or model_input");
   const auto held_out = from.get<std::vector<std::string>>("validate_input");
   if (!held_out.empty() && !use.test_input.empty())
     throw config_error(from.place_of("validate_input") + ": it is another name of test_input; want one of them");
@@ -386,11 +386,11 @@ void alternating_least_squares::load() {
   options.values = entry_options::value_rule::need;
   // A count that comes in parts is their sum: each cell is one entry.
   if (model_.form == als_form::implicit_ratings) options.duplicates = duplicate_rule::sum;
-  users_.ratings = load_sparse(comm, settings_.rating_input, options);
+  auto ratings = load_sparse_both_ways(comm, settings_.rating_input, options);
+  users_.ratings = std::move(ratings.rows);
+  items_.ratings = std::move(ratings.columns);
   if (users_.ratings.entries_total == 0)
     throw data_error(settings_.rating_input.front() + ":1:1: found no rating, want user,item,rating");
-  options.transpose = true;
-  items_.ratings = load_sparse(comm, settings_.rating_input, options);
   scale_ = scale_of(comm, users_.ratings.value);
   if (model_.form == als_form::implicit_ratings) {
     if (scale_.least < 0) {

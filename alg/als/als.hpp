@@ -10,7 +10,7 @@
 //   one step   (factor_input given, as Paracel 0.3) W_u = (H_u'H_u + lambda I)^-1 H_u'r_u for given factors H.
 //
 // Each half step is exact, so the objective never rises. Users are solved where their ratings are, items where theirs are
-// (the input is loaded in both orientations); solved rows are pushed to a table in the servers, and each worker pulls the
+// (the input is kept in both orientations); solved rows are pushed to a table in the servers, and each worker pulls the
 // rows that its own side needs.
 //
 // Source: Zhou et al., "Large-scale parallel collaborative filtering for the Netflix prize", AAIM 2008 (weighted); Hu,

@@ -8,7 +8,8 @@
 namespace paracel::alg {
 
 void add_linear_keys(config_schema& s) {
-  s.key("training_input", key_type::files, "samples to train on, CSV or libsvm; not with model");
+  s.key("training_input", key_type::files, "samples to train on, CSV or libsvm; not with model")
+      .required_unless({"input", "model"});
   s.key("input", key_type::files, "Paracel's other name of training_input");
   s.key("test_input", key_type::files, "labelled samples to measure the model on");
   s.key("predict_input", key_type::files, "samples to predict, with or without a label");
@@ -34,8 +35,6 @@ linear_settings::linear_settings(const config& from, sample_options::label_rule 
       throw config_error(from.place_of("input") + ": not together with training_input, which means the same");
     training_input = from.get<std::vector<std::string>>("input");
   }
-  if (training_input.empty() && model.empty())
-    throw config_error(from.place_of("training_input") + " is missing; without it want a model to predict with");
   if (!training_input.empty() && !model.empty())
     throw config_error(from.place_of("model") + ": not with training_input, which makes a model of its own");
 }

@@ -2,7 +2,6 @@
 #include "recommend.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cmath>
 #include <numeric>
@@ -10,6 +9,7 @@
 #include <Eigen/Dense>
 
 #include <paracel/dump.hpp>
+#include <paracel/exchange.hpp>
 
 #include "npy.hpp"
 #include "run_log.hpp"
@@ -143,44 +143,51 @@ namespace {
 
 constexpr std::uint64_t cold_bit = std::uint64_t{1} << 63U;
 
+void put_id(byte_vector& to, std::uint64_t id) { put_bytes(to, id); }
+void put_id(byte_vector& to, const std::string& id) {
+  put_bytes(to, std::uint64_t{id.size()});
+  put_bytes(to, id.data(), id.size());
+}
+void get_id(byte_reader& from, std::uint64_t& id) { id = from.get<std::uint64_t>(); }
+void get_id(byte_reader& from, std::string& id) {
+  const auto n = from.get<std::uint64_t>();
+  id.assign(reinterpret_cast<const char*>(from.take(n)), n);
+}
+
 /// Sends rows to the workers in whose range their ids fall. Id: a number or a name. Rows that are `cold` are not looked for.
+///     a row:  8 number | 8 length  name    8 entries (highest bit: cold)    entries * (8 key of the item  8 rating)
 template <class Id>
 held_out_rows route(Comm comm, const std::vector<Id>& own, const std::vector<Id>& test_ids, const sparse_rows& test,
                     const std::vector<char>& cold = {}) {
   const std::size_t size = comm.get_size();
   const auto firsts = comm.allgather(own.empty() ? std::vector<Id>{} : std::vector<Id>{own.front()});
-  std::vector<std::vector<Id>> ids(size);
-  std::vector<std::vector<std::uint64_t>> entries(size);  // of each row: their number, then key and bits of the rating
+  std::vector<byte_vector> blocks(size, byte_vector(exchange_room));
   for (std::size_t i = 0; i < test.rows(); ++i) {
     std::size_t owner = 0;
     for (std::size_t w = 0; w < size; ++w) {
       if (!firsts[w].empty() && !(test_ids[i] < firsts[w].front())) owner = w;
     }
-    ids[owner].push_back(test_ids[i]);
     const auto columns = test.columns_of(i);
     const auto values = test.values_of(i);
-    entries[owner].push_back(columns.size() | (!cold.empty() && cold[i] != 0 ? cold_bit : 0));
+    put_id(blocks[owner], test_ids[i]);
+    put_bytes(blocks[owner], columns.size() | (!cold.empty() && cold[i] != 0 ? cold_bit : 0));
     for (std::size_t e = 0; e < columns.size(); ++e) {
-      entries[owner].push_back(test.column_ids.key(columns[e]));
-      entries[owner].push_back(std::bit_cast<std::uint64_t>(values[e]));
+      put_bytes(blocks[owner], test.column_ids.key(columns[e]));
+      put_bytes(blocks[owner], values[e]);
     }
   }
-  std::vector<std::vector<Id>> got_ids;
-  std::vector<std::vector<std::uint64_t>> got;
-  comm.alltoall(ids, got_ids);
-  comm.alltoall(entries, got);
   held_out_rows out;
-  for (std::size_t w = 0; w < size; ++w) {
-    std::size_t at = 0;
-    for (const auto& id : got_ids[w]) {
+  Id id{};
+  for (const auto& block : exchange_blocks(comm, blocks)) {
+    for (byte_reader from(block, exchange_room); !from.empty();) {
+      get_id(from, id);
       const auto found = std::lower_bound(own.begin(), own.end(), id);
-      const std::uint64_t head = got[w][at++];
+      const auto head = from.get<std::uint64_t>();
       const bool known = (head & cold_bit) == 0 && found != own.end() && *found == id;
       out.row.push_back(known ? static_cast<std::uint32_t>(found - own.begin()) : held_out_rows::cold);
-      const std::size_t count = head & ~cold_bit;
-      for (std::size_t e = 0; e < count; ++e) {
-        out.item.push_back(got[w][at++]);
-        out.value.push_back(std::bit_cast<double>(got[w][at++]));
+      for (auto left = head & ~cold_bit; left > 0; --left) {
+        out.item.push_back(from.get<std::uint64_t>());
+        out.value.push_back(from.get<double>());
       }
       out.begin.push_back(out.item.size());
     }

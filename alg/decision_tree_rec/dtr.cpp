@@ -25,9 +25,6 @@ constexpr std::size_t message_numbers = std::size_t{1} << 20U;
 // below what tells one split from another.
 constexpr double equal_part = 1e-10;
 
-// What Paracel writes for a node without an item.
-constexpr const char* no_item_text = "18446744073709551615";
-
 }  // namespace
 
 // ---- whole numbers
@@ -141,10 +138,16 @@ std::size_t dtr_choice(std::span<const double> gains, const std::vector<bool>& u
 
 config_schema dtr_schema() {
   config_schema s("dtr", "decision trees that ask new users about items");
-  s.key("user_fac_input", key_type::files, "factors of the users: id<tab>v|v|..., or .npy, a row a user").required();
-  s.key("item_fac_input", key_type::files, "factors of the items, the same").required();
+  s.key("user_fac_input", key_type::files, "factors of the users: id<tab>v|v|..., or .npy, a row a user")
+      .required_unless({"model"});
+  s.key("item_fac_input", key_type::files, "factors of the items, the same; with model those to recommend")
+      .required_unless({"model"});
+  s.key("model", key_type::files, "folder of trees that were built before: interview with tree tree_start_index");
+  s.key("predict_input", key_type::files, "with model: user,item,answer, a number; from 0 on he would like it");
+  s.key("recommend", key_type::integer, "with model: items to recommend to each user; 0: none").fallback(0).at_least(0)
+      .at_most(1e6);
   s.key("output", key_type::output_folder, "folder of the results").required();
-  s.key("level", key_type::integer, "levels of a tree").required().at_least(1).at_most(20);
+  s.key("level", key_type::integer, "levels of a tree").required_unless({"model"}).at_least(1).at_most(20);
   s.key("tree_start_index", key_type::integer, "first tree: n asks the n-th best item at the root, from 0")
       .fallback(0).at_least(0).at_most(1000000);
   s.key("tree_end_index", key_type::integer, "last tree").fallback(0).at_least(0).at_most(1000000);
@@ -159,13 +162,21 @@ config_schema dtr_schema() {
 dtr_settings::dtr_settings(const config& from)
     : user_fac_input(from.get<std::vector<std::string>>("user_fac_input")),
       item_fac_input(from.get<std::vector<std::string>>("item_fac_input")),
+      predict_input(from.get<std::vector<std::string>>("predict_input")),
+      model(model_of(from)),
       output(from.get<std::string>("output")),
       format(from.get<std::string>("format")),
       level(from.get<int>("level")),
       tree_start_index(from.get<std::uint64_t>("tree_start_index")),
       tree_end_index(from.get<std::uint64_t>("tree_end_index")),
       cache_bytes(from.get<std::uint64_t>("cache_bytes")),
+      recommend(from.get<std::size_t>("recommend")),
       debug(from.get<bool>("debug")) {
+  if (model.empty() != predict_input.empty())
+    throw config_error(from.place_of(model.empty() ? "predict_input" : "model") + ": want model and predict_input together");
+  if (recommend > 0 && (model.empty() || item_fac_input.empty()))
+    throw config_error(from.place_of("recommend") + ": want it with a model and item_fac_input");
+  if (!model.empty()) return;
   if (tree_end_index < tree_start_index) {
     throw config_error(from.place_of("tree_end_index") + ": found " + std::to_string(tree_end_index) +
                        ", want at least tree_start_index, " + std::to_string(tree_start_index));
@@ -242,9 +253,13 @@ decision_tree_rec::decision_tree_rec(Comm comm, const std::string& server_info, 
       log_(*this, static_cast<int>(settings.tree_end_index - settings.tree_start_index + 1) * settings.level, "error",
            settings.debug) {}
 
+void decision_tree_rec::load_items() {
+  items_ = sorted_by_id(load_factors(get_comm(), settings_.item_fac_input, true), settings_.item_fac_input.front());
+}
+
 void decision_tree_rec::load() {
   auto comm = get_comm();
-  items_ = sorted_by_id(load_factors(comm, settings_.item_fac_input, true), settings_.item_fac_input.front());
+  load_items();
   const auto rows = load_factors(comm, settings_.user_fac_input, false);
   if (rows.columns != items_.columns) {
     throw data_error(settings_.user_fac_input.front() + ": found " + std::to_string(rows.columns) +
@@ -287,6 +302,10 @@ std::span<const std::uint64_t> decision_tree_rec::likes_of(std::size_t item) {
 // ---- building
 
 void decision_tree_rec::solve() {
+  if (!settings_.model.empty()) {
+    predict();
+    return;
+  }
   load();
   for (auto n = settings_.tree_start_index; n <= settings_.tree_end_index; ++n) build(n);
   dump();
@@ -410,7 +429,7 @@ void decision_tree_rec::dump() {
       auto line = "tree_" + std::to_string(t.number) + "\t";
       for (std::size_t j = 0; j < t.item.size(); ++j) {
         if (j > 0) line += '|';
-        line += t.item[j] == dtr_tree::no_item ? no_item_text : items_.ids.text(t.item[j]);
+        line += t.item[j] == dtr_tree::no_item ? dtr_tree::no_item_text : items_.ids.text(t.item[j]);
       }
       lines.push_back(std::move(line));
     }

@@ -100,18 +100,22 @@ struct dtr_settings {
 
   std::vector<std::string> user_fac_input;
   std::vector<std::string> item_fac_input;
+  std::vector<std::string> predict_input;
+  std::string model;
   std::string output;
   std::string format;
   int level;
   std::uint64_t tree_start_index;
   std::uint64_t tree_end_index;
   std::uint64_t cache_bytes;
+  std::size_t recommend;
   bool debug;
 };
 
 /// A complete tree in breadth-first order, like before hate.
 struct dtr_tree {
   static constexpr std::size_t no_item = std::numeric_limits<std::size_t>::max();
+  static constexpr const char* no_item_text = "18446744073709551615";  // what Paracel writes for it
 
   std::uint64_t number = 0;
   std::vector<std::size_t> item;  ///< of each node: an index of the items in ascending order of their ids
@@ -123,7 +127,7 @@ class decision_tree_rec : public paralg {
  public:
   decision_tree_rec(Comm comm, const std::string& server_info, const dtr_settings& settings);
 
-  /// Loads, builds every tree and writes them.
+  /// Loads, builds every tree and writes them; or, with a model, interviews with one of its trees.
   /// Throws: data_error.
   void solve() override;
 
@@ -131,6 +135,8 @@ class decision_tree_rec : public paralg {
 
  private:
   void load();
+  void load_items();
+  void predict();
   void build(std::uint64_t number);
   void start_level(dtr_tree& tree, std::size_t nodes);
   void find_gains();

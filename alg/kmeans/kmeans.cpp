@@ -17,7 +17,8 @@ config_schema kmeans_schema() {
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.key("type", key_type::string, "fvec: name<tab>x,x,...; rows: CSV, libsvm or npy; auto: as the first line is")
       .fallback("auto").one_of({"auto", "fvec", "rows"});
-  s.key("kclusters", key_type::integer, "number of centres; not with model").at_least(1).at_most(1000000);
+  s.key("kclusters", key_type::integer, "number of centres; not with model").at_least(1).at_most(1000000)
+      .required_unless({"model"});
   s.key("update_file", key_type::string, "Paracel's; the sums of the centres need no update function");
   s.key("update_functions", key_type::strings, "Paracel's; not needed either");
   s.key("rounds", key_type::integer, "rounds at most; a round is a pass over the points").fallback(300)
@@ -65,7 +66,6 @@ kmeans_settings::kmeans_settings(const config& from)
   if (separator.size() > 1)
     throw config_error(from.place_of("separator") + ": found \"" + separator + "\", want one character");
   if (!separator.empty()) samples.separator = separator[0];
-  if (model.empty() && !from.given("kclusters")) throw config_error(kclusters_place + " is missing");
   if (!model.empty() && from.given("kclusters"))
     throw config_error(kclusters_place + ": not with a model, which has its centres");
 }

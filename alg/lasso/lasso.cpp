@@ -24,7 +24,8 @@ constexpr double inner_accuracy = 1e-2;
 config_schema lasso_schema() {
   config_schema s("lasso", "least squares with an L1 penalty, or an elastic net");
   add_linear_keys(s);
-  s.key("lambda", key_type::numbers, "Paracel's penalty n*a; of a list each, the greatest first").above(0);
+  s.key("lambda", key_type::numbers, "Paracel's penalty n*a; of a list each, the greatest first").above(0)
+      .required_unless({"penalty", "path", "model"});
   s.key("penalty", key_type::numbers, "a itself, instead of lambda").above(0);
   s.key("path", key_type::integer, "instead of both: so many penalties, from the least that leaves no weight downwards")
       .fallback(0).at_least(0).at_most(100000);
@@ -51,7 +52,7 @@ lasso_settings::lasso_settings(const config& from)
       tolerance(from.get<double>("tolerance")) {
   if (!linear.model.empty()) return;
   const int given = (lambdas.empty() ? 0 : 1) + (penalties.empty() ? 0 : 1) + (path > 0 ? 1 : 0);
-  if (given == 0) throw config_error(from.place_of("lambda") + " is missing; want one of lambda, penalty, path");
+  if (given == 0) throw config_error(from.place_of("lambda") + ": want one of lambda, penalty, path");
   if (given > 1) {
     throw config_error(from.place_of(path > 0 ? "path" : "penalty") + ": want only one of lambda, penalty, path");
   }

@@ -11,8 +11,10 @@
 // topic models", JMLR 2009 (why a late view does little harm).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -82,6 +84,8 @@ class lda : public paralg {
   };
   using word_table = table<std::int32_t>;
   using topic_table = table<std::int64_t>;
+  // Counts that a worker pulls or sends in one call, when it need not have them all at once: 16 MB.
+  static constexpr std::size_t batch_counts = std::size_t{1} << 22U;
 
   void load();
   void load_model();
@@ -100,7 +104,20 @@ class lda : public paralg {
   std::vector<std::int64_t> pull_totals();
   /// f(word, counts) for each word of this worker's share of all words.
   template <class F>
-  void for_each_own_word(F&& f);
+  void for_each_own_word(F&& f) {
+    const auto topics = settings_.topics;
+    const auto end = share(get_worker_id() + 1);
+    const auto step = std::max<std::uint64_t>(1, batch_counts / topics);
+    std::vector<std::uint64_t> ids;
+    std::vector<std::int32_t> rows;
+    for (auto first = share(get_worker_id()); first < end; first += step) {
+      ids.resize(std::min(step, end - first));
+      std::iota(ids.begin(), ids.end(), first);
+      rows.resize(ids.size() * topics);
+      words_->pull(ids, rows);
+      for (std::size_t i = 0; i < ids.size(); ++i) f(ids[i], std::span<const std::int32_t>(rows).subspan(i * topics, topics));
+    }
+  }
   /// phi of these words, K numbers each.
   std::vector<double> phi_of(const std::vector<std::uint64_t>& words);
   void test();

@@ -38,7 +38,8 @@ std::string text_of(double v) {
 
 config_schema lr_schema() {
   config_schema s("lr", "logistic regression with an L2 penalty");
-  s.key("training_input", key_type::files, "samples to train on, CSV or libsvm; not with model");
+  s.key("training_input", key_type::files, "samples to train on, CSV or libsvm; not with model")
+      .required_unless({"model"});
   s.key("test_input", key_type::files, "labelled samples to measure the model on");
   s.key("predict_input", key_type::files, "samples to predict, with or without a label");
   s.key("output", key_type::output_folder, "folder of the results").required();
@@ -46,12 +47,13 @@ config_schema lr_schema() {
   s.key("format", key_type::string, "of the results: Paracel's text, or npy").fallback("text").one_of({"text", "npy"});
   s.key("update_file", key_type::plugin, "plug-in that applies a delta to theta; default: the framework's");
   s.key("update_func", key_type::string, "its function; default lr_theta_update, without update_file paracel_add");
-  s.key("method", key_type::string, "how to train; required without a model")
-      .one_of({"dgd", "ipm", "downpour", "agd"});
-  s.key("rounds", key_type::integer, "passes over the data").at_least(1).at_most(1000000000);
-  s.key("alpha", key_type::number, "step size").above(0);
+  s.key("method", key_type::string, "how to train").one_of({"dgd", "ipm", "downpour", "agd"})
+      .required_unless({"model"});
+  s.key("rounds", key_type::integer, "passes over the data").at_least(1).at_most(1000000000)
+      .required_unless({"model"});
+  s.key("alpha", key_type::number, "step size").above(0).required_unless({"model"});
   s.key("decay", key_type::number, "round k = 0, 1, ... steps by alpha/(1 + decay*k)").fallback(0.0).at_least(0);
-  s.key("beta", key_type::number, "weight of the penalty beta*|theta|^2").at_least(0);
+  s.key("beta", key_type::number, "weight of the penalty beta*|theta|^2").at_least(0).required_unless({"model"});
   s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
   s.key("seed", key_type::integer, "of the order of the samples").fallback(0).at_least(0);
   s.key("ssp_switch", key_type::boolean, "let workers be limit_s rounds apart").fallback(false);
@@ -90,13 +92,8 @@ lr_settings::lr_settings(const config& from)
       bias(from.get<bool>("bias")),
       penalize_bias(from.get<bool>("penalize_bias")),
       consistency(consistency_model::asp) {
-  if (model.empty()) {
-    for (const char* key : {"training_input", "method", "rounds", "alpha", "beta"}) {
-      if (!from.given(key)) throw config_error(from.place_of(key) + " is missing; only a model can do without it");
-    }
-  } else if (!training_input.empty()) {
+  if (!model.empty() && !training_input.empty())
     throw config_error(from.place_of("model") + ": not with training_input, which makes a model of its own");
-  }
   const bool immediate = method == "downpour" || method == "agd";
   const auto said = from.get<std::string>("consistency");
   if (said == "bsp" && immediate) {
@@ -189,11 +186,15 @@ void logistic_regression::train() {
   delta_.assign(problem_.dimension(), 0.0);
   order_.resize(problem_.rows());
   std::iota(order_.begin(), order_.end(), std::size_t{0});
-  if (get_worker_id() == 0) paracel_write(theta_key, theta_);
+  if (get_worker_id() == 0 && !resumed()) paracel_write(theta_key, theta_);
   paracel_sync();
   log_.emplace(*this, settings_.rounds, "objective", settings_.debug);
+  int round = first_iteration();
+  if (get_worker_id() == 0 && round > 0) {
+    if (collected_ < 0) collected_ = removed_ = round;
+    collect(round - 1);
+  }
 
-  int round = 0;
   for (; round < settings_.rounds && !stops_at(round); ++round) {
     paracel_read(theta_key, theta_);
     std::fill(gradient_.begin(), gradient_.end(), 0.0);
@@ -217,6 +218,32 @@ void logistic_regression::train() {
   set_total_iters(round);  // from here on reads come from the servers
   paracel_sync();
   paracel_read(theta_key, theta_);
+}
+
+/// Rank 0 has more to go on with than theta: how the objective went, and what it has told the others.
+void logistic_regression::checkpoint_state(saved_state& to) {
+  to.put("order", order_);
+  to.put("collected", collected_);
+  to.put("removed", removed_);
+  to.put("first_objective", first_objective_);
+  to.put("last_objective", last_objective_);
+  to.put("converged", converged_);
+  to.put("stop_round", stop_round_);
+}
+
+/// With another number of workers the rows of each are others, and the sums of rounds that were not complete never will be:
+/// rank 0 watches from the next round on.
+void logistic_regression::restore_state(const saved_states& from) {
+  const auto& own = from.own();
+  own.get("first_objective", first_objective_);
+  own.get("last_objective", last_objective_);
+  own.get("converged", converged_);
+  own.get("stop_round", stop_round_);
+  collected_ = removed_ = -1;
+  if (!from.same_workers()) return;
+  own.get("order", order_);
+  own.get("collected", collected_);
+  if (!own.get("removed", removed_)) removed_ = collected_;
 }
 
 /// One step along the gradient of all rows. The updates of a round take effect together, so every worker begins the
@@ -275,15 +302,16 @@ void logistic_regression::publish(int round) {
   paracel_update(round_key(round), part, default_plugin, default_add);
 }
 
-/// Takes the sums that are complete, up to those of round `newest`.
+/// Takes the sums that are complete, up to those of round `newest`. They stay until the next commit: a process in the place
+/// of one that dies before takes them again. Then a sum may have a part twice, unless it is one of bsp.
 void logistic_regression::collect(int newest) {
+  for (; removed_ < collected_; ++removed_) paracel_remove(round_key(removed_));
   std::vector<double> sum;
   while (collected_ <= newest && paracel_read(round_key(collected_), sum) && !sum.empty() &&
-         sum[0] == static_cast<double>(get_worker_size())) {
+         sum[0] >= static_cast<double>(get_worker_size())) {
     const auto n = static_cast<double>(total_rows_);
     double square = 0;
     for (std::size_t j = 2; j < sum.size(); ++j) square += sum[j] * sum[j];
-    paracel_remove(round_key(collected_));
     record(collected_, sum[1] / n, std::sqrt(square) / n);
     if (converged_ && stop_round_ < 0) stop_after(newest);
     ++collected_;
@@ -323,7 +351,10 @@ bool logistic_regression::stops_at(int round) {
 // ---- results
 
 void logistic_regression::evaluate_result() {
-  if (get_worker_id() == 0) collect(rounds_done_ - 1);
+  if (get_worker_id() == 0) {
+    collect(rounds_done_ - 1);
+    for (; removed_ < collected_; ++removed_) paracel_remove(round_key(removed_));
+  }
   std::vector<double> sum(1 + theta_.size());
   sum[0] = problem_.add_gradient(theta_, std::span(sum).subspan(1));
   get_comm().allreduce(sum);

@@ -187,6 +187,8 @@ class logistic_regression : public paralg {
   /// Loads, trains (or reads a model), tests, predicts and writes the results.
   /// Throws: data_error; error when the objective diverges.
   void solve() override;
+  void checkpoint_state(saved_state& to) override;
+  void restore_state(const saved_states& from) override;
 
  private:
   void load();
@@ -233,6 +235,7 @@ class logistic_regression : public paralg {
   double last_objective_ = 0;
   double objective_ = 0;
   int collected_ = 0;              // rounds whose objective is complete
+  int removed_ = 0;                // of those: rounds whose sums have gone
   int stop_round_ = -1;
   bool converged_ = false;
   classification_quality quality_;

@@ -83,7 +83,7 @@ double lr_l1_loss(std::span<const double> margin, std::span<const double> label,
 config_schema lr_l1_schema() {
   config_schema s("lr_l1", "logistic regression with an L1 penalty");
   add_linear_keys(s);
-  s.key("lambda", key_type::number, "Paracel's penalty lambda*|w|_1: 1/C").above(0);
+  s.key("lambda", key_type::number, "Paracel's penalty lambda*|w|_1: 1/C").above(0).required_unless({"C", "model"});
   s.key("C", key_type::number, "weight of the loss, instead of lambda").above(0);
   s.key("bias", key_type::boolean, "a feature that is always 1 and not penalised").fallback(false);
   s.key("rounds", key_type::integer, "Newton steps at most").fallback(1000).at_least(1).at_most(1000000000);
@@ -104,7 +104,6 @@ lr_l1_settings::lr_l1_settings(const config& from)
   if (!linear.model.empty()) return;
   if (from.given("C") && from.given("lambda"))
     throw config_error(from.place_of("C") + ": not together with lambda, which is 1/C");
-  if (!from.given("C") && !from.given("lambda")) throw config_error(from.place_of("lambda") + " is missing; want lambda or C");
 }
 
 lr_l1::lr_l1(Comm comm, const std::string& server_info, const lr_l1_settings& settings)

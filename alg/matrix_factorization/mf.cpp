@@ -106,7 +106,8 @@ void mf_order::cut(std::size_t number, std::size_t count, piece& into) {
 
 config_schema mf_schema() {
   config_schema s("mf", "matrix factorization with biases by stochastic gradient descent");
-  s.key("input", key_type::files, "ratings: user,item,rating; further fields are not read");
+  s.key("input", key_type::files, "ratings: user,item,rating; further fields are not read")
+      .required_unless({"model_input"});
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.key("format", key_type::string, "of the model").fallback("text").one_of({"text", "npy"});
   s.key("k", key_type::integer, "factors of a user and of an item; 0: biases alone").fallback(80).at_least(0).at_most(4096);
@@ -153,8 +154,6 @@ mf_settings::mf_settings(const config& from)
   if (from.given("max_rating")) limits.most = from.get<double>("max_rating");
   if (limits.least > limits.most)
     throw config_error(from.place_of("min_rating") + ": found a number above max_rating, want min_rating <= max_rating");
-  if (input.empty() && use.model_input.empty())
-    throw config_error(from.place_of("input") + " is missing: want ratings to train on, or model_input");
   if (rounds > std::numeric_limits<int>::max() / clocks_per_round) {
     throw config_error(from.place_of("rounds") + ": found " + std::to_string(rounds) + ", want at most 2^31 - 1 clocks in " +
                        "all; a round has " + std::to_string(clocks_per_round));

@@ -147,7 +147,8 @@ config_schema ridge_schema() {
   add_linear_keys(s);
   s.key("method", key_type::string, "exact: the minimum; sgd: Paracel's stochastic steps").fallback("exact")
       .one_of({"exact", "sgd"});
-  s.key("beta", key_type::number, "weight of the penalty: J/(2n) has beta*|w|^2, so a = 2*n*beta").at_least(0);
+  s.key("beta", key_type::number, "weight of the penalty: J/(2n) has beta*|w|^2, so a = 2*n*beta").at_least(0)
+      .required_unless({"penalty", "model"});
   s.key("penalty", key_type::number, "a itself, instead of beta").at_least(0);
   s.key("standardize", key_type::boolean, "scale each feature by the sd of the training samples").fallback(false);
   s.key("rounds", key_type::integer, "sgd: passes over the data; exact: conjugate gradient steps at most").fallback(1000)
@@ -178,8 +179,6 @@ ridge_settings::ridge_settings(const config& from)
   if (!linear.model.empty()) return;
   if (from.given("penalty") && from.given("beta"))
     throw config_error(from.place_of("penalty") + ": not together with beta, which is penalty/(2n)");
-  if (!from.given("penalty") && !from.given("beta"))
-    throw config_error(from.place_of("beta") + " is missing; want beta or penalty");
   if (update_file.empty() != update_func.empty())
     throw config_error(from.place_of(update_file.empty() ? "update_func" : "update_file") +
                        ": want update_file and update_func together");
@@ -292,22 +291,21 @@ std::vector<double> ridge_regression::descend(const centred_samples& samples, ru
   const double share = static_cast<double>(rows.rows()) / samples.total();
   const auto scale = samples.row_scale();
   std::vector<double> theta(p + 1);  // b, then w; of centred or, sparse, of scaled samples
-  if (get_worker_id() == 0) paracel_write(theta_key, theta);
+  if (get_worker_id() == 0 && !resumed()) paracel_write(theta_key, theta);
   paracel_sync();
+  rounds_done_ = first_iteration();
   std::vector<std::size_t> order(rows.rows());
-  double first = 0;
-  double last = 0;
-  for (int round = 0; round < settings_.rounds; ++round) {
+  for (int round = rounds_done_; round < settings_.rounds; ++round) {
     paracel_read(theta_key, theta);
     const double value = objective(samples, std::span(theta).subspan(1));
-    if (round == 0) first = value;
+    if (round == 0) first_ = value;
     else log.round(round, value);
-    if (!std::isfinite(value) || value > divergence_factor * first) {
+    if (!std::isfinite(value) || value > divergence_factor * first_) {
       throw error("diverged at round " + std::to_string(round) + ": the objective is " + json_number(value) +
-                  " and began at " + json_number(first) + "; lower alpha (now " + json_number(settings_.alpha) + ")");
+                  " and began at " + json_number(first_) + "; lower alpha (now " + json_number(settings_.alpha) + ")");
     }
-    if (round > 0 && settings_.tolerance > 0 && std::abs(last - value) <= settings_.tolerance * value) break;
-    last = value;
+    if (round > 0 && settings_.tolerance > 0 && std::abs(last_ - value) <= settings_.tolerance * value) break;
+    last_ = value;
     std::iota(order.begin(), order.end(), std::size_t{0});
     counter_random(settings_.seed, static_cast<std::uint64_t>(round), rows.first_row).shuffle(order);
     auto delta = theta;
@@ -323,11 +321,21 @@ std::vector<double> ridge_regression::descend(const centred_samples& samples, ru
   paracel_read(theta_key, theta);
   std::vector<double> w(theta.begin() + 1, theta.end());
   const double value = objective(samples, w);
-  if (!std::isfinite(value) || value > divergence_factor * first)
-    throw error("diverged: the objective is " + json_number(value) + " and began at " + json_number(first) +
+  if (!std::isfinite(value) || value > divergence_factor * first_)
+    throw error("diverged: the objective is " + json_number(value) + " and began at " + json_number(first_) +
                 "; lower alpha (now " + json_number(settings_.alpha) + ")");
   log.round(rounds_done_, value);
   return w;
+}
+
+void ridge_regression::checkpoint_state(saved_state& to) {
+  to.put("first", first_);
+  to.put("last", last_);
+}
+
+void ridge_regression::restore_state(const saved_states& from) {
+  from.own().get("first", first_);
+  from.own().get("last", last_);
 }
 
 void ridge_regression::use(const std::vector<double>& theta, double test_error, run_log& log) {

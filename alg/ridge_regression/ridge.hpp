@@ -73,6 +73,8 @@ class ridge_regression : public linear_job {
 
   /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error.
   void solve() override;
+  void checkpoint_state(saved_state& to) override;
+  void restore_state(const saved_states& from) override;
 
  private:
   void train();
@@ -84,6 +86,8 @@ class ridge_regression : public linear_job {
   ridge_settings settings_;
   double penalty_ = 0;  // a
   int rounds_done_ = 0;
+  double first_ = 0;    // objective with which the rounds began
+  double last_ = 0;     // of the round before
 };
 
 }  // namespace paracel::alg

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 #include <span>
+#include <unordered_set>
 #include <utility>
 
 #include "alg/common/npy.hpp"
@@ -125,35 +126,81 @@ void sim_dense::solve() {
 
 // ---- loading
 
+namespace {
+
+/// Calls f(line) for each line of a run of lines, without its end.
+template <class F>
+void each_line(std::string_view text, F&& f) {
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    f(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+struct enough {};
+
+}  // namespace
+
+/// Features of the first row; 0 when there is none, or it is none, which whoever reads it in its place says.
+std::size_t sim_dense::first_width(const std::vector<std::string>& files) {
+  std::vector<double> values;
+  if (get_worker_id() == 0) {
+    try {
+      visit_text(files, 0, 1, [&](std::string_view text, const text_failure& fail) {
+        each_line(text, [&](std::string_view line) {
+          std::string_view id;
+          if (parse_features(line, !settings_.number_rows, settings_.label, id, values, fail)) throw enough();
+        });
+      });
+    } catch (const enough&) {
+    } catch (const data_error&) {
+      values.clear();
+    }
+  }
+  auto width = static_cast<std::int64_t>(values.size());
+  get_comm().bcast(width);
+  return static_cast<std::size_t>(width);
+}
+
+/// Ends the load, for what is wrong with the `row`th row (from 0) of one worker's part: reads it again to say where.
+void sim_dense::refuse_row(const std::vector<std::string>& files, std::size_t worker, std::size_t row,
+                           const std::string& what) {
+  visit_text(get_comm(), files, [&](std::string_view text, const text_failure& fail) {
+    if (get_worker_id() != worker) return;
+    each_line(text, [&](std::string_view line) {
+      if (line.find_first_not_of(" \r") != std::string_view::npos && row-- == 0) fail(line.data(), what);
+    });
+  });
+  throw data_error(files.front() + ": " + what);  // standard input, which cannot be read again
+}
+
 sim_dense::matrix sim_dense::load(const std::vector<std::string>& files) {
   auto comm = get_comm();
   matrix m;
   std::vector<std::string> names;
-  std::size_t width = 0;
   std::uint64_t rows = 0;
-  visit_text(files, get_worker_id(), get_worker_size(), [&](std::string_view text, const text_failure& fail) {
-    while (!text.empty()) {
-      const auto end = std::min(text.find('\n'), text.size());
+  // Everybody knows how wide rows are before the parts are read, so that the first one that differs is found by its reader.
+  // One worker, or the one that has standard input, sees the first row anyway.
+  const bool alone = get_worker_size() == 1 || std::find(files.begin(), files.end(), "-") != files.end();
+  if (width_ == 0 && !alone) width_ = first_width(files);
+  visit_text(comm, files, [&](std::string_view text, const text_failure& fail) {
+    each_line(text, [&](std::string_view line) {
       const auto before = m.value.size();
       std::string_view id;
-      if (parse_features(text.substr(0, end), !settings_.number_rows, settings_.label, id, m.value, fail)) {
-        const auto found = m.value.size() - before;
-        const auto want = width_ != 0 ? width_ : width == 0 ? found : width;
-        if (found != want)
-          fail(text.data(), "found " + std::to_string(found) + " features, want " + std::to_string(want) + " as before");
-        width = found;
-        ++rows;
-        if (!settings_.number_rows) names.emplace_back(id);
-      }
-      text.remove_prefix(std::min(end + 1, text.size()));
-    }
+      if (!parse_features(line, !settings_.number_rows, settings_.label, id, m.value, fail)) return;
+      const auto found = m.value.size() - before;
+      if (width_ == 0) width_ = found;
+      if (found != width_)
+        fail(line.data(), "found " + std::to_string(found) + " features, want " + std::to_string(width_) + " as before");
+      ++rows;
+      if (!settings_.number_rows) names.emplace_back(id);
+    });
   });
-  // All workers must have the same width: that of the first one that has a row.
-  for (const auto& other : comm.allgather(static_cast<std::int64_t>(width))) {
-    if (width_ == 0) width_ = static_cast<std::size_t>(other);
-    if (other != 0 && static_cast<std::size_t>(other) != width_)
-      throw data_error(files.front() + ": found rows of " + std::to_string(other) + " features, want " +
-                       std::to_string(width_) + " as in the rows before");
+  if (alone) {
+    auto width = static_cast<std::int64_t>(width_);
+    comm.bcast(width);
+    width_ = static_cast<std::size_t>(width);
   }
   const auto counts = comm.allgather(static_cast<std::int64_t>(rows));
   const auto total = static_cast<std::uint64_t>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
@@ -167,36 +214,48 @@ sim_dense::matrix sim_dense::load(const std::vector<std::string>& files) {
     std::iota(all.begin(), all.end(), std::uint64_t{0});
     m.ids = id_list(std::move(all));
   } else {
-    // The ids of all rows, on every worker: 8 bytes each, and the bytes of names.
-    std::string joined;
-    std::vector<std::uint64_t> numbers(names.size());
-    std::int64_t numeric = 1;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      if (!is_number(names[i], numbers[i])) numeric = 0;
-      joined += names[i] + '\n';
-    }
-    comm.allreduce(numeric, reduce_op::min);
-    m.ids = id_list::empty(numeric == 1);
-    for (const auto& text : comm.allgather(joined)) {
-      for (std::size_t at = 0; at < text.size();) {
-        const auto end = text.find('\n', at);
-        const auto name = std::string_view(text).substr(at, end - at);
-        std::uint64_t v = 0;
-        if (numeric == 1 && is_number(name, v)) m.ids.push_back(v);
-        else m.ids.push_back(name);
-        at = end + 1;
-      }
-    }
-    m.ids.sort_unique();
-    if (m.ids.size() != total)
-      throw data_error(files.front() + ": found " + std::to_string(total) + " rows with " + std::to_string(m.ids.size()) +
-                       " different ids, want an id a row");
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      m.number.push_back(numeric == 1 ? *m.ids.find(numbers[i]) : *m.ids.find(std::string_view(names[i])));
-    }
+    number_by_ids(files, names, total, m);
   }
   for (std::size_t i = 0; i < rows; ++i) to_unit_length(std::span(m.value).subspan(i * width_, width_));
   return m;
+}
+
+/// The ids of all rows, on every worker: 8 bytes each, or the bytes of names; a row's number is its id's place among them.
+void sim_dense::number_by_ids(const std::vector<std::string>& files, const std::vector<std::string>& names,
+                              std::uint64_t total, matrix& m) {
+  auto comm = get_comm();
+  std::string joined;
+  std::vector<std::uint64_t> numbers(names.size());
+  std::int64_t numeric = 1;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!is_number(names[i], numbers[i])) numeric = 0;
+    joined += names[i] + '\n';
+  }
+  comm.allreduce(numeric, reduce_op::min);
+  m.ids = id_list::empty(numeric == 1);
+  const auto texts = comm.allgather(joined);
+  for (const auto& text : texts) {
+    each_line(text, [&](std::string_view name) {
+      std::uint64_t v = 0;
+      if (numeric == 1 && is_number(name, v)) m.ids.push_back(v);
+      else m.ids.push_back(name);
+    });
+  }
+  m.ids.sort_unique();
+  if (m.ids.size() != total) {
+    std::unordered_set<std::string_view> before;
+    for (std::size_t w = 0; w < texts.size(); ++w) {
+      std::size_t row = 0;
+      each_line(texts[w], [&](std::string_view name) {
+        if (!before.insert(name).second)
+          refuse_row(files, w, row, "found the id \"" + std::string(name) + "\" of a row before, want an id a row");
+        ++row;
+      });
+    }
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    m.number.push_back(numeric == 1 ? *m.ids.find(numbers[i]) : *m.ids.find(std::string_view(names[i])));
+  }
 }
 
 // ---- comparing

@@ -66,6 +66,11 @@ class sim_dense : public paralg {
   };
 
   matrix load(const std::vector<std::string>& files);
+  std::size_t first_width(const std::vector<std::string>& files);
+  void number_by_ids(const std::vector<std::string>& files, const std::vector<std::string>& names, std::uint64_t total,
+                     matrix& m);
+  [[noreturn]] void refuse_row(const std::vector<std::string>& files, std::size_t worker, std::size_t row,
+                               const std::string& what);
   void compare();
   void compare_ab();
   void meet(std::size_t step);

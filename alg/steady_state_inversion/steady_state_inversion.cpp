@@ -139,12 +139,12 @@ void steady_state_inversion::load() {
 
   const auto& file = settings_.bigraph_input.front();
   std::string wrong;
+  entry_options options;
+  options.ids = entry_options::id_kind::name;
+  options.non_negative = true;
+  const auto links = load_sparse_both_ways(comm, settings_.bigraph_input, options);
   for (const bool of_left : {true, false}) {
-    entry_options options;
-    options.transpose = !of_left;
-    options.ids = entry_options::id_kind::name;
-    options.non_negative = true;
-    const auto rows = load_sparse(comm, settings_.bigraph_input, options);
+    const auto& rows = of_left ? links.rows : links.columns;
     auto& to = of_left ? left_ : right_;
     to.first = rows.row_first[comm.get_rank()];
     to.total = rows.rows_total();

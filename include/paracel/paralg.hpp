@@ -27,6 +27,7 @@
 #include <paracel/load.hpp>
 #include <paracel/main_env.hpp>
 #include <paracel/many_parameters.hpp>
+#include <paracel/saved_state.hpp>
 #include <paracel/types.hpp>
 
 namespace paracel {
@@ -81,12 +82,11 @@ class paralg : public graph_loading, public many_parameters {
     return load_all(list_of(files));
   }
   /// `func(lines)` with every worker's part of the input, one part after the other: as paracel_loadall for whom all lines
-  /// at once are too many.
+  /// at once are too many. Blocks: of standard input, a collective.
   template <class T, class F>
   void paracel_sequential_loadall(const T& files, F&& func) {
     for (std::size_t part = 0; part < get_worker_size(); ++part) {
-      list_type<str_type> lines;
-      visit_part(list_of(files), part, get_worker_size(), [&](str_type&& line) { lines.push_back(std::move(line)); });
+      auto lines = load_part(list_of(files), part);
       func(lines);
     }
   }
@@ -114,8 +114,26 @@ class paralg : public graph_loading, public many_parameters {
   void paracel_subscribe(const list_type<str_type>& keys);
 
   /// The end of an iteration: waits until its updates are acknowledged and ticks the clock, under every consistency.
+  /// Where the job makes a checkpoint it also calls checkpoint_state, and waits until all of it is on the disk.
   /// Cost: one round trip. Throws: what an unwatched update went wrong with.
   void iter_commit();
+
+  // ---- checkpoints (doc/checkpoints.md) -------------------------------------------------------------------------------
+  //
+  //   if (!resumed()) write_initial_parameters();
+  //   for (int round = first_iteration(); round < rounds; ++round) { ...; iter_commit(); }
+
+  /// Whether it goes on from a checkpoint, or from where a worker was that died: the parameters are in the servers.
+  [[nodiscard]] bool resumed() const;
+  /// How many iterations this algorithm had committed then; 0 otherwise. The first call hands restore_state what
+  /// checkpoint_state has kept. A worker can be replaced if it is called where the loop begins (doc/workers.md).
+  int first_iteration();
+  /// What this worker needs, beside the parameters and its data, to go on after the iteration that was just committed:
+  /// called inside iter_commit. What it throws makes the checkpoint fail, and nothing else.
+  virtual void checkpoint_state(saved_state& /*to*/) {}
+  /// Called inside first_iteration.
+  virtual void restore_state(const saved_states& /*from*/) {}
+
   /// After so many commits reads come from the servers, not from the cache. Default: `rounds`.
   void set_total_iters(int n);
   /// asp, ssp or bsp. Call it on every worker before the first read or update.
@@ -240,6 +258,7 @@ class paralg : public graph_loading, public many_parameters {
   void visit_part(const list_type<str_type>& files, std::size_t part, std::size_t parts,
                   const std::function<void(str_type&&)>& visit);
   list_type<str_type> load_all(const list_type<str_type>& files);
+  list_type<str_type> load_part(const list_type<str_type>& files, std::size_t part);
   /// `next` appends the next piece of the result to its argument; false: there is none.
   void dump(const str_type& filename, bool append, bool merge, const std::function<bool(str_type&)>& next);
   void merge_files(const list_type<str_type>& files, const str_type& prefix, bool append);
@@ -248,6 +267,9 @@ class paralg : public graph_loading, public many_parameters {
 
   str_type output_;
   std::shared_ptr<session> session_;
+  std::size_t part_ = 0;  // number of this algorithm in the worker's part of a checkpoint
+  bool restored_ = false;
+  int first_iteration_ = 0;
   std::int64_t last_report_ms_ = -1;
 };
 

@@ -47,6 +47,8 @@ class key_spec {
       : name_(std::move(name)), help_(std::move(help)), type_(type) {}
 
   key_spec& required() { required_ = true; return *this; }
+  /// Required unless one of these keys is given and not empty: what trains is needed where no model is read.
+  key_spec& required_unless(std::vector<std::string> others) { required_unless_ = std::move(others); return *this; }
   /// The value where the key is absent. A key that is neither required nor has a fallback is "", 0 or false.
   key_spec& fallback(bool v) { fallback_ = v; return *this; }
   key_spec& fallback(int v) { fallback_ = static_cast<std::int64_t>(v); return *this; }
@@ -65,6 +67,7 @@ class key_spec {
   std::string name_;
   std::string help_;
   std::vector<std::string> choices_;
+  std::vector<std::string> required_unless_;
   config_value fallback_;
   std::optional<double> least_;
   std::optional<double> most_;
@@ -123,8 +126,8 @@ class config_schema {
   key_spec& key(std::string name, key_type type, std::string help);
 
   [[nodiscard]] const std::string& program() const noexcept { return program_; }
-  /// {"format": "paracel-schema-v1", "program": ..., "keys": [{"name", "type", "required", "default", "choices", "min",
-  /// "max", "exclusive_min", "help"}]}; absent limits are left out.
+  /// {"format": "paracel-schema-v1", "program": ..., "keys": [{"name", "type", "required", "required_unless", "default",
+  /// "choices", "min", "max", "exclusive_min", "help"}]}; what a key does not have is left out.
   [[nodiscard]] std::string to_json() const;
   /// The same for people, a key a line.
   [[nodiscard]] std::string help_text() const;

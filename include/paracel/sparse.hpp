@@ -85,6 +85,14 @@ struct sparse_rows {
 /// Blocks: a collective. Cost: each entry travels once, in rounds of at most 64 MB a worker.
 sparse_rows load_sparse(Comm comm, const std::vector<std::string>& files, const entry_options& options = {});
 
+/// A matrix by its rows, and once more by its columns: each worker has a range of both.
+struct sparse_both_ways {
+  sparse_rows rows;
+  sparse_rows columns;  ///< as load_sparse gives it with `transpose` turned round
+};
+/// The same, twice from one reading of the files. Cost: each entry travels twice.
+sparse_both_ways load_sparse_both_ways(Comm comm, const std::vector<std::string>& files, const entry_options& options = {});
+
 /// Ids of all columns (or rows), in the order of their numbers, on every worker. A collective.
 /// Cost: O(all ids) memory and traffic a worker.
 id_list all_column_ids(Comm comm, const sparse_rows& rows);

@@ -32,6 +32,21 @@ inline digest128 digest_of(std::span<const std::byte> bytes) noexcept {
   return {d.low64, d.high64};
 }
 
+/// XXH3-64 of a piece of a file. `front` is what stands before it there and must be right as well.
+inline std::uint64_t hash_block(std::span<const std::byte> bytes, std::uint64_t front) noexcept {
+  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), front);
+}
+/// XXH3-64 of what comes piece by piece: of a whole file, as `xxhsum -H3` prints it.
+class running_hash {
+ public:
+  running_hash() noexcept { XXH3_64bits_reset(&state_); }
+  void add(std::span<const std::byte> bytes) noexcept { XXH3_64bits_update(&state_, bytes.data(), bytes.size()); }
+  [[nodiscard]] std::uint64_t value() const noexcept { return XXH3_64bits_digest(&state_); }
+
+ private:
+  XXH3_state_t state_;
+};
+
 /// 2^14: with 40 servers a partition is 0.25 % of a server's share, fine enough for the load bound of the ring, and one
 /// table of owners still fits in a second-level cache.
 inline constexpr std::uint32_t partition_count = 16384;

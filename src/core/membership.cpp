@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/membership.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -62,6 +64,13 @@ const std::string& text(const json& object, const std::string& where, const char
   return text(field(object, where, name), where + name);
 }
 
+server_state state_of(const std::string& name, const std::string& where) {
+  for (const auto s : {server_state::up, server_state::joining, server_state::down, server_state::entering,
+                       server_state::leaving, server_state::left, server_state::gone})
+    if (name == name_of(s)) return s;
+  refuse(where + "state is not up, joining, down, entering, leaving, left or gone");
+}
+
 server_entry read_server(const json& o, const std::string& where) {
   server_entry s;
   s.slot = integer<std::uint32_t>(o, where, "slot", 0, std::numeric_limits<std::uint32_t>::max());
@@ -75,6 +84,7 @@ server_entry read_server(const json& o, const std::string& where) {
   s.threads = integer<std::uint32_t>(o, where, "threads", 1, membership::most_threads);
   s.host = text(o, where, "host");
   s.pid = integer<int>(o, where, "pid", 0, std::numeric_limits<int>::max());
+  if (o.contains("state")) s.state = state_of(text(o, where, "state"), where);
   const auto& shards = field(o, where, "shards");
   if (!shards.is_array() || shards.size() != s.threads) {
     refuse(where + "shards is not a list of " + std::to_string(s.threads) + " addresses, one a thread");
@@ -85,7 +95,32 @@ server_entry read_server(const json& o, const std::string& where) {
   return s;
 }
 
+checkpoint_plan read_checkpoints(const json& o) {
+  constexpr auto any = std::numeric_limits<std::uint32_t>::max();
+  const std::string where = "checkpoints.";
+  checkpoint_plan c;
+  c.folder = text(o, where, "folder");
+  c.every = integer<std::uint32_t>(o, where, "every", 0, any);
+  c.resume = text(o, where, "resume");
+  c.clock = integer<std::uint32_t>(o, where, "clock", 0, any - 1);
+  c.workers = integer<std::uint32_t>(o, where, "workers", 0, membership::most_workers);
+  return c;
+}
+
 }  // namespace
+
+const char* name_of(server_state s) noexcept {
+  switch (s) {
+    case server_state::up: return "up";
+    case server_state::joining: return "joining";
+    case server_state::down: return "down";
+    case server_state::entering: return "entering";
+    case server_state::leaving: return "leaving";
+    case server_state::left: return "left";
+    case server_state::gone: return "gone";
+  }
+  return "unknown";
+}
 
 std::string membership::to_json() const {
   json list = json::array();
@@ -99,8 +134,15 @@ std::string membership::to_json() const {
                     {"shards", s.shards},
                     {"clock", s.clock},
                     {"control", s.control}});
+    if (s.state != server_state::up) list.back()["state"] = name_of(s.state);
   }
-  const json all{{"epoch", epoch}, {"job", to_hex(job)}, {"workers", workers}, {"servers", std::move(list)}};
+  json all{{"epoch", epoch}, {"job", to_hex(job)}, {"workers", workers}, {"servers", std::move(list)}};
+  if (replicas != 1) all["replicas"] = replicas;
+  if (elastic) all["elastic"] = true;
+  if (const auto& c = checkpoints; c != checkpoint_plan{}) {
+    all["checkpoints"] = {{"folder", c.folder}, {"every", c.every}, {"resume", c.resume}, {"clock", c.clock},
+                          {"workers", c.workers}};
+  }
   // a host name need not be UTF-8, and must not be able to end the scheduler
   return all.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -121,6 +163,12 @@ membership membership::from_json(std::string_view text) {
   m.epoch = integer<std::uint32_t>(all, "", "epoch", 0, std::numeric_limits<std::uint32_t>::max());
   m.job = id(all, "", "job");
   m.workers = integer<std::uint32_t>(all, "", "workers", 1, most_workers);
+  if (all.contains("replicas")) m.replicas = integer<std::uint32_t>(all, "", "replicas", 1, most_replicas);
+  if (const auto at = all.find("elastic"); at != all.end()) {
+    if (!at->is_boolean()) refuse("elastic is not true or false");
+    m.elastic = at->get<bool>();
+  }
+  if (const auto at = all.find("checkpoints"); at != all.end()) m.checkpoints = read_checkpoints(*at);
   const auto& list = field(all, "", "servers");
   if (!list.is_array() || list.size() > ring::most_members) {
     refuse("servers is not a list of at most " + std::to_string(ring::most_members));
@@ -136,23 +184,74 @@ membership membership::from_json(std::string_view text) {
 
 key_router::key_router(const membership& members) {
   if (members.servers.empty()) throw error("the job has no server to keep a key");
-  std::vector<ring_member> on_ring;
+  std::vector<ring_member> before;  // on the ring by which is served
+  std::vector<ring_member> after;   // on the ring when those who enter have entered, and those who leave left
   std::unordered_map<std::uint32_t, std::uint16_t> index;  // of a slot in members.servers
-  for (const auto& s : members.servers) {
+  bool moves = false;
+  std::size_t not_up = 0;
+  for (std::uint16_t i = 0; i < members.servers.size(); ++i) {
+    const auto& s = members.servers[i];
     if (s.threads == 0 || s.threads > membership::most_threads) {
       throw error("server s" + std::to_string(s.slot) + " has " + std::to_string(s.threads) + " threads, not 1 to " +
                   std::to_string(membership::most_threads));
     }
-    index.emplace(s.slot, static_cast<std::uint16_t>(on_ring.size()));
-    on_ring.push_back({s.slot, s.weight});
+    if (s.state == server_state::left || s.state == server_state::gone) continue;
+    index.emplace(s.slot, i);
+    if (s.state != server_state::entering) before.push_back({s.slot, s.weight});
+    if (s.state != server_state::leaving) after.push_back({s.slot, s.weight});
+    moves |= s.state == server_state::entering || s.state == server_state::leaving;
+    not_up += s.state != server_state::up ? 1 : 0;
   }
-  const ring owners(on_ring);
+  const auto is = [&](std::uint16_t server, server_state s) { return members.servers[server].state == s; };
+  if (std::ranges::none_of(members.servers, [](const auto& s) { return may_head(s.state); }))
+    throw error("the job has no server that is up");
+  const ring owners(before);
+  std::optional<ring> next;
+  if (moves && !after.empty()) next.emplace(after);
+  std::vector<std::uint16_t> joining;
+  const bool alone = members.replicas <= 1 && not_up == 0;
+  const auto thread_of = [&](std::uint16_t partition, std::uint16_t server) {
+    return static_cast<std::uint16_t>(shard_of(partition, members.servers[server].threads));
+  };
   homes_.reserve(partition_count);
   for (std::uint32_t p = 0; p < partition_count; ++p) {
     const auto partition = static_cast<std::uint16_t>(p);
-    const auto server = index.at(owners.owner(partition));
-    homes_.push_back({server, static_cast<std::uint16_t>(shard_of(partition, members.servers[server].threads))});
+    if (alone) {
+      const auto server = index.at(owners.owner(partition));
+      homes_.push_back({server, thread_of(partition, server)});
+      continue;
+    }
+    chain_begin_.push_back(static_cast<std::uint32_t>(chains_.size()));
+    const auto begin = static_cast<std::ptrdiff_t>(chains_.size());
+    std::size_t up = 0;
+    std::size_t placed = 0;  // up or joining
+    joining.clear();
+    // among so many there are as many that serve as copies are wanted, if the job has them
+    for (const auto slot : owners.replicas(partition, members.replicas + not_up)) {
+      const auto server = index.at(slot);
+      if (is(server, server_state::down)) continue;
+      ++placed;
+      if (is(server, server_state::joining)) {
+        if (placed <= members.replicas) joining.push_back(server);
+      } else if (up < members.replicas) {
+        chains_.push_back(server);
+        ++up;
+      }
+    }
+    chains_.insert(chains_.end(), joining.begin(), joining.end());
+    if (next.has_value()) {
+      placed = 0;
+      for (const auto slot : next->replicas(partition, members.replicas + not_up)) {
+        const auto server = index.at(slot);
+        if (is(server, server_state::down)) continue;
+        if (++placed > members.replicas) break;
+        if (std::find(chains_.begin() + begin, chains_.end(), server) == chains_.end()) chains_.push_back(server);
+      }
+    }
+    const auto head = chains_[chain_begin_.back()];
+    homes_.push_back({head, thread_of(partition, head)});
   }
+  if (!alone) chain_begin_.push_back(static_cast<std::uint32_t>(chains_.size()));
 }
 
 }  // namespace paracel

@@ -39,6 +39,19 @@ std::string joined(const std::vector<std::string>& words, const char* between) {
   return s;
 }
 
+std::string json_list(const std::vector<std::string>& words) {
+  std::vector<std::string> quoted;
+  for (const auto& w : words) quoted.push_back(json_quoted(w));
+  return "[" + joined(quoted, ", ") + "]";
+}
+
+/// Whether it is an empty text or list: a key that has it does as if it were not there.
+bool is_empty(const config_value& v) {
+  if (const auto* s = std::get_if<std::string>(&v)) return s->empty();
+  if (const auto* l = std::get_if<std::vector<std::string>>(&v)) return l->empty();
+  return false;
+}
+
 config_value zero_of(key_type t) {
   switch (t) {
     case key_type::integer: return std::int64_t{0};
@@ -119,12 +132,9 @@ std::string config_schema::to_json() const {
     first = false;
     s += "  {\"name\": " + json_quoted(k.name_) + ", \"type\": \"" + type_name(k.type_) +
          "\", \"required\": " + (k.required_ ? "true" : "false");
+    if (!k.required_unless_.empty()) s += ", \"required_unless\": " + json_list(k.required_unless_);
     if (!std::holds_alternative<std::monostate>(k.fallback_)) s += ", \"default\": " + json_of(k.fallback_);
-    if (!k.choices_.empty()) {
-      std::vector<std::string> words;
-      for (const auto& c : k.choices_) words.push_back(json_quoted(c));
-      s += ", \"choices\": [" + joined(words, ", ") + "]";
-    }
+    if (!k.choices_.empty()) s += ", \"choices\": " + json_list(k.choices_);
     if (k.least_) s += ", \"min\": " + limit_text(*k.least_);
     if (k.least_ && k.exclusive_least_) s += ", \"exclusive_min\": true";
     if (k.most_) s += ", \"max\": " + limit_text(*k.most_);
@@ -156,7 +166,8 @@ std::string config_schema::help_text() const {
     s += "  " + k.name_ + std::string(width - k.name_.size() + 2, ' ') + type_name(k.type_);
     s += limits_text(k.least_, k.exclusive_least_, k.most_);
     if (!k.choices_.empty()) s += " (" + joined(k.choices_, "|") + ")";
-    s += k.required_ ? ", required" : "";
+    if (k.required_) s += ", required";
+    if (!k.required_unless_.empty()) s += ", required without " + joined(k.required_unless_, " or ");
     if (!std::holds_alternative<std::monostate>(k.fallback_)) s += ", default " + json_of(k.fallback_);
     s += ": " + k.help_ + "\n";
   }
@@ -201,11 +212,15 @@ config config_schema::check_tree(const std::string& file, const config_node& roo
     entry.column = m.column;
     entry.value = checked(*spec, m.value, place);
   }
+  const auto stands = [&](const std::string& name) { return result.given(name) && !is_empty(result.at(name)); };
   for (const auto& k : keys_) {
-    if (!k.required_ || result.given(k.name_)) continue;
+    const auto& others = k.required_unless_;
+    const bool needed = k.required_ || (!others.empty() && std::ranges::none_of(others, stands));
+    if (!needed || stands(k.name_)) continue;
     throw config_error(file + ": key \"" + k.name_ + "\" is missing (" + type_name(k.type_) +
                        limits_text(k.least_, k.exclusive_least_, k.most_) +
-                       (k.choices_.empty() ? "" : ": " + joined(k.choices_, ", ")) + "): " + k.help_);
+                       (k.choices_.empty() ? "" : ": " + joined(k.choices_, ", ")) + "): " + k.help_ +
+                       (others.empty() ? "" : "; not needed with " + joined(others, " or ")));
   }
   return result;
 }

@@ -17,11 +17,12 @@ constexpr std::size_t worker_bytes = 5;
 
 }  // namespace
 
-ssp_clock::ssp_clock(std::uint32_t workers) {
+ssp_clock::ssp_clock(std::uint32_t workers, std::uint32_t begin) {
   if (workers > most_workers) throw error("clock: " + std::to_string(workers) + " workers are too many");
-  finished_.resize(workers);
+  finished_.assign(workers, begin);
   in_.assign(workers, true);
-  if (workers > 0) crowd_.emplace(0, workers);
+  if (workers > 0) crowd_.emplace(begin, workers);
+  slowest_ = greatest_ = begin;
 }
 
 void ssp_clock::check(std::uint32_t rank) const {

@@ -41,8 +41,9 @@ class ssp_clock {
  public:
   static constexpr std::uint32_t most_workers = 1U << 20;
 
+  /// All workers have finished `begin` iterations: 0, or those of the checkpoint that the job goes on from.
   /// Throws: error above 1,048,576 workers.
-  explicit ssp_clock(std::uint32_t workers);
+  explicit ssp_clock(std::uint32_t workers, std::uint32_t begin = 0);
 
   /// Worker `rank` has finished `finished` iterations since the job began. A number that is not above what is known
   /// changes nothing, so a tick may be repeated or overtaken; neither does a tick of a worker that has been removed.
@@ -55,6 +56,8 @@ class ssp_clock {
 
   /// The least number of finished iterations among the workers that are in; with none left, the greatest number seen.
   [[nodiscard]] std::uint32_t slowest() const noexcept { return slowest_; }
+  /// The greatest number of finished iterations, also of workers that are out.
+  [[nodiscard]] std::uint32_t greatest() const noexcept { return greatest_; }
   /// Throws: error for an unknown rank.
   [[nodiscard]] std::uint32_t finished(std::uint32_t rank) const;
   /// Throws: error for an unknown rank.

@@ -137,8 +137,6 @@ bool read_matrix_header(const input_piece& piece, entry_layout::matrix& out) {
 
 namespace {
 
-/// Numbers read before they are looked up.
-constexpr std::size_t batch = 4096;
 /// Dense ids may go to twice as many as entries are expected: one line is at least 4 bytes, and rather 10.
 constexpr std::uint64_t bytes_of_a_line = 8;
 constexpr std::uint64_t dense_ids_at_least = std::uint64_t{1} << 20;
@@ -173,28 +171,6 @@ double read_value(const input_piece& piece, std::string_view text, const char* a
                      (reading.outcome == number_outcome::not_finite && whole ? "finite number" : "number"));
 }
 
-/// Digits at `at`, of which there is an end: some other byte must come. False when it is no canonical 64-bit number.
-inline bool take_digits(const char*& at, std::uint64_t& out) noexcept {
-  const char* p = at;
-  std::uint64_t value = static_cast<unsigned char>(*p) - std::uint64_t{'0'};
-  if (value > 9) return false;
-  ++p;
-  for (;;) {
-    const std::uint64_t digit = static_cast<unsigned char>(*p) - std::uint64_t{'0'};
-    if (digit > 9) break;
-    if (p - at >= 19) {
-      // The twentieth digit, and no more.
-      if (p - at > 19 || value > (~std::uint64_t{0} - digit) / 10) return false;
-    }
-    value = value * 10 + digit;
-    ++p;
-  }
-  if (*at == '0' && p - at > 1) return false;
-  out = value;
-  at = p;
-  return true;
-}
-
 }  // namespace
 
 entry_parser::entry_parser(const entry_layout& layout, const entry_options& options, const entry_use& use)
@@ -203,15 +179,9 @@ entry_parser::entry_parser(const entry_layout& layout, const entry_options& opti
       ids_{id_dictionary(dense_below(layout, use)), id_dictionary(dense_below(layout, use))},
       entries_(use.values), entries_of_file_(layout.matrices.size()) {
   for (int f = 0; f < 2; ++f) {
-    fresh_[f].reserve(batch);
     fresh_index_[f].resize(batch);
   }
   if (options.ids == entry_options::id_kind::name) make_names();
-}
-
-void entry_parser::push(std::uint32_t first, std::uint32_t second, double value) {
-  if (options_.transpose) std::swap(first, second);
-  entries_.push(first, second, value);
 }
 
 void entry_parser::leave_dense(int side) {
@@ -230,14 +200,19 @@ void entry_parser::leave_dense(int side) {
 }
 
 void entry_parser::flush() {
-  const auto n = fresh_[0].size();
+  const auto n = std::exchange(fresh_count_, 0);
   if (n == 0) return;
   for (int f = 0; f < 2; ++f) {
     auto& ids = ids_[side(f)];
-    const auto greatest = *std::ranges::max_element(fresh_[f]);
-    if (!ids.takes(greatest)) leave_dense(side(f));
+    if (ids.numeric() && !ids.takes(*std::ranges::max_element(fresh_[f]))) leave_dense(side(f));
   }
-  for (int f = 0; f < 2; ++f) ids_[side(f)].index(fresh_[f], fresh_index_[f].data());
+  for (int f = 0; f < 2; ++f) {
+    auto& ids = ids_[side(f)];
+    if (ids.numeric()) ids.index(fresh_[f], fresh_index_[f].data());
+    else ids.index(fresh_name_[f], fresh_index_[f].data());
+    fresh_[f].clear();
+    fresh_name_[f].clear();
+  }
   const auto& row = fresh_index_[row_field()];
   const auto& column = fresh_index_[1 - row_field()];
   if (use_.values) {
@@ -245,15 +220,7 @@ void entry_parser::flush() {
   } else {
     for (std::size_t k = 0; k < n; ++k) entries_.push(row[k], column[k], 1);
   }
-  for (int f = 0; f < 2; ++f) fresh_[f].clear();
   fresh_value_.clear();
-}
-
-inline void entry_parser::add_numbers(std::uint64_t first, std::uint64_t second, double value) {
-  fresh_[0].push_back(first);
-  fresh_[1].push_back(second);
-  if (use_.values) fresh_value_.push_back(value);
-  if (fresh_[0].size() == batch) flush();
 }
 
 void entry_parser::make_names() {
@@ -279,21 +246,17 @@ bool entry_parser::number(const input_piece& piece, int field, const token& id, 
 }
 
 void entry_parser::add(const input_piece& piece, token first, token second, double value) {
-  std::uint64_t numbers[2];
-  bool is_number[2];
-  is_number[0] = number(piece, 0, first, numbers[0]);
-  is_number[1] = number(piece, 1, second, numbers[1]);
-  is_number[0] = is_number[0] && ids_[0].numeric();  // the second one may have made names of all
-  if (is_number[0] && is_number[1]) return add_numbers(numbers[0], numbers[1], value);
-  // Not all of it is numbers; what was read before comes first.
-  flush();
-  std::uint32_t index[2];
+  std::uint64_t numbers[2] = {};
+  number(piece, 0, first, numbers[0]);
+  number(piece, 1, second, numbers[1]);
+  // The second one may have made a name of the first one as well.
   for (int f = 0; f < 2; ++f) {
-    auto& ids = ids_[side(f)];
-    if (is_number[f] && !ids.takes(numbers[f])) leave_dense(side(f));
-    index[f] = is_number[f] ? ids.index(numbers[f]) : ids.index(f == 0 ? first.text : second.text);
+    if (ids_[side(f)].numeric()) fresh_[f].push_back(numbers[f]);
+    else fresh_name_[f].push_back(f == 0 ? first.text : second.text);
   }
-  push(index[0], index[1], value);
+  add_fresh(value);
+  // What was in quotes does not lie in the piece.
+  if (first.text.data() == unquoted_[0].data() || second.text.data() == unquoted_[1].data()) flush();
 }
 
 /// The field at the front of `rest`, which begins after its separator then, without the blanks around it. `more`: whether
@@ -375,11 +338,9 @@ void entry_parser::fields_line(const input_piece& piece, std::string_view line) 
   add(piece, first, second, value);
 }
 
-void entry_parser::libsvm_line(const input_piece& piece, std::string_view line) {
-  auto rest = line;
-  const auto row = next_word(rest);
-  const token first{row, row.data()};
-  bool empty = true;
+/// index:value index:value ... of a row; false if there is none.
+bool entry_parser::libsvm_words(const input_piece& piece, token row, std::string_view rest) {
+  bool any = false;
   for (auto word = next_word(rest); !word.empty(); word = next_word(rest)) {
     const auto colon = word.find(':');
     if (colon == std::string_view::npos || colon == 0)
@@ -388,10 +349,17 @@ void entry_parser::libsvm_line(const input_piece& piece, std::string_view line) 
     const auto text = word.substr(colon + 1);
     if (options_.values != entry_options::value_rule::ignore)
       value = read_value(piece, text, text.data(), options_.non_negative);
-    add(piece, first, {word.substr(0, colon), word.data()}, value);
-    empty = false;
+    add(piece, row, {word.substr(0, colon), word.data()}, value);
+    any = true;
   }
-  if (!empty) return;
+  return any;
+}
+
+void entry_parser::libsvm_line(const input_piece& piece, std::string_view line) {
+  auto rest = line;
+  const auto row = next_word(rest);
+  const token first{row, row.data()};
+  if (libsvm_words(piece, first, rest)) return;
   std::uint64_t n = 0;
   if (number(piece, 0, first, n)) {
     if (!ids_[0].takes(n)) {
@@ -428,6 +396,12 @@ void entry_parser::matrix_line(const input_piece& piece, std::string_view line, 
 }
 
 void entry_parser::line(const input_piece& piece, std::string_view line) {
+  if (layout_.format == entry_format::matrix_market) {
+    if (trimmed(line).empty() || line[0] == '%') return;
+    matrix_line(piece, line, layout_.matrices[piece.file_index()]);
+    ++entries_of_file_[piece.file_index()];
+    return;
+  }
   if (without_entry(line)) return;
   if (header_) {
     header_ = false;
@@ -437,93 +411,19 @@ void entry_parser::line(const input_piece& piece, std::string_view line) {
   else fields_line(piece, line);
 }
 
-/// Lines of numbers and nothing unusual are read here, without looking at a byte twice; all others by `line`, one at a time.
-/// Every line has its line end, which ends each search.
-void entry_parser::fast_fields(const input_piece& piece, std::string_view lines) {
-  const char* at = lines.data();
-  const char* const end = at + lines.size();
-  const char separator = layout_.separator;
-  const bool blanks = separator == ' ';
-  const bool ignore = options_.values == entry_options::value_rule::ignore;
-  const bool need = options_.values == entry_options::value_rule::need;
-  const bool non_negative = options_.non_negative && !ignore;
-  const auto is_separator = [&](char c) { return c == separator || (blanks && c == '\t'); };
-  const auto line_end = [&](const char* p) {
-    return static_cast<const char*>(std::memchr(p, '\n', static_cast<std::size_t>(end - p)));
-  };
-  while (at != end) {
-    const char* p = at;
-    std::uint64_t first = 0;
-    std::uint64_t second = 0;
-    double value = 1;
-    bool usual = numeric_ && !header_ && take_digits(p, first) && is_separator(*p);
-    if (usual) {
-      ++p;
-      while (blanks && is_blank(*p)) ++p;
-      usual = take_digits(p, second);
-    }
-    if (usual) {
-      if (*p == '\n') {
-        usual = !need;
-        ++p;
-      } else if (is_separator(*p) && ignore) {
-        p = line_end(p) + 1;
-      } else if (is_separator(*p) || *p == ':' || *p == '|') {
-        const bool marked = !is_separator(*p);
-        ++p;
-        while (blanks && is_blank(*p)) ++p;
-        // The line end stops the number.
-        const auto reading = read_number(p, end);
-        usual = reading.outcome == number_outcome::ok && (!non_negative || reading.value >= 0);
-        if (usual) {
-          p = reading.end;
-          value = reading.value;
-          if (*p == '\r' && p[1] == '\n') ++p;
-          if (*p == '\n') ++p;
-          else if (is_separator(*p) && !marked) p = line_end(p) + 1;
-          else usual = false;
-        }
-      } else if (*p == '\r' && p[1] == '\n') {
-        usual = !need;
-        p += 2;
-      } else {
-        usual = false;
-      }
-    }
-    if (usual) {
-      add_numbers(first, second, value);
-      at = p;
-      continue;
-    }
-    const char* const stop = line_end(at);
-    std::string_view text(at, static_cast<std::size_t>(stop - at));
-    if (!text.empty() && text.back() == '\r') text.remove_suffix(1);
-    line(piece, text);
-    at = stop + 1;
-  }
-}
-
 void entry_parser::parse(const input_piece& piece) {
   auto lines = piece.text();
   if (layout_.format == entry_format::matrix_market) {
     const auto& of = layout_.matrices[piece.file_index()];
     if (piece.offset() < of.header_bytes)
       lines.remove_prefix(std::min<std::uint64_t>(lines.size(), of.header_bytes - piece.offset()));
-    for_each_line(lines, [&](std::string_view text, std::size_t) {
-      if (trimmed(text).empty() || text[0] == '%') return;
-      matrix_line(piece, text, of);
-      ++entries_of_file_[piece.file_index()];
-    });
-    flush();
-    return;
+  } else if (piece.begins_file() && options_.header == entry_options::header_rule::yes) {
+    header_ = true;
   }
-  if (piece.begins_file() && options_.header == entry_options::header_rule::yes) header_ = true;
-  if (layout_.format == entry_format::fields) {
-    const auto whole = lines.rfind('\n');
-    const auto n = whole == std::string_view::npos ? 0 : whole + 1;
-    fast_fields(piece, lines.substr(0, n));
-    lines.remove_prefix(n);
-  }
+  const auto whole = lines.rfind('\n');
+  const auto n = whole == std::string_view::npos ? 0 : whole + 1;
+  fast_lines(piece, lines.substr(0, n));
+  lines.remove_prefix(n);
   for_each_line(lines, [&](std::string_view text, std::size_t) { line(piece, text); });
   flush();
 }

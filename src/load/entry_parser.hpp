@@ -89,10 +89,19 @@ class entry_parser {
     std::string_view text;  // without quotes
     const char* at;         // where it is in the input
   };
-  void fast_fields(const input_piece& piece, std::string_view lines);
+  template <class Usual, class Other>
+  void fast_lines(std::string_view lines, const Usual& usual, const Other& other);
+  void fast_lines(const input_piece& piece, std::string_view lines);
+  const char* numbers_line(const char* at, const char* end);
+  const char* names_line(const char* at, const char* end);
+  const char* usual_libsvm_line(const input_piece& piece, const char* at, const char* end);
+  const char* usual_matrix_line(const char* at, const char* end, const entry_layout::matrix& of);
+  bool usual_value(const char*& at, const char* end, double& value) const;
+  const char* value_and_line_end(const char* at, const char* end, bool more_fields, double& value) const;
   void line(const input_piece& piece, std::string_view line);
   void fields_line(const input_piece& piece, std::string_view line);
   void libsvm_line(const input_piece& piece, std::string_view line);
+  bool libsvm_words(const input_piece& piece, token row, std::string_view rest);
   void matrix_line(const input_piece& piece, std::string_view line, const entry_layout::matrix& of);
   token next_field(const input_piece& piece, std::string_view& rest, char separator, bool& more, std::string& unquoted) const;
 
@@ -103,11 +112,18 @@ class entry_parser {
   void add(const input_piece& piece, token first, token second, double value);
   /// Whether the text is an id as a number; if not, all ids become names, or it is an error.
   bool number(const input_piece& piece, int field, const token& id, std::uint64_t& out);
-  void add_numbers(std::uint64_t first, std::uint64_t second, double value);
+  void add_fresh(double value) {
+    if (use_.values) fresh_value_.push_back(value);
+    if (++fresh_count_ == batch) flush();
+  }
+  void add_numbers(std::uint64_t first, std::uint64_t second, double value) {
+    fresh_[0].push_back(first);
+    fresh_[1].push_back(second);
+    add_fresh(value);
+  }
   /// Gives what was read last their indices.
   void flush();
   void leave_dense(int side);
-  void push(std::uint32_t first, std::uint32_t second, double value);
 
   entry_layout layout_;
   entry_options options_;
@@ -117,8 +133,11 @@ class entry_parser {
   bool header_ = false;
   id_dictionary ids_[2];
   entry_store entries_;
-  // Numbers read and not yet in entries_: looked up many at a time.
+  // Ids read and not yet in entries_, of each field either numbers or names: looked up many at a time. Names lie in the piece.
+  static constexpr std::size_t batch = 4096;
+  std::size_t fresh_count_ = 0;
   std::vector<std::uint64_t> fresh_[2];
+  std::vector<std::string_view> fresh_name_[2];
   std::vector<double> fresh_value_;
   std::vector<std::uint32_t> fresh_index_[2];
   std::vector<std::int64_t> entries_of_file_;

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "core/hash.hpp"
+#include "load/name_order.hpp"
 #include "paracel/error.hpp"
 #include "paracel/random.hpp"
 
@@ -74,21 +74,6 @@ void id_dictionary::index(std::span<const std::uint64_t> numbers, std::uint32_t*
   }
 }
 
-std::uint32_t id_dictionary::index(std::string_view name) {
-  reserve_one();
-  const auto key = hash_key(name);
-  const auto mask = slots_.size() - 1;
-  for (auto at = place_of(key) & mask;; at = (at + 1) & mask) {
-    auto& s = slots_[at];
-    if (s.index_and_one == 0) {
-      s = {key, ++count_};
-      names_.push_back(name);
-      return static_cast<std::uint32_t>(count_ - 1);
-    }
-    if (s.key == key && names_.name(s.index_and_one - 1) == name) return static_cast<std::uint32_t>(s.index_and_one - 1);
-  }
-}
-
 void id_dictionary::leave_dense() {
   if (kind_ != kind::dense) return;
   kind_ = kind::numbers;
@@ -107,7 +92,6 @@ void id_dictionary::make_names() {
   slots_ = {};
   count_ = 0;
   kind_ = kind::names;
-  names_ = id_list::empty(false);
   for (const auto n : numbers) index(std::string_view(std::to_string(n)));
 }
 
@@ -129,33 +113,28 @@ id_dictionary::sorted_ids id_dictionary::take_sorted_dense(const std::vector<boo
   return out;
 }
 
-id_dictionary::sorted_ids id_dictionary::take_sorted_table() {
+id_dictionary::sorted_ids id_dictionary::take_sorted_numbers() {
   sorted_ids out;
-  if (kind_ == kind::numbers) {
-    // The table itself is the list to sort: its slots move to the front.
-    const auto used = std::partition(slots_.begin(), slots_.end(), [](const slot& s) { return s.index_and_one != 0; });
-    slots_.erase(used, slots_.end());
-    std::ranges::sort(slots_, {}, &slot::key);
-    out.place.resize(count_);
-    for (std::size_t p = 0; p < slots_.size(); ++p) out.place[slots_[p].index_and_one - 1] = static_cast<std::uint32_t>(p);
-    std::vector<std::uint64_t> ids(count_);
-    for (std::size_t p = 0; p < slots_.size(); ++p) ids[p] = slots_[p].key;
-    slots_ = {};
-    out.ids = id_list(std::move(ids));
-    return out;
-  }
-  slots_ = {};
-  std::vector<std::uint32_t> order(count_);
-  std::iota(order.begin(), order.end(), 0U);
-  std::ranges::sort(order, [&](std::uint32_t a, std::uint32_t b) { return names_.name(a) < names_.name(b); });
+  // The table itself is the list to sort: its slots move to the front.
+  const auto used = std::partition(slots_.begin(), slots_.end(), [](const slot& s) { return s.index_and_one != 0; });
+  slots_.erase(used, slots_.end());
+  std::ranges::sort(slots_, {}, &slot::key);
   out.place.resize(count_);
-  out.ids = id_list::empty(false);
-  out.ids.reserve(count_);
-  for (std::size_t p = 0; p < order.size(); ++p) {
-    out.place[order[p]] = static_cast<std::uint32_t>(p);
-    out.ids.push_back(names_.name(order[p]));
-  }
-  names_ = {};
+  for (std::size_t p = 0; p < slots_.size(); ++p) out.place[slots_[p].index_and_one - 1] = static_cast<std::uint32_t>(p);
+  std::vector<std::uint64_t> ids(count_);
+  for (std::size_t p = 0; p < slots_.size(); ++p) ids[p] = slots_[p].key;
+  slots_ = {};
+  out.ids = id_list(std::move(ids));
+  return out;
+}
+
+id_dictionary::sorted_ids id_dictionary::take_sorted_names() {
+  const auto names = names_.take();
+  const auto order = order_of_names(names);
+  sorted_ids out;
+  out.place.resize(order.size());
+  out.ids = sorted(names, order);
+  for (std::size_t p = 0; p < order.size(); ++p) out.place[order[p]] = static_cast<std::uint32_t>(p);
   return out;
 }
 

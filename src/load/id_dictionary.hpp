@@ -4,7 +4,7 @@
 //
 //     dense     numbers that are small for the size of the input: the index is the number, nothing is looked up
 //     numbers   open addressing, 16 bytes a slot: key | index + 1; at most 5 of 8 slots taken
-//     names     the same table, the key being the hash of the name, and the names one after the other
+//     names     name_table
 //
 // It begins dense. What it changes into keeps what it has: see leave_dense.
 #pragma once
@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "load/name_table.hpp"
 #include "paracel/ids.hpp"
 
 namespace paracel {
@@ -39,13 +40,12 @@ class id_dictionary {
   [[nodiscard]] bool numeric() const noexcept { return kind_ != kind::names; }
   /// Whether these numbers have an index without leave_dense.
   [[nodiscard]] bool takes(std::uint64_t greatest) const noexcept { return kind_ != kind::dense || greatest < dense_below_; }
-  /// Ids that have an index; of a dense one, not known.
-  [[nodiscard]] std::size_t size() const noexcept { return count_; }
 
-  /// The index of each number. Throws: error beyond 2^32 - 1 ids.
+  /// The index of each number, or name. Throws: error beyond 2^32 - 1 ids.
   void index(std::span<const std::uint64_t> numbers, std::uint32_t* to);
+  void index(std::span<const std::string_view> names, std::uint32_t* to) { names_.index(names, to); }
   std::uint32_t index(std::uint64_t number);
-  std::uint32_t index(std::string_view name);
+  std::uint32_t index(std::string_view name) { return names_.index(name); }
   /// An id that is there without being in an entry. Of numbers and names: the same as `index`.
   void mention(std::uint64_t number) {
     if (kind_ == kind::dense) mentioned_.push_back(static_cast<std::uint32_t>(number));
@@ -71,7 +71,8 @@ class id_dictionary {
   };
   template <class Visit>
   sorted_ids take_sorted(Visit&& visit) {
-    if (kind_ != kind::dense) return take_sorted_table();
+    if (kind_ == kind::names) return take_sorted_names();
+    if (kind_ == kind::numbers) return take_sorted_numbers();
     std::vector<bool> seen;
     const auto see = [&](std::uint32_t i) {
       if (i >= seen.size()) seen.resize(std::uint64_t{i} + 1 + seen.size() / 2);
@@ -93,16 +94,17 @@ class id_dictionary {
   };
   static std::uint64_t place_of(std::uint64_t key) noexcept;
   void reserve_one();
-  sorted_ids take_sorted_table();
+  sorted_ids take_sorted_numbers();
+  sorted_ids take_sorted_names();
   sorted_ids take_sorted_dense(const std::vector<bool>& seen);
 
   kind kind_ = kind::dense;
   std::uint64_t dense_below_;
   std::vector<std::uint32_t> mentioned_;  // dense
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_;  // of such
-  std::vector<slot> slots_;               // a power of two of them
+  std::vector<slot> slots_;               // of numbers: a power of two of them
   std::size_t count_ = 0;
-  id_list names_;
+  name_table names_;
 };
 
 }  // namespace paracel

@@ -2,11 +2,11 @@
 #include "paracel/ids.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "core/hash.hpp"
 #include "load/id_dictionary.hpp"
+#include "load/name_order.hpp"
 
 namespace paracel {
 
@@ -43,16 +43,13 @@ void id_list::sort_unique() {
     numbers_.erase(std::unique(numbers_.begin(), numbers_.end()), numbers_.end());
     return;
   }
-  std::vector<std::size_t> order(size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return name(a) < name(b); });
-  id_list sorted = empty(false);
-  sorted.reserve(size());
-  sorted.bytes_.reserve(bytes_.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    if (i == 0 || name(order[i]) != name(order[i - 1])) sorted.push_back(name(order[i]));
+  const auto ascending = sorted(*this, order_of_names(*this));
+  auto once = empty(false);
+  once.reserve(size(), name_bytes());
+  for (std::size_t i = 0; i < ascending.size(); ++i) {
+    if (i == 0 || ascending.name(i) != ascending.name(i - 1)) once.push_back(ascending.name(i));
   }
-  *this = std::move(sorted);
+  *this = std::move(once);
 }
 
 }  // namespace paracel

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
-#include <ranges>
 #include <string>
 #include <utility>
 
@@ -241,9 +240,14 @@ numbering number_ids(Comm comm, id_list ids, std::vector<std::uint32_t> weight) 
   out.cut.assign(size + 1, brought);
   out.cut[0] = 0;
   for (std::size_t w = 1; w < size && w <= cuts.size(); ++w) {
-    const auto all = std::views::iota(std::size_t{0}, brought);
-    out.cut[w] = static_cast<std::size_t>(
-        std::ranges::partition_point(all, [&](auto i) { return less(ids, i, cuts, w - 1); }) - all.begin());
+    auto low = out.cut[w - 1];
+    auto high = brought;
+    while (low < high) {
+      const auto middle = std::midpoint(low, high);
+      if (less(ids, middle, cuts, w - 1)) low = middle + 1;
+      else high = middle;
+    }
+    out.cut[w] = low;
   }
   auto brought_by = send_ids(comm, ids, out.cut);
   out.own = merged(brought_by);

@@ -23,54 +23,86 @@ std::uint64_t sum_over_workers(Comm& comm, std::uint64_t mine) {
   return static_cast<std::uint64_t>(total);
 }
 
+/// How many entries each id of one side has here: what its row costs whoever owns it. `index`: of an entry's block.
+template <class Index>
+std::vector<std::uint32_t> entries_of(entry_store& entries, const id_dictionary::sorted_ids& side, Index index) {
+  std::vector<std::uint32_t> weight(side.ids.size(), 1);
+  for (const auto& b : entries.blocks()) {
+    const auto* const i = (b.*index).get();
+    for (std::size_t k = 0; k < b.size; ++k) {
+      auto& n = weight[side.place.empty() ? i[k] : side.place[i[k]]];
+      n += n < std::numeric_limits<std::uint32_t>::max() ? 1 : 0;
+    }
+  }
+  return weight;
+}
+
+/// Rows as they were built, and what their ids and columns are called.
+template <class Column>
+void name_rows(Comm& comm, numbered_rows<Column>&& built, const numbering& rows, const numbering& columns, bool keep_values,
+               sparse_rows& out) {
+  out.row_first = rows.first;
+  out.row_ids = rows.own;
+  out.column_first = columns.first;
+  out.columns_total = columns.total();
+  out.column_share = columns.own;
+  number_set used(columns.total());
+  for (const auto c : built.column) used.add(c);
+  used.count();
+  if (used.size() > std::numeric_limits<std::uint32_t>::max()) throw error("more than 4294967295 columns on one worker");
+  out.column_number.reserve(used.size());
+  used.for_each([&](std::uint64_t c) { out.column_number.push_back(c); });
+  out.column = to_places(std::move(built.column), [&](std::uint64_t c) { return used.rank(c); },
+                         used.size() == columns.total());
+  out.begin = std::move(built.begin);
+  out.value = std::move(built.value);
+  if (!keep_values) out.value.assign(out.column.size(), 1.0);
+  out.column_ids = ids_of(comm, columns, out.column_number);
+  out.entries_total = sum_over_workers(comm, out.column.size());
+}
+
+/// `by_column`: the matrix by its columns as well, or null.
+sparse_rows load(Comm comm, const std::vector<std::string>& files, const entry_options& options, sparse_rows* by_column) {
+  const bool keep_values = options.values != entry_options::value_rule::ignore;
+  auto local = read_entries(comm, files, options, {.values = keep_values});
+  std::vector<std::uint32_t> row_weight;
+  std::vector<std::uint32_t> column_weight;
+  if (comm.get_size() > 1) {
+    row_weight = entries_of(local.entries, local.rows, &entry_store::block::row);
+    if (by_column != nullptr) column_weight = entries_of(local.entries, local.columns, &entry_store::block::column);
+  }
+  auto rows = number_ids(comm, std::move(local.rows.ids), std::move(row_weight));
+  auto columns = number_ids(comm, std::move(local.columns.ids), std::move(column_weight));
+  index_numbers row_numbers(std::move(local.rows.place), rows);
+  index_numbers column_numbers(std::move(local.columns.place), columns);
+  const bool wide = row_numbers.is_wide || column_numbers.is_wide;
+  entry_twice twice;
+  const auto build = [&](bool swap, const numbering& own, const numbering& others, sparse_rows& out) {
+    const build_options how{.swap = swap, .keep = by_column != nullptr && !swap, .duplicates = options.duplicates};
+    const auto make = [&](auto column) {
+      name_rows(comm, build_rows<decltype(column)>(comm, own.first, local.entries, row_numbers, column_numbers, how, twice),
+                own, others, keep_values, out);
+    };
+    if (wide) make(std::uint64_t{});
+    else make(std::uint32_t{});
+  };
+  sparse_rows out;
+  build(false, rows, columns, out);
+  if (options.duplicates == duplicate_rule::refuse)
+    refuse_twice(comm, twice, out.row_ids, columns, files, options, false);
+  if (by_column != nullptr) build(true, columns, rows, *by_column);
+  return out;
+}
+
 }  // namespace
 
 sparse_rows load_sparse(Comm comm, const std::vector<std::string>& files, const entry_options& options) {
-  const bool keep_values = options.values != entry_options::value_rule::ignore;
-  auto local = read_entries(comm, files, options, {.values = keep_values});
-  std::vector<std::uint32_t> weight;
-  if (comm.get_size() > 1) {
-    weight.assign(local.rows.ids.size(), 1);
-    for (const auto& b : local.entries.blocks()) {
-      for (std::size_t k = 0; k < b.size; ++k) {
-        auto& n = weight[local.rows.place.empty() ? b.row[k] : local.rows.place[b.row[k]]];
-        n += n < std::numeric_limits<std::uint32_t>::max() ? 1 : 0;
-      }
-    }
-  }
-  auto rows = number_ids(comm, std::move(local.rows.ids), std::move(weight));
-  auto columns = number_ids(comm, std::move(local.columns.ids), {});
-  index_numbers row_numbers(std::move(local.rows.place), rows);
-  index_numbers column_numbers(std::move(local.columns.place), columns);
+  return load(std::move(comm), files, options, nullptr);
+}
 
-  sparse_rows out;
-  out.row_first = rows.first;
-  out.row_ids = std::move(rows.own);
-  out.column_first = columns.first;
-  out.columns_total = columns.total();
-  const auto finish = [&](auto built) {
-    number_set used(columns.total());
-    for (const auto c : built.column) used.add(c);
-    used.count();
-    if (used.size() > std::numeric_limits<std::uint32_t>::max()) throw error("more than 4294967295 columns on one worker");
-    out.column_number.reserve(used.size());
-    used.for_each([&](std::uint64_t c) { out.column_number.push_back(c); });
-    out.column = to_places(std::move(built.column), [&](std::uint64_t c) { return used.rank(c); },
-                           used.size() == columns.total());
-    out.begin = std::move(built.begin);
-    out.value = std::move(built.value);
-    if (!keep_values) out.value.assign(out.column.size(), 1.0);
-  };
-  entry_twice twice;
-  const build_options build{.duplicates = options.duplicates};
-  const bool wide = row_numbers.is_wide || column_numbers.is_wide;
-  if (wide) finish(build_rows<std::uint64_t>(comm, out.row_first, local.entries, row_numbers, column_numbers, build, twice));
-  else finish(build_rows<std::uint32_t>(comm, out.row_first, local.entries, row_numbers, column_numbers, build, twice));
-  if (options.duplicates == duplicate_rule::refuse)
-    refuse_twice(comm, twice, out.row_ids, columns, files, options, false);
-  out.column_ids = ids_of(comm, columns, out.column_number);
-  out.column_share = std::move(columns.own);
-  out.entries_total = sum_over_workers(comm, out.column.size());
+sparse_both_ways load_sparse_both_ways(Comm comm, const std::vector<std::string>& files, const entry_options& options) {
+  sparse_both_ways out;
+  out.rows = load(std::move(comm), files, options, &out.columns);
   return out;
 }
 

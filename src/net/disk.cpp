@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -80,30 +82,94 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::string& path
   }
 }
 
-}  // namespace
-
-void posix_disk::write(const std::string& path, std::span<const std::byte> bytes) {
-  const auto folder = folder_of(path);
-  int fd = -1;
-  std::string name;
-  do {  // open and not mkstemp, so that the mode follows the user's umask
-    name = folder + "/" + temporary_front + unique_part() + temporary_back;
-    fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (fd < 0 && errno == EEXIST);
-  descriptor file(fd);
-  if (file.get() < 0) refuse(path, "cannot be written", errno);
-  temporary_file temporary(std::move(name));
-
-  write_all(file.get(), bytes, path);
-  if (::fsync(file.get()) != 0) refuse(path, "cannot be written", errno);
-  if (!file.close()) refuse(path, "cannot be written", errno);
-
-  descriptor above(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+void sync_folder(const std::string& folder) {
+  const descriptor above(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (above.get() < 0) refuse(folder, "cannot be opened", errno);
-  if (::rename(temporary.path().c_str(), path.c_str()) != 0) refuse(path, "cannot be replaced", errno);
-  temporary.renamed();
   if (::fsync(above.get()) != 0) refuse(folder, "cannot be synchronised", errno);
 }
+
+bool is_unfinished(const std::string& name) { return name.starts_with(temporary_front) && name.ends_with(temporary_back); }
+
+class posix_writer final : public file_writer {
+ public:
+  explicit posix_writer(std::string path) : path_(std::move(path)) {
+    const auto folder = folder_of(path_);
+    int fd = -1;
+    std::string name;
+    do {  // open and not mkstemp, so that the mode follows the user's umask
+      name = folder + "/" + temporary_front + unique_part() + temporary_back;
+      fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (fd < 0 && errno == EEXIST);
+    if (fd < 0) refuse(path_, "cannot be written", errno);
+    file_.emplace(fd);
+    temporary_.emplace(std::move(name));
+  }
+
+  void append(std::span<const std::byte> bytes) override {
+    write_all(file_->get(), bytes, path_);
+    written_ += static_cast<off_t>(bytes.size());
+    // The disk begins at once, so that the fsync at the end has little left to do; what fails here fails there as well.
+    if (written_ - handed_over_ >= write_behind_bytes) {
+      ::sync_file_range(file_->get(), handed_over_, written_ - handed_over_, SYNC_FILE_RANGE_WRITE);
+      handed_over_ = written_;
+    }
+  }
+
+  void commit() override {
+    if (::fsync(file_->get()) != 0) refuse(path_, "cannot be written", errno);
+    if (!file_->close()) refuse(path_, "cannot be written", errno);
+    const auto folder = folder_of(path_);
+    const descriptor above(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (above.get() < 0) refuse(folder, "cannot be opened", errno);
+    if (::rename(temporary_->path().c_str(), path_.c_str()) != 0) refuse(path_, "cannot be replaced", errno);
+    temporary_->renamed();
+    if (::fsync(above.get()) != 0) refuse(folder, "cannot be synchronised", errno);
+  }
+
+ private:
+  static constexpr off_t write_behind_bytes = 8 << 20;
+  std::string path_;
+  std::optional<temporary_file> temporary_;
+  std::optional<descriptor> file_;
+  off_t written_ = 0;
+  off_t handed_over_ = 0;
+};
+
+class posix_reader final : public file_reader {
+ public:
+  explicit posix_reader(const std::string& path) : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (file_.get() < 0) refuse(path_, "cannot be opened", errno);
+    struct stat about {};
+    if (::fstat(file_.get(), &about) != 0) refuse(path_, "cannot be read", errno);
+    if (S_ISDIR(about.st_mode)) refuse(path_, "cannot be read", EISDIR);
+    size_ = static_cast<std::uint64_t>(std::max<off_t>(about.st_size, 0));
+  }
+  [[nodiscard]] std::uint64_t size() const override { return size_; }
+  [[nodiscard]] std::size_t read_at(std::uint64_t offset, std::span<std::byte> into) const override {
+    std::size_t filled = 0;
+    while (filled < into.size()) {
+      const auto got = ::pread(file_.get(), into.data() + filled, into.size() - filled, static_cast<off_t>(offset + filled));
+      if (got < 0) {
+        if (errno == EINTR) continue;
+        refuse(path_, "cannot be read", errno);
+      }
+      if (got == 0) break;
+      filled += static_cast<std::size_t>(got);
+    }
+    return filled;
+  }
+
+ private:
+  std::string path_;
+  descriptor file_;
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<file_writer> posix_disk::create(const std::string& path) { return std::make_unique<posix_writer>(path); }
+
+std::unique_ptr<file_reader> posix_disk::open(const std::string& path) const { return std::make_unique<posix_reader>(path); }
 
 std::vector<std::byte> posix_disk::read(const std::string& path, std::size_t most_bytes) const {
   const descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -138,7 +204,7 @@ std::vector<std::string> posix_disk::list(const std::string& folder) const {
   std::error_code failed;
   for (std::filesystem::directory_iterator i(folder, failed), end; !failed && i != end; i.increment(failed)) {
     auto name = i->path().filename().string();
-    if (!(name.starts_with(temporary_front) && name.ends_with(temporary_back))) names.push_back(std::move(name));
+    if (!is_unfinished(name)) names.push_back(std::move(name));
   }
   if (failed) refuse(folder, "cannot be listed", failed.value());
   std::sort(names.begin(), names.end());
@@ -147,9 +213,42 @@ std::vector<std::string> posix_disk::list(const std::string& folder) const {
 
 void posix_disk::make_folder(const std::string& folder) {
   std::error_code failed;
+  std::vector<std::string> fresh;  // from the innermost outwards
+  auto at = std::filesystem::path(folder);
+  if (!at.has_filename()) at = at.parent_path();
+  while (!at.empty() && !std::filesystem::exists(at, failed) && at.has_filename()) {
+    fresh.push_back(folder_of(at.string()));
+    at = at.parent_path();
+  }
   std::filesystem::create_directories(folder, failed);
   if (!failed && !std::filesystem::is_directory(folder, failed) && !failed) refuse(folder, "cannot be made", ENOTDIR);
   if (failed) refuse(folder, "cannot be made", failed.value());
+  for (const auto& above : fresh) sync_folder(above);
+}
+
+bool posix_disk::remove_folder(const std::string& folder) {
+  std::error_code failed;
+  std::vector<std::string> names;
+  for (std::filesystem::directory_iterator i(folder, failed), end; !failed && i != end; i.increment(failed)) {
+    if (i->is_directory(failed) && !i->is_symlink(failed)) refuse(i->path().string(), "is a folder and not removed", EISDIR);
+    names.push_back(i->path().string());
+  }
+  if (failed == std::errc::no_such_file_or_directory) return false;
+  if (failed) refuse(folder, "cannot be removed", failed.value());
+  for (const auto& name : names) remove(name);
+  if (::rmdir(folder.c_str()) != 0 && errno != ENOENT) refuse(folder, "cannot be removed", errno);
+  return true;
+}
+
+void posix_disk::rename(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) refuse(from, "cannot be renamed to " + to, errno);
+  sync_folder(folder_of(to));
+}
+
+void posix_disk::remove_unfinished(const std::string& folder) {
+  std::error_code none;
+  for (std::filesystem::directory_iterator i(folder, none), end; !none && i != end; i.increment(none))
+    if (is_unfinished(i->path().filename().string())) remove(i->path().string());
 }
 
 bool posix_disk::remove(const std::string& path) {

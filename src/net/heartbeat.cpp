@@ -2,6 +2,8 @@
 #include "net/heartbeat.hpp"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -15,6 +17,8 @@ namespace {
 using steady = std::chrono::steady_clock;
 // How long the destructor may wait for a thread whose beat is unanswered.
 constexpr std::chrono::milliseconds look_up_interval{50};
+// After so many beats the watch is sent anew: the one that is parked may have been lost with a connection.
+constexpr std::uint64_t beats_a_watch = 4;
 
 }  // namespace
 
@@ -56,49 +60,139 @@ heartbeat::~heartbeat() {
   thread_.join();
 }
 
-void heartbeat::run(port& to_scheduler) {
-  const int channel = to_scheduler.connect(options_.scheduler);
-  auto last_answer = steady::now();
-  auto next_beat = last_answer;
-  std::uint64_t sequence = 0;
-  bool answered = true;
-  incoming in;
-  while (!stop_.load(std::memory_order_relaxed)) {
-    const auto now = steady::now();
-    if (now >= next_beat) {
-      // Asked nothing, the scheduler says nothing: the time that this process itself slept is not its silence.
-      if (answered) last_answer = std::max(last_answer, now - options_.interval);
-      next_beat = now + options_.interval;
-      answered = false;
-      const auto body = describe_();
-      request_header h;
-      h.what = verb::heartbeat;
-      h.job = options_.job;
-      h.sequence = ++sequence;
-      h.body_bytes = static_cast<std::uint32_t>(body.size());
-      request_bytes head;
-      encode(h, head);
-      to_scheduler.send(channel, {.head = head, .body = bytes_of(body)});
+void heartbeat::follow(std::uint32_t epoch) {
+  {
+    const std::lock_guard lock(mutex_);
+    epoch_.store(epoch, std::memory_order_relaxed);
+  }
+  wake_.notify_one();
+}
+
+/// The requests of one heartbeat, and which of them are unanswered.
+class beating::line {
+ public:
+  line(port& to_scheduler, const heartbeat_options& options)
+      : port_(to_scheduler), channel_(to_scheduler.connect(options.scheduler)), job_(options.job) {}
+
+  void beat(const std::string& body, steady::time_point now) {
+    beat_ = send(verb::heartbeat, 0, body);
+    sent_[beat_ % sent_.size()] = now;
+    answered_ = false;
+  }
+  void watch(const std::string& body, std::uint32_t epoch) { watch_ = send(verb::watch, epoch, body); }
+  /// Returns false when nothing came. `reply` is good until the next call.
+  bool receive(std::chrono::milliseconds timeout, reply_view& reply) {
+    if (!port_.receive(in_, timeout)) return false;
+    return decode(in_.frame, in_.tail.size(), reply) == nullptr;
+  }
+  /// Whether this is the answer to the watch, which then is not there any more.
+  bool ends_watch(const reply_view& reply) noexcept {
+    if (watch_ == 0 || reply.header.sequence != watch_) return false;
+    watch_ = 0;
+    return true;
+  }
+  /// When the beat left that is answered here. Beats older than the last few count for nothing.
+  std::optional<steady::time_point> take_answer(const reply_view& reply) noexcept {
+    answered_ = true;
+    const auto s = reply.header.sequence;
+    if (reply.header.what != verb::heartbeat || s > beat_ || s + sent_.size() <= beat_) return std::nullopt;
+    return sent_[s % sent_.size()];
+  }
+  [[nodiscard]] bool answered() const noexcept { return answered_; }
+  [[nodiscard]] bool watches() const noexcept { return watch_ != 0; }
+  [[nodiscard]] bool has_to_watch() const noexcept { return watch_ == 0 || sequence_ - watch_ >= beats_a_watch; }
+
+ private:
+  std::uint64_t send(verb what, std::uint32_t epoch, const std::string& body) {
+    request_header h;
+    h.what = what;
+    h.job = job_;
+    h.epoch = epoch;
+    h.sequence = ++sequence_;
+    h.body_bytes = static_cast<std::uint32_t>(body.size());
+    request_bytes head;
+    encode(h, head);
+    port_.send(channel_, {.head = head, .body = bytes_of(body)});
+    return sequence_;
+  }
+
+  port& port_;
+  int channel_;
+  std::uint64_t job_;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t beat_ = 0;   // the last one's number
+  std::uint64_t watch_ = 0;  // of the one that is parked; 0: none
+  std::array<steady::time_point, 32> sent_{};
+  bool answered_ = true;
+  incoming in_;
+};
+
+beating::beating(port& to_scheduler, heartbeat_options options, std::function<std::string()> describe,
+                 std::function<void(const order&)> obey, std::atomic<std::uint32_t>& followed, const time_source& time)
+    : options_(std::move(options)), describe_(std::move(describe)), obey_(std::move(obey)), followed_(followed), time_(time),
+      scheduler_(std::make_unique<line>(to_scheduler, options_)), last_answer_(time.now()), next_beat_(last_answer_) {}
+
+beating::~beating() = default;
+
+bool beating::is_idle() const noexcept { return scheduler_->answered() && !scheduler_->watches(); }
+
+void beating::beat_if_due() {
+  const auto now = time_.now();
+  if (now < next_beat_) return;
+  // Asked nothing, the scheduler says nothing: the time that this process itself slept is not its silence.
+  if (scheduler_->answered()) last_answer_ = std::max(last_answer_, now - options_.interval);
+  next_beat_ = now + options_.interval;
+  scheduler_->beat(describe_(), now);
+  const auto followed = followed_.load(std::memory_order_relaxed);
+  if (followed != 0 && scheduler_->has_to_watch()) scheduler_->watch(describe_(), followed);
+}
+
+beating::outcome beating::listen(std::chrono::milliseconds timeout) {
+  reply_view reply;
+  if (!scheduler_->receive(timeout, reply)) {
+    if (scheduler_->answered() || time_.now() - last_answer_ <= options_.limit) return outcome::nothing;
+    obey_({instruction::abort, exit_status::scheduler_lost,
+           "the scheduler is lost: silent for " + std::to_string(options_.limit.count()) + " ms"});
+    return outcome::over;
+  }
+  if (scheduler_->ends_watch(reply)) {
+    if (reply.header.result != status::job_ended) {
+      // Refused otherwise it is asked again with the next beat.
+      if (reply.header.result != status::ok || !options_.on_membership) return outcome::heard;
+      const auto epoch = options_.on_membership(text_of(reply.body));
+      followed_.store(epoch, std::memory_order_relaxed);
+      scheduler_->watch(describe_(), epoch);
+      return outcome::heard;
     }
-    if (answered) {
+  } else if (reply.header.what == verb::watch && reply.header.result != status::job_ended) {
+    return outcome::heard;  // to one that was sent anew meanwhile
+  } else {
+    last_answer_ = time_.now();
+    const auto sent = scheduler_->take_answer(reply);
+    const bool goes_on = reply.header.result == status::ok && reply.header.order == instruction::go_on;
+    if (sent && goes_on && options_.on_answer) options_.on_answer(*sent);
+  }
+  const auto asked = order_of(reply);
+  if (asked.what == instruction::go_on) return outcome::heard;
+  obey_(asked);
+  return outcome::over;
+}
+
+void heartbeat::run(port& to_scheduler) {
+  const steady_time_source time;
+  beating b(to_scheduler, options_, describe_, obey_, epoch_, time);
+  while (!stop_.load(std::memory_order_relaxed)) {
+    b.beat_if_due();
+    if (b.is_idle()) {
       std::unique_lock lock(mutex_);
-      wake_.wait_until(lock, next_beat, [&] { return stop_.load(std::memory_order_relaxed); });
+      const auto before = epoch_.load(std::memory_order_relaxed);
+      const auto has_changed = [&] { return epoch_.load(std::memory_order_relaxed) != before; };
+      wake_.wait_until(lock, b.next_beat(), [&] { return stop_.load(std::memory_order_relaxed) || has_changed(); });
+      if (has_changed()) b.beat_now();
       continue;
     }
-    if (!to_scheduler.receive(in, look_up_interval)) {
-      if (steady::now() - last_answer <= options_.limit) continue;
-      obey_({instruction::abort, exit_status::scheduler_lost,
-             "the scheduler is lost: silent for " + std::to_string(options_.limit.count()) + " ms"});
-      return;
-    }
-    reply_view reply;
-    if (decode(in.frame, in.tail.size(), reply) != nullptr) continue;
-    last_answer = steady::now();
-    answered = true;
-    const auto asked = order_of(reply);
-    if (asked.what == instruction::go_on) continue;
-    obey_(asked);
-    return;
+    const auto until_beat = std::chrono::ceil<std::chrono::milliseconds>(b.next_beat() - steady::now());
+    if (b.listen(std::clamp(until_beat, std::chrono::milliseconds{1}, look_up_interval)) == beating::outcome::over) return;
   }
 }
 

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "net/protocol.hpp"
+#include "net/time_source.hpp"
 #include "net/transport.hpp"
 
 namespace paracel::net {
@@ -30,10 +34,50 @@ struct heartbeat_options {
   std::uint64_t job = 0;
   std::chrono::milliseconds interval{500};
   std::chrono::milliseconds limit{3000};  ///< a scheduler silent for longer is lost
+  /// A beat was answered that had been sent at this time: until two seconds after it nobody has been put in our place.
+  std::function<void(std::chrono::steady_clock::time_point)> on_answer{};
+  /// A membership other than the followed one, as JSON. Returns: its epoch.
+  std::function<std::uint32_t(std::string_view)> on_membership{};
+};
+
+/// What the thread of a heartbeat does, without the thread.
+///
+/// Thread-safety: none, but for `followed`. Lifetime: port, `followed` and time outlive it.
+class beating {
+ public:
+  using time_point = time_source::time_point;
+  enum class outcome : std::uint8_t { nothing, heard, over };  ///< over: the order to end was obeyed
+
+  /// `followed`: see heartbeat::follow.
+  beating(port& to_scheduler, heartbeat_options options, std::function<std::string()> describe,
+          std::function<void(const order&)> obey, std::atomic<std::uint32_t>& followed, const time_source& time);
+  ~beating();
+  beating(const beating&) = delete;
+  beating& operator=(const beating&) = delete;
+
+  void beat_if_due();
+  /// Nothing is awaited before the next beat.
+  [[nodiscard]] bool is_idle() const noexcept;
+  [[nodiscard]] time_point next_beat() const noexcept { return next_beat_; }
+  void beat_now() { next_beat_ = std::min(next_beat_, time_.now()); }
+  /// Takes one answer of the scheduler; judges its silence when there is none. Blocks: at most `timeout`.
+  outcome listen(std::chrono::milliseconds timeout);
+
+ private:
+  class line;
+
+  heartbeat_options options_;
+  std::function<std::string()> describe_;
+  std::function<void(const order&)> obey_;
+  std::atomic<std::uint32_t>& followed_;
+  const time_source& time_;
+  std::unique_ptr<line> scheduler_;
+  time_point last_answer_;
+  time_point next_beat_;
 };
 
 /// A thread with a port of its own that tells the scheduler that this process lives, and hears of the job's end.
-/// Thread-safety: `describe` and `obey` run on the heartbeat's thread. `obey` is called at most once.
+/// Thread-safety: the functions run on the heartbeat's thread. `obey` is called at most once.
 class heartbeat {
  public:
   /// `describe` gives the JSON body of each beat.
@@ -44,6 +88,10 @@ class heartbeat {
   heartbeat(const heartbeat&) = delete;
   heartbeat& operator=(const heartbeat&) = delete;
 
+  /// From now on a request for a membership that is not of this epoch lies at the scheduler, so that a change is here as
+  /// soon as it has happened. Thread-safety: any thread.
+  void follow(std::uint32_t epoch);
+
  private:
   void run(port& to_scheduler);
 
@@ -51,6 +99,7 @@ class heartbeat {
   std::function<std::string()> describe_;
   std::function<void(const order&)> obey_;
   std::atomic<bool> stop_{false};
+  std::atomic<std::uint32_t> epoch_{0};  // that is followed; 0: none
   std::mutex mutex_;  // for wake_
   std::condition_variable wake_;
   std::thread thread_;

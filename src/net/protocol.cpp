@@ -16,7 +16,8 @@ static_assert(std::endian::native == std::endian::little, "values are used where
 // The two magics differ so that a reply sent to a server, or a request sent to a worker, is told at the first word.
 constexpr std::uint32_t request_magic = 0x51435250;  // "PRCQ"
 constexpr std::uint32_t reply_magic = 0x52435250;    // "PRCR"
-constexpr std::uint16_t known_flags = flag_staged | flag_bsp_read | flag_range | flag_keys_only | flag_named;
+constexpr std::uint16_t known_flags = flag_staged | flag_bsp_read | flag_range | flag_keys_only | flag_named |
+                                      flag_stream | flag_first;
 constexpr std::uint16_t known_reply_flags = reply_uniform | reply_more;
 constexpr const char* unknown = "unknown";
 constexpr std::size_t reply_item_bytes = 16;
@@ -123,6 +124,13 @@ const char* name_of(verb v) noexcept {
     case verb::subscribe: return "subscribe";
     case verb::clock_moved: return "clock_moved";
     case verb::collective: return "collective";
+    case verb::watch: return "watch";
+    case verb::dead: return "dead";
+    case verb::resize: return "resize";
+    case verb::replicate: return "replicate";
+    case verb::handover: return "handover";
+    case verb::fence: return "fence";
+    case verb::checkpoint: return "checkpoint";
   }
   return unknown;
 }
@@ -145,6 +153,8 @@ const char* name_of(status s) noexcept {
     case status::conflict: return "conflict";
     case status::unknown_set: return "unknown_set";
     case status::out_of_memory: return "out_of_memory";
+    case status::forgotten: return "forgotten";
+    case status::reconnected: return "reconnected";
   }
   return unknown;
 }
@@ -226,9 +236,9 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, rep
   if (version != protocol_version) return "reply of another protocol version";
   // verb none: the answer to a request whose verb could not be read
   if (h.what != verb::none && !is_known(h.what)) return "unknown verb";
-  if (h.result > status::out_of_memory) return "unknown status";
+  if (h.result > status::reconnected) return "unknown status";
   if (!paracel::is_known(h.tag)) return "unknown type tag in the reply";
-  if (h.order > instruction::shutdown) return "unknown instruction";
+  if (h.order > instruction::checkpoint) return "unknown instruction";
   if ((h.flags & ~known_reply_flags) != 0) return "unknown reply flag";
   if (h.body_bytes != body.size()) return "body length of the reply differs from its frame";
   if (h.tail_bytes != tail_bytes) return "tail length of the reply differs from its frame";
@@ -300,7 +310,7 @@ bool reply_items::next(reply_item& out) noexcept {
   reader(rest_.data()).get(value_bytes).get(tag).get(zero).get(out.result).get(out.version);
   const auto after = rest_.subspan(reply_item_bytes);
   if (value_bytes > after.size()) return false;
-  if (!paracel::is_known(tag) || zero != 0 || out.result > status::out_of_memory) return false;
+  if (!paracel::is_known(tag) || zero != 0 || out.result > status::forgotten) return false;
   out.value = {tag, after.first(value_bytes)};
   rest_ = after.subspan(value_bytes);
   --left_;

@@ -49,13 +49,18 @@ enum class verb : std::uint8_t {
   proxy = 64, ping = 65, stats = 66, stop = 67,
   // scheduler
   join = 80, heartbeat = 81, progress = 82, leave = 83, abort = 84, collective = 85,
+  watch = 86, dead = 87, resize = 88,
   // rows of a typed table, of one shard
   table_open = 96, rows_pull = 97, rows_push = 98, rows_update = 99, rows_remove = 100, rows_scan = 101,
   // changed keys, sent when the clock moves
   subscribe = 104, clock_moved = 105,
+  // copies of partitions, between servers and their shard threads
+  replicate = 106, handover = 107, checkpoint = 108,
+  // another process is the worker of this rank now
+  fence = 109,
 };
 /// One more than the greatest verb of a shard.
-inline constexpr std::size_t shard_verbs = 106;
+inline constexpr std::size_t shard_verbs = 110;
 const char* name_of(verb v) noexcept;
 
 enum class status : std::uint16_t {
@@ -66,7 +71,7 @@ enum class status : std::uint16_t {
   plugin_failed = 4,      ///< a plug-in could not be loaded or its function threw; the value is unchanged
   bad_request = 5,        ///< malformed or impossible
   wrong_owner = 6,        ///< the partition is not here
-  stale_epoch = 7,
+  stale_epoch = 7,        ///< the sender's membership is older than ours, which is the body
   too_large = 8,
   deadline_exceeded = 9,
   job_ended = 10,         ///< the job is aborting; the body says why
@@ -75,11 +80,14 @@ enum class status : std::uint16_t {
   conflict = 13,          ///< cas: the value has another version than expected
   unknown_set = 14,       ///< no key set with this digest is here: prepare it again
   out_of_memory = 15,     ///< beyond --max-memory of the server; nothing has changed
+  forgotten = 16,         ///< sent again too late: whether it was applied is no longer known
+  reconnected = 17,       ///< the connection is a new one, and what was sent before may be lost: begin anew, with all of it
 };
 const char* name_of(status s) noexcept;
 
 /// What a reply asks of the worker (heartbeat and clock replies).
-enum class instruction : std::uint8_t { go_on = 0, abort = 1, shutdown = 2 };
+/// checkpoint: stop here, write what is yours, and go on when the scheduler has answered.
+enum class instruction : std::uint8_t { go_on = 0, abort = 1, shutdown = 2, checkpoint = 3 };
 
 /// Request flags.
 inline constexpr std::uint16_t flag_staged = 1;   ///< BSP: fold this update when the clock moves, in rank order
@@ -87,6 +95,12 @@ inline constexpr std::uint16_t flag_bsp_read = 2; ///< BSP: header.clock iterati
 inline constexpr std::uint16_t flag_range = 4;    ///< at verbs: a range of elements and not a list of them
 inline constexpr std::uint16_t flag_keys_only = 8;  ///< scan: without the values
 inline constexpr std::uint16_t flag_named = 16;   ///< rows: named by texts and not by 64-bit ids
+/// One of a stream: all that client and rank send to this thread come over one connection, in order. The first over a
+/// connection says so; one over another connection than the last first is refused `reconnected`.
+inline constexpr std::uint16_t flag_stream = 32;
+inline constexpr std::uint16_t flag_first = 64;
+/// Of a ping, in header.count: whether this thread lives; the order of requests has nothing to do with it.
+inline constexpr std::uint32_t ping_alive = 1;
 /// Reply flags.
 inline constexpr std::uint16_t reply_uniform = 1;  ///< set_pull: the values without their items, all of the reply's tag
 inline constexpr std::uint16_t reply_more = 2;     ///< there is more: ask again from the cursor that the body begins with

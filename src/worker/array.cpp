@@ -66,7 +66,7 @@ std::vector<std::uint32_t> choose_salts(const kvclt& client, const std::string& 
   for (const auto& s : servers) most = std::max(most, s.shards.size());
   for (std::uint32_t shard = 0; shard < most; ++shard) {
     for (std::uint32_t server = 0; server < servers.size(); ++server) {
-      if (shard < servers[server].shards.size()) homes.emplace_back(server, shard);
+      if (shard < servers[server].shards.size() && may_head(servers[server].state)) homes.emplace_back(server, shard);
     }
   }
   std::vector<std::uint32_t> salts(pieces);
@@ -185,7 +185,7 @@ array_base::array_base(paralg& owner, const str_type& name, std::size_t n, value
   auto& servers = owner.servers();
   const auto width = element_bytes(element);
   std::size_t shards = 0;
-  for (const auto& s : servers.client().servers().servers) shards += s.shards.size();
+  for (const auto& s : servers.client().servers().servers) shards += may_head(s.state) ? s.shards.size() : 0;
   const auto wanted = piece_elements(n, width, shards, options.piece_bytes);
   const definition mine{magic, n, static_cast<std::uint32_t>(element), wanted, first_bits,
                         choose_salts(servers.client(), name, divide_up(n, wanted))};

@@ -8,7 +8,7 @@ namespace paracel {
 template <class Write>
 std::span<const std::byte> comm_scheduler::exchange(net::collective_request& r, std::size_t bytes, Write&& write) {
   if (!job_) job_ = find_job_();
-  r.operation = operation_++;
+  r.operation = job_->next_operation();
   r.rank = static_cast<std::uint32_t>(rank_);
   r.size = static_cast<std::uint32_t>(size_);
   net::request_header h;

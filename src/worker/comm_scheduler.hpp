@@ -40,7 +40,6 @@ class comm_scheduler final : public comm_backend {
   std::size_t size_;
   std::function<std::shared_ptr<session>()> find_job_;
   std::shared_ptr<session> job_;
-  std::uint64_t operation_ = 0;
   byte_vector message_;
 };
 

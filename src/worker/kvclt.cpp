@@ -21,6 +21,8 @@ constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
 constexpr unsigned most_attempts = 16;
 // How often a blocked call looks whether the job has ended.
 constexpr std::chrono::milliseconds look_up_interval{100};
+// What a shard remembers of a client's requests (server/dedup.hpp), less those that a handler may add.
+constexpr std::uint64_t most_unanswered = 3072;
 
 /// What a request is about.
 enum class subject { key, keys, other };
@@ -65,20 +67,34 @@ void gather(std::byte* to, const std::byte* from, std::span<const std::uint32_t>
 }  // namespace
 
 kvclt::kvclt(net::transport& transport, membership servers, std::uint32_t rank, kvclt_options options,
-             std::shared_ptr<abort_signal> ended)
+             std::shared_ptr<abort_signal> ended, std::shared_ptr<membership_board> board)
     : members_(std::move(servers)),
       router_(members_),
       options_(options),
       ended_(std::move(ended)),
       port_(transport.open()),
-      incarnation_(new_incarnation()),
+      incarnation_(options.incarnation != 0 ? options.incarnation : new_incarnation()),
       rank_(rank),
+      keeps_(members_.may_change()),
+      board_(board != nullptr ? std::move(board) : std::make_shared<membership_board>()),
       window_(initial_window) {
+  open_channels();
+}
+
+void kvclt::open_channels() {
+  first_channel_.clear();
+  channels_.clear();
   for (const auto& s : members_.servers) {
     first_channel_.push_back(static_cast<std::uint32_t>(channels_.size()));
-    for (const auto& address : s.shards) channels_.push_back({-1, address});
-    channels_.push_back({-1, s.clock});
-    channels_.push_back({-1, s.control});
+    const auto add = [&](const std::string& address) {
+      auto& c = channels_.emplace_back();
+      c.address = address;
+      c.open = takes_part(s.state);
+      c.slot = s.slot;
+    };
+    for (const auto& address : s.shards) add(address);
+    add(s.clock);
+    add(s.control);
   }
 }
 
@@ -99,11 +115,13 @@ template <class Reached>
 void kvclt::drive(const Reached& reached, sequence s) {
   auto last_sign = std::chrono::steady_clock::time_point{};  // read the time only once something is late
   while (!reached()) {
-    if (receive(look_up_interval)) {
+    follow();
+    if (receive(keeps_ ? follow_interval : look_up_interval)) {
       last_sign = {};
       continue;
     }
     if (ended_) ended_->check();
+    note_silence(keeps_ ? follow_interval : look_up_interval);
     if (options_.timeout.count() == 0) continue;
     const auto late = answered(s) ? low_ : s;  // there is more to come than `s`
     if (answered(late) || slot(late).what == net::verb::clock_wait) continue;
@@ -156,23 +174,25 @@ kvclt::sequence kvclt::send(std::uint32_t channel, net::request_header& h, std::
   h.key_bytes = static_cast<std::uint32_t>(key.size());
   h.body_bytes = static_cast<std::uint32_t>(key.size() + prefix.size() + payload.size());
   h.tail_bytes = tail.size();
+  // Without copies the first one does: a ping over another connection is refused then.
+  if (keeps_ || !channels_[channel].begun) [[unlikely]] begin_stream(channel, h);
   front_.resize(net::request_header_bytes + key.size() + prefix.size());
   net::encode(h, std::span<std::byte, net::request_header_bytes>(front_.data(), net::request_header_bytes));
   const auto after_key = std::ranges::copy(net::bytes_of(key), front_.begin() + net::request_header_bytes).out;
   std::ranges::copy(prefix, after_key);
 
-  auto& to = channels_[channel];
-  if (to.number < 0) to.number = port_->connect(to.address);
-  port_->send(to.number, {.head = front_, .body = payload, .tail = std::move(tail)});
-  if (front_.capacity() > kept_buffer_bytes) front_ = {};
-
   if (h.what == net::verb::subscribe) {
-    parked_.emplace(s, std::move(done));
+    transmit(channels_[channel], {.head = front_, .body = payload, .tail = std::move(tail)});
+    parked_.emplace(s, subscription{channel, h.clock, std::move(done)});
     ++next_;
     close_front();
     return s;
   }
   auto& p = slot(s);
+  if (keeps_) [[unlikely]] keep(p, h, channel, payload, tail);
+  transmit(channels_[channel], {.head = front_, .body = payload, .tail = std::move(tail)});
+  if (front_.capacity() > kept_buffer_bytes) front_ = {};
+
   p.done = std::move(done);
   p.channel = channel;
   p.bytes = static_cast<std::uint32_t>(std::min<std::size_t>(total, UINT32_MAX));
@@ -185,10 +205,22 @@ kvclt::sequence kvclt::send(std::uint32_t channel, net::request_header& h, std::
   return s;
 }
 
+void kvclt::transmit(channel_state& to, const net::outgoing& message) {
+  if (!to.open) {  // whoever asked for the place did it before the server was lost
+    left_behind_ = true;
+    return;
+  }
+  if (to.number < 0) to.number = port_->connect(to.address);
+  port_->send(to.number, message);
+}
+
 void kvclt::make_room(std::size_t bytes) {
   // A handler that runs while we wait may send too, so look at the window only afterwards.
   if (!in_handler_ && in_flight_ > 0 && outstanding_bytes_ + bytes > options_.max_outstanding_bytes)
-    drive([&] { return in_flight_ == 0 || outstanding_bytes_ + bytes <= options_.max_outstanding_bytes; }, low_);
+    drive([&] { return in_flight_ == 0 || outstanding_bytes_ + bytes <= options_.max_outstanding_bytes || waits_in_vain(); },
+          low_);
+  if (keeps_ && !in_handler_ && next_ - low_ >= most_unanswered)
+    drive([&] { return next_ - low_ < most_unanswered || waits_in_vain(); }, low_);
   widen();
 }
 
@@ -200,6 +232,8 @@ void kvclt::widen() {
 }
 
 kvclt::sequence kvclt::request(const call& c, std::string_view key, const value_view& value, handler done, blob large) {
+  follow();
+  const stay here(*this);
   auto h = header_of(c);
   const auto at = router_.locate(key);
   h.partition = at.partition;
@@ -335,6 +369,8 @@ struct finally {
   F f;
   ~finally() { f(); }
 };
+template <class F>
+finally(F) -> finally<F>;
 
 /// Calls f when it goes by an exception.
 template <class F>
@@ -345,11 +381,15 @@ struct on_error {
     if (std::uncaught_exceptions() > before) f();
   }
 };
+template <class F>
+on_error(F) -> on_error<F>;
 
 }  // namespace
 
 kvclt::sequence kvclt::multi_async(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
                                    keyed_handler each, end_handler end) {
+  follow();
+  const stay here(*this);
   auto& g = open_group(c);
   const auto number = g.number;
   g.each = std::move(each);
@@ -497,6 +537,7 @@ void kvclt::send_prepare(const key_parts& set, const key_parts::part& part, hand
 }
 
 void kvclt::prepare(const key_parts& set) {
+  if (set.epoch != members_.epoch) return;  // the first request on it prepares what it has become
   for (const auto& part : set.parts) {
     if (prepared_.contains({part.channel, part.digest.low, part.digest.high})) continue;
     send_prepare(set, part, nullptr);  // what is wrong with it, the first request will say
@@ -505,6 +546,9 @@ void kvclt::prepare(const key_parts& set) {
 
 kvclt::sequence kvclt::set_async(const call& c, std::shared_ptr<const key_parts> set, const set_payload& values,
                                  part_handler each, end_handler end) {
+  follow();
+  const stay places(*this);
+  if (set->epoch != members_.epoch && keeps_) set = here(std::move(set));
   if (set->job != members_.job || set->epoch != members_.epoch) throw error("a key set of another job or another time");
   prepare(*set);
   auto& g = open_group(c);
@@ -540,8 +584,12 @@ void kvclt::send_part(group& g, std::size_t index) {
   slot(g.number).channel = chunk.channel;
   ++g.unanswered;
   try {
-    send(chunk.channel, h, text_of(g.set->parts[index].digest), {}, chunk.body.bytes(), {},
-         [this, &g, index](const kv_result& r) { take_part(g, index, r); });
+    const auto s = send(chunk.channel, h, text_of(g.set->parts[index].digest), {}, chunk.body.bytes(), {},
+                        [this, &g, index](const kv_result& r) { take_part(g, index, r); });
+    if (auto& p = slot(s); keeps_ && p.kept != nullptr) {
+      p.kept->set = g.set;
+      p.kept->set_part = static_cast<std::uint32_t>(index);
+    }
   } catch (...) {
     --g.unanswered;
     throw;
@@ -553,7 +601,8 @@ void kvclt::take_part(group& g, std::size_t index, const kv_result& r) {
   auto& chunk = g.chunks[index];
   if (r.header.result == net::status::unknown_set) {
     // The shard holds back what this client sent after the request until it comes again behind its keys.
-    if (++chunk.attempts < most_attempts && !chunk.unprepared) {
+    const stay here(*this);
+    if (++chunk.attempts < most_attempts && !chunk.unprepared && g.set->epoch == members_.epoch) {
       if (before_) before_(g.header.what, nullptr);  // nothing may come between the keys and the request
       send_prepare(*g.set, g.set->parts[index], [&g, index](const kv_result& prepared) {
         g.chunks[index].unprepared = !prepared.ok();
@@ -561,7 +610,7 @@ void kvclt::take_part(group& g, std::size_t index, const kv_result& r) {
       return send_part(g, index);
     }
   }
-  if (chunk.attempts != 0 && !r.ok()) {  // nothing may stay held back for it
+  if (chunk.attempts != 0 && !r.ok() && g.set->epoch == members_.epoch) {  // nothing may stay held back for it
     net::request_header give_up;
     give_up.what = net::verb::ping;
     send(chunk.channel, give_up, {}, {}, {}, {}, nullptr);
@@ -571,14 +620,20 @@ void kvclt::take_part(group& g, std::size_t index, const kv_result& r) {
 
 kvclt::sequence kvclt::shard_request(const call& c, std::uint32_t server, std::uint32_t shard, std::string_view key,
                                      std::span<const std::byte> payload, handler done) {
+  const stay here(*this);
   auto h = header_of(c);
   return send(first_channel_[server] + shard, h, key, {}, payload, {}, std::move(done));
 }
 
 void kvclt::broadcast(const call& c, std::string_view key, std::span<const std::byte> payload, const handler& each) {
+  follow();
+  if (keeps_) remember(c, key, payload);
+  if (keeps_ && c.what == net::verb::clear) return clear_everywhere(c, each);
   std::size_t unanswered = 0;
   const auto send_all = [&] {
+    const stay here(*this);
     for (std::size_t server = 0; server < members_.servers.size(); ++server) {
+      if (!serves(first_channel_[server])) continue;
       for (std::uint32_t shard = 0; shard < members_.servers[server].shards.size(); ++shard) {
         auto h = header_of(c);
         ++unanswered;
@@ -603,6 +658,7 @@ void kvclt::forget(sequence first, sequence last) noexcept {
 
 kvclt::sequence kvclt::subscribe(std::uint32_t server, std::uint32_t shard, std::uint32_t clock,
                                  std::span<const std::byte> items, std::uint32_t count, handler done) {
+  const stay here(*this);
   net::request_header h;
   h.what = net::verb::subscribe;
   h.clock = clock;
@@ -610,16 +666,24 @@ kvclt::sequence kvclt::subscribe(std::uint32_t server, std::uint32_t shard, std:
   return send(first_channel_[server] + shard, h, {}, {}, items, {}, std::move(done));
 }
 
+std::uint32_t kvclt::clock_channel() const noexcept {
+  const auto server = router_.clock_server();
+  return first_channel_[server] + static_cast<std::uint32_t>(members_.servers[server].shards.size());
+}
+
 kvclt::sequence kvclt::clock_request(net::verb what, std::uint32_t clock, handler done) {
+  follow();
+  const stay here(*this);
   net::request_header h;
   h.what = what;
   h.clock = clock;
-  const auto server = router_.clock_server();
-  const auto shards = static_cast<std::uint32_t>(members_.servers[server].shards.size());
-  return send(first_channel_[server] + shards, h, {}, {}, {}, {}, std::move(done));
+  subscribes_ = subscribes_ || what == net::verb::subscribe;
+  return send(clock_channel(), h, {}, {}, {}, {}, std::move(done));
 }
 
 kvclt::sequence kvclt::control_request(net::verb what, std::uint32_t server, handler done) {
+  follow();
+  const stay here(*this);
   net::request_header h;
   h.what = what;
   const auto shards = static_cast<std::uint32_t>(members_.servers.at(server).shards.size());
@@ -628,22 +692,35 @@ kvclt::sequence kvclt::control_request(net::verb what, std::uint32_t server, han
 
 bool kvclt::receive(std::chrono::milliseconds timeout) {
   if (!port_->receive(incoming_, timeout)) return false;
+  silence_ = {};
   net::reply_view reply;
   if (const char* reason = net::decode(incoming_.frame, incoming_.tail.size(), reply); reason != nullptr)
     throw protocol_error(std::string("a server sent a malformed reply: ") + reason);
+  // A server that ends. Whether the job has ended, and with which status, is for the scheduler or its silence to say.
+  if (reply.header.result == net::status::job_ended && (ended_ != nullptr || keeps_)) return true;
+  if (reply.header.result == net::status::reconnected) {
+    note_broken(incoming_.channel);
+    if (!keeps_) give_up_connection(incoming_.channel);
+    return true;
+  }
   const auto s = reply.header.sequence;
+  if (reply.header.what == net::verb::ping && s == 0) {
+    note_alive(incoming_.channel);
+    return true;
+  }
   if (const auto parked = parked_.find(s); parked != parked_.end()) {
-    const auto done = std::move(parked->second);
+    const auto done = std::move(parked->second.done);
     parked_.erase(parked);
-    run(done, reply);
+    run(done, {reply.header, reply.body, std::move(incoming_.tail)});
     return true;
   }
   if (s < low_ || s >= next_ || !slot(s).open) return true;  // answered before, or never asked
   auto& p = slot(s);
   if (p.group) return true;
+  if (p.kept != nullptr && !takes(p, reply)) [[unlikely]] return true;
   const auto done = std::move(p.done);
   close(p);
-  run(done, reply);
+  run(done, {reply.header, reply.body, std::move(incoming_.tail)});
   return true;
 }
 
@@ -651,21 +728,26 @@ void kvclt::close_front() noexcept {
   while (low_ < next_ && !slot(low_).open) ++low_;
 }
 
-void kvclt::run(const handler& done, const net::reply_view& reply) {
+void kvclt::run(const handler& done, const kv_result& result) {
   if (!done) return;
-  struct mark {
-    bool& flag;
-    bool before = std::exchange(flag, true);
-    ~mark() { flag = before; }
-  } const handling{in_handler_};
-  done({reply.header, reply.body, std::move(incoming_.tail)});
+  const no_waiting handling(*this);
+  done(result);
 }
 
 void kvclt::close(pending& p) noexcept {
   p.open = false;
+  if (p.kept != nullptr) [[unlikely]] recycle(p);
   --in_flight_;
   outstanding_bytes_ -= p.bytes;
   close_front();
+}
+
+void kvclt::give_up_connection(int number) const {
+  const auto to = std::ranges::find(channels_, number, &channel_state::number);
+  throw network_error("the connection to " + to->address + " of s" + std::to_string(to->slot) +
+                          " broke, and what was on its way is lost: it is unknown whether the server executed it. With "
+                          "--replicas 2 or --elastic it would have been sent again",
+                      true);
 }
 
 void kvclt::give_up(sequence s, std::chrono::milliseconds silence) const {
@@ -692,9 +774,11 @@ void kvclt::wait_all() {
 }
 
 std::size_t kvclt::poll() {
+  follow();
   std::size_t n = 0;
   while (in_flight_ + parked_.size() > 0 && receive(std::chrono::milliseconds{0})) ++n;
   if (ended_) ended_->check();
+  if (n == 0 && in_flight_ != 0) note_silence_while_polling();
   return n;
 }
 

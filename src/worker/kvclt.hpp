@@ -2,6 +2,13 @@
 //
 // The client of the servers: many requests in flight, answers matched by sequence number, driven by its caller (it has
 // no thread). A key's request goes straight to the shard thread that owns the key.
+//
+// In a job with copies every request is kept until it is answered. When the membership changes, all that are unanswered
+// go again, in the order in which they were made, under their old numbers, to whoever serves their partitions now; a server
+// that has applied one already answers from what it remembers. So handlers run once, and an update counts once. Nothing
+// else makes this client give up on a server: a silent one is the scheduler's business (kvclt_failover.cpp). A connection
+// that broke, or stays silent, is made anew, and what was unanswered there goes again in the same way. Without copies a
+// connection that broke is an error.
 #pragma once
 
 #include <chrono>
@@ -20,10 +27,14 @@
 #include "core/blob.hpp"
 #include "core/membership.hpp"
 #include "core/small_function.hpp"
+#include "net/line_care.hpp"
 #include "net/protocol.hpp"
+#include "net/time_source.hpp"
 #include "net/transport.hpp"
 #include "worker/abort_signal.hpp"
+#include "worker/kept_request.hpp"
 #include "worker/key_parts.hpp"
+#include "worker/membership_board.hpp"
 
 namespace paracel {
 
@@ -46,11 +57,14 @@ struct kvclt_options {
   std::size_t max_outstanding_bytes = 256UL << 20;    ///< sent and not yet answered; a sender waits beyond it
   std::size_t max_message_bytes = 1UL << 30;
   std::size_t multi_chunk_bytes = 8UL << 20;          ///< a multi request is cut into requests of about this size
+  std::uint64_t incarnation = 0;                      ///< 0: a random one is made
+  const net::time_source* time = nullptr;             ///< none: the steady clock
 };
 
 /// A client of every server of a job.
 ///
-/// Order: requests for one key are executed in the order they were made.
+/// Order: requests for one key are executed in the order they were made. Only when a server or a connection was lost while
+/// several of them were on their way may a read be executed after an update that was made behind it.
 /// Thread-safety: owned by the thread that made it; a program with several threads makes several.
 /// Handlers run inside `wait`, `wait_all`, `poll`, or a request that had to wait for room. They may make requests, which
 /// then do not wait for room (the views of the answer in hand would not outlive it), but they may not wait.
@@ -78,8 +92,10 @@ class kvclt {
     std::span<const std::byte> prefix{};
   };
 
+  /// `ended` is raised when the job has ended, for whatever reason: with it a server that says so itself is not believed,
+  /// since it knows neither the cause nor the status.
   kvclt(net::transport& transport, membership servers, std::uint32_t rank, kvclt_options options = {},
-        std::shared_ptr<abort_signal> ended = nullptr);
+        std::shared_ptr<abort_signal> ended = nullptr, std::shared_ptr<membership_board> board = nullptr);
   ~kvclt();
   kvclt(const kvclt&) = delete;
   kvclt& operator=(const kvclt&) = delete;
@@ -135,6 +151,21 @@ class kvclt {
     return first_channel_[at.server] + at.shard;
   }
   [[nodiscard]] const kvclt_options& options() const noexcept { return options_; }
+  /// While it is there places stay what they are (`channel_of`, `locate`, servers()), for whoever asks and sends afterwards.
+  class [[nodiscard]] stay {
+   public:
+    explicit stay(kvclt& c) : client_(c) { ++client_.staying_; }
+    ~stay() { --client_.staying_; }
+    stay(const stay&) = delete;
+    stay& operator=(const stay&) = delete;
+
+   private:
+    kvclt& client_;
+  };
+  /// Takes the newest membership that this process has heard of, if that is another one. Nothing happens inside a handler.
+  void follow() {
+    if (keeps_) [[unlikely]] follow_newest();
+  }
 
   /// To the clock thread of the server that owns the clock. `clock`: finished iterations (tick), needed minimum (wait).
   sequence clock_request(net::verb what, std::uint32_t clock, handler done);
@@ -166,6 +197,7 @@ class kvclt {
                      std::uint32_t count, handler done);
   /// Where a key lives; for tests and tools.
   [[nodiscard]] location locate(std::string_view key) const noexcept { return router_.locate(key); }
+  [[nodiscard]] location locate_partition(std::uint16_t p) const noexcept { return router_.locate_partition(p); }
 
  private:
   struct pending {
@@ -175,13 +207,22 @@ class kvclt {
     net::verb what = net::verb::none;
     bool open = false;
     bool group = false;  // several requests: answered when they are, and never by a reply of its own
+    std::unique_ptr<kept_request> kept{};  // in jobs with copies
   };
   struct group;
   using unsigned_range = std::pair<std::uint32_t, std::uint32_t>;
   struct channel_state {
     int number = -1;  // of the port; -1 while it is not open
     std::string address;
+    bool open = true;  // its server is not down
+    std::uint32_t slot = 0;
+    bool begun = false;     // something has been sent over this connection
+    bool broken = false;    // the other side has seen another connection
+    net::line_care care;
   };
+
+  /// How often a blocked call looks whether the membership has changed.
+  static constexpr std::chrono::milliseconds follow_interval{20};
 
   pending& slot(sequence s) noexcept { return window_[s & (window_.size() - 1)]; }
   [[nodiscard]] const pending& slot(sequence s) const noexcept { return window_[s & (window_.size() - 1)]; }
@@ -199,9 +240,54 @@ class kvclt {
   void close(pending& p) noexcept;
   sequence send(std::uint32_t channel, net::request_header& h, std::string_view key, std::span<const std::byte> prefix,
                 std::span<const std::byte> payload, blob tail, handler done);
+  void open_channels();
+  void transmit(channel_state& to, const net::outgoing& message);
+  // Jobs with copies, in kvclt_failover.cpp:
+  void keep(pending& p, const net::request_header& h, std::uint32_t channel, std::span<const std::byte> payload,
+            const blob& tail);
+  void follow_newest();
+  void begin_stream(std::uint32_t channel, net::request_header& h) noexcept;
+  void note_broken(int number) noexcept;
+  void note_alive(int number) noexcept;
+  void ping(std::uint32_t channel);
+  void note_silence(std::chrono::nanoseconds time);
+  void note_silence_while_polling();
+  void renew(std::uint32_t channel);
+  void adopt(const membership& fresh);
+  void tell_new_server(std::uint32_t server);
+  void clear_everywhere(const call& c, const handler& each);
+  void ask_everywhere(pending& p);
+  void send_part(pending& p, request_part part, net::request_header h, std::span<const std::byte> body);
+  [[nodiscard]] std::uint32_t server_of(std::uint32_t channel) const noexcept;
+  void send_again();
+  void send_again(sequence s);
+  void send_kept(pending& p, std::uint32_t channel);
+  void send_apart(pending& p);
+  void answer_here(sequence s, net::status result, std::string_view text);
+  void remember(const call& c, std::string_view key, std::span<const std::byte> payload);
+  void recycle(pending& p) noexcept;
+  /// Whoever waits for room while places must stay would wait for servers that are gone.
+  [[nodiscard]] bool waits_in_vain() const noexcept { return keeps_ && staying_ != 0 && (left_behind_ || broken_ || behind()); }
+  [[nodiscard]] bool serves(std::uint32_t channel) const noexcept { return channels_[channel].open; }
+  [[nodiscard]] std::uint32_t clock_channel() const noexcept;
+  bool takes(pending& p, const net::reply_view& reply);
+  [[nodiscard]] bool behind() const noexcept { return keeps_ && board_->epoch() > members_.epoch; }
+  std::shared_ptr<const key_parts> here(std::shared_ptr<const key_parts> set);
   bool receive(std::chrono::milliseconds timeout);
   void close_front() noexcept;
-  void run(const handler& done, const net::reply_view& reply);
+  void run(const handler& done, const kv_result& result);
+  /// While it is there nothing waits and no place changes, as inside a handler.
+  class no_waiting {
+   public:
+    explicit no_waiting(kvclt& c) : flag_(c.in_handler_), before_(std::exchange(flag_, true)) {}
+    ~no_waiting() { flag_ = before_; }
+    no_waiting(const no_waiting&) = delete;
+    no_waiting& operator=(const no_waiting&) = delete;
+
+   private:
+    bool& flag_;
+    bool before_;
+  };
   void make_room(std::size_t bytes);
   /// Room for one more open request in the window.
   void widen();
@@ -213,6 +299,7 @@ class kvclt {
   template <class Send>
   void send_and_finish(const Send& send_all, const std::size_t& unanswered);
   void forget(sequence first, sequence last) noexcept;
+  [[noreturn]] void give_up_connection(int number) const;
   [[noreturn]] void give_up(sequence s, std::chrono::milliseconds silence) const;
 
   membership members_;
@@ -227,8 +314,31 @@ class kvclt {
   std::size_t in_flight_ = 0;
   std::size_t outstanding_bytes_ = 0;
   bool in_handler_ = false;
+  bool keeps_ = false;                        // servers may change
+  bool left_behind_ = false;                  // a request waits for `send_again`
+  bool broken_ = false;                       // one of the channels is
+  std::chrono::nanoseconds waited_{};         // in vain, ever
+  std::chrono::nanoseconds polled_{};         // when it was last polled in vain, by options_.time
+  std::chrono::nanoseconds silence_{};        // of all servers; both count what was waited, not what this process slept
+  unsigned staying_ = 0;
+  bool subscribes_ = false;                   // the clock has been told so
+  std::shared_ptr<membership_board> board_;
+  /// What every server has to know before anything else: functions and tables.
+  struct registration {
+    call what;
+    std::string key;
+    std::vector<std::byte> payload;
+  };
+  std::vector<registration> registrations_;
+  std::vector<std::unique_ptr<kept_request>> spare_;  // with their memory
+  std::map<std::weak_ptr<const key_parts>, std::shared_ptr<const key_parts>, std::owner_less<>> sets_here_;
   std::function<void(net::verb, const std::string_view*)> before_;
-  std::map<sequence, handler> parked_;        // subscriptions: they are not in flight, and nobody waits for them
+  struct subscription {
+    std::uint32_t channel;
+    std::uint32_t clock;
+    handler done;
+  };
+  std::map<sequence, subscription> parked_;   // they are not in flight, and nobody waits for them
   std::vector<pending> window_;               // ring over sequences; its size is a power of two
   std::vector<std::uint32_t> first_channel_;  // of each server: its shards, then clock, then control
   std::vector<channel_state> channels_;

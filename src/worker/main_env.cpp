@@ -119,6 +119,7 @@ struct main_env::impl {
     o.rank = rank;
     o.size = size;
     o.grace = grace;
+    if (const char* folder = variable("PARACEL_STATE_DIR")) o.state_folder = folder;
     if (const auto limit = number_in("PARACEL_HEARTBEAT_LIMIT_MS")) o.heartbeat_limit = std::chrono::milliseconds{*limit};
     job = session::join(std::move(o));
     return job;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <span>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -35,7 +36,8 @@ paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, i
   if (limit_s < 0) throw config_error("limit_s is " + std::to_string(limit_s) + ", want 0 or more");
   if (!comm_.job()) comm_ = comm_.within(session_);
   servers_ = std::make_unique<parasrv>(session_, static_cast<std::uint32_t>(limit_s),
-                                       ssp_switch ? consistency_model::ssp : consistency_model::asp);
+                                       ssp_switch ? consistency_model::ssp : consistency_model::asp,
+                                       session_->parts().begin_of_next(session_->finished()));
   if (rounds > 0) set_total_iters(rounds);
   if (!output_.empty()) {  // on every rank: another host may have no part in rank 0's file system
     std::error_code failure;
@@ -44,15 +46,39 @@ paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, i
     if (const auto why = why_not_writable(output_); !why.empty())
       throw config_error("output folder " + output_ + " cannot be written: " + why);
   }
+  part_ = session_->parts().enter(session_->finished(), [this](saved_state& to) { checkpoint_state(to); });
 }
 
-paralg::~paralg() = default;
+paralg::~paralg() {
+  session_->loop_ends(part_);
+  session_->parts().leave(part_);
+}
 
 void paralg::set_combining(bool on) { servers_->set_combining(on); }
 void paralg::set_push(bool on) { servers_->set_push(on); }
 void paralg::paracel_subscribe(const list_type<str_type>& keys) { servers_->subscribe(keys); }
 
-void paralg::iter_commit() { servers_->commit(); }
+void paralg::iter_commit() {
+  if (session_->keeps()) {
+    servers_->settle();
+    session_->keep(part_);
+  }
+  const bool stops = servers_->commit();
+  session_->parts().committed(part_);
+  if (stops) session_->checkpoint();
+}
+
+bool paralg::resumed() const { return session_->parts().is_resumed(part_) || session_->repeats(); }
+
+int paralg::first_iteration() {
+  session_->loop_begins(part_);
+  if (!session_->parts().is_resumed(part_)) return 0;
+  if (!std::exchange(restored_, true)) {
+    first_iteration_ = static_cast<int>(session_->parts().at(part_).commits);
+    restore_state(session_->parts().states(part_));
+  }
+  return first_iteration_;
+}
 void paralg::set_total_iters(int n) {
   if (n < 0) throw config_error("total_iters is " + std::to_string(n) + ", want 0 or more");
   servers_->set_total_iters(static_cast<std::uint32_t>(n));
@@ -87,8 +113,6 @@ void Comm::report(const std::string& json) const {
 void paralg::visit_part(const list_type<str_type>& files, std::size_t part, std::size_t parts,
                         const std::function<void(str_type&&)>& visit) {
   input_set input(files);
-  if (input.standard_input() && parts > 1 && part != get_worker_id())
-    throw usage_error("paracel_sequential_loadall: only worker 0 has standard input, want files, or paracel_loadall");
   const auto lines = [&](const input_piece& piece) {
     for_each_line(piece.text(), [&](std::string_view line, std::size_t) { visit(str_type(line)); });
   };
@@ -120,6 +144,13 @@ list_type<str_type> paralg::load_all(const list_type<str_type>& files) {
   });
   text.clear();
   pass_on();
+  return lines;
+}
+
+list_type<str_type> paralg::load_part(const list_type<str_type>& files, std::size_t part) {
+  if (input_set(files).standard_input()) return part == 0 ? load_all(files) : list_type<str_type>();
+  list_type<str_type> lines;
+  visit_part(files, part, get_worker_size(), [&](str_type&& line) { lines.push_back(std::move(line)); });
   return lines;
 }
 

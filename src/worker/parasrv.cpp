@@ -38,8 +38,8 @@ constexpr std::size_t most_kept_failures = 4096;
 
 }  // namespace
 
-parasrv::parasrv(std::shared_ptr<session> job, std::uint32_t staleness, consistency_model model)
-    : job_(std::move(job)), client_(job_->open_client()), staleness_(staleness), model_(model), begin_(job_->finished()) {
+parasrv::parasrv(std::shared_ptr<session> job, std::uint32_t staleness, consistency_model model, std::uint32_t begin)
+    : job_(std::move(job)), client_(job_->open_client()), staleness_(staleness), model_(model), begin_(begin) {
   client_->set_before([this](net::verb what, const std::string_view* key) { before_request(what, key); });
 }
 
@@ -483,18 +483,21 @@ void parasrv::settle() {
   if (!joint.empty()) fail(joint.front()->result, joint.front()->text, "updating \"" + joint.front()->name + "\"");
 }
 
-void parasrv::commit() {
+bool parasrv::commit() {
   settle();
   missing_.clear();
   const auto next = finished() + 1;
+  bool stops = false;
   failure f;
   client_->wait(client_->clock_request(net::verb::clock_tick, next, [&](const kv_result& r) {
+    stops = r.header.order == net::instruction::checkpoint;
     if (r.ok()) known_slowest_ = std::max(known_slowest_, r.header.clock);
     else f = {r.header.result, std::string(r.text())};
   }));
   if (f.result != net::status::ok) fail(f.result, f.text, "committing iteration " + std::to_string(next));
   job_->set_finished(next);
   if (pushed_ && model_ == consistency_model::ssp) pushed_->renew(known_slowest_, next);
+  return stops;
 }
 
 }  // namespace paracel

@@ -43,7 +43,8 @@ class parasrv {
     bool additive = true;
   };
 
-  parasrv(std::shared_ptr<session> job, std::uint32_t staleness, consistency_model model);
+  /// `begin`: iterations that this worker had finished in other parasrvs when the first use of this one began.
+  parasrv(std::shared_ptr<session> job, std::uint32_t staleness, consistency_model model, std::uint32_t begin);
   ~parasrv();
   parasrv(const parasrv&) = delete;
   parasrv& operator=(const parasrv&) = delete;
@@ -150,7 +151,8 @@ class parasrv {
   /// Keys have gone that nobody can name.
   void forget_cached() { cache_.clear(); }
 
-  void commit();
+  /// Returns: whether this worker is to stop here for a checkpoint.
+  bool commit();
   /// On: additive updates are added up here until the commit, or until a request that must not overtake them. Unless it
   /// was said, it is on under SSP and off under ASP; under BSP it is always off.
   void set_combining(bool on);

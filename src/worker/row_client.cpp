@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <future>
+#include <unordered_set>
 #include <utility>
 
 #include <paracel/error.hpp>
@@ -45,7 +46,16 @@ row_client::row_client(parasrv& servers, std::string name, const net::table_defi
       element_(definition.element),
       row_bytes_(definition.width * element_bytes(definition.element)),
       channel_of_(partition_count) {
+  (void)open();
+}
+
+void row_client::find_places() {
   auto& client = servers_.client();
+  client.follow();
+  if (epoch_ == client.servers().epoch && !channels_.empty()) return;
+  epoch_ = client.servers().epoch;
+  most_channels_ = 0;
+  channels_.clear();
   for (std::uint32_t p = 0; p < partition_count; ++p) {
     channel_of_[p] = client.channel_of(static_cast<std::uint16_t>(p));
     most_channels_ = std::max(most_channels_, channel_of_[p] + 1);
@@ -54,7 +64,6 @@ row_client::row_client(parasrv& servers, std::string name, const net::table_defi
   for (const auto c : channel_of_) used[c] = true;
   for (std::uint32_t c = 0; c < most_channels_; ++c)
     if (used[c]) channels_.push_back(c);
-  (void)open();
 }
 
 /// Idempotent; also the way to ask for the number of rows.
@@ -62,8 +71,12 @@ std::uint64_t row_client::open() {
   std::uint64_t rows = 0;
   auto result = net::status::ok;
   std::string text;
+  servers_.client().follow();
+  const auto epoch = servers_.client().servers().epoch;
+  bool moved = false;
   servers_.client().broadcast({.what = net::verb::table_open}, name_, definition_, [&](const kv_result& r) {
     std::array<std::uint64_t, 2> sizes{};
+    moved = moved || r.header.epoch != epoch;
     if (r.ok() && r.body.size() == sizeof sizes) {
       std::memcpy(sizes.data(), r.body.data(), sizeof sizes);
       rows += sizes[0] + sizes[1];
@@ -73,13 +86,16 @@ std::uint64_t row_client::open() {
     }
   });
   if (result != net::status::ok) parasrv::raise(result, text, "opening " + place());
-  return rows;
+  // Counted by servers that have changed meanwhile, rows may be missing, or there twice.
+  moved = servers_.client().servers().may_change() && (moved || epoch != servers_.client().servers().epoch);
+  return moved ? open() : rows;
 }
 
 std::uint64_t row_client::size() { return open(); }
 
 /// Sorts the rows by shard and cuts them into requests; duplicates become one, if they shall.
 void row_client::plan(const names& rows, std::size_t bytes_a_row, duplicates what) {
+  find_places();
   const auto n = rows.count;
   if (n >= none) throw error(place() + ": " + std::to_string(n) + " rows are too many for one call");
   end_.assign(most_channels_ + std::size_t{1}, 0);
@@ -181,6 +197,7 @@ void row_client::send_parts(kvclt::call c, const names& rows, const std::byte* v
                             const std::function<void(const kv_result&)>& done, std::vector<kvclt::sequence>* sent) {
   c.table = id_;
   if (rows.ids == nullptr) c.flags |= net::flag_named;
+  const kvclt::stay here(servers_.client());
   for (const auto& one : parts_) {
     blob large;
     const auto bytes = encode(rows, one, values, large);
@@ -230,6 +247,7 @@ std::shared_ptr<row_client::pending_pull> row_client::send_pull(const names& row
   p->row_bytes = row_bytes_;
   p->order = order_;  // duplicates were kept: unique row i is row i
   try {
+    const kvclt::stay here(servers_.client());
     for (const auto& one : parts_) {
       blob large;
       const auto bytes = encode(rows, one, nullptr, large);
@@ -288,15 +306,56 @@ async_functor_type row_client::pull_async(const names& rows, std::byte* out) {
   }), requests);
 }
 
+namespace {
+
+/// Rows that a walk has given to its caller, for the case that it has to begin again: the partitions of the shards that it
+/// has finished, and of the shard in hand the rows' hashes.
+class rows_seen {
+ public:
+  explicit rows_seen(bool has_copies) : remembers_(has_copies), finished_(has_copies ? partition_count : 0) {}
+
+  template <class Hash>
+  bool is_new(const Hash& hash_of) {
+    if (!remembers_) return true;
+    const auto hash = hash_of();
+    if (finished_[partition_of(hash)]) return false;
+    if (!before_.empty() && before_.contains(hash)) return false;
+    now_.push_back(hash);
+    return true;
+  }
+  void finish(const std::vector<std::uint32_t>& channel_of, std::uint32_t channel) {
+    if (!remembers_) return;
+    for (std::size_t p = 0; p < finished_.size(); ++p)
+      if (channel_of[p] == channel) finished_[p] = true;
+    now_.clear();
+  }
+  void begin_again() {
+    before_.insert(now_.begin(), now_.end());
+    now_.clear();
+  }
+
+ private:
+  bool remembers_;
+  std::vector<bool> finished_;
+  std::vector<std::uint64_t> now_;
+  std::unordered_set<std::uint64_t> before_;
+};
+
+}  // namespace
+
 void row_client::scan(bool named, const each_row& each) {
   auto c = servers_.begin_read(net::verb::rows_scan);
   c.table = id_;
   if (named) c.flags |= net::flag_named;
   auto& client = servers_.client();
   std::vector<std::byte> answer;
-  for (const auto channel : channels_) {
+  rows_seen seen(client.servers().may_change());
+  find_places();
+  for (std::size_t next = 0; next < channels_.size();) {
+    const auto channel = channels_[next];
     std::uint64_t cursor = 0;
-    for (bool more = true; more;) {
+    bool more = true;
+    while (more) {
       auto result = net::status::ok;
       std::string text;
       std::uint32_t count = 0;
@@ -313,6 +372,10 @@ void row_client::scan(bool named, const each_row& each) {
                                          count = r.header.count;
                                          more = (r.header.flags & net::reply_more) != 0;
                                        }));
+      if (result == net::status::stale_epoch) {
+        more = true;
+        break;
+      }
       if (result != net::status::ok) parasrv::raise(result, text, "walking through " + place());
       net::rows_view r;
       if (answer.size() < sizeof cursor ||
@@ -323,9 +386,22 @@ void row_client::scan(bool named, const each_row& each) {
       for (std::uint32_t i = 0; i < count; ++i) {
         const auto name = named ? r.texts.substr(at, r.length(i)) : std::string_view();
         at += name.size();
+        if (!seen.is_new([&] { return named ? net::hash_row(name) : net::hash_row(r.id(i)); })) continue;
         each(named ? 0 : r.id(i), name, r.values.data() + i * row_bytes_);
       }
+      if (epoch_ != client.servers().epoch) break;
     }
+    if (!more && epoch_ == client.servers().epoch) {
+      seen.finish(channel_of_, channel);
+      ++next;
+      continue;
+    }
+    // The rows of a shard are with others now, or an answer was lost with its connection: from the first shard on, without
+    // those that have been given already.
+    if (!more) seen.finish(channel_of_, channel);
+    seen.begin_again();
+    find_places();
+    next = 0;
   }
 }
 

@@ -60,6 +60,7 @@ class row_client {
   };
 
   std::uint64_t open();
+  void find_places();
   void plan(const names& rows, std::size_t bytes_a_row, duplicates what);
   std::span<const std::byte> encode(const names& rows, const part& p, const std::byte* values, blob& large);
   std::shared_ptr<pending_pull> send_pull(const names& rows, std::byte* out);
@@ -77,6 +78,7 @@ class row_client {
   std::uint32_t id_;
   value_tag element_;
   std::size_t row_bytes_;
+  std::uint32_t epoch_ = 0;                 // of these places
   std::vector<std::uint32_t> channel_of_;   // by partition
   std::vector<std::uint32_t> channels_;     // all, of shards
   std::uint32_t most_channels_ = 0;

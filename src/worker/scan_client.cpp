@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -26,7 +27,11 @@ struct shard_progress {
   bool more = true;
   net::reply_header header;
   std::vector<std::byte> body;
+  net::scan_cursor done;  ///< what is before it has been given to the caller
 };
+
+/// Behind every place.
+constexpr net::scan_cursor the_end{partition_count, 0};
 
 [[noreturn]] void malformed(const char* why) { throw protocol_error(std::string("a server's answer to a walk: ") + why); }
 
@@ -78,7 +83,8 @@ std::string name_of(net::verb what, const key_selection& keys) {
 
 void scan_client::walk(net::verb what, std::uint16_t flags, const key_selection& keys,
                        const std::function<void(std::vector<std::byte>&, net::scan_cursor)>& ask,
-                       const std::function<void(const net::reply_header&, std::span<const std::byte>)>& look) {
+                       const std::function<void(const net::reply_header&, std::span<const std::byte>)>& look,
+                       const begin_again& again) {
   auto call = servers_.begin_read(what);
   call.flags = static_cast<std::uint16_t>(call.flags | flags);
   call.function = keys.filter;
@@ -94,29 +100,62 @@ void scan_client::walk(net::verb what, std::uint16_t flags, const key_selection&
       to->body.assign(r.body.begin(), r.body.end());
     });
   };
-  std::vector<std::shared_ptr<shard_progress>> shards;
-  const auto& members = client.servers().servers;
-  for (std::uint32_t server = 0; server < members.size(); ++server) {
-    for (std::uint32_t shard = 0; shard < members[server].shards.size(); ++shard) {
-      shards.push_back(std::make_shared<shard_progress>());
-      shards.back()->server = server;
-      shards.back()->shard = shard;
-      send(shards.back(), {});
+  std::vector<std::shared_ptr<shard_progress>> all;
+  std::vector<std::shared_ptr<shard_progress>> shards;  // that are not at their end
+  std::vector<std::uint32_t> walker_of;                 // by partition, in `all`
+  std::uint32_t epoch = 0;
+  const auto begin = [&] {
+    client.follow();
+    const kvclt::stay here(client);
+    const auto& members = client.servers();
+    epoch = members.epoch;
+    all.clear();
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> number;
+    for (std::uint32_t server = 0; server < members.servers.size(); ++server) {
+      if (!takes_part(members.servers[server].state)) continue;
+      for (std::uint32_t shard = 0; shard < members.servers[server].shards.size(); ++shard) {
+        number[{server, shard}] = static_cast<std::uint32_t>(all.size());
+        all.push_back(std::make_shared<shard_progress>());
+        all.back()->server = server;
+        all.back()->shard = shard;
+        send(all.back(), {});
+      }
     }
-  }
+    shards = all;
+    if (!members.may_change()) return;
+    walker_of.resize(partition_count);
+    for (std::uint32_t p = 0; p < partition_count; ++p) {
+      const auto at = client.locate_partition(static_cast<std::uint16_t>(p));
+      walker_of[p] = number.at({at.server, at.shard});
+    }
+  };
+  begin();
 
   std::vector<std::byte> body;
   while (!shards.empty()) {
+    bool moved = false;
     for (const auto& s : shards) {
       client.wait(s->asked);
       const auto header = s->header;
       body.swap(s->body);
+      if (header.result == net::status::stale_epoch) {
+        moved = true;
+        break;
+      }
       if (header.result != net::status::ok) {
         parasrv::raise(header.result, std::string(net::text_of(body)), name_of(what, keys));
       }
       s->more = (header.flags & net::reply_more) != 0;
-      if (s->more) send(s, decoded<net::scan_reply>(body).next);
+      moved = client.servers().epoch != epoch;
+      s->done = s->more ? decoded<net::scan_reply>(body).next : the_end;
+      if (s->more && !moved) send(s, s->done);
       look(header, body);
+      if (moved) break;
+    }
+    if (moved) {
+      again([&](std::uint16_t partition) { return all[walker_of[partition]]->done; });
+      begin();
+      continue;
     }
     std::erase_if(shards, [](const auto& s) { return !s->more; });
   }
@@ -124,12 +163,27 @@ void scan_client::walk(net::verb what, std::uint16_t flags, const key_selection&
 
 void scan_client::scan(const key_selection& keys, bool keys_only, const put_item& put,
                        const std::function<void()>& chunk_end) {
+  std::vector<std::uint32_t> given;  // by partition: positions before it, once a walk has begun again
+  const auto put_new = [&](std::string_view key, const value_view& value) {
+    const auto hash = hash_key(key);
+    if (given[partition_of(hash)] <= (hash & (net::scan_positions - 1))) put(key, value);
+  };
   walk(
       net::verb::scan, keys_only ? net::flag_keys_only : std::uint16_t{0}, keys,
       [](std::vector<std::byte>& payload, net::scan_cursor from) { net::append(payload, net::scan_request{from}); },
       [&](const net::reply_header& h, std::span<const std::byte> body) {
-        for_each_item(decoded<net::scan_reply>(body).rest, h.count, put);
+        const auto items = decoded<net::scan_reply>(body).rest;
+        if (given.empty()) for_each_item(items, h.count, put);
+        else for_each_item(items, h.count, put_new);
         if (chunk_end) chunk_end();
+      },
+      [&](const place_of& done) {
+        given.resize(partition_count);
+        for (std::uint32_t p = 0; p < partition_count; ++p) {
+          const auto place = done(static_cast<std::uint16_t>(p));
+          if (p < place.partition) given[p] = net::scan_positions;
+          else if (p == place.partition) given[p] = std::max(given[p], place.position);
+        }
       });
 }
 
@@ -146,7 +200,8 @@ void scan_client::top_k(const key_selection& keys, std::uint32_t k, const put_it
         if (best.size() <= k) return;
         std::nth_element(best.begin(), best.begin() + k, best.end());
         best.resize(k);
-      });
+      },
+      [&](const place_of&) { best.clear(); });
   std::sort(best.begin(), best.end());
   for (const auto& b : best) put(b.key, {b.tag, b.value});
 }
@@ -161,6 +216,10 @@ net::summary scan_client::reduce(const key_selection& keys, double low, double h
       },
       [&](const net::reply_header&, std::span<const std::byte> body) {
         all.merge(decoded<net::summary>(decoded<net::scan_reply>(body).rest));
+      },
+      [&](const place_of&) {
+        all = {};
+        all.bins.resize(bins);
       });
   return all;
 }
@@ -171,7 +230,7 @@ std::uint64_t scan_client::remove_if(const key_selection& keys) {
   walk(
       net::verb::remove_if, 0, keys,
       [](std::vector<std::byte>& payload, net::scan_cursor from) { net::append(payload, net::scan_request{from}); },
-      [&](const net::reply_header& h, std::span<const std::byte>) { removed += h.count; });
+      [&](const net::reply_header& h, std::span<const std::byte>) { removed += h.count; }, [](const place_of&) {});
   servers_.forget_cached();
   return removed;
 }

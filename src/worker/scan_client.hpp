@@ -45,10 +45,15 @@ class scan_client {
   std::uint64_t remove_if(const key_selection& keys);
 
  private:
-  /// Asks every shard from cursor to cursor. `ask` writes the payload for a cursor; `look` sees each answer.
+  /// Up to where a partition has been walked.
+  using place_of = std::function<net::scan_cursor(std::uint16_t partition)>;
+  using begin_again = std::function<void(const place_of&)>;
+  /// Asks every shard from cursor to cursor. `ask` writes the payload for a cursor; `look` sees each answer. When partitions
+  /// have moved to other servers meanwhile, `again` is told how far the walk came, and it begins anew.
   void walk(net::verb what, std::uint16_t flags, const key_selection& keys,
             const std::function<void(std::vector<std::byte>&, net::scan_cursor)>& ask,
-            const std::function<void(const net::reply_header&, std::span<const std::byte> body)>& look);
+            const std::function<void(const net::reply_header&, std::span<const std::byte> body)>& look,
+            const begin_again& again);
 
   parasrv& servers_;
 };

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
+#include <random>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -23,6 +26,11 @@ std::string host_name() {
   return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }
 
+std::uint64_t random_id() {
+  std::random_device seed;
+  return (std::uint64_t{seed()} << 32U | seed()) | 1U;
+}
+
 nlohmann::json identity_of(const session_options& o) {
   return {{"role", "worker"}, {"rank", o.rank}, {"size", o.size}, {"host", host_name()}, {"pid", getpid()}};
 }
@@ -34,16 +42,57 @@ session::session(session_options options) : options_(std::move(options)) {}
 std::shared_ptr<session> session::join(session_options options) {
   std::shared_ptr<session> s(new session(std::move(options)));
   const auto& o = s->options_;
-  s->to_scheduler_ = o.over->open();
-  s->channel_ = s->to_scheduler_->connect(o.scheduler);
+  auto mine = identity_of(o);
+  std::optional<kept_state::commit> last;
+  if (!o.state_folder.empty()) {
+    s->keeps_ = std::make_unique<kept_state>(o.state_folder, o.job, o.rank);
+    last = s->keeps_->last();
+    if (last) mine["clock"] = last->clock;
+    if (last && !last->cannot.empty()) mine["cannot"] = last->cannot;
+  }
+  s->to_scheduler_ = std::make_unique<net::question_line>(*o.over, o.scheduler, random_id());
   s->heartbeat_ = std::make_unique<net::heartbeat>(
       *o.over,
-      net::heartbeat_options{o.scheduler, o.job, o.heartbeat_interval, o.heartbeat_limit},
-      [body = identity_of(o).dump()] { return body; }, [raw = s.get()](const net::order& order) { raw->obey(order); });
+      net::heartbeat_options{.scheduler = o.scheduler,
+                             .job = o.job,
+                             .interval = o.heartbeat_interval,
+                             .limit = o.heartbeat_limit,
+                             .on_membership =
+                                 [board = s->board_](std::string_view json) {
+                                   auto m = membership::from_json(json);
+                                   const auto epoch = m.epoch;
+                                   board->put(std::move(m));
+                                   return epoch;
+                                 }},
+      [body = identity_of(o), raw = s.get()] { return raw->beat(body); },
+      [raw = s.get()](const net::order& order) { raw->obey(order); });
   net::request_header h;
   h.what = net::verb::join;
-  const auto& answer = s->ask(h, net::bytes_of(identity_of(o).dump()));
+  const auto& answer = s->ask(h, net::bytes_of(mine.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  const auto turn = answer.header.count;
+  const auto passed = answer.header.value_version;
   s->members_ = membership::from_json(net::text_of(answer.body));
+  s->board_->put(s->members_);
+  if (s->members_.may_change()) s->heartbeat_->follow(s->members_.epoch);
+  if (const auto& plan = s->members_.checkpoints; !plan.resume.empty()) {
+    s->set_finished(plan.clock);
+    if (!last) s->parts_.read(net::posix_disk(), plan, s->rank(), s->size());
+  }
+  if (turn == 0) return s;
+  s->replaces_ = true;
+  if (!s->keeps()) throw error("a worker in the place of another one needs the folder of its state");
+  if (last) {
+    s->set_finished(last->clock);
+    s->parts_.from_bytes(last->parts);
+    {
+      const std::lock_guard lock(s->mutex_);
+      s->kept_collectives_ = last->collectives;
+    }
+    s->numbers_.begin_again(std::move(last->collectives), passed);
+  } else {
+    s->numbers_.begin_again({}, passed);
+  }
+  s->take_over();
   return s;
 }
 
@@ -71,33 +120,29 @@ std::unique_ptr<kvclt> session::open_client() {
   // no reason to give up.
   o.timeout = std::chrono::milliseconds{0};
   o.max_message_bytes = options_.max_message_bytes;
-  return std::make_unique<kvclt>(*options_.over, members_, rank(), o, ended_);
+  const auto newest = board_->newest();
+  auto client = std::make_unique<kvclt>(*options_.over, newest != nullptr ? *newest : members_, rank(), o,
+                                        has_scheduler() ? ended_ : nullptr, board_);
+  if (keeps_ != nullptr) keeps_->add_client(client->incarnation());
+  return client;
 }
 
-void session::send(net::request_header& h, std::span<const std::byte> body, blob tail) {
+net::request_header session::marked(net::request_header h) const noexcept {
   h.job = options_.job;
   h.rank = options_.rank;
-  h.sequence = ++sequence_;
-  h.low_watermark = sequence_;
-  h.body_bytes = static_cast<std::uint32_t>(body.size());
-  h.tail_bytes = tail.size();
-  net::request_bytes head;
-  net::encode(h, head);
-  to_scheduler_->send(channel_, {.head = head, .body = body, .tail = std::move(tail)});
+  return h;
 }
 
 const net::reply_view& session::ask(net::request_header& h, std::span<const std::byte> body, blob tail) {
   ended_->check();
   if (!has_scheduler()) throw error("this job has no scheduler");
-  send(h, body, std::move(tail));
+  to_scheduler_->ask(marked(h), body, std::move(tail));
   for (;;) {
-    if (!to_scheduler_->receive(incoming_, look_up_interval)) {
+    if (!to_scheduler_->receive(look_up_interval, answer_)) {
       ended_->check();
+      if (h.what == net::verb::leave && done_.load(std::memory_order_relaxed)) return answer_;
       continue;
     }
-    if (const char* reason = net::decode(incoming_.frame, incoming_.tail.size(), answer_); reason != nullptr)
-      throw protocol_error(std::string("the scheduler sent a malformed reply: ") + reason);
-    if (answer_.header.sequence != sequence_) continue;  // the answer to something that was only told
     if (answer_.header.result == net::status::ok) return answer_;
     if (answer_.header.result == net::status::job_ended) {  // the heartbeat brings the same a little later
       end(net::order_of(answer_));
@@ -110,15 +155,125 @@ const net::reply_view& session::ask(net::request_header& h, std::span<const std:
 
 void session::tell(net::verb what, const std::string& json) {
   if (!has_scheduler() || ended_->raised()) return;
-  while (to_scheduler_->receive(incoming_, std::chrono::milliseconds{0})) {
-  }  // answers to what was told before
   net::request_header h;
   h.what = what;
-  send(h, net::bytes_of(json), {});
+  to_scheduler_->tell(marked(h), net::bytes_of(json));
+}
+
+void session::checkpoint() {
+  const auto clock = finished();
+  const auto folder = members_.checkpoints.folder + "/" + net::checkpoint_folder_name(clock);
+  net::posix_disk disk;
+  auto body = identity_of(options_);
+  body["clock"] = clock;
+  std::string path;
+  try {
+    const auto file = parts_.write(disk, folder,
+                                   {.kind = net::checkpoint_kind::worker,
+                                    .clock = clock,
+                                    .index = rank(),
+                                    .job = options_.job,
+                                    .count = size()});
+    path = folder + "/" + file.name;
+    body["file"] = nlohmann::json::parse(net::to_json(file));
+  } catch (const std::exception& e) {  // the disk's, or what the algorithm could not save
+    body["error"] = e.what();
+  }
+  net::request_header h;
+  h.what = net::verb::checkpoint;
+  const auto text = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const auto answer = nlohmann::json::parse(net::text_of(ask(h, net::bytes_of(text)).body), nullptr, false);
+  if (path.empty() || (answer.is_object() && answer.value("ok", false))) return;
+  try {
+    disk.remove(path);
+  } catch (const error&) {  // without a manifest it is nobody's
+  }
+}
+
+// ---- in the place of another process ----------------------------------------------------------------------------------
+
+/// The servers give up what the process before had sent for the iteration that it did not commit, and take nothing more of
+/// it; the clock hears of its last commit, if it has not.
+void session::take_over() {
+  const auto before = keeps_->clients();
+  const auto client = open_client();
+  const kvclt::call fence{.what = net::verb::fence, .clock = finished()};
+  for (;;) {
+    client->follow();
+    const auto epoch = client->servers().epoch;
+    std::string failure;
+    client->broadcast(fence, {}, std::as_bytes(std::span(before)), [&](const kv_result& r) {
+      if (!r.ok()) failure = r.text();
+    });
+    client->follow();
+    if (client->servers().epoch != epoch) continue;  // who heads a partition now may have been its copy then
+    if (!failure.empty()) throw error("a server did not take the new worker of rank " + std::to_string(rank()) + ": " + failure);
+    break;
+  }
+  if (finished() != 0) client->wait(client->clock_request(net::verb::clock_tick, finished(), nullptr));
+  look_whether_caught_up();
+}
+
+void session::look_whether_caught_up() {
+  if (numbers_.caught_up()) caught_up_.store(true, std::memory_order_relaxed);
+}
+
+std::uint64_t session::next_operation() {
+  const auto number = numbers_.next();
+  if (keeps_ != nullptr) look_whether_caught_up();
+  return number;
+}
+
+void session::loop_begins(std::size_t part) {
+  if (parts_.asks(part) || keeps_ == nullptr) return;
+  numbers_.loop_begins();
+  look_whether_caught_up();
+}
+
+void session::loop_ends(std::size_t part) {
+  if (keeps_ != nullptr && cannot_.empty() && !parts_.at(part).asked)
+    cannot_ = "its program does not ask where its loop begins (first_iteration)";
+}
+
+/// The job ends, because what the process before had done counts twice, or may.
+void session::refuse_to_repeat() {
+  const auto cause = "worker " + std::to_string(rank()) + " is another process than the one that began, and " + cannot_ +
+                     ": what that one had done may count twice";
+  const nlohmann::json body{{"status", exit_status::worker_lost}, {"cause", cause}};
+  net::request_header h;
+  h.what = net::verb::abort;
+  ask(h, net::bytes_of(body.dump()));
+  throw job_error(cause, exit_status::worker_lost);
+}
+
+void session::keep(std::size_t part) {
+  loop_ends(part);
+  if (replaces_ && !parts_.at(part).asked) refuse_to_repeat();
+  kept_state::commit c{.clock = finished() + 1, .collectives = numbers_.commit(), .cannot = cannot_, .parts = {}};
+  try {
+    if (c.cannot.empty()) c.parts = parts_.to_bytes(part);
+  } catch (const std::exception& e) {  // the algorithm's
+    c.cannot = std::string("its state cannot be saved: ") + e.what();
+  }
+  keeps_->write(c);
+  const std::lock_guard lock(mutex_);
+  kept_collectives_ = std::move(c.collectives);
+}
+
+/// What the heartbeat says.
+std::string session::beat(nlohmann::json body) {
+  body["clock"] = finished();
+  if (keeps_ != nullptr) {
+    body["caught_up"] = caught_up_.load(std::memory_order_relaxed);
+    const std::lock_guard lock(mutex_);
+    body["collectives"] = {{"again", kept_collectives_.ranges}, {"from", kept_collectives_.from}};
+  }
+  return body.dump();
 }
 
 void session::leave() {
   if (!has_scheduler()) return;
+  if (replaces_ && !cannot_.empty()) refuse_to_repeat();
   if (size() > 1) {
     const auto client = open_client();
     client->wait(client->clock_request(net::verb::clock_tick, net::no_clock, nullptr));
@@ -127,12 +282,19 @@ void session::leave() {
   body["status"] = 0;
   net::request_header h;
   h.what = net::verb::leave;
-  ask(h, net::bytes_of(body.dump()));
+  try {
+    ask(h, net::bytes_of(body.dump()));
+  } catch (const job_error& e) {
+    // The scheduler goes when the last one has left, and its answer may be lost with a connection. Whether it has crashed
+    // instead is for its parent to say.
+    if (e.status() != exit_status::scheduler_lost) throw;
+  }
 }
 
 void session::end(const net::order& o) { ended_->raise(o.status, "the job has ended: " + o.cause); }
 
 void session::obey(const net::order& o) {
+  if (o.what == net::instruction::shutdown) done_.store(true, std::memory_order_relaxed);
   if (o.what != net::instruction::abort) return;
   end(o);
   if (options_.grace.count() == 0) return;

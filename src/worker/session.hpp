@@ -1,20 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json_fwd.hpp>
 
 #include "core/blob.hpp"
 #include "core/membership.hpp"
 #include "net/heartbeat.hpp"
 #include "net/protocol.hpp"
+#include "net/question_line.hpp"
 #include "net/transport.hpp"
 #include "worker/abort_signal.hpp"
+#include "worker/checkpoint_parts.hpp"
+#include "worker/collective_numbers.hpp"
+#include "worker/kept_state.hpp"
 #include "worker/kvclt.hpp"
 
 namespace paracel {
@@ -31,6 +39,8 @@ struct session_options {
   /// After the job was aborted the process ends itself with the job's status if the algorithm has not returned by then;
   /// 0: never (several sessions share one process in tests).
   std::chrono::milliseconds grace{0};
+  /// Where this worker keeps what another process in its place needs (kept_state.hpp); empty: it is not replaced.
+  std::string state_folder{};
 };
 
 /// One worker's part in a job: what it knows of the servers, its line to the scheduler, its heartbeat.
@@ -51,6 +61,7 @@ class session {
 
   [[nodiscard]] std::uint32_t rank() const noexcept { return options_.rank; }
   [[nodiscard]] std::uint32_t size() const noexcept { return options_.size; }
+  /// As they were when the job began.
   [[nodiscard]] const membership& servers() const noexcept { return members_; }
   [[nodiscard]] bool has_scheduler() const noexcept { return to_scheduler_ != nullptr; }
   [[nodiscard]] const std::shared_ptr<abort_signal>& ended() const noexcept { return ended_; }
@@ -62,13 +73,36 @@ class session {
   /// Blocks: until it is answered or the job ends. Throws: job_error; error with the scheduler's text when it fails.
   const net::reply_view& ask(net::request_header& h, std::span<const std::byte> body, blob tail = {});
   /// The second frame of the last answer, if it had one.
-  [[nodiscard]] const blob& answer_tail() const noexcept { return incoming_.tail; }
+  [[nodiscard]] const blob& answer_tail() const noexcept { return to_scheduler_->tail(); }
   /// Tells the scheduler something and does not wait for the answer.
   void tell(net::verb what, const std::string& json);
 
   /// Iterations that this worker has committed, of all its algorithms: a worker has one clock in a job.
-  [[nodiscard]] std::uint32_t finished() const noexcept { return finished_; }
-  void set_finished(std::uint32_t n) noexcept { finished_ = n; }
+  [[nodiscard]] std::uint32_t finished() const noexcept { return finished_.load(std::memory_order_relaxed); }
+  void set_finished(std::uint32_t n) noexcept { finished_.store(n, std::memory_order_relaxed); }
+
+  /// The paralgs of this worker, and what a checkpoint has of them.
+  [[nodiscard]] checkpoint_parts& parts() noexcept { return parts_; }
+  /// Writes this worker's part of a checkpoint at the clock that it has just committed, and waits for the others'. That
+  /// one failed is the scheduler's to tell; the job goes on. Blocks: until every worker has come here and the servers have
+  /// written, or one of them cannot. Throws: job_error.
+  void checkpoint();
+
+  // ---- workers that may be replaced (doc/workers.md)
+
+  /// Whether each commit is written down first.
+  [[nodiscard]] bool keeps() const noexcept { return keeps_ != nullptr; }
+  /// Part `part` is about to commit an iteration, whose updates are all acknowledged. Throws: error of the disk; the job
+  /// must not go on then.
+  void keep(std::size_t part);
+  /// The number of the collective that is called now.
+  std::uint64_t next_operation();
+  /// A paralg asks for the first iteration of its loop.
+  void loop_begins(std::size_t part);
+  /// A paralg goes. When it has never asked, nobody can know whether what it did is done twice by whoever repeats it.
+  void loop_ends(std::size_t part);
+  /// This process is in the place of another one and repeats what that one has done: up to the next collective, at least.
+  [[nodiscard]] bool repeats() const noexcept { return numbers_.repeats(); }
 
   /// Says that this worker is done, to the clock (nobody waits for it any more) and to the scheduler; the job is complete
   /// when all have said so.
@@ -81,7 +115,11 @@ class session {
 
  private:
   explicit session(session_options options);
-  void send(net::request_header& h, std::span<const std::byte> body, blob tail);
+  [[nodiscard]] net::request_header marked(net::request_header h) const noexcept;
+  void take_over();
+  [[noreturn]] void refuse_to_repeat();
+  void look_whether_caught_up();
+  [[nodiscard]] std::string beat(nlohmann::json body);
   void end(const net::order& o);
   void obey(const net::order& o);
 
@@ -90,13 +128,20 @@ class session {
   std::shared_ptr<void> keep_;
   std::function<void(const std::string&)> allow_plugin_folder_;
   std::shared_ptr<abort_signal> ended_ = std::make_shared<abort_signal>();
-  std::unique_ptr<net::port> to_scheduler_;
-  int channel_ = -1;
-  std::uint64_t sequence_ = 0;
-  std::uint32_t finished_ = 0;
-  net::incoming incoming_;
+  std::shared_ptr<membership_board> board_ = std::make_shared<membership_board>();
+  std::unique_ptr<net::question_line> to_scheduler_;
+  std::atomic<std::uint32_t> finished_{0};  // the heartbeat tells the scheduler
+  checkpoint_parts parts_;
+  std::unique_ptr<kept_state> keeps_;
+  collective_numbers numbers_;
+  std::string cannot_;  // be replaced, because
+  bool replaces_ = false;  // another process
+  std::atomic<bool> caught_up_{false};
+  std::mutex mutex_;
+  repeated_collectives kept_collectives_;  // guarded by mutex_: the heartbeat tells the scheduler
   net::reply_view answer_;
   std::atomic<bool> closing_{false};
+  std::atomic<bool> done_{false};  // the job is, and all have left
   std::unique_ptr<net::heartbeat> heartbeat_;  // last: it stops first
 };
 

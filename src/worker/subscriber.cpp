@@ -15,7 +15,15 @@ subscriber::place& subscriber::place_of(const std::string& key) {
   return places_.back();
 }
 
+/// The servers have changed: nothing is parked any more.
+void subscriber::move() {
+  epoch_ = client_.servers().epoch;
+  places_.clear();
+  for (const auto& [key, read] : wanted_) place_of(key).keys.push_back(key);
+}
+
 void subscriber::wants(const std::string& key, std::uint32_t iteration) {
+  if (epoch_ != client_.servers().epoch) move();
   auto found = wanted_.find(key);
   if (found == wanted_.end()) {
     found = wanted_.emplace(key, interest{}).first;
@@ -42,6 +50,8 @@ bool subscriber::is_changing(std::string_view key) {
 
 void subscriber::renew(std::uint32_t minimum, std::uint32_t iteration) {
   iteration_ = iteration;
+  client_.follow();
+  if (epoch_ != client_.servers().epoch) move();
   for (std::size_t at = 0; at < places_.size(); ++at) {
     if (!places_[at].parked) subscribe(at, minimum);
   }

@@ -35,7 +35,7 @@ class subscriber {
 
   /// `heard` is told what the slowest worker has finished. Lifetime: client and cache outlive it.
   subscriber(kvclt& client, read_cache& cache, add_unsent add, std::function<void(std::uint32_t)> heard)
-      : client_(client), cache_(cache), add_(std::move(add)), heard_(std::move(heard)) {}
+      : client_(client), cache_(cache), add_(std::move(add)), heard_(std::move(heard)), epoch_(client.servers().epoch) {}
 
   /// The key has been read through the cache in this iteration.
   void wants(const std::string& key, std::uint32_t iteration);
@@ -63,6 +63,7 @@ class subscriber {
   };
 
   place& place_of(const std::string& key);
+  void move();
   void subscribe(std::size_t at, std::uint32_t minimum);
   void take(std::size_t at, const std::vector<std::string>& keys, const kv_result& r);
   void take(const std::string& key, const net::reply_item& item, std::uint32_t minimum);
@@ -73,6 +74,7 @@ class subscriber {
   add_unsent add_;
   std::function<void(std::uint32_t)> heard_;
   tsl::robin_map<std::string, interest, hash, std::equal_to<>> wanted_;
+  std::uint32_t epoch_;                // of these places
   std::vector<place> places_;
   std::vector<kvclt::sequence> many_;  // own changes of many keys that may not be answered
   std::uint32_t iteration_ = 0;

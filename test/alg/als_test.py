@@ -167,6 +167,15 @@ class Sameness(Als):
             seen.append(self.bytes_of("W", "H", "ubias", "ibias"))
         self.assertEqual(seen[0], seen[1])
 
+    def test_standard_input_is_read_once_for_users_and_items(self):
+        self.small(1, 1, "embedded")
+        expected = self.bytes_of("W", "H", "ubias", "ibias")
+        self.output = os.path.join(self.folder, "from_stdin")
+        config = self.write("stdin.json", json.dumps({"rating_input": "-", "output": self.output, **SMALL}))
+        with open(self.train, "rb") as ratings:
+            subprocess.run([program("als"), "--cfg_file", config], stdin=ratings, capture_output=True, check=True, timeout=60)
+        self.assertEqual(self.bytes_of("W", "H", "ubias", "ibias"), expected)
+
 
 class Validate(Als):
     def test_each_lambda_is_the_one_step_of_als_and_the_best_is_named(self):

@@ -177,6 +177,152 @@ class Trees(DtrCase):
         self.assertEqual(means[0].tolist(), text[1]["tree_0"])
 
 
+class Interviews(DtrCase):
+    """New users whose answers are read, with a tree that is read back."""
+
+    def setUp(self):
+        super().setUp()
+        self.trees, self.means, self.errors = self.built(tree_end_index=2)
+        self.model = self.output
+
+    def answers(self, rows):
+        path = os.path.join(self.folder, "answers")
+        with open(path, "w", encoding="ascii") as out:
+            for user, item, value in rows:
+                out.write(f"{user},{item},{value}\n")
+        return path
+
+    def asked(self, rows, *where, **keys):
+        """node, next question and estimated factors of each user; what was recommended."""
+        keys = {"user_fac_input": "", "item_fac_input": "", "level": 4, "model": self.model,
+                "predict_input": self.answers(rows), **keys}
+        done = self.job(*where, **keys)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.said = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+        found, lists = {}, {}
+        for rank in range(max(1, *where[:1]) if where else 1):
+            for line in read(self.output, f"interview_{rank}").splitlines():
+                user, node, question = line.split("\t")
+                found[user] = [int(node), question]
+            for line in read(self.output, f"predictions_{rank}").splitlines():
+                user, p = line.split("\t")
+                found[user].append([float(v) for v in p.split("|")])
+            if "recommend" in keys:
+                for line in read(self.output, f"recommend_{rank}").splitlines():
+                    user, items = line.split("\t")
+                    lists[user] = [(item.split(":")[0], float(item.split(":")[1])) for item in items.split("|") if item]
+        return (found, lists) if "recommend" in keys else found
+
+    def plain(self, rows, tree):
+        """The same walk, written down in Python."""
+        items, means, found = self.trees[tree], self.means[tree], {}
+        given = {}
+        for user, item, value in rows:
+            given.setdefault(str(user), {})[str(item)] = value
+        for user, of in given.items():
+            node = 0
+            while 2 * node + 2 < len(items) and items[node] in of:
+                node = 2 * node + (1 if of[items[node]] >= 0 else 2)
+            open_question = 2 * node + 2 < len(items) and items[node] != NOTHING
+            found[user] = [node, items[node] if open_question else "", means[node]]
+        return found
+
+    def some_answers(self):
+        rng = numpy.random.default_rng(11)
+        rows = []
+        for user in range(60):
+            # Some know all items, some a few, some none that is asked about; 0 is a like, the last answer counts.
+            for item in rng.permutation(60)[:(60, 25, 5)[user % 3]]:
+                rows.append((f"new{user}", 7 * int(item) + 3, round(float(rng.normal()), 3)))
+        rows += [("zero", self.trees["tree_0"][0], 0), ("twice", self.trees["tree_0"][0], 1),
+                 ("twice", self.trees["tree_0"][0], -1), ("stranger", 99999, 1)]
+        return rows
+
+    def test_answers_lead_where_the_tree_says_for_any_number_of_workers(self):
+        rows = self.some_answers()
+        for tree in (0, 2):
+            expected = self.plain(rows, f"tree_{tree}")
+            for where in ((), (1, 1), (2, 1), (4, 3)):
+                with self.subTest(tree=tree, where=where):
+                    self.assertEqual(self.asked(rows, *where, tree_start_index=tree), expected)
+                    self.assertEqual(int(self.said["users"]), 63)
+                    self.assertEqual(int(self.said["unfinished"]), sum(1 for _, asked, _ in expected.values() if asked))
+        self.assertEqual(self.asked(rows)["zero"][0], 1)
+        self.assertEqual(self.asked(rows)["twice"][0], 2)
+        self.assertEqual(self.asked(rows)["stranger"], [0, self.trees["tree_0"][0], self.means["tree_0"][0]])
+
+    def test_those_who_built_the_tree_end_with_the_error_that_it_said(self):
+        users = {line.split("\t")[0]: numpy.array([float(v) for v in line.split("\t")[1].split("|")])
+                 for line in read(self.users).splitlines()}
+        items = {line.split("\t")[0]: numpy.array([float(v) for v in line.split("\t")[1].split("|")])
+                 for line in read(self.items).splitlines()}
+        rows = [(user, item, 1 if p @ items[item] >= 0 else -1) for user, p in users.items()
+                for item in self.trees["tree_0"] if item != NOTHING]
+        found = self.asked(rows, 2, 1)
+        error = sum(((users[user] - numpy.array(p)) ** 2).sum() for user, (_, _, p) in found.items())
+        self.assertAlmostEqual(error / self.errors["error_0"], 1, delta=1e-9)
+
+    def test_items_are_recommended_that_were_not_asked(self):
+        items = {line.split("\t")[0]: numpy.array([float(v) for v in line.split("\t")[1].split("|")])
+                 for line in read(self.items).splitlines()}
+        rows = self.some_answers()
+        given = {}
+        for user, item, _ in rows:
+            given.setdefault(user, set()).add(str(item))
+        for where in ((), (3, 1)):
+            found, lists = self.asked(rows, *where, item_fac_input=self.items, recommend=7)
+            self.assertEqual(set(lists), set(found))
+            for user, (_, _, p) in found.items():
+                scores = sorted(((-float(numpy.array(p) @ q), int(item)) for item, q in items.items()
+                                 if item not in given[user]))[:7]
+                self.assertEqual(len(lists[user]), len(scores))
+                for (item, score), (wanted, name) in zip(lists[user], scores):
+                    self.assertAlmostEqual(score, -wanted, delta=1e-12)
+                    self.assertNotIn(item, given[user])
+                    self.assertAlmostEqual(score, float(numpy.array(p) @ items[item]), delta=1e-12)
+
+    def test_npy_has_the_same_factors(self):
+        rows = self.some_answers()
+        text = self.asked(rows)
+        self.job(2, predict_input=self.answers(rows), model=self.model, format="npy", user_fac_input="", item_fac_input="")
+        arrays = json.loads(read(self.output, "model.json"))["arrays"]["predictions"]
+        names = [name for file in arrays["ids"] for name in read(self.output, file).splitlines()]
+        found = numpy.concatenate([numpy.load(os.path.join(self.output, file)) for file in arrays["files"]])
+        self.assertEqual(dict(zip(names, found.tolist(), strict=True)), {user: p for user, (_, _, p) in text.items()})
+
+    def test_what_is_no_model_or_no_answer_is_refused(self):
+        def refused(status, said, **keys):
+            for workers in (0, 2):
+                done = self.job(workers, **{"user_fac_input": "", "item_fac_input": "", "model": self.model,
+                                            "predict_input": self.answers([(1, 2, 3)]), **keys})
+                self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+                self.assertIn(said, done.stderr)
+        refused(3, "want model and predict_input together", predict_input="")
+        refused(3, 'key "recommend": want it with a model and item_fac_input', recommend=3)
+        refused(4, "tree_0: found no tree 7, want the one of tree_start_index", tree_start_index=7)
+        refused(4, ":2:4: ", predict_input=self.file_of("1,2,3\n1,2\n"))
+        refused(4, "found 6 factors an item, want 1 as the tree has", item_fac_input=self.items, recommend=1,
+                model=self.broken("tree_0\t3", "1\n"))
+        refused(4, "found tree 0 with 2 nodes, want 2^levels - 1", model=self.broken("tree_0\t3|4", "1\n2\n"))
+        refused(4, 'average_user_factor_0:2:3: found "x", want a finite number',
+                model=self.broken("tree_0\t3|4|5", "1|2\n1|x\n"))
+        refused(4, "average_user_factor_0:2:1: found 1 numbers, want 2", model=self.broken("tree_0\t3|4|5", "1|2\n1\n"))
+        refused(4, "average_user_factor_0: found 1 lines, want 3", model=self.broken("tree_0\t3|4|5", "1|2\n"))
+
+    def file_of(self, text):
+        path = os.path.join(self.folder, "few_answers")
+        with open(path, "w", encoding="ascii") as out:
+            out.write(text)
+        return path
+
+    def broken(self, tree, means):
+        folder = tempfile.mkdtemp(dir=self.folder)
+        for name, text in (("tree_0", tree + "\n"), ("average_user_factor_0", means)):
+            with open(os.path.join(folder, name), "w", encoding="ascii") as out:
+                out.write(text)
+        return folder
+
+
 class Wrong(DtrCase):
     def refused(self, status, text, **keys):
         for workers in (0, 2):

@@ -127,7 +127,8 @@ class LassoTest(AlgorithmCase):
     def test_bad_input_and_bad_configs(self):
         bad = self.path("bad.csv", "1,2\n1,inf\n")
         self.assertIn(bad + ":2:3", self.job(2, status=4, training_input=bad, penalty=1))
-        for keys, said in (({}, "want one of lambda, penalty, path"), ({"lambda": 1, "penalty": 1}, "only one of"),
+        for keys, said in (({}, "not needed with penalty or path or model"), ({"path": 0}, "want one of lambda, penalty, path"),
+                           ({"lambda": 1, "penalty": 1}, "only one of"),
                            ({"penalty": 0}, '"penalty"'), ({"penalty": 1, "l1_ratio": 2}, '"l1_ratio"'),
                            ({"penalty": 1, "input": self.dense}, "not together")):
             self.assertIn(said, self.job(mode="embedded", status=3, training_input=self.dense, **keys))

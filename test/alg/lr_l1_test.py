@@ -163,7 +163,7 @@ class LrL1Test(AlgorithmCase):
         self.assertIn("want -1, 0 or +1", self.job(mode="embedded", status=4, training_input=self.path("l.svm", "3 1:1\n"), C=1))
         mixed = self.path("mixed.svm", "0 1:1\n-1 1:2\n+1 1:1\n")
         self.assertIn("want 0 and 1, or -1 and +1", self.job(mode="embedded", status=4, training_input=mixed, C=1))
-        for keys, said in (({}, "want lambda or C"), ({"C": 1, "lambda": 1}, "not together"), ({"C": 0}, '"C"')):
+        for keys, said in (({}, "not needed with C or model"), ({"C": 1, "lambda": 1}, "not together"), ({"C": 0}, '"C"')):
             self.assertIn(said, self.job(mode="embedded", status=3, training_input=self.sparse, **keys))
         self.assertIn("raise rounds", self.job(2, status=1, training_input=self.sparse, C=10, rounds=1))
 

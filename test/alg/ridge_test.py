@@ -153,7 +153,7 @@ class RidgeTest(AlgorithmCase):
         self.assertIn(bad + ":2:3", self.job(2, status=4, training_input=bad, penalty=1))
         self.assertIn("found no line", self.job(mode="embedded", status=4, training_input=self.path("empty", ""), penalty=1))
         self.assertIn("bad.csv", self.job(2, status=4, training_input=self.dense, penalty=1, test_input=bad))
-        for keys, said in (({}, "want beta or penalty"), ({"beta": 1, "penalty": 1}, "not together"),
+        for keys, said in (({}, "not needed with penalty or model"), ({"beta": 1, "penalty": 1}, "not together"),
                            ({"penalty": -1}, '"penalty"'), ({"penalty": 1, "method": "lars"}, '"method"'),
                            ({"penalty": 1, "model": self.dense}, "not with training_input"),
                            ({"penalty": 1, "separator": "ab"}, "want one character")):

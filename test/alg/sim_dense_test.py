@@ -106,13 +106,23 @@ class SimDenseTest(AlgorithmCase):
         self.assertEqual({k: v for k, v in found.items() if v}, expected)
 
     def test_bad_input_is_refused(self):
-        for text, said in (("1,2,3\n2,3,x\n", "bad:2:5"), ("1,2,3\n2,3\n", "2 features"), ("1,2\n1,3\n", "different ids")):
+        # The first thing that is wrong in the order of the files, for any number of workers.
+        for text, said in (("1,2,3\n2,3,x\n", 'bad:2:5: found "x"'),
+                           ("1,2,3\n2,3\n", "bad:2:1: found 1 features, want 2 as before"),
+                           ("\n1,2\n2,3\n3,4\n4,5\n5,6,7\n6,8\n7,x\n", "bad:6:1: found 2 features, want 1 as before"),
+                           ("1,2,3\n2,3\n3,4\n4,5\n5,6,x\n", "bad:2:1: found 1 features, want 2 as before"),
+                           ("1,x,3\n2,3\n3,4\n4,5\n", 'bad:1:3: found "x"'),
+                           ("1,2\n1,3\n", 'bad:2:1: found the id "1" of a row before, want an id a row'),
+                           ("9,1\n\nann,2\ncy,1\nbob,3\nann,4\n9,5\n", 'bad:6:1: found the id "ann" of a row before'),
+                           ("9,1\n8,2\n7,1\n6,3\n7,4\n9,5\n", 'bad:5:1: found the id "7" of a row before')):
             bad = self.path("bad", text)
-            for workers, mode in ((1, "embedded"), (2, "local")):
-                if "features" in said:
-                    self.assertIn("features, want", self.job(workers, 1, mode, status=4, input=bad))
-                else:
+            for workers, mode in ((1, "embedded"), (2, "local"), (3, "local")):
+                with self.subTest(text=text, workers=workers):
                     self.assertIn(said, self.job(workers, 1, mode, status=4, input=bad))
+        bad, good = self.path("bad", "1,2,3\n2,5,6\n3,5,6\n"), self.path("good", "1,2\n")
+        for workers in (1, 3):
+            said = self.job(workers, 1, "local", status=4, program="ab_sim_dense", input_a=good, input_b=bad)
+            self.assertIn("bad:1:1: found 2 features, want 1 as before", said)
         self.assertIn("found no row", self.job(2, status=4, input=self.path("bad", "\n")))
         self.assertIn('"simbar"', self.job(1, 1, "embedded", status=3, input=self.a, simbar=2))
 

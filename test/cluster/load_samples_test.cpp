@@ -247,4 +247,21 @@ TEST_F(LoadSamples, LinesOfAnAlgorithmComeThroughTheSameDoor) {
   EXPECT_EQ(all, want);
 }
 
+TEST_F(LoadSamples, StandardInputIsThePartOfWorkerZeroOnEveryWorker) {
+  const auto name = write("stdin", "a\n\nb\n");
+  const int file = ::open(name.c_str(), O_RDONLY);
+  const int kept = ::dup(0);
+  ::dup2(file, 0);
+  ::close(file);
+  cluster job({.workers = 3});
+  job.run([&](paracel::Comm comm) {
+    paracel::paralg a("", comm, "", 1, 0, true);
+    std::vector<std::vector<std::string>> parts;
+    a.paracel_sequential_loadall(std::string("-"), [&](std::vector<std::string>& lines) { parts.push_back(lines); });
+    EXPECT_EQ(parts, (std::vector<std::vector<std::string>>{{"a", "", "b"}, {}, {}}));
+  });
+  ::dup2(kept, 0);
+  ::close(kept);
+}
+
 }  // namespace

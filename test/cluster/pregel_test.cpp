@@ -463,7 +463,7 @@ TEST(Pregel, ARunThatHasFinishedRemovesItsCheckpointsAndOneThatWasStoppedLeavesT
   // Its files are gone even if it writes none after those that it went back to, one that a kill left unfinished too; what is
   // not its own stays.
   std::ofstream(folder / "pregel_notes") << "kept";
-  std::ofstream(folder / "pregel_2_1.tmp") << "begun";
+  std::ofstream(folder / ".paracel.12.0.tmp") << "begun";
   EXPECT_EQ(once({}, true, true), want);
   EXPECT_EQ(files(), 1);
   EXPECT_EQ(once({.checkpoint_folder = folder, .checkpoint_every = 1}, false, true), want);

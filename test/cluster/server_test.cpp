@@ -32,6 +32,7 @@
 #include "net/protocol.hpp"
 #include "net/zmq_transport.hpp"
 #include "server/server_node.hpp"
+#include "test/support/sanitized.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -137,9 +138,7 @@ class ServerNodeTest : public testing::TestWithParam<kind> {
       bind_ = "inproc://test";
       return;
     }
-#ifdef __SANITIZE_THREAD__
-    GTEST_SKIP() << "libzmq is not instrumented";
-#endif
+    if (test::thread_sanitized) GTEST_SKIP() << "libzmq is not instrumented";
     transport_ = std::make_unique<net::zmq_transport>();
     std::string folder = "/tmp/prc-test-XXXXXX";
     ASSERT_NE(mkdtemp(folder.data()), nullptr);

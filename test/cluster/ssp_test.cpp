@@ -12,11 +12,13 @@
 #include <random>
 #include <span>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <paracel/paralg.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/sanitized.hpp"
 #include "worker/parasrv.hpp"
 
 namespace paracel {
@@ -32,12 +34,9 @@ std::string key_of(std::size_t worker) { return "count_" + std::to_string(worker
 class Ssp : public ::testing::TestWithParam<std::tuple<int, std::size_t>> {};
 
 TEST_P(Ssp, LeadNeverExceedsTheStalenessAndReadsHoldWhatTheRulePromises) {
-  const auto [s, workers] = GetParam();
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr int iterations = 300;
-#else
-  constexpr int iterations = 2000;
-#endif
+  const int s = std::get<0>(GetParam());
+  const std::size_t workers = std::get<1>(GetParam());
+  constexpr int iterations = test::sanitized ? 300 : 2000;
   cluster c({.workers = workers, .servers = 2, .threads = 2});
   std::vector<std::atomic<int>> committing(workers);
   std::atomic<int> greatest_lead{0};
@@ -117,14 +116,13 @@ TEST(Ssp, CachedReadsAskNoServerWhileTheyAreFresh) {
 class SspSchedule : public ::testing::TestWithParam<std::tuple<unsigned, int, bool, bool>> {};
 
 TEST_P(SspSchedule, EveryReadHoldsWhatTheRulePromises) {
-  const auto [seed, s, combining, push] = GetParam();
+  const unsigned seed = std::get<0>(GetParam());
+  const int s = std::get<1>(GetParam());
+  const bool combining = std::get<2>(GetParam());
+  const bool push = std::get<3>(GetParam());
   constexpr std::size_t workers = 3;
   constexpr std::size_t keys = 5;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr int iterations = 60;
-#else
-  constexpr int iterations = 250;
-#endif
+  constexpr int iterations = test::sanitized ? 60 : 250;
   cluster c({.workers = workers, .servers = 2, .threads = 2, .plugin_folders = {TEST_PLUGIN_DIR}});
   // made[w][k]: updates that worker w has begun; by_iteration[w][i][k]: those of its first i iterations.
   std::array<std::array<std::atomic<std::int64_t>, keys>, workers> made{};

@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "core/hash.hpp"
 #include "net/rows.hpp"
 #include "test/support/cluster.hpp"
+#include "test/support/disaster.hpp"
 
 namespace paracel {
 namespace {
@@ -67,98 +70,111 @@ TEST(Table, ARowIsMadeOnFirstTouchTheSameWhoeverTouchesIt) {
   }
 }
 
+/// Until `end`, and `least` of them at least.
+void random_operations(cluster& c, unsigned seed, int least, std::chrono::steady_clock::time_point end = {}) {
+  c.run([&](Comm comm) {
+    std::optional<test::disaster> disasters;
+    if (c.members().replicas > 1) disasters.emplace(c, c.members().servers.size());
+    paralg a("", comm);
+    constexpr std::size_t width = 3;
+    const auto init = row_init::uniform(-8, 8, seed);
+    table<double> t(a, "t", width, init);
+    std::mt19937_64 random(seed);
+    std::map<std::string, std::vector<double>> model;  // "7": row 7; "n7": the row named n7
+    const auto begin = [&](const std::string& key) {
+      std::vector<double> row(width);
+      init.fill(key[0] == 'n' ? hash_key(key) : std::stoull(key), std::span(row));
+      return row;
+    };
+    const auto touch = [&](const std::string& key) -> std::vector<double>& {
+      const auto at = model.find(key);
+      return at != model.end() ? at->second : model.emplace(key, begin(key)).first->second;
+    };
+    for (int step = 0; step < least || std::chrono::steady_clock::now() < end; ++step) {
+      const bool named = random() % 2 == 0;
+      ids rows;
+      std::vector<std::string> names, keys;
+      std::vector<double> values;
+      for (std::size_t i = 0, n = random() % 60; i < n; ++i) {
+        rows.push_back(random() % 80);
+        names.push_back("n" + std::to_string(rows.back()));
+        keys.push_back(named ? names.back() : std::to_string(rows.back()));
+        for (std::size_t j = 0; j < width; ++j) values.push_back(static_cast<double>(random() % 1000));
+      }
+      const auto row_of = [&](std::size_t i) {
+        return std::vector<double>(values.begin() + static_cast<std::ptrdiff_t>(i * width),
+                                   values.begin() + static_cast<std::ptrdiff_t>((i + 1) * width));
+      };
+      switch (random() % 5) {
+        case 0: {
+          std::vector<double> out(keys.size() * width);
+          if (random() % 2 == 0) {
+            if (named) t.pull(names, out);
+            else t.pull(rows, out);
+          } else {
+            auto f = named ? t.pull_async(names, out) : t.pull_async(rows, out);
+            ASSERT_TRUE(f.get());
+          }
+          for (std::size_t i = 0; i < keys.size(); ++i)
+            for (std::size_t j = 0; j < width; ++j) ASSERT_EQ(out[i * width + j], touch(keys[i])[j]) << keys[i];
+          break;
+        }
+        case 1:
+          if (named) t.push(names, values);
+          else t.push(rows, values);
+          for (std::size_t i = 0; i < keys.size(); ++i) touch(keys[i]) = row_of(i);
+          break;
+        case 2: {
+          if (named) t.update(names, values);
+          else t.bupdate(rows, values);
+          std::map<std::string, std::vector<double>> sums;  // the order of the additions is part of the result
+          for (std::size_t i = 0; i < keys.size(); ++i) {
+            auto& s = sums[keys[i]];
+            if (s.empty()) s.resize(width);
+            for (std::size_t j = 0; j < width; ++j) s[j] += row_of(i)[j];
+          }
+          for (const auto& [key, s] : sums)
+            for (std::size_t j = 0; j < width; ++j) touch(key)[j] += s[j];
+          break;
+        }
+        case 3: {
+          std::uint64_t there = 0;
+          for (const auto& k : keys) there += model.erase(k);
+          ASSERT_EQ(named ? t.remove(names) : t.remove(rows), there);
+          break;
+        }
+        default: {
+          std::map<std::string, std::vector<double>> got;
+          t.for_each([&](std::uint64_t id, std::span<const double> r) {
+            ASSERT_TRUE(got.try_emplace(std::to_string(id), r.begin(), r.end()).second) << id << " was met twice";
+          });
+          t.for_each_named([&](std::string_view n, std::span<const double> r) {
+            ASSERT_TRUE(got.try_emplace(std::string(n), r.begin(), r.end()).second) << n << " was met twice";
+          });
+          ASSERT_EQ(got, model);
+          ASSERT_EQ(t.size(), model.size());
+        }
+      }
+    }
+    a.paracel_clear();
+    EXPECT_EQ(t.size(), 0U);
+    std::vector<double> out(width);
+    t.pull(ids{5}, out);
+    EXPECT_EQ(out, begin("5")) << "the definition is still there";
+    if (disasters) { EXPECT_GT(disasters->stop(), 0); }
+  });
+}
+
 TEST(Table, RandomOperationsAgreeWithAMap) {
   for (const unsigned seed : {1U, 2U, 3U}) {
     cluster c({.workers = 1, .servers = 1 + seed % 3, .threads = 2});
-    c.run([&](Comm comm) {
-      paralg a("", comm);
-      constexpr std::size_t width = 3;
-      const auto init = row_init::uniform(-8, 8, seed);
-      table<double> t(a, "t", width, init);
-      std::mt19937_64 random(seed);
-      std::map<std::string, std::vector<double>> model;  // "7": row 7; "n7": the row named n7
-      const auto begin = [&](const std::string& key) {
-        std::vector<double> row(width);
-        init.fill(key[0] == 'n' ? hash_key(key) : std::stoull(key), std::span(row));
-        return row;
-      };
-      const auto touch = [&](const std::string& key) -> std::vector<double>& {
-        const auto at = model.find(key);
-        return at != model.end() ? at->second : model.emplace(key, begin(key)).first->second;
-      };
-      for (int step = 0; step < 200; ++step) {
-        const bool named = random() % 2 == 0;
-        ids rows;
-        std::vector<std::string> names, keys;
-        std::vector<double> values;
-        for (std::size_t i = 0, n = random() % 60; i < n; ++i) {
-          rows.push_back(random() % 80);
-          names.push_back("n" + std::to_string(rows.back()));
-          keys.push_back(named ? names.back() : std::to_string(rows.back()));
-          for (std::size_t j = 0; j < width; ++j) values.push_back(static_cast<double>(random() % 1000));
-        }
-        const auto row_of = [&](std::size_t i) {
-          return std::vector<double>(values.begin() + static_cast<std::ptrdiff_t>(i * width),
-                                     values.begin() + static_cast<std::ptrdiff_t>((i + 1) * width));
-        };
-        switch (random() % 5) {
-          case 0: {
-            std::vector<double> out(keys.size() * width);
-            if (random() % 2 == 0) {
-              if (named) t.pull(names, out);
-              else t.pull(rows, out);
-            } else {
-              auto f = named ? t.pull_async(names, out) : t.pull_async(rows, out);
-              ASSERT_TRUE(f.get());
-            }
-            for (std::size_t i = 0; i < keys.size(); ++i)
-              for (std::size_t j = 0; j < width; ++j) ASSERT_EQ(out[i * width + j], touch(keys[i])[j]) << keys[i];
-            break;
-          }
-          case 1:
-            if (named) t.push(names, values);
-            else t.push(rows, values);
-            for (std::size_t i = 0; i < keys.size(); ++i) touch(keys[i]) = row_of(i);
-            break;
-          case 2: {
-            if (named) t.update(names, values);
-            else t.bupdate(rows, values);
-            std::map<std::string, std::vector<double>> sums;  // the order of the additions is part of the result
-            for (std::size_t i = 0; i < keys.size(); ++i) {
-              auto& s = sums[keys[i]];
-              if (s.empty()) s.resize(width);
-              for (std::size_t j = 0; j < width; ++j) s[j] += row_of(i)[j];
-            }
-            for (const auto& [key, s] : sums)
-              for (std::size_t j = 0; j < width; ++j) touch(key)[j] += s[j];
-            break;
-          }
-          case 3: {
-            std::uint64_t there = 0;
-            for (const auto& k : keys) there += model.erase(k);
-            ASSERT_EQ(named ? t.remove(names) : t.remove(rows), there);
-            break;
-          }
-          default: {
-            std::map<std::string, std::vector<double>> got;
-            t.for_each([&](std::uint64_t id, std::span<const double> r) {
-              got[std::to_string(id)] = {r.begin(), r.end()};
-            });
-            t.for_each_named([&](std::string_view n, std::span<const double> r) {
-              got[std::string(n)] = {r.begin(), r.end()};
-            });
-            ASSERT_EQ(got, model);
-            ASSERT_EQ(t.size(), model.size());
-          }
-        }
-      }
-      a.paracel_clear();
-      EXPECT_EQ(t.size(), 0U);
-      std::vector<double> out(width);
-      t.pull(ids{5}, out);
-      EXPECT_EQ(out, begin("5")) << "the definition is still there";
-    });
+    random_operations(c, seed, 200);
   }
+}
+
+TEST(Table, RandomOperationsAgreeWithAMapWhileServersAreLost) {
+  cluster c({.workers = 1, .servers = 3, .threads = 2, .replicas = 2});
+  random_operations(c, 4, 20, std::chrono::steady_clock::now() + std::chrono::seconds(2));
 }
 
 TEST(Table, ConcurrentAddsOfEightWorkersSumExactly) {

@@ -302,6 +302,35 @@ TEST(Heartbeat, ASchedulerThatWasNotAskedIsNotSilent) {
   EXPECT_GE(beats, 4);
 }
 
+TEST(Heartbeat, AnOrderToEndIsNoSignThatItMayGoOn) {
+  net::inproc_transport over;
+  const auto scheduler = over.open();
+  scheduler->bind("inproc://s");
+  std::atomic<int> signs{0}, orders{0};
+  net::heartbeat_options o{"inproc://s", 1, milliseconds{10}, milliseconds{5000}};
+  o.on_answer = [&](std::chrono::steady_clock::time_point) { ++signs; };
+  net::heartbeat h(over, std::move(o), [] { return std::string("{}"); }, [&](const net::order&) { ++orders; });
+  const auto answer = [&](net::instruction order) {
+    net::incoming in;
+    net::request_view asked;
+    ASSERT_TRUE(scheduler->receive(in, std::chrono::seconds{5}));
+    ASSERT_EQ(net::decode(in.frame, 0, asked), nullptr);
+    net::reply_header reply;
+    reply.what = asked.header.what;
+    reply.sequence = asked.header.sequence;
+    reply.order = order;
+    net::reply_bytes head;
+    net::encode(reply, head);
+    scheduler->reply(in.from, {.head = head});
+  };
+  answer(net::instruction::go_on);
+  answer(net::instruction::abort);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{5};
+  while (orders == 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(milliseconds{1});
+  EXPECT_EQ(orders, 1);
+  EXPECT_EQ(signs, 1) << "only the first";
+}
+
 TEST(Heartbeat, ASilentSchedulerIsLostWithinTheLimit) {
   net::inproc_transport nobody;
   std::atomic<bool> ended{false};

@@ -88,6 +88,8 @@ def role_of(process):
     name = os.path.basename(command[0]) if command else ""
     if name in ("mpirun", "orterun"):
         return "mpirun_servers" if any(word.endswith("start_server") for word in command) else "mpirun_workers"
+    if name.startswith("test_"):
+        return "worker"
     return {"start_server": "server", "start_scheduler": "scheduler", "lr": "worker"}.get(name, "other")
 
 
@@ -161,7 +163,7 @@ class JobTest(unittest.TestCase):
                         os.path.join(cls.folder, "training.dat"), "-n", "300", "-k", "10"], check=True,
                        stdout=subprocess.DEVNULL)
         # For programs that a test writes: prun.py looks for these beside the program.
-        for name in ("start_server", "start_scheduler"):
+        for name in ("start_server", "start_scheduler", "ask_scheduler"):
             os.symlink(os.path.join(BIN, name), os.path.join(cls.folder, name))
         for name, changes in (("cfg.json", {}), ("long.json", {"rounds": 100000000})):
             cls.write_config(name, **changes)
@@ -202,6 +204,14 @@ class JobTest(unittest.TestCase):
         run = self.start(*arguments, **more)
         status = run.wait()
         return status, run.out(), run.err()
+
+    def status_of(self, run):
+        """What prun.py status says of a job that runs."""
+        folder = run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0]
+        done = subprocess.run([sys.executable, PRUN, "status", "--run", folder], capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
 
     def assert_nothing_left(self, job, limit):
         left = wait_until(lambda: not processes_of(job), limit)

@@ -17,8 +17,9 @@ from process_support import (BIN, LR, MPI, PRUN, JobTest, Run, clean_environment
                              wait_until)
 
 sys.path.insert(0, os.path.join(os.path.dirname(PRUN), "tool"))
+from launcher.hosts import Places, hosts_in, remote_hosts, slots_in  # noqa: E402
 from launcher.mpirun import Tagged  # noqa: E402
-from launcher.options import hosts_in, parse_command_line, remote_hosts  # noqa: E402
+from launcher.options import parse_command_line  # noqa: E402
 from launcher.plan import remove_folder  # noqa: E402
 from launcher.terminal import duration, loading_text  # noqa: E402
 
@@ -114,6 +115,8 @@ class Config(JobTest):
         mine, theirs = place.search(err), place.search(own.stderr)
         if "not JSON" not in err and mine:  # parsers differ in where exactly they notice an error of syntax
             self.assertEqual(mine.group(0), theirs.group(0), own.stderr)
+        if "is missing" in err:
+            self.assertEqual(own.stderr.split("error: ")[1], err.split("error: ")[1])
 
     def good(self, **changes):
         import json
@@ -133,6 +136,9 @@ class Config(JobTest):
         self.bad(self.good(round=3), 'bad.json:8:2: key "round" is unknown; did you mean "rounds"? (allowed keys: ')
         self.bad(self.good(zzzzzz=3), 'bad.json:8:2: key "zzzzzz" is unknown (allowed keys: ')
         self.bad(self.good(output=None), 'bad.json: key "output" is missing (folder_out): ')
+        self.bad(self.good(training_input=None), 'bad.json: key "training_input" is missing (files): ')
+        self.bad(self.good(training_input="", model=""), 'bad.json: key "training_input" is missing (files): ')
+        self.bad(self.good(alpha=None), 'bad.json: key "alpha" is missing (double > 0): step size; not needed with model')
         self.bad('{"alpha": 1,\n"alpha": 2}', 'bad.json:2:1: key "alpha" is given twice, first at bad.json:1:2')
 
     def test_wrong_types_limits_and_choices(self):
@@ -361,7 +367,8 @@ class Jobs(JobTest):
         sockets = re.search(r"--bind ipc://(/tmp/prc-\w{8})/s ", run.err()).group(1)
         self.assertFalse(os.path.exists(sockets))
         logs = os.listdir(re.search(r"logs in (\S+)", run.err()).group(1))
-        self.assertEqual(sorted(logs), ["scheduler.log", "server_0.log", "server_1.log"] + [f"worker_{r}.log" for r in range(4)])
+        self.assertEqual(sorted(logs), ["run.json", "scheduler.log", "server_0.log", "server_1.log"]
+                         + [f"worker_{r}.log" for r in range(4)])
 
     @unittest.skipUnless(MPI, "mpirun is not installed")
     def test_a_job_under_mpirun(self):
@@ -426,6 +433,11 @@ class Jobs(JobTest):
         self.assertEqual(status, 5, err)
         self.assertIn("no_plugin.so", err)
 
+    def test_eight_workers_count_exactly_with_every_verb(self):
+        status, out, err = self.prun("-w", "8", "-p", "3", os.path.join(BIN, "test_counters"), "20", "20")
+        self.assertEqual(status, 0, out + err)
+        self.assertRegex(out, r"^exact, longest round \S+ s\n$")
+
 
 class Parts(unittest.TestCase):
     """Functions of prun.py by themselves."""
@@ -454,8 +466,19 @@ class Parts(unittest.TestCase):
             file.write("# all\n a slots=2\n\nuser@b # last\nlocalhost slots=4\n127.0.0.1\n")
             file.flush()
             self.assertEqual(hosts_in(file.name), ["a", "b", "localhost", "127.0.0.1"])
+            self.assertEqual(slots_in(file.name), [("a", 2), ("b", 1), ("localhost", 4), ("127.0.0.1", 1)])
             options = parse_command_line(["-m", "mpi", "--hostfile", file.name, "prog"])
             self.assertEqual(remote_hosts(options), ["a", "b"])
+
+    def test_servers_with_copies_are_dealt_out_over_the_hosts(self):
+        places = Places([("a", 2), ("b", 2), ("c", 1)])
+        self.assertEqual([places.take(s) for s in range(4)], ["a", "b", "c", "a"])
+        self.assertEqual(places.take(3), "b")   # its replacement: the spare slot of another host
+        self.assertEqual(places.take(0), "a")   # where no other host has one, the slot where it was
+        self.assertEqual(places.take(4), "a")
+        self.assertEqual(places.free, {"a": 0, "b": 0, "c": 0})
+        self.assertIn(places.take(5), "abc")    # more servers than slots
+        self.assertEqual(Places([]).take(0), None)
 
     def test_options_after_the_program_are_the_programs(self):
         options = parse_command_line(["-w", "3", "prog", "-w", "4", "--ppn", "--dry-run"])

@@ -78,7 +78,7 @@ class Readme(unittest.TestCase):
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(text)
             elif mark == "run":
-                for line in text.splitlines():
+                for line in text.replace("\\\n", "").splitlines():
                     if line == DONE:
                         continue
                     said = self.run_line(line)
@@ -86,7 +86,7 @@ class Readme(unittest.TestCase):
                     if line.endswith("tour"):
                         for words in ("w999 is 2997\n", "theta[700000] is 9\n", "2 rows\n", "3 workers were here\n"):
                             self.assertIn(words, said)
-                    if "bin/lr" in line:
+                    if "bin/lr" in line and "cfg.json" in line:
                         thetas.append([float(v) for v in self.read("result/lr_theta_0").strip().split("|")])
                     if "line_fit" in line and not line.startswith("cmake"):
                         lines_fitted.append([float(v) for v in self.read("line/theta_0").strip().split(",")])
@@ -95,8 +95,8 @@ class Readme(unittest.TestCase):
                     self.assertTrue(line.startswith(NOT_HERE), f"{line}: say <!-- run --> before its block")
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
-        self.assertEqual(ran, 11)
-        self.assertEqual(len(thetas), 3)
+        self.assertEqual(ran, 17)
+        self.assertEqual(len(thetas), 6)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):
                 self.assertAlmostEqual(a, b, delta=1e-9)
@@ -121,6 +121,7 @@ class Readme(unittest.TestCase):
         self.assertEqual(set(said), {key["name"] for key in schema["keys"]})
         for key in schema["keys"]:
             self.assertEqual(said[key["name"]] == "required", key["required"], key["name"])
+            self.assertEqual(said[key["name"]] == "required without `model`", key.get("required_unless") == ["model"])
             if key.get("default") is not None:
                 self.assertEqual(json.dumps(key["default"]).strip('"').removesuffix(".0"), said[key["name"]], key["name"])
         methods = next(key["choices"] for key in schema["keys"] if key["name"] == "method")

@@ -120,7 +120,8 @@ class TwoHosts(JobTest):
             if not ok:
                 raise unittest.SkipTest("sshd does not answer in the network namespaces")
         for name, lines in (("workers", [f"{a.address} slots=2", f"{b.address} slots=2"]),
-                            ("servers", [f"{b.address} slots=2"])):
+                            ("servers", [f"{b.address} slots=2"]),
+                            ("spare", [f"{a.address} slots=1", f"{b.address} slots=2"])):
             with open(os.path.join(cls.folder, name), "w", encoding="utf-8") as file:
                 file.write("\n".join(lines) + "\n")
 
@@ -137,13 +138,13 @@ class TwoHosts(JobTest):
             return [c for c in commands if c and not c.startswith("sleep ") and "sshd" not in c]
         self.assertTrue(wait_until(lambda: not left(), limit), left())
 
-    def start_job(self, config):
+    def start_job(self, config, *options, servers="servers"):
         # mpirun's own name for the launching host has to be one that the other can reach.
         environment = clean_environment(
             OMPI_MCA_plm_rsh_agent=self.ssh, OMPI_MCA_oob_tcp_if_include=NET + ".0/24",
             OMPI_MCA_btl_tcp_if_include=NET + ".0/24", OMPI_MCA_btl="self,tcp", OMPI_MCA_orte_keep_fqdn_hostnames="1")
         return self.start("-w", "4", "-p", "2", "-c", config, "-m", "mpi", "--hostfile", "workers", "--hostfile_server",
-                          "servers", "--insecure", "--timeout", "60", LR, prefix=self.hosts[0].enter,
+                          servers, "--insecure", "--timeout", "60", *options, LR, prefix=self.hosts[0].enter,
                           environment=environment)
 
     def host_of(self, process):
@@ -198,6 +199,22 @@ class TwoHosts(JobTest):
 
     def test_a_server_on_the_other_host_is_killed(self):
         self.end_by(self.pick("start_server", 1), 11, r"server s\d" + self.KILLED)
+
+    def test_a_killed_server_is_replaced_on_a_spare_slot_of_the_other_host(self):
+        job = self.start_job("long.json", "--replicas", "2", "-v", servers="spare")
+        self.assertTrue(wait_until(lambda: "round" in job.err(), 30), job.err())
+        where = {self.host_of(p): p for p in processes_of(job.job()) if p.command[0] == os.path.join(BIN, "start_server")}
+        self.assertEqual(sorted(where), [0, 1], job.err())  # each copy on another host
+        where[0].kill()
+        self.assertTrue(wait_until(lambda: "copies of everything exist again" in job.err(), 20), job.err())
+        self.assertEqual([self.host_of(p) for p in processes_of(job.job())
+                          if p.command[0] == os.path.join(BIN, "start_server")], [1, 1])
+        before = job.err().count("prun: round")
+        self.assertTrue(wait_until(lambda: job.err().count("prun: round") > before + 1, 10), "it stands still")
+        job.process.terminate()
+        self.assertEqual(job.wait(END_LIMIT), 143, job.err())
+        self.assert_nothing_left(job.job(), END_LIMIT)
+        self.assert_hosts_empty(END_LIMIT)
 
     def test_prun_is_killed(self):
         self.end_by(lambda _, job: job.pid, None, "")

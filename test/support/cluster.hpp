@@ -19,6 +19,7 @@
 
 #include <paracel/comm.hpp>
 
+#include "core/hex.hpp"
 #include "net/heartbeat.hpp"
 #include "net/inproc_transport.hpp"
 #include "server/scheduler_node.hpp"
@@ -34,7 +35,17 @@ struct cluster_options {
   std::size_t servers = 1;
   std::uint32_t threads = 1;
   std::chrono::milliseconds heartbeat_limit{10'000};
+  std::uint32_t replicas = 1;
+  bool elastic = false;  ///< servers may enter and leave without copies, too
+  std::chrono::milliseconds lease{0};  ///< of servers with copies; 0: heartbeat_limit
+  /// Answers the shards' requests in place of the servers; by slot. Such servers need no time to make copies.
+  std::function<srv::request_handler*(std::size_t)> handler{};
+  /// Is told what the server of a slot is told of the membership.
+  std::function<void(std::size_t, const membership&)> told{};
   std::vector<std::string> plugin_folders{};
+  srv::checkpoint_options checkpoints{};
+  srv::scheduler::event_sink events{};
+  std::shared_ptr<net::transport> over{};  ///< none: an inproc_transport
 };
 
 class cluster {
@@ -42,32 +53,35 @@ class cluster {
   static constexpr std::uint64_t job = 0x7e57;
 
   explicit cluster(cluster_options options)
-      : options_(std::move(options)), transport_(std::make_shared<net::inproc_transport>()) {
+      : options_(std::move(options)), transport_(options_.over) {
+    if (transport_ == nullptr) transport_ = std::make_shared<net::inproc_transport>();
     srv::scheduler_node_options s;
     s.job.job = job;
     s.job.workers = static_cast<std::uint32_t>(options_.workers);
     s.job.servers = static_cast<std::uint32_t>(options_.servers);
     s.job.heartbeat_limit = options_.heartbeat_limit;
+    // Most tests say which server is dead: a loaded machine is no test of leases.
+    s.job.lease_limit = options_.lease.count() != 0 ? options_.lease : options_.heartbeat_limit;
+    s.job.replicas = options_.replicas;
+    s.job.elastic = options_.elastic;
+    s.job.checkpoints = options_.checkpoints;
+    s.events = options_.events;
     s.bind = "inproc://scheduler";
     scheduler_ = std::make_unique<srv::scheduler_node>(*transport_, std::move(s));
     members_.job = job;
     members_.workers = static_cast<std::uint32_t>(options_.workers);
+    members_.replicas = options_.replicas;
+    members_.elastic = options_.elastic;
+    members_.checkpoints = options_.checkpoints.plan;
     for (std::size_t i = 0; i < options_.servers; ++i) {
-      srv::node_options o;
-      o.bind = "inproc://server" + std::to_string(i);
-      o.server.slot = static_cast<std::uint32_t>(i);
-      o.server.threads = options_.threads;
-      o.server.job = job;
-      o.server.workers = members_.workers;
-      o.server.plugin_folders = options_.plugin_folders;
-      o.log = [](const std::string&) {};
-      nodes_.push_back(std::make_unique<srv::server_node>(*transport_, std::move(o)));
+      nodes_.push_back(make_node(i, 0));
       members_.servers.push_back(nodes_.back()->addresses());
     }
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      nodes_[i]->set_membership(members_);
-      announcers_.push_back(std::make_unique<announcer>(*this, members_.servers[i]));
+      tell(*nodes_[i], members_);
+      announcers_.push_back(std::make_unique<announcer>(*this, *nodes_[i]));
     }
+    board_->put(members_);
   }
   ~cluster() {
     announcers_.clear();
@@ -119,31 +133,152 @@ class cluster {
 
   /// A client that is no worker of the job.
   std::unique_ptr<kvclt> client(kvclt_options o = {}, std::shared_ptr<abort_signal> ended = nullptr) {
-    return std::make_unique<kvclt>(*transport_, members_, 0, o, std::move(ended));
+    return std::make_unique<kvclt>(*transport_, *board_->newest(), 0, o, std::move(ended), board_);
   }
+
+  /// The server ends and the scheduler is told so, as a launcher does. Returns: the epoch without it, 0 when the job has
+  /// ended.
+  std::uint32_t lose(std::size_t i) {
+    announcers_[i].reset();
+    nodes_[i].reset();
+    const auto answer =
+        ask_scheduler(net::verb::dead, R"({"role":"server","slot":)" + std::to_string(i) + R"(,"pid":1,"why":"lost"})");
+    const auto at = answer.find("\"epoch\":");
+    if (answer.find("\"goes_on\":true") == std::string::npos || at == std::string::npos) return 0;
+    return static_cast<std::uint32_t>(std::stoul(answer.substr(at + 8)));
+  }
+  /// The scheduler hears nothing more of this server, which goes on otherwise.
+  void silence_server(std::size_t i) { announcers_[i].reset(); }
+  /// Another one takes the slot of a lost server.
+  void replace(std::size_t i) {
+    nodes_[i] = make_node(i, ++made_);
+    announcers_[i] = std::make_unique<announcer>(*this, *nodes_[i]);
+  }
+  /// One server more, or one less, as the launcher does it. Blocks: until it serves, or has left and all is as it shall be,
+  /// at most 20 s. Returns: its slot; -1 when the scheduler refuses or the time is over.
+  int grow() {
+    const auto slot = begin_growing();
+    return slot >= 0 && waits_for(static_cast<std::size_t>(slot), server_state::up) ? slot : -1;
+  }
+  int shrink() {
+    const auto slot = resize("-1");
+    return slot >= 0 && retire(static_cast<std::size_t>(slot)) ? slot : -1;
+  }
+  /// As `grow`, but does not wait.
+  int begin_growing() {
+    const auto slot = resize("1");
+    if (slot < 0) return -1;
+    const auto i = static_cast<std::size_t>(slot);
+    if (i >= nodes_.size()) {
+      nodes_.resize(i + 1);
+      announcers_.resize(i + 1);
+    }
+    replace(i);
+    return slot;
+  }
+  /// Waits until a server has left, as `shrink` does, and ends it.
+  bool retire(std::size_t slot) {
+    if (!waits_for(slot, server_state::left)) return false;
+    announcers_[slot].reset();
+    nodes_[slot].reset();
+    return true;
+  }
+  /// Asks the scheduler for one server more or less. Returns: the slot; -1 when it refuses.
+  int resize(const std::string& by) {
+    const auto answer = ask_scheduler(net::verb::resize, R"({"servers":)" + by + "}");
+    const auto at = answer.find("\"slot\":");
+    return at == std::string::npos ? -1 : std::stoi(answer.substr(at + 7));
+  }
+  /// Until the newest membership has the slot in this state, and the scheduler says that all copies are made. Blocks: at
+  /// most 20 s; then it is false.
+  bool waits_for(std::size_t slot, server_state state) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    for (; std::chrono::steady_clock::now() < end; std::this_thread::sleep_for(std::chrono::milliseconds(2))) {
+      const auto m = newest();
+      if (slot >= m.servers.size() || m.servers[slot].state != state) continue;
+      const auto stats = ask_scheduler(net::verb::stats, "");
+      if (stats.find("\"settled\":true") != std::string::npos) return true;
+    }
+    return false;
+  }
+  /// Waits until a membership of at least this epoch is known to clients. Blocks: at most 20 s; then it is false.
+  bool reaches(std::uint32_t epoch) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (board_->epoch() < epoch && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return board_->epoch() >= epoch;
+  }
+  [[nodiscard]] membership newest() const { return *board_->newest(); }
   [[nodiscard]] const membership& members() const { return members_; }
   [[nodiscard]] net::transport& transport() { return *transport_; }
   [[nodiscard]] std::string scheduler_address() const { return scheduler_->address(); }
+  [[nodiscard]] srv::scheduler_node& scheduler() { return *scheduler_; }
   [[nodiscard]] srv::server_node& node(std::size_t i) { return *nodes_[i]; }
 
   /// Requests that the shards of all servers have handled, pings of the nodes themselves excepted.
   [[nodiscard]] std::uint64_t requests_served() const {
     std::uint64_t n = 0;
-    for (const auto& node : nodes_) n += node->object().requests_served();
+    for (const auto& node : nodes_)
+      if (node) n += node->object().requests_served();
     return n;
   }
 
  private:
+  std::unique_ptr<srv::server_node> make_node(std::size_t i, unsigned made) {
+    srv::node_options o;
+    o.bind = "inproc://server" + std::to_string(i) + (made == 0 ? "" : "_" + std::to_string(made));
+    o.server.slot = static_cast<std::uint32_t>(i);
+    o.server.threads = options_.threads;
+    o.server.job = job;
+    // A job that goes on from a checkpoint begins at its clock, which the membership brings.
+    o.server.workers = members_.checkpoints.resume.empty() ? members_.workers : 0;
+    o.server.plugin_folders = options_.plugin_folders;
+    o.log = [](const std::string&) {};
+    if (options_.handler) o.handler = options_.handler(i);
+    return std::make_unique<srv::server_node>(*transport_, std::move(o));
+  }
+  void tell(srv::server_node& node, const membership& m) {
+    node.set_membership(m);
+    if (options_.told) options_.told(node.addresses().slot, m);
+  }
+  /// One request to the scheduler. Returns: the answer's body.
+  std::string ask_scheduler(net::verb what, const std::string& body) {
+    const auto port = transport_->open();
+    net::request_header h;
+    h.what = what;
+    h.job = job;
+    h.sequence = 1;
+    h.body_bytes = static_cast<std::uint32_t>(body.size());
+    net::request_bytes head;
+    net::encode(h, head);
+    port->send(port->connect(scheduler_->address()), {.head = head, .body = net::bytes_of(body)});
+    net::incoming in;
+    net::reply_view reply;
+    if (!port->receive(in, std::chrono::seconds(20)) || net::decode(in.frame, in.tail.size(), reply) != nullptr) return {};
+    return std::string(net::text_of(reply.body));
+  }
+
   /// What start_server does: joins the scheduler for a server and beats for it.
   class announcer {
    public:
-    announcer(cluster& of, const server_entry& self)
-        : heartbeat_(*of.transport_,
-                     net::heartbeat_options{of.scheduler_->address(), job, of.options_.heartbeat_limit / 10,
-                                            of.options_.heartbeat_limit},
-                     [body = beat_of(self)] { return body; }, [](const net::order&) {}),
-          port_(of.transport_->open()) {
-      const auto body = join_of(self);
+    announcer(cluster& of, srv::server_node& node)
+        : port_(of.transport_->open()),
+          heartbeat_(*of.transport_,
+                     net::heartbeat_options{
+                         .scheduler = of.scheduler_->address(),
+                         .job = job,
+                         .interval = of.members_.may_change() ? std::chrono::milliseconds(50)
+                                                              : of.options_.heartbeat_limit / 10,
+                         .limit = of.options_.heartbeat_limit,
+                         .on_membership =
+                             [&of, &node](std::string_view json) {
+                               const auto m = membership::from_json(json);
+                               of.tell(node, m);
+                               of.board_->put(m);
+                               return m.epoch;
+                             }},
+                     [&of, &node] { return beat_of(node, of.options_.handler != nullptr); }, [](const net::order&) {}) {
+      const auto body = join_of(node.addresses());
       net::request_header h;
       h.what = net::verb::join;
       h.job = job;
@@ -152,30 +287,47 @@ class cluster {
       net::request_bytes head;
       net::encode(h, head);
       port_->send(port_->connect(of.scheduler_->address()), {.head = head, .body = net::bytes_of(body)});
+      if (!of.members_.may_change()) return;
+      const auto now = of.board_->epoch();
+      if (now == 0) {
+        heartbeat_.follow(1);
+        return;
+      }
+      net::incoming in;  // a replacement: the job runs, and the answer comes at once
+      net::reply_view reply;
+      if (!port_->receive(in, std::chrono::seconds(20)) || net::decode(in.frame, in.tail.size(), reply) != nullptr) return;
+      const auto m = membership::from_json(net::text_of(reply.body));
+      of.tell(node, m);
+      of.board_->put(m);
+      heartbeat_.follow(m.epoch);
     }
 
    private:
-    static std::string beat_of(const server_entry& s) {
-      return R"({"role":"server","slot":)" + std::to_string(s.slot) + R"(,"pid":1,"busy":[]})";
+    static std::string beat_of(srv::server_node& node, bool is_synced) {
+      return R"({"role":"server","slot":)" + std::to_string(node.addresses().slot) + R"(,"pid":1,"incarnation":")" +
+             to_hex(node.addresses().incarnation) + R"(","busy":[])" +
+             R"(,"synced":)" + std::to_string(is_synced ? node.object().epoch() : node.synced()) + "}";
     }
     static std::string join_of(const server_entry& s) {
       std::string shards;
       for (const auto& a : s.shards) shards += (shards.empty() ? "\"" : ",\"") + a + "\"";
-      return R"({"role":"server","slot":)" + std::to_string(s.slot) + R"(,"incarnation":)" +
-             std::to_string(s.incarnation >> 12U) + R"(,"threads":)" + std::to_string(s.threads) +
+      return R"({"role":"server","slot":)" + std::to_string(s.slot) + R"(,"incarnation":")" +
+             to_hex(s.incarnation) + R"(","threads":)" + std::to_string(s.threads) +
              R"(,"host":"here","pid":1,"shards":[)" + shards + R"(],"clock":")" + s.clock + R"(","control":")" + s.control +
              R"("})";
     }
-    net::heartbeat heartbeat_;
     std::unique_ptr<net::port> port_;
+    net::heartbeat heartbeat_;
   };
 
   cluster_options options_;
-  std::shared_ptr<net::inproc_transport> transport_;
+  std::shared_ptr<net::transport> transport_;
   std::unique_ptr<srv::scheduler_node> scheduler_;
   membership members_;
   std::vector<std::unique_ptr<srv::server_node>> nodes_;
   std::vector<std::unique_ptr<announcer>> announcers_;
+  std::shared_ptr<membership_board> board_ = std::make_shared<membership_board>();
+  unsigned made_ = 0;
   std::mutex mutex_;
   std::set<std::size_t> silent_;
 };

@@ -18,6 +18,9 @@
 
 namespace paracel::test {
 
+/// Not answered: nobody knows whether it was carried out. Only the last operation of a client may be so.
+inline constexpr auto never = std::numeric_limits<std::int64_t>::max();
+
 /// An operation and when it was sent and answered, on one clock.
 template <class Operation>
 struct timed {
@@ -27,7 +30,8 @@ struct timed {
 };
 
 /// `clients[c]` are client c's operations on one object, in the order in which that client made them.
-/// `apply(state, operation)` carries the operation out and says whether it gives the answer that was recorded.
+/// `apply(state, operation)` carries the operation out and says whether it gives the answer that was recorded. One that was
+/// never answered may have its place anywhere after it was sent, or nowhere.
 /// State: comparable with <.
 /// Cost: in the worst case exponential in the number of operations that overlap; answers that say much about the state (a
 /// version) keep it near linear.
@@ -39,12 +43,13 @@ bool is_linearizable(const std::vector<std::vector<timed<Operation>>>& clients, 
 
   // What may come next: of each client the next one, unless another's next was answered before it was sent.
   const auto step = [&](const auto& self, const State& state) -> bool {
-    auto first_answer = std::numeric_limits<std::int64_t>::max();
+    auto first_answer = never;
     bool finished = true;
     for (std::size_t c = 0; c < clients.size(); ++c) {
       if (done[c] == clients[c].size()) continue;
-      finished = false;
-      first_answer = std::min(first_answer, clients[c][done[c]].answered);
+      const auto answered = clients[c][done[c]].answered;
+      if (answered != never) finished = false;
+      first_answer = std::min(first_answer, answered);
     }
     if (finished) return true;
     if (dead.contains({done, state})) return false;

@@ -362,6 +362,105 @@ TEST_F(CollectiveHub, ARankThatLeftFailsWhoWaitsForItNowAndLater) {
   EXPECT_EQ(to(4).result, status::ok);
 }
 
+TEST_F(CollectiveHub, TheOthersGoOnWithoutARankThatWasEjected) {
+  // It had not come: the others, who wait, are answered at once.
+  send(0, reduction(1, 3, value_tag::f64_array), raw(std::vector<double>{1, 2}));
+  send(1, reduction(2, 3, value_tag::f64_array), raw(std::vector<double>{10, 20}));
+  EXPECT_FALSE(book.answers.contains(0));
+  hub.eject(0, 0, "worker 0 was ejected");
+  EXPECT_EQ(numbers<double>(to(0).data), (std::vector<double>{11, 22}));
+  EXPECT_EQ(numbers<double>(to(1).data), (std::vector<double>{11, 22}));
+  EXPECT_EQ(hub.waiting(), 0U);
+  EXPECT_EQ(hub.parked_bytes(), 0U);
+  // Later ones do not wait for it, and it is refused.
+  send(2, part(collective_kind::allgather, 1, 3, 1), of("b"));
+  send(3, part(collective_kind::allgather, 0, 3, 1), of("a"));
+  EXPECT_EQ(to(3).text(), "worker 0 was ejected");
+  send(4, part(collective_kind::allgather, 2, 3, 1), of("c"));
+  EXPECT_EQ(blocks(to(2).data), (std::vector<bytes>{{}, of("b"), of("c")}));
+  const auto row = [](std::string_view a, std::string_view b, std::string_view c) {
+    bytes out;
+    for (const auto text : {a, b, c}) {
+      const std::uint64_t size = text.size();
+      const auto front = std::as_bytes(std::span(&size, 1));
+      out.insert(out.end(), front.begin(), front.end());
+      const auto block = net::bytes_of(text);
+      out.insert(out.end(), block.begin(), block.end());
+    }
+    return out;
+  };
+  send(5, part(collective_kind::alltoall, 1, 3, 2), row("10", "11", "12"));
+  send(6, part(collective_kind::alltoall, 2, 3, 2), row("20", "21", "22"));
+  EXPECT_EQ(blocks(to(5).data), (std::vector<bytes>{{}, of("11"), of("21")}));
+  EXPECT_EQ(blocks(to(6).data), (std::vector<bytes>{{}, of("12"), of("22")}));
+  send(7, part(collective_kind::barrier, 2, 3, 3));
+  send(8, part(collective_kind::barrier, 1, 3, 3));
+  EXPECT_EQ(to(7).result, status::ok);
+  // What only it has cannot be had any more.
+  send(9, part(collective_kind::bcast, 1, 3, 4));
+  send(10, part(collective_kind::bcast, 2, 3, 4));
+  EXPECT_EQ(to(9).text(), "collective 4 of communicator 0 is a bcast from rank 0, but worker 0 was ejected");
+  EXPECT_EQ(hub.waiting(), 0U);
+}
+
+TEST_F(CollectiveHub, WhatARankContributedBeforeItWasEjectedCounts) {
+  send(0, reduction(2, 3, value_tag::i64_array), raw(std::vector<std::int64_t>{100}));
+  send(1, reduction(0, 3, value_tag::i64_array), raw(std::vector<std::int64_t>{1}));
+  hub.eject(0, 2, "worker 2 was ejected");
+  EXPECT_FALSE(book.answers.contains(1));
+  send(3, reduction(1, 3, value_tag::i64_array), raw(std::vector<std::int64_t>{10}));
+  EXPECT_EQ(numbers<std::int64_t>(to(1).data), std::vector<std::int64_t>{111});
+  hub.eject(0, 1, "worker 1 was ejected");  // one is left
+  send(4, part(collective_kind::barrier, 0, 3, 1));
+  EXPECT_EQ(to(4).result, status::ok);
+}
+
+TEST_F(CollectiveHub, AProcessInThePlaceOfARankIsAnsweredAgainAndThenTakesPart) {
+  hub.keep_answers({.ranks = 2, .folder = testing::TempDir()});
+  send(0, part(collective_kind::allgather, 0, 2, 0), of("a"));
+  send(1, part(collective_kind::allgather, 1, 2, 0), of("b"));
+  send(2, part(collective_kind::barrier, 0, 2, 1));
+  send(3, part(collective_kind::barrier, 1, 2, 1));
+  const bytes large(100'000, std::byte{3});
+  send(4, part(collective_kind::bcast, 1, 2, 2));
+  send(5, part(collective_kind::bcast, 0, 2, 2), large);
+  send(6, part(collective_kind::barrier, 1, 2, 3));  // rank 1 waits, and dies
+  EXPECT_EQ(hub.called(1), 4U);
+  hub.replace(1);
+  EXPECT_EQ(hub.waiting(), 0U);
+  send(7, part(collective_kind::allgather, 1, 2, 0), of("b"));
+  EXPECT_EQ(blocks(to(7).data), (std::vector<bytes>{of("a"), of("b")}));
+  send(8, part(collective_kind::barrier, 1, 2, 1));
+  EXPECT_EQ(to(8).result, status::ok);
+  send(9, part(collective_kind::bcast, 1, 2, 2));
+  EXPECT_EQ(to(9).data, large);
+  send(10, part(collective_kind::barrier, 1, 2, 3));  // now it waits as the one before did
+  EXPECT_FALSE(book.answers.contains(10));
+  send(11, part(collective_kind::barrier, 0, 2, 3));
+  EXPECT_EQ(to(10).result, status::ok);
+  EXPECT_EQ(to(11).result, status::ok);
+  send(12, part(collective_kind::barrier, 1, 2, 0));
+  EXPECT_EQ(to(12).result, status::bad_request);
+  EXPECT_EQ(to(12).text(), "collective 0 of communicator 0: rank 1 calls barrier among 2 ranks, but the process in whose place "
+                           "it is called allgather among 2 ranks");
+  hub.kept()->needs(0, {}, 4);
+  hub.kept()->needs(1, {}, 4);
+  EXPECT_EQ(hub.kept()->size(), 0U);
+}
+
+TEST_F(CollectiveHub, WhatARankThatDiedHadContributedCountsUntilAnotherProcessIsThere) {
+  hub.keep_answers({.ranks = 2, .folder = testing::TempDir()});
+  send(0, reduction(1, 2, value_tag::i64_array), raw(std::vector<std::int64_t>{10}));
+  send(1, reduction(0, 2, value_tag::i64_array), raw(std::vector<std::int64_t>{1}));
+  EXPECT_EQ(numbers<std::int64_t>(to(1).data), std::vector<std::int64_t>{11});
+  hub.replace(1);
+  send(2, reduction(1, 2, value_tag::i64_array), raw(std::vector<std::int64_t>{10}));
+  EXPECT_EQ(numbers<std::int64_t>(to(2).data), std::vector<std::int64_t>{11});
+  const std::vector<std::int64_t> longer{1, 2};
+  send(3, reduction(1, 2, value_tag::i64_array), raw(longer));
+  EXPECT_EQ(to(3).result, status::bad_request);
+}
+
 TEST_F(CollectiveHub, AWrongProgramCannotFillTheMemory) {
   const bytes half(std::size_t{600} << 10);
   send(0, part(collective_kind::allgather, 0, 3), half);

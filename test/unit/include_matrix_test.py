@@ -25,6 +25,7 @@ LAYERS = [
     ("alg", r"alg/", {"public", "alg"}),
     ("serial", r"tool/serial/", {"serial"}),
     ("datagen", r"tool/datagen/", {"public", "datagen"}),
+    ("checkpoints", r"tool/checkpoint/", {"public", "core", "net"}),
     ("bench", r"tool/bench/", {"public", "core", "net", "load", "worker", "embed", "server", "alg", "bench"}),
     ("outside", r"test/compat/", {"compat", "public"}),
     ("test", r"test/", {"compat", "public", "core", "net", "load", "worker", "embed", "server", "alg", "test"}),
@@ -41,7 +42,7 @@ LIBRARIES = [
     (r"xxhash\.h$", r"src/core/hash\.hpp$|tool/bench/|test/"),
     (r"(zlib|zstd)\.h$", r"src/load/|test/"),
     (r"dlfcn\.h$", r"server/plugin_registry\.cpp$|src/worker/main_env\.cpp$|test/"),
-    (r"gflags/", r"server/start_\w+\.cpp$|alg/common/program\.cpp$|tool/bench/|test/compat/"),
+    (r"gflags/", r"server/(start|ask)_\w+\.cpp$|alg/common/program\.cpp$|tool/bench/|test/compat/"),
     # core is pure: no thread, no socket.
     (r"(thread|mutex|shared_mutex|condition_variable|sys/socket\.h|poll\.h)$", r"(?!src/core/|include/)"),
 ]

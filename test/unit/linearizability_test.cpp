@@ -62,6 +62,30 @@ TEST(Linearizability, ALostUpdateIsRefused) {
   EXPECT_FALSE(counts({{write(1, 0, 10)}, {write(1, 0, 10)}}));
 }
 
+TEST(Linearizability, AnUpdateThatCountsTwiceIsRefused) {
+  const auto adds = [](const history& h) {  // a write adds its value, and a read sees the sum
+    return is_linearizable(h, 0, [](int& state, const operation& o) {
+      if (o.writes) state += o.value;
+      return o.writes || state == o.value;
+    });
+  };
+  EXPECT_TRUE(adds({{write(1, 0, 1), write(10, 2, 3)}, {read(11, 4, 5)}}));
+  EXPECT_FALSE(adds({{write(1, 0, 1), write(10, 2, 3)}, {read(21, 4, 5)}}));
+  EXPECT_FALSE(adds({{write(1, 0, 1), write(10, 2, never)}, {read(21, 4, 5)}}));
+}
+
+TEST(Linearizability, WhatWasNeverAnsweredMayHaveHappenedAnyTimeLaterOrNot) {
+  EXPECT_TRUE(holds({{write(1, 0, never)}, {read(0, 2, 3), read(0, 4, 5)}}));
+  EXPECT_TRUE(holds({{write(1, 0, never)}, {read(0, 2, 3), read(1, 4, 5)}}));
+  EXPECT_TRUE(holds({{write(1, 0, never)}, {write(2, 0, never)}, {read(2, 2, 3), read(1, 4, 5)}}));
+}
+
+TEST(Linearizability, WhatWasNeverAnsweredHappensOnceAndNotBeforeItWasSent) {
+  EXPECT_FALSE(holds({{write(1, 0, never)}, {read(1, 2, 3), read(0, 4, 5)}}));
+  EXPECT_FALSE(holds({{write(1, 9, never)}, {read(1, 2, 3)}}));
+  EXPECT_FALSE(holds({{write(1, 0, never)}, {write(2, 4, 5)}, {read(1, 2, 3), read(2, 6, 7), read(1, 8, 9)}}));
+}
+
 TEST(Linearizability, LongHistoriesWithOneOrderAreChecked) {
   history h(4);
   for (int i = 0; i < 2000; ++i) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/membership.hpp"
 
+#include <algorithm>
 #include <functional>
+#include <map>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -72,10 +75,39 @@ TEST(Membership, WritesIdsAsSixteenHexDigits) {
 
 TEST(Membership, IgnoresFieldsOfLaterVersions) {
   const auto text = changed([](json& j) {
-    j["replicas"] = 2;
+    j["racks"] = 2;
     j["servers"][1]["rack"] = {{"row", {1, 2, 3}}};
   });
   EXPECT_EQ(membership::from_json(text), two_servers());
+}
+
+TEST(Membership, CopiesAndStatesTravel) {
+  auto m = two_servers();
+  m.replicas = 3;
+  m.servers[0].state = server_state::joining;
+  m.servers[1].state = server_state::down;
+  m.elastic = true;
+  EXPECT_EQ(membership::from_json(m.to_json()), m);
+  const auto j = json::parse(m.to_json());
+  EXPECT_EQ(j["replicas"], 3);
+  EXPECT_EQ(j["servers"][0]["state"], "joining");
+  EXPECT_EQ(j["servers"][1]["state"], "down");
+}
+
+TEST(Membership, EveryStateTravels) {
+  using enum server_state;
+  for (const auto state : {up, joining, down, entering, leaving, left, gone}) {
+    auto m = two_servers();
+    m.servers[1].state = state;
+    EXPECT_EQ(membership::from_json(m.to_json()), m);
+  }
+}
+
+TEST(Membership, OneCopyAndUpAreNotWritten) {
+  const auto text = two_servers().to_json();
+  EXPECT_EQ(text.find("replicas"), std::string::npos);
+  EXPECT_EQ(text.find("elastic"), std::string::npos);
+  EXPECT_EQ(text.find("state"), std::string::npos);
 }
 
 TEST(Membership, EveryFieldIsRequiredAndNamedWhenMissing) {
@@ -105,6 +137,8 @@ TEST(Membership, WrongTypesAndRangesAreRefusedWithTheNameOfTheField) {
       {"/servers/0/pid", -1}, {"/servers/0/pid", 4294967296},
       {"/servers/0/shards", "ipc"}, {"/servers/0/shards", json::array()}, {"/servers/0/shards/1", 5},
       {"/servers/0/clock", 5}, {"/servers/0/control", json::array()}, {"/servers/1/slot", 3},
+      {"/replicas", 0}, {"/replicas", membership::most_replicas + 1}, {"/replicas", "2"}, {"/servers/0/state", "lost"},
+      {"/servers/0/state", 1}, {"/servers/1/state", nullptr},
   };
   for (const auto& c : cases) {
     const auto text = changed([&](json& j) { j[json::json_pointer(c.path)] = c.value; });
@@ -227,6 +261,164 @@ TEST(KeyRouter, WithoutAServerOrWithATwiceUsedSlotThereIsNone) {
   m = two_servers();
   m.servers[1].threads = 0;
   EXPECT_THROW(key_router{m}, error);
+}
+
+// ---- chains -----------------------------------------------------------------------------------------------------
+
+membership servers_in(std::uint32_t replicas, const std::vector<server_state>& states) {
+  membership m;
+  m.replicas = replicas;
+  for (std::uint32_t i = 0; i < states.size(); ++i) {
+    server_entry e;
+    e.slot = i;
+    e.threads = 1 + i % 3;
+    e.state = states[i];
+    m.servers.push_back(e);
+  }
+  return m;
+}
+
+/// The rule of the header, word by word: slots are indices here.
+std::vector<std::uint16_t> chain_by_the_rule(const membership& m, const ring& r, std::uint16_t p) {
+  std::vector<std::uint16_t> up;
+  std::vector<std::uint16_t> near;  // the first of those that are up or joining
+  for (const auto slot : r.replicas(p, m.servers.size())) {
+    const auto s = m.servers[slot].state;
+    if (s == server_state::down) continue;
+    if (near.size() < m.replicas) near.push_back(static_cast<std::uint16_t>(slot));
+    if (s == server_state::up && up.size() < m.replicas) up.push_back(static_cast<std::uint16_t>(slot));
+  }
+  for (const auto s : near)
+    if (m.servers[s].state == server_state::joining) up.push_back(s);
+  return up;
+}
+
+std::vector<std::uint16_t> chain_in(const key_router& router, std::uint32_t p) {
+  const auto chain = router.chain(static_cast<std::uint16_t>(p));
+  return {chain.begin(), chain.end()};
+}
+
+/// Who serves, who comes to serve and who goes, with `copies` of everything. Slots that have left count as nobody.
+void check_that_a_move_has_two_rings(std::uint32_t copies, const std::vector<server_state>& during) {
+  const auto at_state = [&](auto change) {
+    auto m = servers_in(copies, during);
+    for (auto& s : m.servers) s.state = change(s.state);
+    m.elastic = true;
+    return m;
+  };
+  const auto before = at_state([](server_state s) {
+    return s == server_state::entering ? server_state::gone : s == server_state::leaving ? server_state::up : s;
+  });
+  const auto after = at_state([](server_state s) {
+    return s == server_state::leaving ? server_state::left : s == server_state::entering ? server_state::up : s;
+  });
+  const key_router old_way(before), now(at_state([](server_state s) { return s; })), new_way(after);
+  std::size_t moved = 0;
+  for (std::uint32_t p = 0; p < partition_count; p += 13) {
+    const auto had = chain_in(old_way, p), has = chain_in(now, p), will_have = chain_in(new_way, p);
+    ASSERT_EQ(will_have.size(), copies);
+    // those who had it serve as before, and whoever will have it has it
+    ASSERT_TRUE(has.size() >= had.size() && std::equal(had.begin(), had.end(), has.begin())) << p;
+    for (const auto s : will_have) ASSERT_NE(std::ranges::find(has, s), has.end()) << p;
+    for (const auto s : has)
+      ASSERT_TRUE(std::ranges::find(had, s) != had.end() || std::ranges::find(will_have, s) != will_have.end()) << p;
+    moved += had[0] != will_have[0] ? 1 : 0;
+  }
+  EXPECT_GT(moved, 0U);
+  EXPECT_LT(moved, partition_count / 13 * 2 / 3);
+}
+
+TEST(KeyRouter, WhileAServerEntersOrLeavesTheOldChainServesAndTheNewOneIsBehindIt) {
+  using enum server_state;
+  for (std::uint32_t copies = 1; copies <= 3; ++copies) {
+    check_that_a_move_has_two_rings(copies, {up, up, up, entering});
+    check_that_a_move_has_two_rings(copies, {up, up, leaving, up});
+    check_that_a_move_has_two_rings(copies, {up, gone, up, leaving, up, left});
+    check_that_a_move_has_two_rings(copies, {up, entering, up, gone, up});
+    check_that_a_move_has_two_rings(copies, {up, up, down, up, up, entering});
+  }
+  check_that_a_move_has_two_rings(1, {up, leaving});
+}
+
+TEST(KeyRouter, SomebodyMustServe) {
+  using enum server_state;
+  EXPECT_THROW(key_router{servers_in(1, {entering})}, error);
+  EXPECT_THROW(key_router{servers_in(1, {left, gone})}, error);
+  EXPECT_NO_THROW(key_router{servers_in(1, {leaving, down})});
+}
+
+TEST(KeyRouter, AChainIsTheRuleOfTheHeaderForEveryNumberOfCopiesAndEveryState) {
+  const server_state states[] = {server_state::up, server_state::joining, server_state::down};
+  ring r;
+  for (std::uint32_t i = 0; i < 3; ++i) r.add(i);
+  for (int code = 0; code < 27; ++code) {
+    const auto digit = [&](int power) { return states[static_cast<std::size_t>(code / power % 3)]; };
+    for (std::uint32_t replicas = 1; replicas <= 4; ++replicas) {
+      const auto m = servers_in(replicas, {digit(1), digit(3), digit(9)});
+      if (std::ranges::none_of(m.servers, [](const auto& s) { return s.state == server_state::up; })) {
+        EXPECT_THROW(key_router{m}, error);
+        continue;
+      }
+      const key_router router(m);
+      for (std::uint32_t i = 0; i < partition_count; i += 97) {
+        const auto p = static_cast<std::uint16_t>(i);
+        const auto chain = router.chain(p);
+        ASSERT_EQ(std::vector<std::uint16_t>(chain.begin(), chain.end()), chain_by_the_rule(m, r, p));
+        const auto at = router.locate_partition(p);
+        ASSERT_EQ(at.server, chain[0]);
+        ASSERT_EQ(at.shard, shard_of(p, m.servers[chain[0]].threads));
+      }
+      EXPECT_EQ(router.clock_server(), router.chain(clock_partition)[0]);
+    }
+  }
+}
+
+TEST(KeyRouter, WhenAHeadIsLostTheNextOfItsChainIsHead) {
+  const auto all = servers_in(3, std::vector<server_state>(6, server_state::up));
+  const key_router before(all);
+  for (std::uint16_t dead = 0; dead < 6; ++dead) {
+    auto m = all;
+    m.servers[dead].state = server_state::down;
+    const key_router after(m);
+    for (std::uint32_t i = 0; i < partition_count; ++i) {
+      const auto p = static_cast<std::uint16_t>(i);
+      std::vector<std::uint16_t> left(before.chain(p).begin(), before.chain(p).end());
+      std::erase(left, dead);
+      // whoever had a copy keeps its place; a new copy comes last
+      const auto now = after.chain(p);
+      ASSERT_EQ(now.size(), 3U);
+      ASSERT_TRUE(std::ranges::equal(left, now.first(left.size())));
+    }
+  }
+}
+
+TEST(KeyRouter, ALostServersShareFallsOnAllTheOthers) {
+  auto m = servers_in(2, std::vector<server_state>(5, server_state::up));
+  m.servers[2].state = server_state::down;
+  const key_router router(m);
+  std::vector<int> load(5);
+  for (std::uint32_t p = 0; p < partition_count; ++p) ++load[router.locate_partition(static_cast<std::uint16_t>(p)).server];
+  EXPECT_EQ(load[2], 0);
+  for (const auto i : {0U, 1U, 3U, 4U}) EXPECT_NEAR(load[i], partition_count / 4.0, 0.1 * partition_count / 4.0) << i;
+}
+
+TEST(KeyRouter, AJoiningServerHeadsNothingAndMovesNoHead) {
+  auto m = servers_in(2, std::vector<server_state>(4, server_state::up));
+  m.servers[1].state = server_state::down;
+  const key_router lost(m);
+  m.servers[1].state = server_state::joining;
+  const key_router joining(m);
+  m.servers[1].state = server_state::up;
+  const key_router back(m);
+  for (std::uint32_t i = 0; i < partition_count; ++i) {
+    const auto p = static_cast<std::uint16_t>(i);
+    const auto without = lost.chain(p);
+    const auto with = joining.chain(p);
+    ASSERT_TRUE(std::ranges::equal(without, with.first(without.size())));
+    const auto later = back.chain(p);
+    ASSERT_EQ(with.size(), std::ranges::count(later, 1) == 0 ? 2U : 3U);
+    if (with.size() == 3) { ASSERT_EQ(with[2], 1); }
+  }
 }
 
 }  // namespace

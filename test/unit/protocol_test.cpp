@@ -148,8 +148,9 @@ TEST(Protocol, TheNumbersOfVerbsStatusesAndTagsAreFixed) {
             "22 update_default_multi 24 pull_at_multi 25 update_at_multi 32 clear 33 register_update "
             "34 register_bupdate 35 register_filter 36 scan 37 top_k 38 reduce 39 remove_if 40 set_prepare 41 set_pull "
             "42 set_push 43 set_update 44 set_bupdate 48 clock_tick 49 clock_wait 64 proxy 65 ping 66 stats 67 stop "
-            "80 join 81 heartbeat 82 progress 83 leave 84 abort 85 collective 96 table_open 97 rows_pull 98 rows_push "
-            "99 rows_update 100 rows_remove 101 rows_scan 104 subscribe 105 clock_moved ");
+            "80 join 81 heartbeat 82 progress 83 leave 84 abort 85 collective 86 watch 87 dead 88 resize "
+            "96 table_open 97 rows_pull 98 rows_push 99 rows_update 100 rows_remove 101 rows_scan 104 subscribe 105 clock_moved "
+            "106 replicate 107 handover 108 checkpoint 109 fence ");
   std::ostringstream statuses;
   for (int i = 0; i < 65536; ++i) {
     const std::string name = name_of(static_cast<status>(i));
@@ -158,7 +159,7 @@ TEST(Protocol, TheNumbersOfVerbsStatusesAndTagsAreFixed) {
   EXPECT_EQ(statuses.str(),
             "0 ok 1 not_found 2 type_mismatch 3 unknown_function 4 plugin_failed 5 bad_request 6 wrong_owner "
             "7 stale_epoch 8 too_large 9 deadline_exceeded 10 job_ended 11 wrong_job 12 internal 13 conflict "
-            "14 unknown_set 15 out_of_memory ");
+            "14 unknown_set 15 out_of_memory 16 forgotten 17 reconnected ");
   std::ostringstream tags;
   for (int i = 0; i < 256; ++i) {
     const auto tag = static_cast<value_tag>(i);
@@ -251,7 +252,7 @@ TEST(Protocol, ARequestWithOneWrongFieldIsRefusedWithTheReason) {
   EXPECT_EQ(refusal([](auto& h) { h.what = verb::none; }), "unknown verb");
   EXPECT_EQ(refusal([](auto& h) { h.what = static_cast<verb>(11); }), "unknown verb");
   EXPECT_EQ(refusal([](auto& h) { h.what = static_cast<verb>(255); }), "unknown verb");
-  EXPECT_EQ(refusal([](auto& h) { h.flags = 32; }), "unknown request flag");
+  EXPECT_EQ(refusal([](auto& h) { h.flags = 128; }), "unknown request flag");
   EXPECT_EQ(refusal([](auto& h) { h.tag = static_cast<value_tag>(5); }), "unknown type tag in the request");
   EXPECT_EQ(refusal([](auto& h) { h.partition = 16384; }), "no such partition");
   EXPECT_EQ(refusal([](auto& h) { h.partition = 16383; }), "accepted");
@@ -316,9 +317,9 @@ TEST(Protocol, AReplyWithOneWrongFieldIsRefusedWithTheReason) {
   EXPECT_EQ(said([](auto&) {}), "accepted");
   EXPECT_EQ(said([](auto& h) { h.what = verb::none; }), "accepted");  // to a request that could not be read
   EXPECT_EQ(said([](auto& h) { h.what = static_cast<verb>(120); }), "unknown verb");
-  EXPECT_EQ(said([](auto& h) { h.result = static_cast<status>(16); }), "unknown status");
+  EXPECT_EQ(said([](auto& h) { h.result = static_cast<status>(18); }), "unknown status");
   EXPECT_EQ(said([](auto& h) { h.tag = static_cast<value_tag>(0x10); }), "unknown type tag in the reply");
-  EXPECT_EQ(said([](auto& h) { h.order = static_cast<instruction>(3); }), "unknown instruction");
+  EXPECT_EQ(said([](auto& h) { h.order = static_cast<instruction>(4); }), "unknown instruction");
   EXPECT_EQ(said([](auto& h) { h.flags = 4; }), "unknown reply flag");
   EXPECT_EQ(said([](auto& h) { h.body_bytes = 4; }), "body length of the reply differs from its frame");
   EXPECT_EQ(said([](auto&) {}, 1), "tail length of the reply differs from its frame");
@@ -452,7 +453,7 @@ TEST(Protocol, AnItemWithAWrongByteIsRefused) {
     return items.next(i);
   };
   EXPECT_TRUE(reply_accepted(6, 12));
-  EXPECT_FALSE(reply_accepted(6, 16));             // status
+  EXPECT_FALSE(reply_accepted(6, 17));             // status
   EXPECT_FALSE(reply_accepted(5, 1));              // zero
   EXPECT_FALSE(reply_accepted(4, 0x15));           // tag
   EXPECT_FALSE(reply_accepted(3, 0xff));           // value_bytes

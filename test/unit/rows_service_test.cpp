@@ -259,6 +259,26 @@ TEST_F(RowsService, BatchesAreStagedWholeAndFoldedByClockRankAndArrival) {
   EXPECT_THAT(server_->stats_json(), HasSubstr("\"staged\":0"));
 }
 
+TEST_F(RowsService, AFenceDropsTheBatchesThatARankHasStaged) {
+  net::table_definition d;
+  d.element = value_tag::f32;
+  d.width = 1;
+  ASSERT_EQ(open("t", d).header.result, status::ok);
+  const auto stage = [&](std::uint32_t clock, std::uint32_t rank, float v) {
+    ASSERT_EQ(rows(verb::rows_update, {1}, {v}, {net::flag_staged, clock, rank}).header.result, status::ok);
+  };
+  stage(0, 1, 1);
+  stage(1, 1, 10);
+  stage(1, 0, 100);
+  net::request_header h;
+  h.what = verb::fence;
+  h.rank = 1;
+  h.clock = 1;
+  EXPECT_EQ(send(h, {}).header.count, 1U);
+  EXPECT_THAT(server_->stats_json(), HasSubstr("\"staged\":2"));
+  EXPECT_EQ(rows(verb::rows_pull, {1}, {}, {net::flag_bsp_read, 2}).numbers()[0], 101);
+}
+
 TEST_F(RowsService, AScanGoesInChunksOfTheCredit) {
   open_floats(4, row_init::uniform(0, 1, 3));
   ids all;

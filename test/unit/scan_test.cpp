@@ -42,7 +42,7 @@ class quiet_host final : public scan_host {
     why = "it could not be folded";
     return status::plugin_failed;
   }
-  void forget_staged(std::string_view key) override { forgotten.emplace_back(key); }
+  void erasing(std::string_view key, std::uint64_t) override { forgotten.emplace_back(key); }
   void runs(const std::string* function) noexcept override {
     if (function != nullptr) ran = *function;
     running = function;

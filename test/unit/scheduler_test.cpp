@@ -1,137 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "server/scheduler.hpp"
-
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <cstring>
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include <nlohmann/json.hpp>
-
-#include "core/membership.hpp"
-#include "net/collective.hpp"
+#include "test/support/scheduler_test.hpp"
 
 namespace {
 
 using namespace paracel;
-using namespace std::chrono_literals;
-using net::instruction;
-using net::status;
-using net::verb;
-using nlohmann::json;
-using srv::scheduler;
+using namespace paracel::test;
 
-class Scheduler : public testing::Test, public srv::reply_sink {
- protected:
-  static constexpr std::uint64_t job = 0x00c0ffee12345678;
-  struct answer {
-    status result;
-    instruction order;
-    std::string body;
-    [[nodiscard]] json parsed() const { return json::parse(body); }
-  };
-
-  void SetUp() override { make(3, 2); }
-  void make(std::uint32_t workers, std::uint32_t servers) {
-    subject.emplace(
-        srv::scheduler_options{
-            .job = job, .workers = workers, .servers = servers, .heartbeat_limit = 3000ms, .join_limit = 60s},
-        [this](std::string_view line, bool) { events.push_back(json::parse(line)); }, now);
-  }
-  void send(const net::peer& to, const net::outgoing& message) override {
-    std::vector<std::byte> frame(message.head.begin(), message.head.end());
-    frame.insert(frame.end(), message.body.begin(), message.body.end());
-    net::reply_view reply;
-    ASSERT_EQ(net::decode(frame, message.tail.size(), reply), nullptr);
-    int number = 0;
-    std::memcpy(&number, to.id.data(), sizeof number);
-    ASSERT_FALSE(answers.contains(number)) << "answered twice";
-    answers[number] = {reply.header.result, reply.header.order, std::string(net::text_of(reply.body))};
-  }
-
-  /// Sends a request; returns its number, under which the answer will be.
-  int ask_text(verb what, const std::string& body, std::uint64_t of_job = job) {
-    net::request_header h;
-    h.what = what;
-    h.job = of_job;
-    h.sequence = static_cast<std::uint64_t>(++last);
-    h.body_bytes = static_cast<std::uint32_t>(body.size());
-    return deliver(h, body);
-  }
-  int ask(verb what, const json& body) { return ask_text(what, body.dump()); }
-  int barrier(std::uint32_t rank, std::uint32_t size) {
-    net::request_header h;
-    h.job = job;
-    h.sequence = static_cast<std::uint64_t>(++last);
-    net::collective_request r;
-    r.rank = rank;
-    r.size = size;
-    const auto front = net::encode(r, 0, h);
-    return deliver(h, std::string(net::text_of(front)));
-  }
-  int deliver(const net::request_header& h, const std::string& body) {
-    std::vector<std::byte> frame(net::request_header_bytes);
-    net::encode(h, std::span<std::byte, net::request_header_bytes>(frame.data(), net::request_header_bytes));
-    frame.insert(frame.end(), net::bytes_of(body).begin(), net::bytes_of(body).end());
-    net::request_view view;
-    EXPECT_EQ(net::decode(frame, 0, view), nullptr);
-    net::peer who;
-    who.size = sizeof last;
-    std::memcpy(who.id.data(), &last, sizeof last);
-    subject->handle(view, {}, srv::completion(*this, who, h.what, h.sequence, job, 1), now);
-    return last;
-  }
-
-  static json server(int slot) {
-    const auto at = "ipc:///x/" + std::to_string(slot);
-    return {{"role", "server"}, {"slot", slot}, {"incarnation", 100 + slot}, {"threads", 2}, {"host", "h"},
-            {"pid", 500 + slot}, {"shards", {at + "_0", at + "_1"}}, {"clock", at + "_c"}, {"control", at + "_k"}};
-  }
-  static json worker(int rank, int size = 3) {
-    return {{"role", "worker"}, {"rank", rank}, {"size", size}, {"host", "h"}, {"pid", 700 + rank}};
-  }
-  /// Everybody joins; the time does not move.
-  void start() {
-    for (int s = 0; s < 2; ++s) ask(verb::join, server(s));
-    for (int r = 0; r < 3; ++r) ask(verb::join, worker(r));
-    ASSERT_EQ(subject->state(), scheduler::phase::running);
-  }
-  void beat_all(const std::vector<json>& who) {
-    for (const auto& w : who) ask(verb::heartbeat, w);
-  }
-  static json leaving(json who, int with_status = 0) {
-    who["status"] = with_status;
-    return who;
-  }
-  [[nodiscard]] std::vector<std::string> kinds() const {
-    std::vector<std::string> names;
-    for (const auto& e : events) names.push_back(e["event"]);
-    return names;
-  }
-  const answer& to(int number) {
-    static const answer none{status::internal, instruction::go_on, "unanswered"};
-    EXPECT_TRUE(answers.contains(number)) << number;
-    return answers.contains(number) ? answers[number] : none;
-  }
-  void expect_refused(int number, const std::string& text) {
-    EXPECT_EQ(to(number).result, status::bad_request);
-    EXPECT_EQ(to(number).body, text);
-  }
-  void expect_ended(int number, int with_status, const std::string& cause) {
-    EXPECT_EQ(to(number).result, status::job_ended);
-    EXPECT_EQ(to(number).parsed(), (json{{"status", with_status}, {"cause", cause}}));
-  }
-
-  scheduler::time_point now{std::chrono::hours(5)};
-  std::map<int, answer> answers;
-  std::vector<json> events;
-  int last = 0;
-  std::optional<scheduler> subject;  // after what its completions use
-};
+class Scheduler : public scheduler_test {};
 
 TEST_F(Scheduler, ServersAreAnsweredWhenAllServersAreThereWorkersWhenEverybodyIs) {
   const int w0 = ask(verb::join, worker(0));
@@ -457,6 +332,86 @@ TEST_F(Scheduler, TextThatIsNoUtf8IsRefused) {
   expect_refused(ask_text(verb::join, s), "the body is no JSON object");
   expect_refused(ask_text(verb::abort, "{\"status\":1,\"cause\":\"\xff\"}"), "the body is no JSON object");
   EXPECT_EQ(subject->state(), scheduler::phase::joining);
+}
+
+TEST_F(Scheduler, AReportSaysWhoIsThereHowFarAndHowItEnded) {
+  auto said = answers[ask_text(verb::stats, "")].parsed();
+  EXPECT_EQ(said["phase"], "joining");
+  EXPECT_EQ(said["workers"][2]["state"], "missing");
+  start();
+  auto beat = worker(1);
+  beat["clock"] = 41;
+  now += 1s;
+  ask(verb::heartbeat, beat);
+  ask(verb::progress, {{"round", 7}});
+  now += 500ms;
+  said = answers[ask_text(verb::stats, "")].parsed();
+  EXPECT_EQ(said["phase"], "running");
+  EXPECT_EQ(said["seconds"], 1.5);
+  EXPECT_EQ(said["servers"].size(), 2U);
+  EXPECT_EQ(said["servers"][1]["incarnation"], "0000000000000065");
+  EXPECT_EQ(said["workers"][1],
+            (json{{"rank", 1}, {"state", "up"}, {"pid", 701}, {"host", "h"}, {"clock", 41}, {"silent", 0.5}}));
+  EXPECT_EQ(said["workers"][0]["silent"], 1.5);
+  EXPECT_EQ(said["progress"]["round"], 7);
+  ask(verb::abort, {{"status", 9}, {"cause", "no luck"}});
+  said = answers[ask_text(verb::stats, "")].parsed();
+  EXPECT_EQ(said["phase"], "aborted");
+  EXPECT_EQ(said["status"], 9);
+  EXPECT_EQ(said["cause"], "no luck");
+}
+
+TEST_F(Scheduler, TheOthersGoOnWithoutAWorkerWhenTheyAreToldTo) {
+  make(3, 2, 1, true);
+  start();
+  auto beat = worker(2);
+  beat["clock"] = 12;
+  ask(verb::heartbeat, beat);
+  const int waits = barrier(0, 3);
+  barrier(1, 3);
+  EXPECT_FALSE(answers.contains(waits));
+  auto dead = worker(2);
+  dead["why"] = "killed";
+  EXPECT_EQ(answers[ask(verb::dead, dead)].parsed()["goes_on"], true);
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+  EXPECT_EQ(answers[waits].result, status::ok);  // the barrier that waited for it
+  const auto& said = events.back();
+  EXPECT_EQ(said["event"], "ejected");
+  EXPECT_EQ(said["index"], 2);
+  EXPECT_EQ(said["clock"], 12);
+  EXPECT_EQ(said["cause"], "worker 2 (pid 702 on h) lost: killed");
+  EXPECT_TRUE(said["clock_thread"].get<std::string>().ends_with("_c"));
+  // It is told when it turns out to live, and joins no collective.
+  EXPECT_EQ(answers[ask(verb::heartbeat, worker(2))].order, instruction::abort);
+  EXPECT_EQ(answers[barrier(2, 3)].result, status::bad_request);
+  const auto report = answers[ask_text(verb::stats, "")].parsed();
+  EXPECT_EQ(report["workers"][2]["state"], "ejected");
+  EXPECT_EQ(report["losses"][0]["cause"], "worker 2 (pid 702 on h) lost: killed");
+  ask(verb::leave, leaving(worker(0)));
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+  ask(verb::leave, leaving(worker(1)));
+  EXPECT_EQ(subject->state(), scheduler::phase::done);
+}
+
+TEST_F(Scheduler, WithoutWorker0NobodyWritesTheResults) {
+  make(3, 2, 1, true);
+  start();
+  ask(verb::dead, worker(0));
+  EXPECT_EQ(subject->state(), scheduler::phase::aborted);
+  EXPECT_EQ(subject->status(), 10);
+}
+
+TEST_F(Scheduler, ASilentWorkerIsEjectedToo) {
+  make(3, 2, 1, true);
+  start();
+  for (int i = 0; i < 5; ++i) {
+    now += 700ms;
+    beat_all({server(0), server(1), worker(0), worker(2)});
+    subject->tick(now);
+  }
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+  EXPECT_EQ(events.back()["event"], "ejected");
+  EXPECT_EQ(events.back()["index"], 1);
 }
 
 }  // namespace

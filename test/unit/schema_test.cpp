@@ -115,6 +115,22 @@ TEST_F(Schema, NamesAMissingKey) {
   }
 }
 
+TEST_F(Schema, AKeyMayBeNeededUnlessAnotherOneIsGiven) {
+  schema_.key("model", key_type::files, "a model to use");
+  schema_.key("start", key_type::string, "where from");
+  schema_.key("step", key_type::number, "how far").above(0).required_unless({"model", "start"});
+  const std::string missing = "cfg.json: key \"step\" is missing (double > 0): how far; not needed with model or start";
+  EXPECT_EQ(error_of(""), missing);
+  EXPECT_EQ(error_of(R"("start": "", "model": "")"), missing);
+  EXPECT_EQ(error_of(R"("step": 1)"), "accepted");
+  EXPECT_EQ(error_of(R"("start": "x")"), "accepted");
+  EXPECT_EQ(error_of("\"model\": \"" + input_ + "\""), "accepted");
+  EXPECT_NE(schema_.to_json().find(R"("required": false, "required_unless": ["model", "start"], "min": 0)"),
+            std::string::npos);
+  EXPECT_NE(schema_.help_text().find("step       double > 0, required without model or start: how far"), std::string::npos)
+      << schema_.help_text();
+}
+
 TEST_F(Schema, SaysWhatWasFoundAndWhatIsAllowed) {
   EXPECT_EQ(error_of(R"("rounds": "ten")"), "cfg.json:2:1: key \"rounds\": found string \"ten\", want an integer >= 1");
   EXPECT_EQ(error_of(R"("rounds": 0)"), "cfg.json:2:1: key \"rounds\": found number 0, want an integer >= 1");

@@ -105,7 +105,7 @@ class ShardTest : public testing::Test {
     h.partition = w.partition;
     h.job = w.job;
     h.table = w.table;
-    h.client = 5;
+    h.client = client_;
     h.sequence = ++sequence_;
     h.body_bytes = static_cast<std::uint32_t>(body.size());
     h.tail_bytes = w.tail.size();
@@ -166,6 +166,7 @@ class ShardTest : public testing::Test {
 
   std::unique_ptr<server> server_;
   notebook sink_;
+  std::uint64_t client_ = 5;
   std::uint64_t sequence_ = 0;
 };
 
@@ -720,6 +721,32 @@ TEST_F(BspTest, OnlyIterationsBeforeTheReadersClockAreFolded) {
   EXPECT_EQ(stats()["shards"][0]["staged"], 1);
   EXPECT_EQ(read(2), 123);
   EXPECT_EQ(stats()["shards"][0]["staged"], 0);
+}
+
+TEST_F(BspTest, AFenceDropsWhatARankHasStagedAndRefusesTheProcessBefore) {
+  stage(0, 1, 1);
+  stage(1, 1, 7);
+  stage(1, 2, 2);
+  EXPECT_EQ(stage(1, 1, 8, "new"), status::ok);
+  const std::uint64_t before = 6;  // a client; ours is 5
+  const auto fence = [&](std::uint32_t clock) {
+    return call(verb::fence, {}, {value_tag::none, std::as_bytes(std::span(&before, 1))}, {.clock = clock, .rank = 1}).header;
+  };
+  EXPECT_EQ(fence(1).result, status::ok);
+  EXPECT_EQ(stats()["shards"][0]["staged"], 2);
+  EXPECT_EQ(fence(1).count, 0U) << "once";
+  EXPECT_EQ(stage(1, 1, 3), status::ok) << "the iteration is made again";
+  EXPECT_EQ(read(2), 132);
+  EXPECT_EQ(call(verb::contains, "new", {}, {.flags = net::flag_bsp_read, .clock = 2}).header.result, status::not_found);
+  EXPECT_EQ(fence(net::no_clock).result, status::bad_request);
+  EXPECT_EQ(call(verb::fence, {}, {value_tag::none, std::as_bytes(std::span("odd"))}, {.clock = 1}).header.result,
+            status::bad_request);
+  client_ = before;
+  const auto refused = call(verb::push, "a", view(0));
+  EXPECT_EQ(refused.header.result, status::bad_request);
+  EXPECT_EQ(refused.text(), "another process is the worker of rank 0 now");
+  client_ = 5;
+  EXPECT_EQ(pull("a"), 132);
 }
 
 TEST_F(BspTest, EveryOrderOfArrivalGivesTheSameBits) {

@@ -56,7 +56,7 @@ TEST(DenseKernel, OfOneMatrixEachPairComesOnceAndHasTheBitsThatBlocksGive) {
     dense_kernel kernel(width);
     std::vector<int> times(std::size_t{n} * n);
     std::vector<double> value(times.size());
-    kernel.product(a, a, true, [&](std::size_t i, std::size_t j, std::span<const double> s) {
+    kernel.product(a, a, true, [&, n = n](std::size_t i, std::size_t j, std::span<const double> s) {
       for (std::size_t c = j > i ? 0 : i + 1 - j; c < s.size(); ++c) {
         ++times[i * n + j + c];
         value[i * n + j + c] = s[c];
@@ -69,7 +69,7 @@ TEST(DenseKernel, OfOneMatrixEachPairComesOnceAndHasTheBitsThatBlocksGive) {
     for (std::size_t from = 0; from < n; from += 13) {
       const auto count = std::min<std::size_t>(13, n - from);
       kernel.product(std::span(a).subspan(from * width, count * width), a, false,
-                     [&](std::size_t i, std::size_t j, std::span<const double> s) {
+                     [&, n = n](std::size_t i, std::size_t j, std::span<const double> s) {
                        for (std::size_t c = 0; c < s.size(); ++c) {
                          if (from + i <= j + c) continue;
                          const double other = value[(j + c) * n + from + i];

@@ -37,6 +37,7 @@ struct job_options {
   int workers = 1;
   int servers = 1;
   int threads = 1;
+  int replicas = 1;
 };
 
 /// The scheduler and the servers of one job; killed at the end.
@@ -55,8 +56,8 @@ class job {
     const std::string parent = std::to_string(::getpid());
     try {
       start({bin + "/start_scheduler", "--bind", tcp ? any : any + "/s", "--job", id, "--workers",
-             std::to_string(options_.workers), "--servers", std::to_string(options_.servers), "--run-dir", folder_,
-             "--parent", parent});
+             std::to_string(options_.workers), "--servers", std::to_string(options_.servers), "--replicas",
+             std::to_string(options_.replicas), "--run-dir", folder_, "--parent", parent});
       rendezvous_.scheduler = address_of_ready(outputs_.front());
       for (int i = 0; i < options_.servers; ++i) {
         start({bin + "/start_server", "--rendezvous", rendezvous_.scheduler, "--job", id, "--slot", std::to_string(i),

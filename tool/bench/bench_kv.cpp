@@ -34,6 +34,7 @@ DEFINE_uint64(window, 1, "requests in flight; 1: each is waited for");
 DEFINE_int32(workers, 1, "worker processes");
 DEFINE_int32(servers, 1, "server processes");
 DEFINE_int32(threads, 1, "shard threads of a server");
+DEFINE_int32(replicas, 1, "copies of every key, each on another server");
 DEFINE_double(seconds, 1, "measured time");
 DEFINE_double(warm_up, 0.2, "time before it");
 DEFINE_string(transport, "ipc", "ipc or tcp");
@@ -302,7 +303,7 @@ class worker {
 
 void run() {
   const job j({.bin_dir = FLAGS_bin_dir, .transport = FLAGS_transport, .workers = FLAGS_workers, .servers = FLAGS_servers,
-               .threads = FLAGS_threads});
+               .threads = FLAGS_threads, .replicas = FLAGS_replicas});
   const report sum = run_clients<report>(FLAGS_workers, [&j](int rank) {
     keep_large_blocks();
     auto w = std::make_shared<worker>(j, rank);
@@ -329,6 +330,7 @@ void check_flags() {
   if (FLAGS_window == 0 || FLAGS_workers < 1 || FLAGS_servers < 1 || FLAGS_keys_per_call == 0) {
     throw std::runtime_error("window, workers, servers and keys_per_call begin at 1");
   }
+  if (FLAGS_replicas < 1 || FLAGS_replicas > FLAGS_servers) throw std::runtime_error("--replicas is 1 to the number of servers");
   const auto v = verbs.at(FLAGS_verb);
   if (FLAGS_api != "kvclt" && FLAGS_api != "paralg") throw std::runtime_error("--api is kvclt or paralg");
   if (FLAGS_api == "paralg" && !is_one_of(v, {verb::pull, verb::push, verb::update, verb::pull_multi, verb::update_multi,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How fast text becomes what algorithms compute on, beside a plain loop over std::from_chars that makes the same of it in the
-// same run: a rate says little on a machine that others use too, the ratio of the two says what the reader costs. Rates are
-// by processor time, of the kernel and of the process, which is all the time there is when the machine does nothing else: all
-// of it is one thread, and the files, made here, lie in the page cache. Each measurement is a process of its own, so that its
-// peak of memory is its own, too.
+// How fast text becomes what algorithms compute on, beside a plain loop over std::from_chars that makes the same of it
+// in the same run: a rate says little on a machine that others use too, the ratio of the two says what the reader
+// costs. Rates are by processor time, of the kernel and of the process, which is all the time there is when the machine
+// does nothing else: all of it is one thread, and the files, made here, lie in the page cache. Each measurement is a
+// process of its own, so that its peak of memory is its own, too.
 #include <fcntl.h>
 #include <gflags/gflags.h>
 #include <stdlib.h>
@@ -21,6 +21,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -30,6 +31,7 @@
 #include <paracel/graph_part.hpp>
 #include <paracel/load.hpp>
 #include <paracel/random.hpp>
+#include <paracel/sparse.hpp>
 
 #include "worker/comm_self.hpp"
 
@@ -100,9 +102,40 @@ void wide_edge_line(std::string& to, counter_random& random) {
   to += '\n';
 }
 
-std::string make_file(const std::string& path, void (*line)(std::string&, counter_random&)) {
+void name_line(std::string& to, counter_random& random) {
+  for (const char after : {'\t', '\n'}) {
+    char text[32];
+    const auto n = std::snprintf(text, sizeof text, "user_%09llu%c",
+                                 static_cast<unsigned long long>(random.below(vertices)), after);
+    to.append(text, static_cast<std::size_t>(n));
+  }
+}
+
+void rating_line(std::string& to, counter_random& random) {
+  append(to, 1 + random.below(100'000));
+  to += ' ';
+  append(to, 1 + random.below(10'000));
+  to += ' ';
+  real(to, random);
+  to += '\n';
+}
+
+void libsvm_entries_line(std::string& to, counter_random& random) {
+  append(to, random.below(vertices));
+  for (std::uint64_t k = 0; k < 20; ++k) {
+    to += ' ';
+    append(to, k * 5'000 + random.below(5'000));
+    to += ':';
+    real(to, random);
+  }
+  to += '\n';
+}
+
+std::string make_file(const std::string& path, void (*line)(std::string&, counter_random&),
+                      const std::string& before = "") {
   counter_random random(1);
   std::ofstream out(path, std::ios::binary);
+  out << before;
   std::string text;
   for (std::uint64_t bytes = 0; bytes < FLAGS_megabytes * 1'000'000; bytes += text.size()) {
     text.clear();
@@ -117,7 +150,7 @@ std::string make_file(const std::string& path, void (*line)(std::string&, counte
 struct mapped {
   explicit mapped(const std::string& path) {
     const int fd = ::open(path.c_str(), O_RDONLY);
-    struct stat about{};
+    struct stat about {};
     ::fstat(fd, &about);
     size = static_cast<std::size_t>(about.st_size);
     data = static_cast<const char*>(::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0));
@@ -186,8 +219,8 @@ void plain_edges(const std::string& path) {
 
 struct measurement {
   double seconds = 0;
-  double peak_bytes = 0;   // beyond what the process had before, without pages of mapped files
-  double kept_bytes = 0;   // when it was done
+  double peak_bytes = 0;  // beyond what the process had before, without pages of mapped files
+  double kept_bytes = 0;  // when it was done
 };
 
 std::uint64_t status_bytes(const char* name) {
@@ -262,8 +295,11 @@ void row(const std::string& name, const std::string& path, const std::function<v
     plain_rates.push_back(bytes / 1e6 / base.seconds);
     ratios.push_back(our_rates.back() / plain_rates.back());
   }
-  nlohmann::json line{{"row", name}, {"mb_per_s", median(our_rates)}, {"best_mb_per_s", *std::ranges::max_element(our_rates)},
-                      {"kept_mb", last.kept_bytes / 1e6}, {"peak_mb", last.peak_bytes / 1e6}};
+  nlohmann::json line{{"row", name},
+                      {"mb_per_s", median(our_rates)},
+                      {"best_mb_per_s", *std::ranges::max_element(our_rates)},
+                      {"kept_mb", last.kept_bytes / 1e6},
+                      {"peak_mb", last.peak_bytes / 1e6}};
   if (plain) {
     line["plain_mb_per_s"] = median(plain_rates);
     line["ratio"] = median(ratios);
@@ -285,8 +321,11 @@ int main(int argc, char** argv) {
       const auto rows = paracel::load_samples(alone, {path});
       done();
     };
-    const auto wanted = [](const char* name) { return std::string_view(name).find(FLAGS_only) != std::string_view::npos; };
-    const auto run = [&](const char* name, void (*line)(std::string&, counter_random&), const auto& plain, const auto& ours) {
+    const auto wanted = [](const char* name) {
+      return std::string_view(name).find(FLAGS_only) != std::string_view::npos;
+    };
+    const auto run = [&](const char* name, void (*line)(std::string&, counter_random&), const auto& plain,
+                         const auto& ours) {
       if (!wanted(name)) return;
       const auto path = make_file((folder / "input").string(), line);
       row(name, path, plain, ours);
@@ -300,7 +339,25 @@ int main(int argc, char** argv) {
     run("libsvm, real features", real_line, plain_libsvm, samples);
     run("csv, real features", csv_line, plain_csv, samples);
     run("edges, dense ids", edge_line, plain_edges, graph);
-    run("edges, 64-bit ids", wide_edge_line, std::function<void(const std::string&)>(), graph);
+    const auto matrix = [&](const std::string& path, const auto& done) {
+      const auto m = paracel::load_sparse(alone, {path});
+      done();
+    };
+    const std::function<void(const std::string&)> no_plain_loop;
+    run("edges, 64-bit ids", wide_edge_line, no_plain_loop, graph);
+    run("edges, names", name_line, no_plain_loop, graph);
+    run("entries, row column value", rating_line, no_plain_loop, matrix);
+    run("entries, libsvm", libsvm_entries_line, no_plain_loop, matrix);
+    if (wanted("entries, MatrixMarket")) {
+      const auto path = (folder / "input").string();
+      make_file(path, rating_line);
+      // The same lines behind a header that says how many they are.
+      std::ifstream in(path);
+      const auto lines = std::count(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>(), '\n');
+      make_file(path, rating_line,
+                "%%MatrixMarket matrix coordinate real general\n100000 10000 " + std::to_string(lines) + "\n");
+      row("entries, MatrixMarket", path, no_plain_loop, matrix);
+    }
   } catch (const std::exception& e) {
     std::fprintf(stderr, "bench_loading: error: %s\n", e.what());
     std::filesystem::remove_all(folder);

@@ -100,6 +100,12 @@ PROGRAM_ROWS = [
     ("scan", "sum over 1 M keys in a shard, ms", "bench_shard --load 0", ("sum.ms",), None, ""),
     ("scan", "longest slice of a scan of 1 M keys, ms", "bench_shard --load 0", ("scan.longest_slice_ms",), "<= 10", ""),
     ("scan", "bytes of a key in the shard alone", "bench_shard --load 0", ("bytes_a_key",), "<= 80", ""),
+    ("checkpoint", "checkpoint of 1 GB relative to write + fsync", "bench_checkpoint --mb 1024 --repeat 3", ("ratio",),
+     ">= 0.5", ""),
+    ("checkpoint", "checkpoint of 1 M keys relative to write + fsync", "bench_checkpoint --mb 122 --value_bytes 128",
+     ("ratio",), ">= 0.5", ""),
+    ("checkpoint", "1 GB read back from a checkpoint, MB/s", "bench_checkpoint --mb 1024 --repeat 3",
+     ("restore_mb_per_s",), None, ""),
     ("memory", "bytes of a key (20 characters, one double, 1 M keys)", "bench_load", ("bytes_per_key",), "<= 80", ""),
     ("memory", "growth after a million in and out twice, bytes", "bench_load", ("growth_bytes",), "<= 4e6", ""),
     ("memory", "10 M keys loaded, keys/s", "bench_load --keys 10000000 --turns 1", ("load_keys_per_second",), None, ""),
@@ -120,7 +126,7 @@ PROGRAM_ROWS = [
      ("objective_seconds",), None, "") for s in (0, 1, 4, 8)
 ]
 # Runs of a row of these groups, when --pairs does not say less: they are long, or say the same each time.
-MOST_RUNS = {"rows": 5, "cache": 5, "scan": 5, "memory": 3, "straggler": 3, "objective": 3}
+MOST_RUNS = {"rows": 5, "cache": 5, "scan": 5, "checkpoint": 3, "memory": 3, "straggler": 3, "objective": 3}
 
 # Method, seconds aimed at; 2,500 samples of 100 features, 100 rounds, 4 workers, 2 servers.
 LR_ROWS = [("dgd", 0.4), ("ipm", 0.4), ("downpour", 1.5), ("agd", 9.0)]

@@ -219,13 +219,15 @@ def check_config(schema, path, entries, look_at_files):
             raise Failure(CONFIG, f'{entry.place}: key "{entry.name}" is unknown{nearest(entry.name, list(specs))} '
                                   "(allowed keys: " + ", ".join(specs) + ")")
         check_entry(specs[entry.name], entry, look_at_files)
+    given = {name for name, entry in entries.items() if entry.value not in ("", [], [""])}
     for spec in specs.values():
-        if spec.get("required") and spec["name"] not in entries:
+        others = spec.get("required_unless", [])
+        if (spec.get("required") or (others and given.isdisjoint(others))) and spec["name"] not in given:
             allowed = spec.get("type", "string") + limits_of(spec)
             if spec.get("choices"):
                 allowed += ": " + ", ".join(spec["choices"])
             raise Failure(CONFIG, f'{path or "no -c given"}: key "{spec["name"]}" is missing ({allowed}): '
-                                  + spec.get("help", ""))
+                                  + spec.get("help", "") + ("; not needed with " + " or ".join(others) if others else ""))
 
 
 def reads_standard_input(schema, entries):

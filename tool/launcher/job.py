@@ -6,9 +6,12 @@ import select
 import signal
 import time
 
+from .checkpoints import event_text
+from .losses import Losses
 from .mpirun import Tagged, signal_name
 from .plan import APPEND
 from .program import DEFAULT_SIGNALS
+from .running import write_note
 from .status import FAILURE, MEANING, OK, SCHEDULER_LOST, SERVER_LOST, TIMEOUT, WORKER_LOST, Failure
 from .terminal import Terminal, duration, write_all, write_quietly
 
@@ -27,6 +30,7 @@ class Job:
         self.terminal = Terminal()
         self.children = []
         self.by_pid = {}
+        self.queued = []           # servers that are started when another one has joined
         self.nodes = {}            # (role, index) -> (pid, host), from the scheduler
         self.readers = {}          # descriptor -> function of bytes; called with b"" at the end
         self.poll = select.poll()
@@ -34,12 +38,15 @@ class Job:
         self.subreaper = False
         self.address = ""
         self.started = False
+        self.running = False       # everybody has joined
+        self.losses = Losses(self)
         # how it ends
         self.cause = None          # (status, text)
         self.told = False          # the scheduler has announced the end of the job
         self.done = False          # the scheduler says that all workers have left with 0
         self.stopping = False
         self.interrupts = 0
+        self.checkpoint_asked = False
         self.kill_at = None
         self.deadlines = {}        # name -> time
 
@@ -58,6 +65,8 @@ class Job:
             reader = self.hear_events
         elif child.mpirun:
             reader = Tagged(child, self.plan.log_of, self.nodes, self.terminal.pass_through)
+        elif child.role == "question":
+            reader = self.hear_answer
         elif child.role == "worker" and child.index == 0:
             reader = self.copier(child)
         try:
@@ -93,13 +102,21 @@ class Job:
         self.started = True
         self.address = address
         self.deadlines.pop("ready", None)
-        for child in self.plan.make_servers(address):
-            self.spawn(child)
+        self.write_note()
+        self.queued = self.plan.make_servers(address)
+        self.spawn(self.queued.pop(0))
+        if not self.plan.remote:
+            self.start_queued(len(self.queued))
         if not self.plan.remote:
             self.start_workers()
 
+    def start_queued(self, count):
+        for _ in range(min(count, len(self.queued))):
+            self.spawn(self.queued.pop(0))
+
     def start_workers(self):
-        """With other hosts, only after all servers have joined: there the two mpiruns share the folder for their files."""
+        """With other hosts, only after all servers have joined, and they one after the other if each has its mpirun: there
+        all mpiruns share the folder for their files."""
         for child in self.plan.make_workers(self.address):
             self.spawn(child)
 
@@ -115,6 +132,11 @@ class Job:
         return copy
 
     # -- what is heard
+
+    def hear_answer(self, data):
+        """Of a question to the scheduler; what matters of it comes as an event, too."""
+        if data and self.options.verbose:
+            self.terminal.say("the scheduler answers " + data.decode("utf-8", "replace").rstrip())
 
     def hear_events(self, data):
         """Takes the scheduler's JSON lines."""
@@ -137,10 +159,31 @@ class Job:
         if kind == "ready":
             if not self.started and not self.stopping:
                 self.start_nodes(event["address"])
-        elif kind == "joined":
+        elif kind in ("joined", "joining"):
             self.nodes[event["role"], event["index"]] = (event["pid"], event["host"])
-            if self.plan.remote and event["role"] == "server" and len(self.nodes) == self.options.snum and not self.stopping:
-                self.start_workers()
+            if event["role"] == "server" and self.options.may_change():
+                self.losses.watch(event["index"], event["pid"], event["host"])
+            if self.plan.remote and not self.stopping and not self.running:
+                if len(self.nodes) == self.options.snum:
+                    self.start_workers()
+                else:
+                    self.start_queued(1)
+        elif kind == "started":
+            self.running = True
+        elif kind in ("wanted", "not_entered", "entered", "leaving", "retired"):
+            self.losses.resizing.hear(kind, event)
+        elif kind == "serving":
+            self.losses.serving()
+        elif kind == "synced":
+            self.losses.synced()
+        elif kind == "ejected":
+            self.losses.hear_ejected(event)
+        elif kind == "awaited":
+            self.losses.hear_awaited(event)
+        elif kind == "caught_up":
+            self.terminal.say(f"worker {event['index']} (pid {event['pid']}) has caught up")
+        elif kind == "lost" and event.get("goes_on"):
+            self.losses.lost(event)
         elif kind == "busy" and not self.options.verbose:
             self.terminal.say(f"server s{event['index']} (pid {event['pid']} on {event['host']}), shard {event['shard']}: "
                               f"{event['function']} has been running for {event['seconds']:.0f} s")
@@ -154,6 +197,11 @@ class Job:
             self.done = True
         elif kind == "error":
             self.terminal.say("the scheduler: " + str(event.get("text")))
+        elif kind in ("checkpoint", "checkpoint_failed", "checkpoint_asked", "restored"):
+            # Of the regular ones only the failed are told.
+            asked, self.checkpoint_asked = self.checkpoint_asked, kind == "checkpoint_asked"
+            if kind != "checkpoint" or asked:
+                self.terminal.say(event_text(event))
 
     # -- how it ends
 
@@ -208,6 +256,9 @@ class Job:
         return (code if code == SCHEDULER_LOST else lost), text
 
     def handle_death(self, child):
+        if child.role == "question":
+            self.losses.answered(child)
+            return
         clean = child.ended.si_code == os.CLD_EXITED and child.ended.si_status == 0
         if self.stopping:
             if self.cause is None and not clean and not self.interrupts and child.role != "scheduler":
@@ -216,8 +267,7 @@ class Job:
                     self.terminal.say(f"after the job was complete, {text}")
             return
         if clean and (child.role == "worker" or self.done):
-            if all(c.ended for c in self.children if c.role == "worker"):
-                self.stop(FAILURE_KILL)
+            self.stop_when_all_left()
             return
         if child.role == "scheduler" and self.done:
             return
@@ -226,7 +276,15 @@ class Job:
         if child.mpirun:
             rank, _ = child.first_failure or (None, None)
             who = child.log if rank is None else (child.role, rank)
+        if self.losses.takes(child):
+            self.losses.died(child, text)
+            self.stop_when_all_left()
+            return
         self.fail(status, text, who)
+
+    def stop_when_all_left(self):
+        if all(c.ended for c in self.children if c.role == "worker") and not self.losses.awaits:
+            self.stop(FAILURE_KILL)
 
     def alive(self, *roles):
         return [c for c in self.children if c.ended is None and (not roles or c.role in roles)]
@@ -248,6 +306,7 @@ class Job:
         self.deadlines.clear()
         self.kill_at = time.monotonic() + limit
         self.asked = set()
+        self.send(self.alive("question"), signal.SIGKILL)
         self.go_on_stopping()
 
     def ask(self, children):
@@ -304,6 +363,10 @@ class Job:
 
     def hear_signal(self, number):
         if number == signal.SIGCHLD:
+            return
+        if number == signal.SIGUSR1:
+            if self.nodes:  # before, the scheduler may not have come so far as to take the signal
+                self.send(self.alive("scheduler"), signal.SIGUSR1)
             return
         if number == signal.SIGINT and self.interrupts:
             self.terminal.say("interrupted again: killing everything")
@@ -388,7 +451,7 @@ class Job:
         wake, wake_in = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(wake_in, False)
-        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, lambda *_: None)  # the byte in the pipe is what counts
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
         self.poll.register(wake, select.POLLIN)
@@ -397,6 +460,8 @@ class Job:
                           f"{o.wnum} worker{'s' * (o.wnum > 1)} ({o.method}): "
                           f"{os.path.relpath(program) if program.startswith(os.getcwd()) else program}")
         self.terminal.say(f"logs in {self.plan.run_dir}")
+        for note in self.plan.checkpoints.notes:
+            self.terminal.say(note)
         begin = time.monotonic()
         if o.timeout is not None:
             self.deadlines["timeout"] = begin + o.timeout
@@ -429,6 +494,8 @@ class Job:
             for fd in list(self.readers):
                 if dead or fd in ready:
                     self.read_all(fd)
+            for fd in [fd for fd in ready if fd in self.losses.watched]:
+                self.losses.see(fd)
             self.terminal.flush_out()
             for number in signals:
                 self.hear_signal(number)
@@ -457,8 +524,20 @@ class Job:
         self.finish(time.monotonic() - begin)
         return self.cause[0] if self.cause is not None else OK
 
+    def write_note(self, **more):
+        """For `prun.py status`. A job goes on without it."""
+        note = {"job": self.plan.id, "scheduler": self.address, "framework": self.plan.framework, "pid": os.getpid(),
+                "host": os.uname().nodename}
+        try:
+            write_note(self.plan.run_dir, dict(note, **more))
+        except OSError as error:
+            self.terminal.say(f"{self.plan.run_dir}: {error.strerror}")
+
     def finish(self, took):
+        status, cause = self.cause if self.cause is not None else (OK, "")
+        self.write_note(status=status, cause=cause)
         self.terminal.finish_progress()
+        self.losses.report()
         if self.cause is None:
             self.terminal.say(f"done in {duration(took)}")
         else:
@@ -476,6 +555,7 @@ class Job:
                 except ChildProcessError:
                     pass
                 child.ended = True
+        self.plan.remove_kept()
         self.plan.remove_folders()
 
 

@@ -44,6 +44,8 @@ class Tagged:
 
     def line(self, line):
         rank, stream, text = self.split(line)
+        if rank is not None:
+            rank = self.number(rank)
         log = self.logs.get(rank)
         if log is None:
             path = self.child.log if rank is None else self.log_of(self.child.role, rank)
@@ -53,6 +55,10 @@ class Tagged:
             self.hear(line.decode("utf-8", "replace"))
         elif rank == 0 and stream == b"stdout" and self.child.role == "worker":
             self.pass_through(text)
+
+    def number(self, rank):
+        """Whose rank it is in the job: an mpirun of one server knows it as 0."""
+        return int(rank) if self.child.index is None else self.child.index
 
     @staticmethod
     def split(line):
@@ -73,13 +79,14 @@ class Tagged:
         killed = re.search(r"process rank (\d+) with PID (\d+) on node (\S+) exited on signal (\d+)", line)
         if killed:
             rank, pid, host, number = killed.groups()
-            pid, host = self.nodes.get((role, int(rank)), (pid, host))
-            self.child.first_failure = (int(rank), f"{short(role, rank)} (pid {pid} on {host}) was killed by "
+            rank = self.number(rank)
+            pid, host = self.nodes.get((role, rank), (pid, host))
+            self.child.first_failure = (rank, f"{short(role, rank)} (pid {pid} on {host}) was killed by "
                                                        f"{signal_name(int(number))}")
             return
         named = re.search(r"Process name: \[\[\d+,\d+\],(\d+)\]", line)
         if named:
-            self.named = int(named.group(1))
+            self.named = self.number(named.group(1))
         code = re.search(r"Exit code: +(\d+)", line)
         if code and self.named is not None:
             rank = self.named

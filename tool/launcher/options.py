@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The command line, and the hosts that it names."""
+"""The command line."""
 import os
 
-from .status import MEANING, USAGE, Failure
+from .status import MEANING
 
 # Options of Paracel 0.3 that belong to Mesos.
 GONE_OPTIONS = {
@@ -10,8 +10,8 @@ GONE_OPTIONS = {
     "--ppn_server": "Mesos is not supported; where servers run is written in --hostfile_server",
     "--mem_limit": "Mesos is not supported; limit memory with ulimit -v or a cgroup",
     "--mem_limit_server": "Mesos is not supported; limit memory with ulimit -v or a cgroup",
-    "--replicas": "replication is not there yet",
 }
+MOST_REPLICAS = 8  # as membership::most_replicas
 # Limits of the servers, as start_server names them.
 SERVER_LIMITS = {
     "--max-memory": "what the keys and values of a server may take in all (default: no limit)",
@@ -27,6 +27,11 @@ def parse_command_line(arguments):
     def positive(text):
         if not text.isdigit() or int(text) == 0:
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+        return int(text)
+
+    def count(text):
+        if not text.isdigit():
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
         return int(text)
 
     def seconds(text):
@@ -46,7 +51,9 @@ def parse_command_line(arguments):
 
     # The width is given because argparse otherwise imports shutil to ask the terminal.
     parser = argparse.ArgumentParser(
-        prog="prun.py", allow_abbrev=False, add_help=True, usage="prun.py [options] program [arguments of the program]",
+        prog="prun.py", allow_abbrev=False, add_help=True,
+        usage="prun.py [options] program [arguments of the program]\n       prun.py status --run RUN\n"
+              "       prun.py --servers +1|-1 --run RUN\n       prun.py checkpoint list|verify DIR",
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=118, max_help_position=30),
         description="Starts a Paracel job, watches it, and ends all of it.",
         epilog="exit status: " + ", ".join(f"{number} {word}" for number, word in MEANING.items())
@@ -59,6 +66,17 @@ def parse_command_line(arguments):
     add("--m_server", default=None, metavar="local|mpi", help="how servers are started (default: as the workers)")
     add("--hostfile", default="", metavar="FILE", help="mpirun's file of hosts for the workers")
     add("--hostfile_server", default="", metavar="FILE", help="the same for the servers (default: --hostfile)")
+    add("--replicas", type=positive, default=1, metavar="R",
+        help="copies of every parameter, on R servers: R - 1 of them may die at once (default 1)")
+    add("--elastic", action="store_true",
+        help="servers may enter and leave while the job runs (prun.py --servers +1 --run RUN); with --replicas above 1 they "
+             "always may")
+    add("--max-restarts", type=count, default=3, metavar="N",
+        help="dead servers (with --replicas above 1) and workers (with --on-worker-death wait:T) that are replaced, in the whole "
+             "run (default 3)")
+    add("--on-worker-death", default="abort", metavar="abort|eject|wait:T",
+        help="eject: the others go on without a worker that dies, unless it is worker 0; wait:T: they wait for another process "
+             "in its place, at most T seconds (default abort; the others -m local only)")
     add("--threads", type=positive, default=1, metavar="N", help="shard threads of each server (default 1)")
     add("--output-dir", default=".", metavar="DIR", help="where the folder paracel_runs/ with the logs goes (default .)")
     add("--run-dir", default="", metavar="DIR", help="the folder for the logs itself")
@@ -69,8 +87,18 @@ def parse_command_line(arguments):
         help="time in which all processes must have started (default 60)")
     add("--function-timeout", type=seconds, default=30.0, metavar="SECONDS",
         help="name a user function in a server that runs longer (default 30)")
+    add("--hang-limit", type=seconds, default=None, metavar="SECONDS",
+        help="a server whose user function runs longer is lost (default: it is waited for)")
     for name, meaning in SERVER_LIMITS.items():
         add(name, type=byte_count, default=None, metavar="BYTES", help=meaning)
+    add("--checkpoint-dir", default="", metavar="DIR", help="write checkpoints there, on SIGUSR1 and with --checkpoint-every")
+    add("--checkpoint-every", type=positive, default=0, metavar="N", help="one every N iterations of the workers")
+    add("--checkpoint-keep", type=positive, default=3, metavar="K", help="how many whole ones stay (default 3)")
+    add("--checkpoint-wait", type=seconds, default=300.0, metavar="SECONDS",
+        help="give one up when a worker comes so much later than the first (default 300)")
+    add("--resume", default="", metavar="DIR",
+        help="go on from the newest whole checkpoint in DIR, or from the one that DIR is; further ones go there as well unless "
+             "--checkpoint-dir says otherwise")
     add("--plugin-dir", action="append", default=[], metavar="DIR",
         help="one more folder that the servers may load plug-ins from; those of update_file, filter_file and handle_file "
              "always are")
@@ -102,55 +130,28 @@ def parse_command_line(arguments):
             parser.error(f"{name} means something with -m mpi only")
         if value and not os.access(value, os.R_OK):
             parser.error(f"{name} {value}: cannot be read")
+    options.worker_wait = 0.0
+    if options.on_worker_death.startswith("wait:"):
+        try:
+            options.worker_wait = seconds(options.on_worker_death[5:])
+        except argparse.ArgumentTypeError as error:
+            parser.error(f"--on-worker-death {options.on_worker_death}: {error}")
+        if not 0.1 <= options.worker_wait <= 1e6:
+            parser.error(f"--on-worker-death {options.on_worker_death}: want 0.1 to 1000000 seconds")
+    elif options.on_worker_death not in ("abort", "eject"):
+        parser.error(f"--on-worker-death {options.on_worker_death}: want abort, eject or wait:T")
+    if options.on_worker_death != "abort" and options.method == "mpi":
+        parser.error(f"--on-worker-death {options.on_worker_death}: MPI cannot go on when it has lost a rank, so with -m mpi a "
+                     "worker's death ends the job")
+    if options.hang_limit is not None and options.hang_limit < options.function_timeout:
+        parser.error(f"--hang-limit {options.hang_limit:g}: a function is looked at after --function-timeout, "
+                     f"{options.function_timeout:g} s: want no less")
+    if options.checkpoint_every and not (options.checkpoint_dir or options.resume):
+        parser.error("--checkpoint-every means something with --checkpoint-dir only")
+    if options.replicas > min(options.snum, MOST_REPLICAS):
+        parser.error(f"--replicas {options.replicas}: want at most {MOST_REPLICAS}" if options.replicas > MOST_REPLICAS else
+                     f"--replicas {options.replicas} needs as many servers, and there are {options.snum} (-p)")
+    options.may_change = lambda: options.replicas > 1 or options.elastic
     if options.host and options.bind_interface:
         parser.error("--host and --bind-interface both name this host's address: give one")
     return options
-
-
-def hosts_in(path):
-    names = []
-    if path:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                words = line.split("#", 1)[0].split()
-                if words:
-                    names.append(words[0].split("@")[-1])
-    return names
-
-
-def remote_hosts(options):
-    names = []
-    if options.method == "mpi":
-        names += hosts_in(options.hostfile)
-    if options.m_server == "mpi":
-        names += hosts_in(options.hostfile_server)
-    own = {"localhost", os.uname().nodename, os.uname().nodename.split(".")[0], "::1"}
-    return [name for name in dict.fromkeys(names) if name not in own and not name.startswith("127.")]
-
-
-def own_address(options, remote):
-    """The address at which other hosts find this one. Raises Failure."""
-    import socket
-    if options.host:
-        return options.host
-    if options.bind_interface:
-        import fcntl
-        import struct
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            try:
-                reply = fcntl.ioctl(s, 0x8915, struct.pack("256s", options.bind_interface.encode()[:15]))  # SIOCGIFADDR
-            except OSError as error:
-                raise Failure(USAGE, f"--bind-interface {options.bind_interface}: {error.strerror}") from None
-        return socket.inet_ntoa(reply[20:24])
-    for name in remote:  # a socket towards another host, to which nothing is sent
-        try:
-            family, kind, protocol, _, address = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
-            with socket.socket(family, kind, protocol) as s:
-                s.connect(address)
-                found = s.getsockname()[0]
-        except OSError:
-            continue
-        # A host of the file may be this one under another name or address.
-        if not found.startswith("127.") and found not in ("::1", address[0]):
-            return f"[{found}]" if ":" in found else found
-    raise Failure(USAGE, f"no way from this host to {', '.join(remote)}: name this host's address with --host")

@@ -3,27 +3,34 @@
 import os
 import time
 
+from .checkpoints import Checkpoints
 from .config import plugin_folders, reads_standard_input
-from .options import SERVER_LIMITS, own_address, remote_hosts
+from .hosts import Places, own_address, remote_hosts, slots_in
+from .options import SERVER_LIMITS
+from .running import NOTE
 from .status import FAILURE, USAGE, Failure
 
+KEPT = (".kept0", ".kept1", ".clients")  # as src/worker/kept_state.hpp
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class Child:
-    """A process that this launcher started: the scheduler, a server, a worker, or an mpirun for all servers or workers."""
+    """A process that this launcher started: the scheduler, a server, a worker, a question to one of them, or an mpirun for
+    all servers, one server, or all workers."""
 
-    def __init__(self, role, index, command, log, environment=None):
+    def __init__(self, role, index, command, log, environment=None, mpirun=False):
         self.role, self.index, self.command, self.log = role, index, command, log
         self.environment = environment or {}
         self.pid = 0
         self.ended = None          # waitid's answer
         self.first_failure = None  # of an mpirun: (rank, how it ended), from its own words
-        self.mpirun = index is None
+        self.joined_before = None  # of a server in the place of another: who held its slot
+        self.mpirun = mpirun
 
     def name(self):
         if self.mpirun:
-            return f"mpirun of the {self.role}s (pid {self.pid})"
+            of = f"the {self.role}s" if self.index is None else f"{self.role} s{self.index}"
+            return f"mpirun of {of} (pid {self.pid})"
         number = {"scheduler": "", "server": f" s{self.index}", "worker": f" {self.index}"}[self.role]
         return f"the {self.role} (pid {self.pid})" if self.role == "scheduler" else f"{self.role}{number} (pid {self.pid})"
 
@@ -37,6 +44,8 @@ class Plan:
         self.socket_lock = -1
         self.run_dir = ""
         self.plugin_dirs = self.find_plugin_dirs(schema, entries)
+        self.places = Places(slots_in(options.hostfile_server) if options.m_server == "mpi" else [])
+        self.checkpoints = Checkpoints(options, framework, program)
         self.reads_standard_input = reads_standard_input(schema, entries) and not os.isatty(0)
 
     def find_plugin_dirs(self, schema, entries):
@@ -71,12 +80,47 @@ class Plan:
         command = [os.path.join(self.framework, "start_scheduler"), "--bind", self.scheduler_bind(), "--job", self.id,
                    "--workers", str(o.wnum), "--servers", str(o.snum), "--heartbeat-limit", f"{o.heartbeat_limit:g}",
                    "--join-timeout", f"{o.join_timeout:g}", "--run-dir", self.run_dir, "--parent", str(os.getpid())]
+        if o.replicas > 1:
+            command += ["--replicas", str(o.replicas)]
+        if o.hang_limit is not None:
+            command += ["--hang-limit", f"{o.hang_limit:g}"]
+        if o.elastic:
+            command += ["--elastic"]
+        if o.on_worker_death != "abort":
+            command += ["--on-worker-death", o.on_worker_death]
+        command += self.checkpoints.flags(self.program)
         return Child("scheduler", 0, command + (["--insecure"] if o.insecure else []), self.log_of("scheduler", 0))
 
     def make_servers(self, address):
         o = self.options
+        if o.m_server == "mpi" and not o.may_change():
+            # One mpirun starts sooner than several (2 servers: 120 and 140 ms; 4: 140 and 205 ms), and ends all its ranks
+            # when one dies.
+            command = self.server_command(address, f"ipc://{self.sockets}") + ["--slot", "auto"]
+            return [Child("server", None, self.mpirun("server", o.snum, {}) + command,
+                          os.path.join(self.run_dir, "mpirun_servers.log"), {"TMPDIR": self.sockets + "/server"}, True)]
+        return [self.make_server(slot, address) for slot in range(o.snum)]
+
+    def make_server(self, slot, address, turn=0):
+        """`turn`: how many processes had the slot before."""
+        own = self.sockets if turn == 0 else f"{self.sockets}/s{slot}.{turn}"
+        if self.options.m_server == "mpi":
+            own = f"{self.sockets}/s{slot}.{turn}"  # for mpirun's files
+        if own != self.sockets and not self.options.dry_run:
+            os.mkdir(own, 0o700)
+        command = self.server_command(address, f"ipc://{own}")
+        if self.options.m_server == "mpi":
+            host = self.places.take(slot)
+            return Child("server", slot, self.mpirun("server", 1, {}, host) + command + ["--slot", str(slot)],
+                         os.path.join(self.run_dir, f"mpirun_server_{slot}.log"), {"TMPDIR": own}, True)
+        return Child("server", slot, command + ["--parent", str(os.getpid()), "--slot", str(slot)],
+                     self.log_of("server", slot))
+
+    def server_command(self, address, folder):
+        """Without the slot. `folder`: where its sockets go when nobody is on another host."""
+        o = self.options
         if self.all_local():
-            bind = f"ipc://{self.sockets}"
+            bind = folder
         elif self.remote or not address.startswith("tcp://127."):
             bind = "tcp://*:*"  # the interface towards the scheduler
         else:
@@ -90,12 +134,7 @@ class Plan:
                 command += [name, limit]
         if o.insecure:
             command.append("--insecure")
-        if o.m_server == "mpi":
-            return [Child("server", None, self.mpirun("server", {}) + command + ["--slot", "auto"],
-                          os.path.join(self.run_dir, "mpirun_servers.log"), {"TMPDIR": self.sockets + "/server"})]
-        command += ["--parent", str(os.getpid())]
-        return [Child("server", slot, command + ["--slot", str(slot)], self.log_of("server", slot))
-                for slot in range(o.snum)]
+        return command
 
     def make_workers(self, address):
         o = self.options
@@ -108,9 +147,11 @@ class Plan:
         if o.max_message_bytes:
             environment["PARACEL_MAX_MESSAGE_BYTES"] = o.max_message_bytes
         if o.method == "mpi":
-            return [Child("worker", None, self.mpirun("worker", environment) + command,
+            return [Child("worker", None, self.mpirun("worker", o.wnum, environment) + command,
                           os.path.join(self.run_dir, "mpirun_workers.log"),
-                          dict(environment, TMPDIR=self.sockets + "/worker"))]
+                          dict(environment, TMPDIR=self.sockets + "/worker"), True)]
+        if o.worker_wait:
+            environment["PARACEL_STATE_DIR"] = self.run_dir
         if not self.linked:
             # A program that does not ask the kernel itself to die with its parent is made to, by setpriv (util-linux).
             setpriv = "/usr/bin/setpriv"
@@ -120,14 +161,14 @@ class Plan:
         return [Child("worker", rank, command, self.log_of("worker", rank), dict(environment, PARACEL_RANK=str(rank)))
                 for rank in range(o.wnum)]
 
-    def mpirun(self, role, environment):
+    def mpirun(self, role, count, environment, host=None):
+        """`host`: the one of the hostfile to start on."""
         import shutil
-        o = self.options
-        count, hostfile = (o.snum, o.hostfile_server) if role == "server" else (o.wnum, o.hostfile)
+        hostfile = self.options.hostfile_server if role == "server" else self.options.hostfile
         path = shutil.which("mpirun")
         if path is None:
             raise Failure(USAGE, "-m mpi: mpirun is not installed (Debian: openmpi-bin)")
-        # Two mpiruns know nothing of each other: without --bind-to none both would bind to the same cores, and in a common
+        # Several mpiruns know nothing of each other: without --bind-to none all would bind to the same cores, and in a common
         # folder for their files each can remove what the other is just making ("orte_session_dir failed"). TMPDIR says where
         # that folder is; the programs get their own back.
         command = [path, "-np", str(count), "--tag-output", "--bind-to", "none",
@@ -135,7 +176,7 @@ class Plan:
         if os.geteuid() == 0:
             command.append("--allow-run-as-root")
         if hostfile:
-            command += ["--hostfile", os.path.abspath(hostfile)]
+            command += ["--hostfile", os.path.abspath(hostfile)] + (["--host", host] if host else [])
         else:
             command.append("--oversubscribe")
             if shutil.which("ssh") is None and shutil.which("rsh") is None:
@@ -158,9 +199,11 @@ class Plan:
             self.sockets = "/tmp/prc-XXXXXX"
             return
         try:
-            os.makedirs(self.run_dir, exist_ok=True)
+            os.makedirs(os.path.dirname(self.run_dir), exist_ok=True)
+            if not os.path.isdir(self.run_dir):
+                os.mkdir(self.run_dir, 0o700)
             for name in os.listdir(self.run_dir):  # logs of an earlier run in the same --run-dir
-                if name.endswith(".log"):
+                if name.endswith((".log", *KEPT)) or name == NOTE:
                     os.unlink(os.path.join(self.run_dir, name))
         except OSError as error:
             raise Failure(USAGE, f"the run folder {self.run_dir} cannot be made: {error.strerror}") from None
@@ -196,6 +239,14 @@ class Plan:
         for child in [self.make_scheduler()] + self.make_servers(address) + self.make_workers(address):
             words = [f"{k}={shlex.quote(v)}" for k, v in child.environment.items()] + [shlex.quote(w) for w in child.command]
             print(" ".join(words))
+
+    def remove_kept(self):
+        """What workers have written down for others in their places."""
+        if not self.options.worker_wait or not os.path.isdir(self.run_dir):
+            return
+        for name in os.listdir(self.run_dir):
+            if name.endswith(KEPT):
+                os.unlink(os.path.join(self.run_dir, name))
 
     def remove_folders(self):
         if self.sockets and not self.options.dry_run:

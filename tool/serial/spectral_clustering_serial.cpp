@@ -9,98 +9,55 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <random>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "graph.hpp"
+
 namespace {
 
 using vec = std::vector<double>;
 
+/// D^-1/2 W D^-1/2 of the undirected graph; a self-loop is no edge.
 struct graph {
-  std::vector<std::uint64_t> ids;  // ascending
-  std::vector<std::size_t> begin;
-  std::vector<std::uint32_t> target;
-  vec value;  // of D^-1/2 W D^-1/2
-  std::vector<bool> active;
+  serial::csr links;
+  std::vector<bool> active;  // has an edge with a weight
 
-  [[nodiscard]] std::size_t size() const { return ids.size(); }
+  explicit graph(const serial::edge_list& from) : active(from.ids.size()) {
+    vec degree(size());
+    for (std::size_t e = 0; e < from.from.size(); ++e) {
+      if (from.from[e] == from.to[e]) continue;
+      degree[from.from[e]] += from.weight[e];
+      degree[from.to[e]] += from.weight[e];
+    }
+    serial::edge_list both{.ids = from.ids, .from = {}, .to = {}, .weight = {}};
+    for (std::size_t e = 0; e < from.from.size(); ++e) {
+      const auto u = from.from[e], t = from.to[e];
+      if (u == t) continue;
+      const double w = from.weight[e] == 0 ? 0 : from.weight[e] / std::sqrt(degree[u] * degree[t]);
+      both.from.insert(both.from.end(), {u, t});
+      both.to.insert(both.to.end(), {t, u});
+      both.weight.insert(both.weight.end(), {w, w});
+    }
+    links = serial::compress(both, false);
+    for (std::size_t v = 0; v < size(); ++v) active[v] = degree[v] > 0;
+  }
+  [[nodiscard]] std::size_t size() const { return active.size(); }
   [[nodiscard]] vec times(const vec& x) const {
     vec y(size());
     for (std::size_t v = 0; v < size(); ++v) {
       if (!active[v]) continue;
       y[v] = x[v];
-      for (std::size_t e = begin[v]; e < begin[v + 1]; ++e) y[v] += value[e] * x[target[e]];
+      for (auto e = links.begin[v]; e < links.begin[v + 1]; ++e) y[v] += links.weight[e] * x[links.target[e]];
     }
     return y;
   }
 };
-
-graph load(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw std::runtime_error("cannot read " + file);
-  std::ostringstream buffer;
-  buffer << in.rdbuf();
-  const auto text = std::move(buffer).str();
-  std::vector<std::uint64_t> a, b;
-  vec w;
-  const auto blank = [](char c) { return c == '\t' || c == ' ' || c == ',' || c == ';' || c == '\r'; };
-  for (const char* at = text.c_str(); *at != 0;) {
-    while (blank(*at)) ++at;
-    if (*at == '\n') {
-      ++at;
-      continue;
-    }
-    char* end = nullptr;
-    a.push_back(std::strtoull(at, &end, 10));
-    while (blank(*end)) ++end;
-    b.push_back(std::strtoull(end, &end, 10));
-    while (blank(*end)) ++end;
-    w.push_back(*end == '\n' || *end == 0 ? 1 : std::strtod(end, &end));
-    for (at = end; *at != 0 && *at != '\n';) ++at;
-  }
-  graph g;
-  g.ids = a;
-  g.ids.insert(g.ids.end(), b.begin(), b.end());
-  std::sort(g.ids.begin(), g.ids.end());
-  g.ids.erase(std::unique(g.ids.begin(), g.ids.end()), g.ids.end());
-  const auto number = [&](std::uint64_t id) {
-    return static_cast<std::uint32_t>(std::lower_bound(g.ids.begin(), g.ids.end(), id) - g.ids.begin());
-  };
-  g.begin.assign(g.size() + 1, 0);
-  vec degree(g.size());
-  for (std::size_t e = 0; e < a.size(); ++e) {
-    a[e] = number(a[e]);
-    b[e] = number(b[e]);
-    if (a[e] == b[e]) continue;
-    ++g.begin[a[e] + 1];
-    ++g.begin[b[e] + 1];
-    degree[a[e]] += w[e];
-    degree[b[e]] += w[e];
-  }
-  std::partial_sum(g.begin.begin(), g.begin.end(), g.begin.begin());
-  g.target.resize(g.begin.back());
-  g.value.resize(g.begin.back());
-  auto next = g.begin;
-  for (std::size_t e = 0; e < a.size(); ++e) {
-    if (a[e] == b[e]) continue;
-    const double x = w[e] == 0 ? 0 : w[e] / std::sqrt(degree[a[e]] * degree[b[e]]);
-    g.target[next[a[e]]] = static_cast<std::uint32_t>(b[e]);
-    g.value[next[a[e]]++] = x;
-    g.target[next[b[e]]] = static_cast<std::uint32_t>(a[e]);
-    g.value[next[b[e]]++] = x;
-  }
-  for (const double d : degree) g.active.push_back(d > 0);
-  return g;
-}
 
 double inner(const vec& a, const vec& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
 
@@ -237,62 +194,51 @@ double kmeans(const vec& points, std::size_t n, std::size_t d, std::size_t k, st
   }
 }
 
+void solve(serial::arguments& from) {
+  from.option.insert({{"k", "4"}, {"tolerance", "1e-10"}, {"n_init", "10"}, {"out", ""}});
+  const auto edges = serial::load(from.input, "", true);
+  const graph g(edges);
+  std::vector<std::size_t> rows;
+  for (std::size_t v = 0; v < g.size(); ++v)
+    if (g.active[v]) rows.push_back(v);
+  const auto k = std::stoull(from.option["k"]);
+  if (k == 0 || k > rows.size()) throw std::runtime_error("want k from 1 to the number of vertices with edges");
+  const double tolerance = 2 * std::stod(from.option["tolerance"]);
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> normal;
+  std::vector<vec> found;
+  for (std::size_t j = 0; j < k; ++j) {
+    vec x(g.size());
+    for (const auto v : rows) x[v] = normal(random);
+    const double value = eigenvector(g, found, tolerance, x);
+    std::printf("eigenvalue_%zu %.17g\n", j + 1, 2 - value);
+    found.push_back(std::move(x));
+  }
+  vec points;
+  for (const auto v : rows) {
+    double length = 0;
+    for (const auto& x : found) length += x[v] * x[v];
+    for (const auto& x : found) points.push_back(length > 0 ? x[v] / std::sqrt(length) : 0);
+  }
+  double best = std::numeric_limits<double>::max();
+  std::vector<std::uint32_t> label, best_label;
+  for (int run = std::stoi(from.option["n_init"]); run > 0; --run) {
+    const double inertia = kmeans(points, rows.size(), k, k, random, label);
+    if (inertia >= best) continue;
+    best = inertia;
+    best_label = label;
+  }
+  std::printf("inertia %.17g\n", best);
+  std::vector<int> labels(g.size(), -1), number(k, -1);
+  int next = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    auto& n = number[best_label[i]];
+    if (n < 0) n = next++;
+    labels[rows[i]] = n;
+  }
+  serial::write(from.option["out"], edges, [&](std::uint32_t v) { return labels[v]; });
+}
+
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    std::map<std::string, std::string> option{{"k", "4"}, {"tolerance", "1e-10"}, {"n_init", "10"}, {"out", ""}};
-    if (argc < 2) throw std::runtime_error("usage: spectral_clustering_serial EDGES [--k K] [--n_init N] [--out FILE]");
-    for (int i = 2; i + 1 < argc; i += 2) {
-      const std::string name = std::string(argv[i]).substr(2);
-      if (!option.contains(name)) throw std::runtime_error("unknown option " + name);
-      option[name] = argv[i + 1];
-    }
-    const auto g = load(argv[1]);
-    std::vector<std::size_t> rows;
-    for (std::size_t v = 0; v < g.size(); ++v)
-      if (g.active[v]) rows.push_back(v);
-    const auto k = std::strtoull(option["k"].c_str(), nullptr, 10);
-    if (k == 0 || k > rows.size()) throw std::runtime_error("want k from 1 to the number of vertices with edges");
-    const double tolerance = 2 * std::strtod(option["tolerance"].c_str(), nullptr);
-    std::mt19937_64 random(1);
-    std::normal_distribution<double> normal;
-    std::vector<vec> found;
-    for (std::size_t j = 0; j < k; ++j) {
-      vec x(g.size());
-      for (const auto v : rows) x[v] = normal(random);
-      const double value = eigenvector(g, found, tolerance, x);
-      std::printf("eigenvalue_%zu %.17g\n", j + 1, 2 - value);
-      found.push_back(std::move(x));
-    }
-    vec points;
-    for (const auto v : rows) {
-      double length = 0;
-      for (const auto& x : found) length += x[v] * x[v];
-      for (const auto& x : found) points.push_back(length > 0 ? x[v] / std::sqrt(length) : 0);
-    }
-    double best = std::numeric_limits<double>::max();
-    std::vector<std::uint32_t> label, best_label;
-    for (int run = std::atoi(option["n_init"].c_str()); run > 0; --run) {
-      const double inertia = kmeans(points, rows.size(), k, k, random, label);
-      if (inertia >= best) continue;
-      best = inertia;
-      best_label = label;
-    }
-    std::printf("inertia %.17g\n", best);
-    if (option["out"].empty()) return 0;
-    std::vector<int> labels(g.size(), -1), number(k, -1);
-    int next = 0;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      auto& n = number[best_label[i]];
-      if (n < 0) n = next++;
-      labels[rows[i]] = n;
-    }
-    std::ofstream out(option["out"]);
-    for (std::size_t v = 0; v < g.size(); ++v) out << g.ids[v] << '\t' << labels[v] << '\n';
-    return 0;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "spectral_clustering_serial: error: %s\n", e.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return serial::run(argc, argv, " [--k K] [--tolerance T] [--n_init N]", solve); }

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// From files to documents whose words are numbers, and models that were written before.
+#include <algorithm>
+#include <utility>
+
+#include <paracel/load.hpp>
+
+#include "lda.hpp"
+#include "lda_text.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+constexpr std::uint64_t index_limit = std::uint64_t{1} << 31U;
+
+/// Ends a pass over a text.
+struct found_format {
+  bool text;
+};
+
+}  // namespace
+
+/// Names, or index:count: what the first line of the first worker that has one looks like.
+void lda::agree_on_format(const std::vector<std::string>& files) {
+  std::int64_t mine = -1;
+  if (settings_.input_format == "auto") {
+    try {
+      visit_text(files, get_worker_id(), get_worker_size(), [](std::string_view text) {
+        for_each_document(text, [](std::string_view line) { throw found_format{!looks_like_libsvm(line)}; });
+      });
+    } catch (const found_format& found) {
+      mine = found.text ? 1 : 0;
+    }
+  } else {
+    mine = settings_.input_format == "text" ? 1 : 0;
+  }
+  for (const auto other : get_comm().allgather(mine)) {
+    if (other < 0) continue;
+    text_ = other == 1;
+    return;
+  }
+  throw data_error(files.front() + ": found no document");
+}
+
+lda::raw_documents lda::read(const std::vector<std::string>& files) {
+  raw_documents raw;
+  auto& to = raw.documents;
+  const auto add_line = [&](std::string_view line, const text_failure& fail) {
+    bool first = true;
+    for_each_field(line, [&](std::string_view field) {
+      if (text_) {
+        to.word.push_back(raw.names.intern(field));
+        return;
+      }
+      // The label is not read; a line may do without.
+      const bool label = std::exchange(first, false) && field.find(':') == std::string_view::npos;
+      if (label) return;
+      const auto entry = parse_word_count(field, index_limit);
+      if (entry.wrong != nullptr) fail(field.data(), "found \"" + std::string(field) + "\", " + entry.wrong);
+      if (entry.count > 0) to.word.insert(to.word.end(), entry.count, raw.indices.intern(entry.index));
+    });
+    to.begin.push_back(to.word.size());
+  };
+  visit_text(get_comm(), files, [&](std::string_view text, const text_failure& fail) {
+    for_each_document(text, [&](std::string_view line) { add_line(line, fail); });
+  });
+  std::uint64_t number = 0;
+  const auto counts = get_comm().allgather(static_cast<std::int64_t>(to.begin.size() - 1));
+  for (std::size_t w = 0; w < get_worker_id(); ++w) number += static_cast<std::uint64_t>(counts[w]);
+  for (std::size_t d = 0; d + 1 < to.begin.size(); ++d) to.number.push_back(number + d);
+  return raw;
+}
+
+void lda::read_names() {
+  if (settings_.vocabulary.empty()) return;
+  if (text_) throw data_error(settings_.vocabulary.front() + ": found names of indices, want none: the input has words");
+  visit_lines(settings_.vocabulary, 0, 1, [&](std::string&& line) { names_.push_back(std::string_view(line)); });
+  vocabulary_size_ = names_.size();
+}
+
+/// From here on the words of `raw` are numbers among all words: of names their rank, of an index one less.
+void lda::number_words(raw_documents& raw) {
+  auto comm = get_comm();
+  std::vector<std::uint32_t> number;
+  if (text_) {
+    auto mine = raw.names.ids();
+    std::sort(mine.begin(), mine.end());
+    std::string joined;
+    for (const auto& name : mine) joined += name + '\n';
+    // Every worker's words, on every worker: what rank 0 needs for the results is what all need to number theirs.
+    std::vector<std::string> all;
+    for (const auto& text : comm.allgather(joined)) {
+      for (std::size_t at = 0; at < text.size();) {
+        const auto end = text.find('\n', at);
+        all.push_back(text.substr(at, end - at));
+        at = end + 1;
+      }
+    }
+    names_ = id_list(all);
+    names_.sort_unique();
+    vocabulary_size_ = names_.size();
+    for (const auto& name : raw.names.ids()) number.push_back(static_cast<std::uint32_t>(*names_.find(name)));
+  } else {
+    std::int64_t greatest = 0;
+    for (const auto index : raw.indices.ids()) {
+      greatest = std::max(greatest, static_cast<std::int64_t>(index));
+      number.push_back(static_cast<std::uint32_t>(index - 1));
+    }
+    comm.allreduce(greatest, reduce_op::max);
+    if (names_.size() > 0 && static_cast<std::uint64_t>(greatest) > names_.size()) {
+      throw data_error(settings_.vocabulary.front() + ": found " + std::to_string(names_.size()) +
+                       " names, want at least the greatest index, " + std::to_string(greatest));
+    }
+    vocabulary_size_ = std::max<std::uint64_t>(vocabulary_size_, static_cast<std::uint64_t>(greatest));
+  }
+  for (auto& w : raw.documents.word) w = number[w];
+}
+
+void lda::load() {
+  agree_on_format(settings_.input);
+  read_names();
+  auto raw = read(settings_.input);
+  number_words(raw);
+  const auto stride = settings_.test_stride;
+  for (std::size_t d = 0; d < raw.documents.size(); ++d) {
+    const auto number = raw.documents.number[d];
+    auto& to = stride > 0 && number % stride == stride - 1 ? test_ : training_;
+    const auto words = raw.documents.of(d);
+    to.word.insert(to.word.end(), words.begin(), words.end());
+    to.begin.push_back(to.word.size());
+    to.number.push_back(number);
+  }
+  // The training words get indices of their own, in the order of their numbers.
+  std::vector<std::uint32_t> sorted(training_.word);
+  std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  training_words_.assign(sorted.begin(), sorted.end());
+  for (auto& w : training_.word) {
+    w = static_cast<std::uint32_t>(std::lower_bound(sorted.begin(), sorted.end(), w) - sorted.begin());
+  }
+  std::vector<std::int64_t> sums{static_cast<std::int64_t>(training_.size()), static_cast<std::int64_t>(training_.word.size())};
+  get_comm().allreduce(sums);
+  documents_total_ = static_cast<std::uint64_t>(sums[0]);
+  tokens_total_ = static_cast<std::uint64_t>(sums[1]);
+  if (tokens_total_ == 0) throw data_error(settings_.input.front() + ": found no word to train on");
+
+  if (!settings_.test_input.empty()) {
+    if (stride > 0) throw data_error(settings_.test_input.front() + ": found test_input and test_stride, want one of them");
+    test_ = known_words(settings_.test_input);
+  }
+  if (!settings_.predict_input.empty()) predict_ = known_words(settings_.predict_input);
+}
+
+/// Documents of which only the words are kept that the model has.
+lda_documents lda::known_words(const std::vector<std::string>& files) {
+  const auto raw = read(files);
+  lda_documents known;
+  known.number = raw.documents.number;
+  for (std::size_t d = 0; d < raw.documents.size(); ++d) {
+    for (const auto w : raw.documents.of(d)) {
+      if (text_) {
+        if (const auto number = names_.find(std::string_view(raw.names[w]))) {
+          known.word.push_back(static_cast<std::uint32_t>(*number));
+          continue;
+        }
+      } else if (raw.indices[w] <= vocabulary_size_) {
+        known.word.push_back(static_cast<std::uint32_t>(raw.indices[w] - 1));
+        continue;
+      }
+      ++unknown_words_;
+    }
+    known.begin.push_back(known.word.size());
+  }
+  return known;
+}
+
+void lda::load_model() {
+  const model_reader model(settings_.model_input, "lda");
+  const auto shape = model.shape("word_topic");
+  priors_.alpha = model.read<double>("alpha");
+  priors_.beta = model.field<double>("beta");
+  priors_.words = static_cast<double>(shape.at(0));
+  settings_.topics = priors_.alpha.size();
+  vocabulary_size_ = shape.at(0);
+  text_ = model.field<bool>("text");
+  const auto ids = model.ids("word_topic");
+  if (!ids.numeric()) names_ = ids;
+  model_counts_ = model.read<std::int64_t>("word_topic");
+  model_totals_ = model.read<std::int64_t>("topic_counts");
+  if (!settings_.test_input.empty()) test_ = known_words(settings_.test_input);
+  if (!settings_.predict_input.empty()) predict_ = known_words(settings_.predict_input);
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What follows training: perplexity, topics of new documents, the model.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "lda.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+/// A line of lda_topics_0.
+struct topic_line {
+  std::size_t topic = 0;
+  std::vector<std::pair<std::string, double>> words;
+};
+void append_text(std::string& out, const topic_line& line) {
+  paracel::append_text(out, line.topic);
+  out += "topic\t";
+  for (std::size_t i = 0; i < line.words.size(); ++i) {
+    if (i > 0) out += '|';
+    paracel::append_text(out, line.words[i]);
+  }
+}
+
+}  // namespace
+
+std::string lda::word_name(std::uint64_t word) const {
+  return names_.size() > 0 ? std::string(names_.name(word)) : std::to_string(word + 1);
+}
+
+std::vector<double> lda::phi_of(const std::vector<std::uint64_t>& words) {
+  const auto topics = settings_.topics;
+  std::vector<double> phi(words.size() * topics);
+  const auto totals = words_ ? pull_totals() : model_totals_;
+  std::vector<std::int32_t> rows;
+  if (words_) {
+    rows.resize(phi.size());
+    words_->pull(words, rows);
+  }
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    for (std::size_t k = 0; k < topics; ++k) {
+      const auto n = static_cast<double>(words_ ? rows[i * topics + k] : model_counts_[words[i] * topics + k]);
+      phi[i * topics + k] = (n + priors_.beta) / (static_cast<double>(totals[k]) + priors_.words * priors_.beta);
+    }
+  }
+  return phi;
+}
+
+namespace {
+
+/// The words of some documents, ascending, and the documents with indices into them.
+std::vector<std::uint64_t> own_words(lda_documents& documents) {
+  std::vector<std::uint64_t> words(documents.word.begin(), documents.word.end());
+  std::sort(words.begin(), words.end());
+  words.erase(std::unique(words.begin(), words.end()), words.end());
+  for (auto& w : documents.word) {
+    w = static_cast<std::uint32_t>(std::lower_bound(words.begin(), words.end(), w) - words.begin());
+  }
+  return words;
+}
+
+}  // namespace
+
+/// Every other word of a document finds its topics, the words between them are scored.
+void lda::test() {
+  if (settings_.test_input.empty() && settings_.test_stride == 0) return;
+  const auto words = own_words(test_);
+  const auto phi = phi_of(words);
+  const auto of = [&](std::uint32_t w) { return &phi[w * settings_.topics]; };
+  std::vector<double> sums(2);
+  for (std::size_t d = 0; d < test_.size(); ++d) {
+    std::vector<std::uint32_t> observed;
+    std::vector<std::uint32_t> scored;
+    const auto all = test_.of(d);
+    for (std::size_t i = 0; i < all.size(); ++i) (i % 2 == 0 ? observed : scored).push_back(all[i]);
+    const auto theta = fold_in(observed, priors_.alpha, of, settings_.fold_in_steps);
+    for (const auto w : scored) {
+      double p = 0;
+      for (std::size_t k = 0; k < theta.size(); ++k) p += theta[k] * of(w)[k];
+      sums[0] += std::log(p);
+    }
+    sums[1] += static_cast<double>(scored.size());
+  }
+  get_comm().allreduce(sums);
+  log_->result("test_tokens", static_cast<std::uint64_t>(sums[1]));
+  log_->result("perplexity", sums[1] > 0 ? std::exp(-sums[0] / sums[1]) : std::nan(""));
+}
+
+void lda::predict(model_writer& writer) {
+  const auto words = own_words(predict_);
+  const auto phi = phi_of(words);
+  const auto of = [&](std::uint32_t w) { return &phi[w * settings_.topics]; };
+  std::vector<double> rows;
+  for (std::size_t d = 0; d < predict_.size(); ++d) {
+    const auto theta = fold_in(predict_.of(d), priors_.alpha, of, settings_.fold_in_steps);
+    rows.insert(rows.end(), theta.begin(), theta.end());
+  }
+  const id_list numbers(predict_.number);
+  writer.add_rows("predictions", std::span<const double>(rows), {settings_.topics}, &numbers);
+}
+
+void lda::dump_result() {
+  auto comm = get_comm();
+  const bool trained = sampler_ != nullptr;
+  auto& log = *log_;
+  model_writer writer(*this, trained ? "lda" : "lda_predictions", settings_.format);
+  writer.settings().add("alpha", settings_.alpha).add("beta", settings_.beta);
+  writer.settings().add("iters", settings_.sweeps).add("seed", settings_.seed);
+  writer.settings().add("sampler", settings_.sampler == lda_sampler::method::mh ? "mh" : "sparse");
+  if (trained) {
+    double value = log_likelihood(*sampler_);
+    writer.fields().add("text", text_).add("beta", priors_.beta).add("sweeps", sweeps_done_);
+    writer.fields().add("documents", documents_total_).add("tokens", tokens_total_).add("log_likelihood", value);
+    std::vector<std::int64_t> rows;
+    auto names = id_list::empty(names_.size() == 0);
+    for_each_own_word([&](std::uint64_t word, std::span<const std::int32_t> counts) {
+      rows.insert(rows.end(), counts.begin(), counts.end());
+      if (names_.size() > 0) names.push_back(names_.name(word));
+      else names.push_back(word + 1);
+    });
+    writer.add_rows("word_topic", std::span<const std::int64_t>(rows), {settings_.topics}, &names);
+    writer.add("topic_counts", pull_totals());
+    writer.add("alpha", priors_.alpha);
+    dump_topics();
+    if (settings_.dump_documents) {
+      const auto& documents = sampler_->documents();
+      std::vector<double> thetas;
+      const double prior = std::accumulate(priors_.alpha.begin(), priors_.alpha.end(), 0.0);
+      for (std::size_t d = 0; d < documents.size(); ++d) {
+        auto theta = priors_.alpha;
+        const auto topics = sampler_->topics_of(d);
+        for (const auto k : topics) theta[k] += 1;
+        for (const auto t : theta) thetas.push_back(t / (static_cast<double>(topics.size()) + prior));
+      }
+      const id_list numbers(documents.number);
+      writer.add_rows("documents", std::span<const double>(thetas), {settings_.topics}, &numbers);
+    }
+    log.result("documents", documents_total_);
+    log.result("tokens", tokens_total_);
+    log.result("words", vocabulary_size_);
+    log.result("sweeps", static_cast<std::uint64_t>(sweeps_done_));
+    log.result("log_likelihood", value);
+  }
+  if (!settings_.predict_input.empty()) predict(writer);
+  writer.finish();
+  auto unknown = static_cast<std::int64_t>(unknown_words_);
+  comm.allreduce(unknown);
+  if (unknown > 0) log.result("unknown_words", static_cast<std::uint64_t>(unknown));
+  log.result("output", get_output());
+  paracel_sync();
+}
+
+/// The best words of each topic: every worker sends rank 0 those of its share of the words.
+void lda::dump_topics() {
+  struct candidate {
+    std::int32_t count;
+    std::uint64_t word;
+  };
+  const auto better_word = [](const candidate& a, const candidate& b) {
+    return a.count != b.count ? a.count > b.count : a.word < b.word;
+  };
+  const auto topics = settings_.topics;
+  const auto k_best = settings_.top_words;
+  std::vector<std::vector<candidate>> best(topics);
+  const auto cut = [&](std::vector<candidate>& list) {
+    std::sort(list.begin(), list.end(), better_word);
+    list.resize(std::min(list.size(), k_best));
+  };
+  for_each_own_word([&](std::uint64_t word, std::span<const std::int32_t> counts) {
+    for (std::size_t k = 0; k < topics; ++k) {
+      if (counts[k] <= 0) continue;
+      best[k].push_back({counts[k], word});
+      if (best[k].size() >= 2 * k_best + 1024) cut(best[k]);
+    }
+  });
+  std::vector<std::int64_t> flat;
+  for (std::size_t k = 0; k < topics; ++k) {
+    cut(best[k]);
+    for (const auto& c : best[k]) {
+      flat.insert(flat.end(), {static_cast<std::int64_t>(k), c.count, static_cast<std::int64_t>(c.word)});
+    }
+  }
+  const auto totals = pull_totals();
+  std::vector<std::vector<std::int64_t>> to(get_worker_size());
+  std::vector<std::vector<std::int64_t>> got;
+  to[0] = std::move(flat);
+  get_comm().alltoall(to, got);
+  if (get_worker_id() != 0) return;
+  for (auto& list : best) list.clear();
+  for (const auto& block : got) {
+    for (std::size_t i = 0; i + 2 < block.size(); i += 3) {
+      best[static_cast<std::size_t>(block[i])].push_back(
+          {static_cast<std::int32_t>(block[i + 1]), static_cast<std::uint64_t>(block[i + 2])});
+    }
+  }
+  std::vector<topic_line> lines(topics);
+  for (std::size_t k = 0; k < topics; ++k) {
+    cut(best[k]);
+    lines[k].topic = k;
+    for (const auto& c : best[k]) {
+      const double p = (c.count + priors_.beta) / (static_cast<double>(totals[k]) + priors_.words * priors_.beta);
+      lines[k].words.emplace_back(word_name(c.word), p);
+    }
+  }
+  paracel_dump_vector(lines, "lda_topics_", "\n");
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,571 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/chain.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include <paracel/error.hpp>
+
+namespace paracel::srv {
+
+using net::status;
+using net::verb;
+
+namespace {
+
+constexpr std::uint16_t changes = 0;
+constexpr std::uint16_t whole_state = 1;
+constexpr std::uint16_t question = 2;
+
+template <class T>
+void put(std::vector<std::byte>& out, T v) {
+  const auto bytes = std::as_bytes(std::span(&v, 1));
+  out.insert(out.end(), bytes.begin(), bytes.end());
+}
+
+/// Reads numbers from bytes of another server; what is not there is zero and makes it bad.
+class reader {
+ public:
+  explicit reader(std::span<const std::byte> bytes) noexcept : rest_(bytes) {}
+  template <class T>
+  T take() noexcept {
+    T v{};
+    const auto from = bytes(sizeof v);
+    if (!from.empty()) std::memcpy(&v, from.data(), sizeof v);
+    return v;
+  }
+  std::span<const std::byte> bytes(std::size_t n) noexcept {
+    if (n > rest_.size()) {
+      bad_ = true;
+      rest_ = {};
+      return {};
+    }
+    const auto out = rest_.first(n);
+    rest_ = rest_.subspan(n);
+    return out;
+  }
+  [[nodiscard]] std::span<const std::byte> rest() const noexcept { return rest_; }
+  [[nodiscard]] bool bad() const noexcept { return bad_; }
+
+ private:
+  std::span<const std::byte> rest_;
+  bool bad_ = false;
+};
+
+void put_entry(std::vector<std::byte>& out, std::uint16_t partition, std::uint16_t what, std::uint64_t previous,
+               std::uint64_t index, std::span<const std::byte> records) {
+  put(out, partition);
+  put(out, what);
+  put(out, static_cast<std::uint32_t>(records.size()));
+  put(out, previous);
+  put(out, index);
+  out.insert(out.end(), records.begin(), records.end());
+}
+
+/// Requests of clients go by the epoch; these do not.
+bool is_of_any_epoch(verb v) noexcept {
+  switch (v) {
+    case verb::ping: case verb::register_update: case verb::register_bupdate: case verb::register_filter:
+    case verb::table_open: case verb::set_prepare: case verb::checkpoint: return true;
+    default: return false;
+  }
+}
+
+/// What looks at all partitions waits until their copies are whole.
+bool looks_everywhere(verb v) noexcept {
+  switch (v) {
+    case verb::scan: case verb::top_k: case verb::reduce: case verb::remove_if: case verb::rows_scan: case verb::subscribe:
+    case verb::clock_moved: case verb::clear: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+copies_view::copies_view(membership m, std::uint32_t slot) : members(std::move(m)), router(members) {
+  const auto at = std::find_if(members.servers.begin(), members.servers.end(), [&](const auto& s) { return s.slot == slot; });
+  if (at == members.servers.end()) {
+    throw error("slot " + std::to_string(slot) + " is not among the servers of epoch " + std::to_string(members.epoch));
+  }
+  self = static_cast<std::uint32_t>(at - members.servers.begin());
+  owned.epoch = members.epoch;
+  for (std::uint32_t p = 0; p < partition_count; ++p) {
+    owned.mine[p] = router.locate_partition(static_cast<std::uint16_t>(p)).server == self;
+  }
+}
+
+chain::chain(const chain_options& options, shard& of, const plugin_registry& plugins, net::port& port, serve_function serve)
+    : options_(options), shard_(of), plugins_(plugins), port_(port), serve_(std::move(serve)) {
+  const auto count = (partition_count + options_.threads - 1) / options_.threads;
+  index_.resize(count);
+  route_of_.resize(count);
+  routes_.emplace_back();
+}
+
+// ---- epochs ---------------------------------------------------------------------------------------------------------
+
+void chain::follow(std::shared_ptr<const copies_view> view) {
+  if (view_ != nullptr && view->members.epoch <= epoch_) return;
+  const auto before = std::exchange(view_, std::move(view));
+  const bool unanswered = asked_ != 0;
+  epoch_ = view_->members.epoch;
+  // Whoever has not been answered asks again, by the new membership; what was applied is remembered.
+  const auto json = view_->members.to_json();
+  held_.refuse(status::stale_epoch, epoch_, net::bytes_of(json),
+               [&](const net::peer& to, const net::outgoing& m) { port_.reply(to, m); });
+  direct_ = true;
+  shard_.refuse_waiting(status::stale_epoch, json);
+  for (auto& [number, f] : forwarded_) f.done.fail(status::stale_epoch, json);
+  direct_ = false;
+  forwarded_.clear();
+  pending_.clear();
+  questions_.clear();
+  asked_ = 0;
+  shard_.begin_journal();
+  shard_.begin_epoch(epoch_);
+  begin_epoch();
+  if (unanswered || begins_alone(before.get())) ask_others();
+  look_whether_whole();
+  go_on();
+}
+
+void chain::stay_alone(std::uint32_t epoch, time_point) {
+  epoch_ = epoch;
+  go_on();
+}
+
+void chain::begin_epoch() {
+  const auto& servers = view_->members.servers;
+  routes_.assign(1, {});
+  std::map<route, std::uint32_t> numbers;
+  incomplete_.reset();
+  installs_.clear();
+  sweeping_bytes_ = 0;
+  std::bitset<partition_count> gone;
+  bundles questions;
+  for (std::uint32_t p = options_.index; p < partition_count; p += options_.threads) {
+    const auto partition = static_cast<std::uint16_t>(p);
+    const auto place = p / options_.threads;
+    const auto copies = view_->router.chain(partition);
+    route_of_[place] = 0;
+    if (std::find(copies.begin(), copies.end(), view_->self) == copies.end()) {
+      if (index_[place] != 0) gone.set(p);
+      index_[place] = 0;
+      continue;
+    }
+    if (copies.front() != view_->self || copies.size() == 1) continue;
+    route rest;
+    for (const auto s : copies.subspan(1)) rest.push_back({servers[s].slot, shard_of(partition, servers[s].threads)});
+    const auto [at, fresh] = numbers.try_emplace(rest, static_cast<std::uint32_t>(routes_.size()));
+    if (fresh) routes_.push_back(rest);
+    route_of_[place] = at->second;
+    incomplete_.set(p);
+    ask_about(questions[at->second], partition);
+  }
+  if (gone.any()) shard_.drop_partitions(gone);
+  shard_.changes()->watch(&incomplete_);
+  for (auto& [number, b] : questions) dispatch(number, b, 0, 0);
+}
+
+/// Is the copy where we are?
+void chain::ask_about(bundle& b, std::uint16_t partition) const {
+  const auto index = index_[partition / options_.threads];
+  put_entry(b.entries, partition, question, index, index, {});
+  b.probes.push_back(partition);
+}
+
+/// Whether somebody who is still there served one of our partitions before: then it is asked whether it has stopped.
+bool chain::begins_alone(const copies_view* before) const {
+  if (before == nullptr) return view_->members.servers[view_->self].state == server_state::up && epoch_ > 1;
+  for (std::uint32_t p = options_.index; p < partition_count; p += options_.threads) {
+    if (!view_->owned.mine[p] || before->owned.mine[p]) continue;
+    const auto& was = before->members.servers[before->router.locate_partition(static_cast<std::uint16_t>(p)).server];
+    for (const auto& s : view_->members.servers) {
+      const bool lives = takes_part(s.state) || s.state == server_state::left;
+      if (lives && s.slot == was.slot && s.incarnation == was.incarnation) return true;
+    }
+  }
+  return false;
+}
+
+void chain::ask_others() {
+  for (const auto& s : view_->members.servers) {
+    if (s.slot == view_->members.servers[view_->self].slot) continue;
+    if (!may_head(s.state) && s.state != server_state::left) continue;
+    for (std::uint32_t i = 0; i < s.threads; ++i) {
+      if (s.threads == options_.threads && i != options_.index) continue;  // has none of our partitions
+      questions_.emplace(transmit({s.slot, i}, verb::handover, {}), asked{{s.slot, i}, now_});
+      ++asked_;
+    }
+  }
+}
+
+void chain::look_whether_whole() {
+  if (synced_ == epoch_ || asked_ != 0 || !is_whole()) return;
+  synced_ = epoch_;
+  shard_.changes()->watch(nullptr);
+  go_on();
+}
+
+// ---- requests -------------------------------------------------------------------------------------------------------
+
+void chain::send(const net::peer& to, const net::outgoing& message) {
+  if (direct_) return port_.reply(to, message);
+  held_.hold(to, message);
+}
+
+void chain::refuse_stale(completion& done) {
+  direct_ = true;
+  done.fail(status::stale_epoch, view_->members.to_json());
+  direct_ = false;
+}
+
+void chain::park(const net::request_view& request, blob&& tail, completion&& done) {
+  const auto bytes = request.body.size() + tail.size() + sizeof(parked);
+  if (parked_bytes_ + bytes > options_.most_parked_bytes) {
+    direct_ = true;
+    done.fail(status::internal, "too much waits here for a membership");
+    direct_ = false;
+    return;
+  }
+  parked_bytes_ += bytes;
+  parked_.push_back({request.header, {request.body.begin(), request.body.end()}, std::move(tail), std::move(done)});
+}
+
+/// What is parked has another try, in the order in which it came.
+void chain::go_on() {
+  parked_bytes_ = 0;
+  for (auto& p : std::exchange(parked_, {})) {
+    admit({p.header, p.body}, std::move(p.tail), std::move(p.done));
+  }
+  flush();  // before the replies are sealed, and before a whole partition is written that would hold it already
+}
+
+void chain::handle(const net::request_view& request, blob tail, completion done) {
+  const auto& h = request.header;
+  direct_ = true;
+  const bool taken = streams_.takes(h, done.peer());
+  if (!taken) done.fail(status::reconnected);
+  // What it has here comes again, in order.
+  if (taken && (h.flags & net::flag_first) != 0) forget_waiting(h);
+  if (taken && h.what == verb::ping && h.count == net::ping_alive) done.ok();
+  direct_ = false;
+  if (done) admit(request, std::move(tail), std::move(done));
+}
+
+/// What is set aside of the stream that this begins anew.
+void chain::forget_waiting(const net::request_header& first) {
+  shard_.refuse_waiting(first.client, status::reconnected);
+  std::erase_if(parked_, [&](parked& p) {
+    if (!streams::are_of_one(p.header, first)) return false;
+    parked_bytes_ -= p.body.size() + p.tail.size() + sizeof(parked);
+    p.done.fail(status::reconnected);
+    return true;
+  });
+}
+
+void chain::admit(const net::request_view& request, blob tail, completion done) {
+  const auto& h = request.header;
+  done.set_epoch(epoch_);
+  // One of an epoch ahead waits: its answer could be held, and would be refused with a membership that its sender has.
+  if (is_of_any_epoch(h.what) && h.epoch <= epoch_) {
+    const auto what = h.what;
+    serve_(request, std::move(tail), std::move(done));
+    if (what == verb::checkpoint) find_restored();
+    return;
+  }
+  if (h.what != verb::clock_moved) {
+    if (h.epoch > epoch_) return park(request, std::move(tail), std::move(done));
+    if (h.what == verb::handover) {
+      direct_ = true;
+      done.ok();
+      direct_ = false;
+      return;
+    }
+    if (view_ == nullptr) return serve_(request, std::move(tail), std::move(done));
+    if (h.epoch < epoch_) return refuse_stale(done);
+    if (h.what == verb::replicate) return replicate(request, std::move(done));
+  }
+  // Requests of a client stay in order: what comes behind one that is parked is parked too.
+  const bool waits = asked_ != 0 || (looks_everywhere(h.what) && synced_ != epoch_) ||
+                     std::any_of(parked_.begin(), parked_.end(), [&](const auto& p) { return p.header.client == h.client; });
+  if (waits) return park(request, std::move(tail), std::move(done));
+  serve_(request, std::move(tail), std::move(done));
+}
+
+/// What came from a checkpoint came to every copy, at no index: it is at one now, unlike partitions that are empty. Whoever
+/// was asked while it was at none is asked again: the head may have been the last to read its part.
+void chain::find_restored() {
+  if (view_ == nullptr) return;
+  bundles questions;
+  for (std::uint32_t p = options_.index; p < partition_count; p += options_.threads) {
+    auto& at = index_[p / options_.threads];
+    if (at != 0) continue;
+    state_.clear();
+    shard_.encode_partition(static_cast<std::uint16_t>(p), state_);
+    if (state_.empty()) continue;
+    at = 1;
+    const auto number = route_of_[p / options_.threads];
+    if (number == 0) continue;
+    incomplete_.set(p);
+    ask_about(questions[number], static_cast<std::uint16_t>(p));
+  }
+  if (questions.empty()) return;
+  synced_ = 0;
+  shard_.changes()->watch(&incomplete_);
+  for (auto& [number, b] : questions) dispatch(number, b, 0, 0);
+}
+
+void chain::close() {
+  direct_ = true;
+  for (auto& p : parked_) p.done.fail(status::job_ended, "the server is stopping");
+  for (auto& [number, f] : forwarded_) f.done.fail(status::job_ended, "the server is stopping");
+  parked_.clear();
+  forwarded_.clear();
+  held_.release(~std::uint64_t{0}, [&](const net::peer&, const net::outgoing&) {});
+}
+
+// ---- a copy ---------------------------------------------------------------------------------------------------------
+
+void chain::replicate(const net::request_view& request, completion done) {
+  reader r(request.body);
+  const auto hops = r.take<std::uint32_t>();
+  route rest;
+  for (std::uint32_t i = 0; i < hops && !r.bad(); ++i) {
+    const auto slot = r.take<std::uint32_t>();
+    const auto of = r.take<std::uint32_t>();
+    if (i != 0) rest.push_back({slot, of});
+  }
+  const auto entries = r.rest();
+  std::vector<std::uint16_t> lacking;
+  bool malformed = r.bad() || hops == 0;
+  while (!malformed && !r.rest().empty()) {
+    const auto partition = r.take<std::uint16_t>();
+    const auto what = r.take<std::uint16_t>();
+    const auto bytes = r.take<std::uint32_t>();
+    const auto previous = r.take<std::uint64_t>();
+    const auto index = r.take<std::uint64_t>();
+    const auto records = r.bytes(bytes);
+    malformed = r.bad() || what > question || partition >= partition_count ||
+                partition % options_.threads != options_.index || view_->owned.mine[partition];
+    if (!malformed && !apply(partition, what, previous, index, records)) lacking.push_back(partition);
+  }
+  if (malformed) {
+    direct_ = true;
+    done.fail(status::bad_request, "what is to be replicated is malformed, or not a copy of this thread");
+    direct_ = false;
+    return;
+  }
+  if (rest.empty()) return answer(done, lacking);
+  std::vector<std::byte> body;
+  body.reserve(request.body.size());
+  put(body, static_cast<std::uint32_t>(rest.size()));
+  for (const auto& h : rest) {
+    put(body, h.slot);
+    put(body, h.shard);
+  }
+  body.insert(body.end(), entries.begin(), entries.end());
+  const auto number = transmit(rest.front(), verb::replicate, body);
+  forwarded_.emplace(number, forwarded{std::move(done), std::move(lacking), rest.front(), now_});
+}
+
+/// Returns: whether the copy is now where its head is.
+bool chain::apply(std::uint16_t partition, std::uint16_t what, std::uint64_t previous, std::uint64_t index,
+                  std::span<const std::byte> records) {
+  auto& at = index_[partition / options_.threads];
+  if (at == index) return true;
+  if (what == question || (what == changes && at != previous)) return false;
+  if (what == whole_state && at != 0) {
+    std::bitset<partition_count> one;
+    one.set(partition);
+    shard_.drop_partitions(one);
+  }
+  at = 0;  // until it is whole
+  std::string why;
+  if (shard_.apply_records(partition, records, why, shard::room::unlimited) != status::ok) {
+    // It is no copy then, and cannot become one: better a server less than a copy that is none.
+    throw error("a copy of partition " + std::to_string(partition) + " cannot be kept: " + why);
+  }
+  at = index;
+  return true;
+}
+
+void chain::answer(completion& done, const std::vector<std::uint16_t>& lacking) {
+  net::reply_header reply;
+  reply.count = static_cast<std::uint32_t>(lacking.size());
+  direct_ = true;
+  done.answer(reply, std::as_bytes(std::span(lacking)));
+  direct_ = false;
+}
+
+// ---- the head -------------------------------------------------------------------------------------------------------
+
+void chain::settle(time_point now, time_point lease_end) {
+  now_ = now;
+  flush();
+  sweep();
+  look_after_lines();
+  held_.seal(last_sent_);
+  if (now < lease_end) {
+    held_.release(next_open(), [&](const net::peer& to, const net::outgoing& m) { port_.reply(to, m); });
+  }
+}
+
+/// Sends what the requests since the last call have changed.
+void chain::flush() {
+  if (view_ == nullptr || shard_.changes()->empty()) return;
+  bundles out;
+  shard_.take_changes([&](std::uint16_t partition, std::span<const std::byte> records) {
+    const auto place = partition / options_.threads;
+    auto& at = index_[place];
+    const auto previous = at;
+    if (!records.empty()) at = std::max(at + 1, std::uint64_t{epoch_} << 32U);
+    if (route_of_[place] == 0) return;
+    if (incomplete_[partition]) {
+      install(partition, out, 0, 0);
+    } else if (!records.empty()) {
+      put_entry(out[route_of_[place]].entries, partition, changes, previous, at, records);
+    }
+    if (auto& b = out[route_of_[place]]; b.entries.size() > options_.message_bytes) dispatch(route_of_[place], b, 0, 0);
+  });
+  for (auto& [number, b] : out) dispatch(number, b, 0, 0);
+}
+
+void chain::install(std::uint16_t partition, bundles& into, std::uint64_t parent, std::size_t sweep) {
+  const auto place = partition / options_.threads;
+  state_.clear();
+  shard_.encode_partition(partition, state_);
+  incomplete_.reset(partition);
+  auto& b = into[route_of_[place]];
+  put_entry(b.entries, partition, whole_state, 0, index_[place], state_);
+  b.makes_whole = true;
+  if (b.entries.size() > options_.message_bytes) dispatch(route_of_[place], b, parent, sweep);
+}
+
+/// Whole partitions for those who lack them, as many at once as do not disturb.
+void chain::sweep() {
+  if (installs_.empty()) return;
+  bundles out;
+  std::size_t bytes = 0;
+  while (!installs_.empty() && sweeping_bytes_ + bytes < options_.sweep_bytes) {
+    const auto partition = installs_.front();
+    installs_.pop_front();
+    if (!incomplete_[partition]) continue;
+    install(partition, out, 0, 1);
+    bytes = 0;
+    for (const auto& [number, b] : out) bytes += b.entries.size();
+  }
+  for (auto& [number, b] : out) dispatch(number, b, 0, 1);
+  look_whether_whole();
+}
+
+/// Sends a bundle, which is empty then. Replies that are given from now on wait for it.
+std::uint64_t chain::dispatch(std::uint32_t number, bundle& b, std::uint64_t parent, std::size_t sweep) {
+  if (b.entries.empty()) return 0;
+  const auto& to = routes_[number];
+  std::vector<std::byte> body;
+  body.reserve(b.entries.size() + 4 + to.size() * sizeof(hop));
+  put(body, static_cast<std::uint32_t>(to.size()));
+  for (const auto& h : to) {
+    put(body, h.slot);
+    put(body, h.shard);
+  }
+  body.insert(body.end(), b.entries.begin(), b.entries.end());
+  const auto n = transmit(to.front(), verb::replicate, body);
+  auto& s = pending_[n];
+  s.parent = parent;
+  s.route = number;
+  s.at = now_;
+  s.probes = std::move(b.probes);
+  if (!s.probes.empty() || b.makes_whole) last_install_ = n;
+  if (sweep != 0) {
+    s.bytes = b.entries.size();
+    sweeping_bytes_ += s.bytes;
+  }
+  if (const auto p = pending_.find(parent); parent != 0 && p != pending_.end()) ++p->second.open;
+  b.entries.clear();
+  b.probes.clear();
+  b.makes_whole = false;
+  last_sent_ = n;
+  return n;
+}
+
+void chain::answered(std::uint64_t number, const std::vector<std::uint16_t>& lacking) {
+  auto& s = pending_.at(number);
+  bundles out;
+  if (s.again) {
+    for (const auto p : s.probes) {
+      const bool lacks = std::binary_search(lacking.begin(), lacking.end(), p);
+      if (!incomplete_[p]) {
+        if (lacks) install(p, out, number, 0);
+      } else if (lacks) {
+        installs_.push_back(p);
+      } else {
+        incomplete_.reset(p);
+      }
+    }
+  } else if (!s.probes.empty()) {
+    for (const auto p : s.probes) {
+      if (std::binary_search(lacking.begin(), lacking.end(), p)) installs_.push_back(p);
+      else incomplete_.reset(p);
+    }
+  } else {
+    for (const auto p : lacking) {
+      if (p < partition_count && p % options_.threads == options_.index && route_of_[p / options_.threads] != 0) {
+        install(p, out, number, 0);
+      }
+    }
+  }
+  for (auto& [route_number, b] : out) dispatch(route_number, b, number, 0);
+  sweeping_bytes_ -= std::exchange(s.bytes, 0);
+  close_one(number);
+  look_whether_whole();
+}
+
+/// One answer less is due to a message; the last one closes it, and is one to the message it stands for.
+void chain::close_one(std::uint64_t number) {
+  for (auto at = pending_.find(number); at != pending_.end() && --at->second.open == 0; at = pending_.find(number)) {
+    number = at->second.parent;
+    pending_.erase(at);
+  }
+}
+
+void chain::take_reply(const net::incoming& in) {
+  net::reply_view reply;
+  if (net::decode(in.frame, in.tail.size(), reply) != nullptr) return;
+  const auto number = reply.header.sequence;
+  const auto from = std::ranges::find_if(lines_, [&](const auto& l) { return l.second.channel == in.channel; });
+  if (from == lines_.end()) return;  // over a connection that was given up: asked again since
+  if (take_refusal(from->first, reply)) return;
+  if (questions_.erase(number) != 0) {
+    // Refused: whoever was asked is ahead of us, so it does not serve by an older membership either.
+    if (--asked_ == 0) {
+      look_whether_whole();
+      go_on();
+    }
+    return;
+  }
+  // Whoever is of another epoch, or ends, will be known by the next membership. Any other refusal would never be answered.
+  if (reply.header.result == status::stale_epoch || reply.header.result == status::job_ended) return;
+  if (reply.header.result != status::ok) {
+    if (!pending_.contains(number) && !forwarded_.contains(number)) return;
+    throw error("a copy refused what it was sent: " + std::string(net::text_of(reply.body)));
+  }
+  std::vector<std::uint16_t> lacking(reply.body.size() / sizeof(std::uint16_t));
+  if (!lacking.empty()) std::memcpy(lacking.data(), reply.body.data(), lacking.size() * sizeof(std::uint16_t));
+  if (const auto f = forwarded_.find(number); f != forwarded_.end()) {
+    auto& all = f->second.lacking;
+    all.insert(all.end(), lacking.begin(), lacking.end());
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    answer(f->second.done, all);
+    forwarded_.erase(f);
+    return;
+  }
+  std::sort(lacking.begin(), lacking.end());
+  if (pending_.contains(number)) answered(number, lacking);
+}
+
+}  // namespace paracel::srv

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The copies of a shard's partitions on other servers. The head of a partition serves it; what a batch of requests has
+// changed there goes down the rest of the partition's chain as records, and no reply leaves before everything that the
+// shard had sent by then has been answered.
+//
+//     client --> head --replicate--> second --replicate--> tail
+//            <--        <--answer--         <--answer--
+//
+//     replicate   u32 n | n * (u32 slot, u32 shard) whom it shall reach, the receiver first | entries
+//     entry       u16 partition | u16 what | u32 bytes | u64 previous | u64 index | records
+//     what        0 changes: apply if the copy is at `previous`; 1 the whole state: take its place unless the copy is at
+//                 `index`; 2 nothing: is the copy at `index`?
+//     reply       the partitions whose copies are not as they should be: count * u16
+//     handover    nothing; answered when nobody is served here by an older membership
+//
+// A copy is at an index: (epoch in which its head began to write) * 2^32 + changes since, 0 at first. Two copies at one index
+// are equal. Whoever answers that it is elsewhere is sent the whole partition.
+//
+// A new epoch begins everything anew: what was not answered is refused (clients ask again, and what was applied is
+// remembered), the head of each partition asks the rest of the chain where they are, and sends whole partitions to those
+// that are new; a partition from which somebody is served goes first. When all are there the epoch is `synced`.
+//
+// A connection between two servers may break while both live, and what was on its way is lost. The receiver refuses what
+// comes over a new connection (server/streams.hpp), the sender asks after a second without an answer; then the line is made
+// anew and the rest of the chain is asked where it is, as in a new epoch (chain_lines.cpp).
+#pragma once
+
+#include <bitset>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/membership.hpp"
+#include "net/line_care.hpp"
+#include "net/protocol.hpp"
+#include "net/transport.hpp"
+#include "server/completion.hpp"
+#include "server/held_replies.hpp"
+#include "server/plugin_registry.hpp"
+#include "server/shard.hpp"
+#include "server/streams.hpp"
+
+namespace paracel::srv {
+
+/// A membership as the threads of a server share it.
+struct copies_view {
+  membership members;
+  key_router router;
+  ownership owned;
+  explicit copies_view(membership m, std::uint32_t slot);
+  /// Index of this slot in members.servers.
+  std::uint32_t self = 0;
+};
+
+struct chain_options {
+  std::uint64_t job = 0;
+  std::uint64_t incarnation = 0;
+  std::uint32_t index = 0;    ///< of the shard
+  std::uint32_t threads = 1;
+  std::size_t most_parked_bytes = std::size_t{256} << 20;
+  /// Whole partitions that are under way at once. A reply waits behind them as long as they take.
+  std::size_t sweep_bytes = std::size_t{1} << 20;
+  /// Entries go in messages of about this size.
+  std::size_t message_bytes = std::size_t{4} << 20;
+};
+
+/// Thread-safety: owned by the shard thread. No socket, no thread, no clock of its own: time comes with the calls, messages
+/// go through the port.
+/// Lifetime: shard, registry and port outlive it.
+class chain final : public reply_sink {
+ public:
+  using time_point = std::chrono::steady_clock::time_point;
+  using serve_function = std::function<void(const net::request_view&, blob, completion)>;
+
+  chain(const chain_options& options, shard& of, const plugin_registry& plugins, net::port& port, serve_function serve);
+
+  /// A newer membership; the shard goes by it from now on.
+  void follow(std::shared_ptr<const copies_view> view);
+  /// It has become known that partitions have no copies: what came too early is served.
+  void stay_alone(std::uint32_t epoch, time_point now);
+  [[nodiscard]] bool active() const noexcept { return view_ != nullptr; }
+  /// streams::takes of whoever sends to this thread.
+  [[nodiscard]] bool takes(const net::request_header& h, const net::peer& from) { return streams_.takes(h, from); }
+  [[nodiscard]] bool has_parked() const noexcept { return !parked_.empty(); }
+  [[nodiscard]] std::uint32_t epoch() const noexcept { return epoch_; }
+
+  /// Serves a request, or parks or refuses it. `done` answers through this object.
+  void handle(const net::request_view& request, blob tail, completion done);
+  /// The answer to something that was sent from here.
+  void take_reply(const net::incoming& in);
+  /// The end of a batch: sends what has changed, and the replies that wait for nothing any more. None leaves at or after
+  /// `lease_end`.
+  void settle(time_point now, time_point lease_end);
+  /// Whether something waits, for an answer or for the lease.
+  [[nodiscard]] bool waits() const noexcept { return !held_.empty() || !pending_.empty() || !installs_.empty(); }
+  /// The epoch of which all copies are made; 0: none yet.
+  [[nodiscard]] std::uint32_t synced() const noexcept { return synced_; }
+  /// The thread ends: what is parked is answered.
+  void close();
+
+  /// A reply of the shard.
+  void send(const net::peer& to, const net::outgoing& message) override;
+
+ private:
+  struct hop {
+    std::uint32_t slot;
+    std::uint32_t shard;
+    friend auto operator<=>(const hop&, const hop&) = default;
+  };
+  using route = std::vector<hop>;
+  struct sent {
+    std::size_t open = 1;               ///< answers that are due: its own, and those of what was sent in its stead
+    std::uint64_t parent = 0;           ///< which waits for this one
+    std::size_t bytes = 0;              ///< of a sweep
+    std::uint32_t route = 0;            ///< its number
+    bool again = false;                 ///< asks what has become of others: what is lacking is what they carried
+    time_point at{};
+    std::vector<std::uint16_t> probes;
+  };
+  struct forwarded {
+    completion done;
+    std::vector<std::uint16_t> lacking;
+    hop to;
+    time_point at;
+  };
+  struct asked {
+    hop to;
+    time_point at;
+  };
+  struct parked {
+    net::request_header header;
+    std::vector<std::byte> body;
+    blob tail;
+    completion done;
+  };
+  struct line {
+    std::uint64_t incarnation = 0;
+    int channel = -1;
+    std::size_t functions = 0;  ///< that the other side has been told of
+    std::size_t tables = 0;
+    bool begun = false;         ///< something has been sent over this connection
+    net::line_care care;
+  };
+  /// Entries that go one way together.
+  struct bundle {
+    std::vector<std::byte> entries;
+    std::vector<std::uint16_t> probes;
+    bool makes_whole = false;  ///< whole partitions are among them
+  };
+  void ask_about(bundle& b, std::uint16_t partition) const;
+  using bundles = std::map<std::uint32_t, bundle>;  // by number of the route
+
+  void begin_epoch();
+  bool begins_alone(const copies_view* before) const;
+  void ask_others();
+  void park(const net::request_view& request, blob&& tail, completion&& done);
+  void go_on();
+  void refuse_stale(completion& done);
+  void find_restored();
+  void replicate(const net::request_view& request, completion done);
+  bool apply(std::uint16_t partition, std::uint16_t what, std::uint64_t previous, std::uint64_t index,
+             std::span<const std::byte> records);
+  void answer(completion& done, const std::vector<std::uint16_t>& lacking);
+  void flush();
+  void sweep();
+  void install(std::uint16_t partition, bundles& into, std::uint64_t parent, std::size_t sweep);
+  std::uint64_t dispatch(std::uint32_t route_number, bundle& b, std::uint64_t parent, std::size_t sweep);
+  void answered(std::uint64_t number, const std::vector<std::uint16_t>& lacking);
+  void close_one(std::uint64_t number);
+  line& line_to(const hop& to);
+  void introduce(line& to);
+  void look_after_lines();
+  void renew(hop to);
+  void ask_again(std::uint32_t route_number);
+  bool take_refusal(const hop& from, const net::reply_view& reply);
+  void forget_waiting(const net::request_header& first);
+  void admit(const net::request_view& request, blob tail, completion done);
+  std::uint64_t transmit(const hop& to, net::verb what, std::span<const std::byte> body);
+  std::uint64_t send_on(line& to, net::verb what, std::string_view key, std::span<const std::byte> payload);
+  [[nodiscard]] std::uint64_t next_open() const noexcept { return pending_.empty() ? next_ + 1 : pending_.begin()->first; }
+  [[nodiscard]] bool is_whole() const noexcept { return installs_.empty() && next_open() > last_install_; }
+  void look_whether_whole();
+
+  const chain_options options_;
+  shard& shard_;
+  const plugin_registry& plugins_;
+  net::port& port_;
+  serve_function serve_;
+
+  std::shared_ptr<const copies_view> view_;
+  std::uint32_t epoch_ = 0;
+  std::uint32_t synced_ = 0;
+  std::size_t asked_ = 0;                      // servers that may still serve by an older membership
+  std::vector<std::uint64_t> index_;           // by partition / threads
+  std::vector<std::uint32_t> route_of_;        // likewise: number of the route, 0 where there is none
+  std::vector<route> routes_;                  // number 0: nowhere
+  std::bitset<partition_count> incomplete_;    // headed here, and the rest of the chain is not known to have it
+  std::deque<std::uint16_t> installs_;         // the rest is known not to have it
+  std::uint64_t last_install_ = 0;             // number of the last message that asked or made whole
+  std::size_t sweeping_bytes_ = 0;
+
+  std::uint64_t next_ = 0;                     // number of the last message
+  std::uint64_t last_sent_ = 0;                // of those that replies wait for
+  std::map<std::uint64_t, sent> pending_;
+  std::map<std::uint64_t, forwarded> forwarded_;
+  std::map<std::uint64_t, asked> questions_;   // of ask_others
+  std::map<hop, line> lines_;
+  held_replies held_;
+  std::vector<parked> parked_;
+  std::size_t parked_bytes_ = 0;
+  bool direct_ = false;                        // what is sent now waits for nothing
+  streams streams_;                            // of whoever sends to this thread
+  time_point now_{};                           // at the last batch
+  time_point next_look_{};                     // after the lines
+  std::vector<std::byte> state_;               // capacity is used again
+};
+
+}  // namespace paracel::srv

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The lines of a chain to the shards of other servers, and what is done when one breaks: see the head of chain.hpp.
+#include <algorithm>
+#include <string>
+
+#include <paracel/error.hpp>
+
+#include "server/chain.hpp"
+
+namespace paracel::srv {
+
+using net::status;
+using net::verb;
+
+namespace {
+
+constexpr std::chrono::milliseconds look_interval{500};
+
+}  // namespace
+
+chain::line& chain::line_to(const hop& to) {
+  auto& l = lines_[to];
+  const auto& servers = view_->members.servers;
+  const auto s = std::find_if(servers.begin(), servers.end(), [&](const auto& e) { return e.slot == to.slot; });
+  if (s == servers.end() || to.shard >= s->shards.size()) throw error("a copy is to go to a server that is not there");
+  if (l.channel >= 0 && l.incarnation == s->incarnation) return l;
+  if (l.channel >= 0) port_.disconnect(l.channel);
+  l = line{};
+  l.incarnation = s->incarnation;
+  l.channel = port_.connect(s->shards[to.shard]);
+  return l;
+}
+
+/// Functions and tables that the other side may not know: records name them.
+void chain::introduce(line& to) {
+  if (to.functions != plugins_.registered()) {
+    to.functions = plugins_.registered();
+    for (const auto& r : plugins_.registrations()) {
+      send_on(to, r.is_filter ? verb::register_filter : verb::register_update, r.plugin, net::bytes_of(r.symbol));
+    }
+  }
+  if (to.tables != shard_.tables().tables()) {
+    to.tables = shard_.tables().tables();
+    shard_.tables().each_table([&](std::string_view name, std::span<const std::byte> definition) {
+      send_on(to, verb::table_open, name, definition);
+    });
+  }
+}
+
+std::uint64_t chain::transmit(const hop& to, verb what, std::span<const std::byte> body) {
+  auto& l = line_to(to);
+  introduce(l);
+  return send_on(l, what, {}, body);
+}
+
+/// Returns: the number of the request.
+std::uint64_t chain::send_on(line& to, verb what, std::string_view key, std::span<const std::byte> payload) {
+  std::vector<std::byte> both;
+  if (!key.empty()) {
+    both.assign(net::bytes_of(key).begin(), net::bytes_of(key).end());
+    both.insert(both.end(), payload.begin(), payload.end());
+    payload = both;
+  }
+  net::request_header h;
+  h.what = what;
+  h.flags = static_cast<std::uint16_t>(net::flag_stream | (std::exchange(to.begun, true) ? 0 : net::flag_first));
+  h.job = options_.job;
+  h.client = options_.incarnation;
+  h.rank = options_.index;
+  h.sequence = ++next_;
+  h.epoch = epoch_;
+  h.count = what == verb::ping ? net::ping_alive : 0;
+  h.key_bytes = static_cast<std::uint32_t>(key.size());
+  h.body_bytes = static_cast<std::uint32_t>(payload.size());
+  net::request_bytes head;
+  net::encode(h, head);
+  port_.send(to.channel, {.head = head, .body = payload});
+  return next_;
+}
+
+// ---- a line breaks --------------------------------------------------------------------------------------------------
+
+/// Asks after lines over which an answer is late, and makes those anew that stay silent.
+void chain::look_after_lines() {
+  if (now_ < next_look_ || (pending_.empty() && forwarded_.empty() && questions_.empty())) return;
+  next_look_ = now_ + look_interval;
+  std::map<hop, time_point> oldest;
+  const auto waits_for = [&](const hop& to, time_point since) {
+    const auto [at, fresh] = oldest.try_emplace(to, since);
+    if (!fresh) at->second = std::min(at->second, since);
+  };
+  for (const auto& [number, s] : pending_) waits_for(routes_[s.route].front(), s.at);
+  for (const auto& [number, f] : forwarded_) waits_for(f.to, f.at);
+  for (const auto& [number, q] : questions_) waits_for(q.to, q.at);
+  for (const auto& [to, since] : oldest) {
+    if (now_ - since < net::late) continue;
+    if (line_to(to).care.look(now_.time_since_epoch()) == net::line_care::advice::ping) transmit(to, verb::ping, {});
+    else renew(to);
+  }
+}
+
+/// The answer to a ping, or the refusal of what came over a new connection. Returns: whether it was one of these.
+bool chain::take_refusal(const hop& from, const net::reply_view& reply) {
+  const bool broken = reply.header.result == status::reconnected;
+  if (!broken && reply.header.what != verb::ping) return false;
+  auto& care = lines_.at(from).care;
+  care.answered();
+  if (broken) {
+    care.broke();
+    renew(from);
+  }
+  return true;
+}
+
+/// A new connection in place of one over which something may have been lost. What is unanswered is asked after.
+void chain::renew(const hop to) {
+  auto& old = lines_.at(to);
+  port_.disconnect(old.channel);
+  auto care = old.care;
+  care.renewed();
+  old.channel = -1;
+  line_to(to).care = care;
+  std::vector<std::uint64_t> asked_there;
+  for (const auto& [number, q] : questions_)
+    if (q.to == to) asked_there.push_back(number);
+  for (const auto number : asked_there) {
+    questions_.erase(number);
+    questions_.emplace(transmit(to, verb::handover, {}), asked{to, now_});
+  }
+  // The heads of these will ask again, all of the chain.
+  direct_ = true;
+  for (auto& [number, f] : forwarded_)
+    if (f.to == to) f.done.fail(status::reconnected);
+  direct_ = false;
+  std::erase_if(forwarded_, [&](const auto& f) { return f.second.to == to; });
+  for (std::uint32_t number = 1; number < routes_.size(); ++number)
+    if (routes_[number].front() == to) ask_again(number);
+}
+
+/// One question about all partitions that go this way takes the place of everything that is unanswered there.
+void chain::ask_again(std::uint32_t route_number) {
+  std::uint64_t first = 0;
+  for (auto at = pending_.begin(); at != pending_.end();) {
+    auto& s = at->second;
+    if (s.route != route_number) {
+      ++at;
+      continue;
+    }
+    sweeping_bytes_ -= std::exchange(s.bytes, 0);
+    if (first != 0) {
+      at = pending_.erase(at);
+      continue;
+    }
+    // Replies go on waiting for the oldest one, and it for the question.
+    first = at->first;
+    s.open = 0;
+    s.parent = 0;
+    s.again = false;
+    s.at = now_;
+    s.probes.clear();
+    ++at;
+  }
+  if (first == 0) return;
+  bundle b;
+  for (std::uint32_t p = options_.index; p < partition_count; p += options_.threads) {
+    const auto place = p / options_.threads;
+    if (route_of_[place] == route_number) ask_about(b, static_cast<std::uint16_t>(p));
+  }
+  pending_.at(dispatch(route_number, b, first, 0)).again = true;
+}
+
+}  // namespace paracel::srv

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Which requests a shard has applied, so that one that comes again is answered and not applied again. What is remembered
+// is the part of a request that concerns one partition, since a request of many keys may come back split otherwise.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+namespace paracel::srv {
+
+/// Thread-safety: owned by the shard thread.
+/// Cost: a request that is the newest of its client costs an append to a list; one that comes again a binary search.
+/// 48 bytes a part, and the answer where it is longer than 16.
+class dedup_window {
+ public:
+  /// Requests of one client; those below its watermark go anyway. Beyond it the oldest go.
+  static constexpr std::size_t most_requests = 4096;
+
+  enum class verdict : std::uint8_t {
+    fresh,      ///< never seen
+    applied,    ///< applied already: `answer` is what was answered
+    forgotten,  ///< so old that nobody knows
+  };
+  struct answer {
+    std::uint16_t flags = 0;           ///< of the record
+    std::span<const std::byte> items;  ///< valid until the window changes
+  };
+  /// One part, as `each` gives it.
+  struct part {
+    std::uint64_t client;
+    std::uint64_t low;  ///< the client's watermark
+    std::uint64_t sequence;
+    answer what;
+  };
+
+  [[nodiscard]] verdict find(std::uint64_t client, std::uint64_t sequence, std::uint16_t partition, answer& out) const {
+    const auto at = clients_.find(client);
+    if (at == clients_.end()) return verdict::fresh;
+    const auto& c = at->second;
+    const auto e = std::lower_bound(c.parts.begin(), c.parts.end(), place{sequence, partition}, before);
+    if (e != c.parts.end() && e->at.sequence == sequence && e->at.partition == partition) {
+      out = {e->flags, e->items()};
+      return verdict::applied;
+    }
+    return sequence < c.low ? verdict::forgotten : verdict::fresh;
+  }
+  /// Whether anything is known of this request, whatever the partition.
+  [[nodiscard]] bool knows(std::uint64_t client, std::uint64_t sequence) const {
+    const auto at = clients_.find(client);
+    if (at == clients_.end()) return false;
+    const auto& c = at->second;
+    if (sequence < c.low) return true;
+    const auto e = std::lower_bound(c.parts.begin(), c.parts.end(), place{sequence, 0}, before);
+    return e != c.parts.end() && e->at.sequence == sequence;
+  }
+
+  /// Remembers a part; one that is there is replaced. Everything of the client below `low` goes.
+  void add(std::uint64_t client, std::uint64_t low, std::uint64_t sequence, std::uint16_t partition, const answer& what) {
+    ++changes_;
+    auto& c = clients_[client];
+    forget_below(c, low);
+    if (sequence < c.low) return;
+    const place where{sequence, partition};
+    auto at = c.parts.end();
+    if (!c.parts.empty() && !before(c.parts.back(), where)) {
+      at = std::lower_bound(c.parts.begin(), c.parts.end(), where, before);
+    }
+    if (at != c.parts.end() && at->at.sequence == sequence && at->at.partition == partition) {
+      *at = entry(where, what);
+      return;
+    }
+    const bool same = (at != c.parts.begin() && std::prev(at)->at.sequence == sequence) ||
+                      (at != c.parts.end() && at->at.sequence == sequence);
+    if (!same) ++c.requests;
+    c.parts.insert(at, entry(where, what));
+    while (c.requests > most_requests) forget_below(c, c.parts.front().at.sequence + 1);
+  }
+  /// The client has all answers below this.
+  void answered_below(std::uint64_t client, std::uint64_t low) {
+    const auto at = clients_.find(client);
+    if (at == clients_.end()) return;
+    ++changes_;
+    forget_below(at->second, low);
+  }
+  /// The parts of the partitions that `gone` names go. Cost: O(all parts).
+  template <class F>
+  void drop_if(const F& gone) {
+    ++changes_;
+    for (auto& [client, c] : clients_) {
+      std::erase_if(c.parts, [&](const entry& e) { return gone(e.at.partition); });
+      c.requests = 0;
+      for (std::size_t i = 0; i < c.parts.size(); ++i) {
+        if (i == 0 || c.parts[i].at.sequence != c.parts[i - 1].at.sequence) ++c.requests;
+      }
+    }
+  }
+  /// Calls f(const part&) for each part of the partition, by client and sequence.
+  /// Cost: O(all parts) after a change, then O(those of the partition): whoever wants all partitions asks for them together.
+  template <class F>
+  void each(std::uint16_t partition, const F& f) {
+    make_index();
+    const auto begin = std::lower_bound(index_.begin(), index_.end(), partition,
+                                        [](const indexed& i, std::uint16_t p) { return i.what->at.partition < p; });
+    for (auto i = begin; i != index_.end() && i->what->at.partition == partition; ++i) {
+      f(part{i->client, i->low, i->what->at.sequence, {i->what->flags, i->what->items()}});
+    }
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept {
+    std::size_t n = 0;
+    for (const auto& [client, c] : clients_) n += c.parts.size();
+    return n;
+  }
+
+ private:
+  struct place {
+    std::uint64_t sequence;
+    std::uint16_t partition;
+  };
+  struct entry {
+    static constexpr std::size_t inside = 16;  // one reply item without a value
+    entry(const place& where, const answer& what)
+        : at(where), flags(what.flags), bytes(static_cast<std::uint32_t>(what.items.size())) {
+      auto* to = small.data();
+      if (bytes > inside) {
+        large = std::make_unique<std::byte[]>(bytes);
+        to = large.get();
+      }
+      if (bytes != 0) std::memcpy(to, what.items.data(), bytes);
+    }
+    [[nodiscard]] std::span<const std::byte> items() const noexcept {
+      return {large != nullptr ? large.get() : small.data(), bytes};
+    }
+    place at;
+    std::uint16_t flags;
+    std::uint32_t bytes;
+    std::array<std::byte, inside> small{};
+    std::unique_ptr<std::byte[]> large;
+  };
+  struct client_window {
+    std::uint64_t low = 0;     // everything below it is forgotten
+    std::size_t requests = 0;  // that the parts belong to
+    std::deque<entry> parts;   // by sequence and partition
+  };
+  struct indexed {
+    std::uint64_t client;
+    std::uint64_t low;
+    const entry* what;
+  };
+
+  static bool before(const entry& e, const place& p) noexcept {
+    return e.at.sequence != p.sequence ? e.at.sequence < p.sequence : e.at.partition < p.partition;
+  }
+  static void forget_below(client_window& c, std::uint64_t low) noexcept {
+    if (low <= c.low) return;
+    c.low = low;
+    while (!c.parts.empty() && c.parts.front().at.sequence < low) {
+      const auto gone = c.parts.front().at.sequence;
+      c.parts.pop_front();
+      if (c.parts.empty() || c.parts.front().at.sequence != gone) --c.requests;
+    }
+  }
+  void make_index() {
+    if (indexed_at_ == changes_) return;
+    index_.clear();
+    for (const auto& [client, c] : clients_) {
+      for (const auto& e : c.parts) index_.push_back({client, c.low, &e});
+    }
+    std::sort(index_.begin(), index_.end(), [](const indexed& a, const indexed& b) {
+      if (a.what->at.partition != b.what->at.partition) return a.what->at.partition < b.what->at.partition;
+      return a.client != b.client ? a.client < b.client : a.what->at.sequence < b.what->at.sequence;
+    });
+    indexed_at_ = changes_;
+  }
+
+  std::unordered_map<std::uint64_t, client_window> clients_;
+  std::vector<indexed> index_;
+  std::uint64_t changes_ = 1;
+  std::uint64_t indexed_at_ = 0;
+};
+
+}  // namespace paracel::srv

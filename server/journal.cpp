@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/journal.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "server/partition_state.hpp"
+
+namespace paracel::srv {
+
+using net::verb;
+
+namespace {
+
+constexpr std::size_t item_front_bytes = 16;
+constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
+
+std::size_t item_bytes(const std::byte* at) noexcept {
+  std::uint32_t value = 0;
+  std::memcpy(&value, at, sizeof value);
+  return item_front_bytes + value;
+}
+
+template <class T>
+void empty_again(std::vector<T>& v) noexcept {
+  if (v.capacity() * sizeof(T) > kept_buffer_bytes) v = {};
+  else v.clear();
+}
+
+}  // namespace
+
+bool changes_state(verb v) noexcept {
+  switch (v) {
+    case verb::push: case verb::update: case verb::bupdate: case verb::remove: case verb::update_default: case verb::cas:
+    case verb::update_at: case verb::push_multi: case verb::update_multi: case verb::bupdate_multi: case verb::remove_multi:
+    case verb::update_default_multi: case verb::update_at_multi: case verb::set_push: case verb::set_update:
+    case verb::set_bupdate: case verb::rows_push: case verb::rows_update: case verb::rows_remove: case verb::clear:
+      return true;
+    default: return false;
+  }
+}
+
+void journal::begin(const net::request_header& h) {
+  header_ = h;
+  remembers_ = changes_state(h.what) && h.client != 0 && h.sequence != 0;
+  retried_ = remembers_ && applied_.knows(h.client, h.sequence);
+  changes_before_ = count();
+  parts_.clear();
+  items_.clear();
+  replayed_.clear();
+}
+
+void journal::answered(std::uint16_t partition, net::status result, std::uint64_t version, const value_view& value) {
+  if (!remembers_) return;
+  const auto at = items_.size();
+  const bool large = value.bytes.size() > most_answer_bytes;
+  net::append_item(items_, result, version, large ? value_view{value.tag, {}} : value);
+  if (large) std::memset(items_.data() + at, 0xff, sizeof(std::uint32_t));  // a mark until the part is put together
+  parts_.push_back({partition, at, items_.size() - at});
+}
+
+void journal::end() {
+  if (remembers_ && !parts_.empty() && count() != changes_before_) {
+    if (parts_.size() > 1) {
+      std::stable_sort(parts_.begin(), parts_.end(), [](const auto& a, const auto& b) { return a.partition < b.partition; });
+    }
+    for (std::size_t i = 0; i < parts_.size();) {
+      auto behind = i + 1;
+      while (behind < parts_.size() && parts_[behind].partition == parts_[i].partition) ++behind;
+      keep_part(parts_[i].partition, std::span(parts_).subspan(i, behind - i));
+      i = behind;
+    }
+  }
+  remembers_ = false;
+  retried_ = false;
+}
+
+void journal::keep_part(std::uint16_t partition, std::span<const part> parts) {
+  const auto at = kept_items_.size();
+  std::size_t bytes = 0;
+  bool left_out = false;
+  for (const auto& p : parts) {
+    bytes += p.bytes;
+    std::uint32_t value = 0;
+    std::memcpy(&value, items_.data() + p.at, sizeof value);
+    left_out = left_out || value == 0xffffffffU;
+  }
+  left_out = left_out || bytes > most_answer_bytes + parts.size() * item_front_bytes;
+  for (const auto& p : parts) {
+    const auto* from = items_.data() + p.at;
+    kept_items_.insert(kept_items_.end(), from, from + (left_out ? item_front_bytes : p.bytes));
+    if (left_out) std::memset(kept_items_.data() + kept_items_.size() - item_front_bytes, 0, sizeof(std::uint32_t));
+  }
+  const auto flags = left_out ? record_values_left_out : std::uint16_t{0};
+  const auto low = header_.low_watermark;
+  const auto items = std::span<const std::byte>(kept_items_).subspan(at);
+  applied_.add(header_.client, low, header_.sequence, partition, {flags, items});
+  parts_kept_.push_back({partition, flags, header_.client, low, header_.sequence, at, items.size()});
+}
+
+dedup_window::verdict journal::next_answer(std::uint16_t partition, earlier& out) {
+  const auto [found, fresh] = replayed_.try_emplace(partition);
+  auto& r = found->second;
+  if (fresh) {
+    dedup_window::answer a;
+    r.how = applied_.find(header_.client, header_.sequence, partition, a);
+    if (r.how == dedup_window::verdict::applied) {
+      r.values_left_out = (a.flags & record_values_left_out) != 0;
+      r.items.assign(a.items.begin(), a.items.end());
+    }
+  }
+  if (r.how != dedup_window::verdict::applied) return r.how;
+  // More items than it had: the request is not the one that it says it is.
+  if (r.items.size() - r.at < item_front_bytes || item_bytes(r.items.data() + r.at) > r.items.size() - r.at) {
+    return dedup_window::verdict::forgotten;
+  }
+  const auto bytes = item_bytes(r.items.data() + r.at);
+  net::reply_items one(std::span(r.items).subspan(r.at, bytes), 1);
+  if (!one.next(out.item)) return dedup_window::verdict::forgotten;
+  out.values_left_out = r.values_left_out;
+  r.at += bytes;
+  return r.how;
+}
+
+void journal::clear() noexcept {
+  empty_again(texts_);
+  empty_again(keys_);
+  empty_again(rows_);
+  empty_again(batches_);
+  empty_again(cleared_);
+  empty_again(touched_);
+  empty_again(parts_kept_);
+  empty_again(kept_items_);
+}
+
+}  // namespace paracel::srv

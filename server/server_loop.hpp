@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What the threads of a server do between two sleeps, without the threads: server_node puts one around each loop, and the
+// simulation (test/sim) runs those of a whole job one step at a time.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "core/membership.hpp"
+#include "net/time_source.hpp"
+#include "net/transport.hpp"
+#include "server/chain.hpp"
+#include "server/clock_copies.hpp"
+#include "server/port_sink.hpp"
+#include "server/server.hpp"
+
+namespace paracel::srv {
+
+/// What a loop works with. Lifetime: all of it outlives the loop.
+struct loop_surroundings {
+  server& of;
+  net::port& port;
+  const std::atomic<bool>& stop;               ///< the node is stopping
+  const std::atomic<std::int64_t>& lease_end;  ///< nothing leaves at or after it; as the time since the epoch of time_point
+  std::atomic<std::uint32_t>& synced;          ///< is told the epoch of which all copies of this thread are made
+  const net::time_source& time;
+};
+
+/// Decodes a request; answers one that cannot be decoded, or whose sender does not read, and returns false.
+bool decode_for(server& s, reply_sink& sink, const net::incoming& in, net::request_view& request);
+
+/// Thread-safety: owned by the thread that makes the steps.
+class server_loop {
+ public:
+  // How long a thread sleeps when nothing comes. A stop wakes it earlier; this is for the case that the wake-up is lost.
+  static constexpr std::chrono::milliseconds idle{100};
+
+  virtual ~server_loop() = default;
+  server_loop(const server_loop&) = delete;
+  server_loop& operator=(const server_loop&) = delete;
+  /// Waits for at most `sleep` for requests, handles those that have come, sends what has changed and what may leave.
+  /// Returns: for how long the next step may sleep.
+  virtual std::chrono::milliseconds step(std::chrono::milliseconds sleep) = 0;
+  /// The node's own `stop` has come.
+  [[nodiscard]] bool told_to_stop() const noexcept { return told_; }
+
+ protected:
+  explicit server_loop(const loop_surroundings& s) : in_(s), alone_(s.port) {}
+  template <class Copies, class Follow, class Expect, class Handle>
+  void take(std::chrono::milliseconds sleep, Copies& copies, const Follow& follow, const Expect& expect, const Handle& handle);
+  template <class Copies>
+  std::chrono::milliseconds settle(Copies& copies);
+
+  const loop_surroundings in_;
+
+ private:
+  // Requests that are taken at once, if so many wait: enough to hide the cache misses of one behind those of the others, and
+  // the first is not answered late. A batch of 32 single keys is handled in 3 to 5 us.
+  static constexpr std::size_t batch = 32;
+
+  port_sink alone_;
+  bool told_ = false;
+  std::array<net::incoming, batch> messages_;
+  std::array<net::request_view, batch> requests_;
+  std::array<net::incoming*, batch> from_{};
+};
+
+class shard_loop final : public server_loop {
+ public:
+  shard_loop(const loop_surroundings& s, request_handler& handler, unsigned index);
+  /// What is parked is answered while the port is there, also when the thread ends by an exception.
+  ~shard_loop() override;
+  std::chrono::milliseconds step(std::chrono::milliseconds sleep) override;
+
+ private:
+  request_handler& handler_;
+  const unsigned index_;
+  chain copies_;
+};
+
+class clock_loop final : public server_loop {
+ public:
+  /// `self` as in the membership; `newest` gives the newest membership, or null.
+  clock_loop(const loop_surroundings& s, const server_entry& self,
+             std::function<std::shared_ptr<const membership>()> newest);
+  /// As of shard_loop.
+  ~clock_loop() override;
+  std::chrono::milliseconds step(std::chrono::milliseconds sleep) override;
+
+ private:
+  class crier;
+  [[nodiscard]] std::chrono::steady_clock::time_point now() const { return in_.time.now(); }
+
+  clock_copies copies_;
+  std::unique_ptr<crier> crier_;
+};
+
+}  // namespace paracel::srv

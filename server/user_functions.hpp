@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// User functions that are loaded, and how one is called.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <paracel/update.hpp>
+#include <paracel/value.hpp>
+
+namespace paracel::srv {
+
+struct loaded_update {
+  std::uint64_t id = 0;  ///< XXH3-64 of plug-in content, symbol and kind: the same on every server
+  std::string name;      ///< "libx.so:f", for logs and error texts
+  /// Of an optimizer: one that refuses every call with a text, so that only who knows of optimizers steps them.
+  const update_result* function = nullptr;
+  bool additive = false;
+  const optimizer_result* optimizer = nullptr;  ///< null: an update function
+  std::uint64_t family = 0;                     ///< of an optimizer: its id without the hyper-parameters
+  std::array<double, abi::most_hyper_parameters> hyper{};
+
+  [[nodiscard]] bool counts_steps() const noexcept {
+    return optimizer != nullptr && (optimizer->flags & abi::counts_steps) != 0;
+  }
+};
+struct loaded_filter {
+  std::uint64_t id = 0;
+  std::string name;
+  const filter_result* function = nullptr;
+};
+
+/// How an update of `current` by `delta` is best run.
+enum class apply_path : std::uint8_t {
+  in_place,  ///< make the value's memory writable and use apply_in_place
+  general,   ///< use apply, then store the result
+};
+[[nodiscard]] apply_path path_of(const loaded_update& u, const value_view& current, const value_view& delta) noexcept;
+
+// Each of these returns a failure as text in `error`, and in `outcome` (if asked for) whether it is a matter of types
+// or of the function. None throws what a plug-in threw.
+
+/// Whether `apply_in_place` is sure to succeed: the function is declared noexcept, its types and sizes fit, and the delta
+/// needs no conversion. Its answer may then leave before it runs.
+[[nodiscard]] bool cannot_fail(const loaded_update& u, const value_view& current, const value_view& delta) noexcept;
+
+/// Runs the in-place form on `value`, which must be aligned to its element and stays of its size. A delta that is not
+/// aligned or of a narrower type is first brought into a buffer of the thread.
+///
+/// Returns true when done. False: `error` says why, and the value is as before (of a value in the hands of a function
+/// that may throw a copy is kept; one declared noexcept costs none).
+[[nodiscard]] bool apply_in_place(const loaded_update& u, value_tag tag, std::span<std::byte> value,
+                                  const value_view& delta, std::string& error, abi::outcome* outcome = nullptr);
+
+/// Whether the optimizer of `u` takes elements of this type.
+[[nodiscard]] bool steps(const loaded_update& u, value_tag element) noexcept;
+
+/// One step of an optimizer on a value of type `tag`, which stays of its size; `state` is as `optimizer_result::step` says.
+/// The gradient is brought into shape as the delta of `apply_in_place` is.
+///
+/// Returns true when done. False: `error` says why, and value and state are as before.
+[[nodiscard]] bool apply_step(const loaded_update& u, value_tag tag, std::span<std::byte> value,
+                              std::span<std::byte> state, std::uint64_t number, const value_view& gradient,
+                              std::string& error, abi::outcome* outcome = nullptr);
+
+/// Computes the new value into `out` (its capacity is used again) and returns its tag. Works with every function.
+/// value_tag::none: failed, `error` says why. `out` must not hold `current` or `delta`.
+[[nodiscard]] value_tag apply(const loaded_update& u, const value_view& current, const value_view& delta,
+                              std::vector<std::byte>& out, std::string& error, abi::outcome* outcome = nullptr);
+
+/// The value that a missing key gets from its first update: the delta, widened to what the function works on; or what
+/// the function's initialiser makes of it, updated. As `apply` otherwise.
+[[nodiscard]] value_tag apply_to_missing(const loaded_update& u, const value_view& delta, std::vector<std::byte>& out,
+                                         std::string& error, abi::outcome* outcome = nullptr);
+
+/// Whether the filter takes this key. `value` is looked at only if the filter asks for it.
+/// Returns nothing when it failed: `error` says why. Never throws what a plug-in threw.
+[[nodiscard]] std::optional<bool> test(const loaded_filter& f, std::string_view key, const value_view& value,
+                                       std::string& error, abi::outcome* outcome = nullptr);
+
+}  // namespace paracel::srv

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Connections that break while both ends live, in jobs with copies: what is lost is sent again, counts once, and stays in
+// order.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <paracel/paralg.hpp>
+#include <paracel/table.hpp>
+
+#include "test/support/cluster.hpp"
+#include "test/support/flaky_transport.hpp"
+#include "test/support/linearizability.hpp"
+
+namespace paracel {
+namespace {
+
+using net::verb;
+using test::cluster;
+using test::flaky_transport;
+using namespace std::chrono_literals;
+
+std::vector<std::string> names(const std::string& prefix, std::size_t n) {
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < n; ++i) all.push_back(prefix + std::to_string(i));
+  return all;
+}
+
+class Connections : public testing::TestWithParam<std::uint32_t> {
+ protected:
+  void run(std::size_t workers, unsigned one_in, const std::function<void(cluster&, const Comm&)>& work) {
+    const auto flaky = std::make_shared<flaky_transport>(one_in);
+    cluster c({.workers = workers, .servers = 3, .threads = 2, .replicas = GetParam(), .over = flaky});
+    c.run([&](const Comm& comm) {
+      flaky->set_breaks(true);
+      work(c, comm);
+    });
+    EXPECT_GT(flaky->broken(), 3U);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Replicas, Connections, testing::Values(2, 3));
+
+TEST_P(Connections, CountsAreExactWhenTheyBreak) {
+  run(3, 400, [](cluster&, const Comm& comm) {
+    paralg a("", comm);
+    const auto shared = names("shared", 8), in_set = names("set", 8);
+    const auto set = a.paracel_prepare(in_set);
+    table<double> rows(a, "rows", 2);
+    const std::vector<std::uint64_t> ids{1, 1'000'003, 2'000'006, 77};
+    const std::vector<std::int64_t> ones(shared.size(), 1);
+    const std::vector<double> row_ones(ids.size() * 2, 1);
+    const auto own = "own" + std::to_string(a.get_worker_id());
+    constexpr std::int64_t rounds = 60;
+    for (std::int64_t round = 1; round <= rounds; ++round) {
+      ASSERT_EQ(a.paracel_incr(own, std::int64_t{1}), round);
+      for (const auto& key : shared) a.paracel_update(key, std::int64_t{1});
+      a.paracel_bupdate_multi(shared, ones);
+      a.paracel_update(set, ones);
+      rows.update(ids, row_ones);
+      a.iter_commit();
+    }
+    a.paracel_sync();
+    const auto all = rounds * static_cast<std::int64_t>(a.get_worker_size());
+    for (const auto& key : shared) EXPECT_EQ(a.paracel_read<std::int64_t>(key), 2 * all);
+    std::vector<std::int64_t> values(in_set.size());
+    a.paracel_read(set, values);
+    for (const auto v : values) EXPECT_EQ(v, all);
+    std::vector<double> numbers(ids.size() * 2);
+    rows.pull(ids, numbers);
+    for (const auto v : numbers) EXPECT_EQ(v, static_cast<double>(all));
+    a.paracel_sync();
+  });
+}
+
+TEST_P(Connections, RequestsOfAClientStayInOrderWhenTheyBreak) {
+  run(1, 300, [](cluster& c, const Comm&) {
+    const auto client = c.client({.timeout = 0ms});
+    const auto keys = names("k", 5);
+    std::vector<std::int64_t> seen(keys.size(), 0);
+    constexpr std::int64_t requests = 3000;
+    for (std::int64_t i = 1; i <= requests; ++i) {
+      const auto k = static_cast<std::size_t>(i) % keys.size();
+      const encoded<std::int64_t> value(i);
+      client->request({.what = verb::push}, keys[k], value.view(), nullptr);
+      client->request({.what = verb::pull}, keys[k], {}, [&seen, k](const kv_result& r) {
+        ASSERT_TRUE(r.ok()) << r.text();
+        seen[k] = std::max(seen[k], decode<std::int64_t>(r.value()));
+      });
+      if (client->in_flight() > 60) client->wait_all();
+    }
+    client->wait_all();
+    for (std::size_t k = 0; k < keys.size(); ++k) {
+      std::int64_t last = 0;
+      client->wait(client->request({.what = verb::pull}, keys[k], {},
+                                   [&](const kv_result& r) { last = decode<std::int64_t>(r.value()); }));
+      EXPECT_GT(last, requests - static_cast<std::int64_t>(keys.size())) << keys[k];
+      EXPECT_EQ(last, seen[k]);
+    }
+  });
+}
+
+TEST_P(Connections, AWalkOverRowsMissesNoneAndMeetsNoneTwiceWhenTheyBreak) {
+  run(1, 8, [](cluster&, const Comm& comm) {
+    paralg a("", comm);
+    table<double> rows(a, "rows", 2);
+    std::vector<std::uint64_t> ids;
+    for (std::uint64_t i = 0; i < 2'000; ++i) ids.push_back(i * 1'000'003);
+    rows.push(ids, std::vector<double>(ids.size() * 2, 3.0));
+    for (int turn = 0; turn < 3; ++turn) {
+      std::vector<std::uint64_t> met;
+      rows.for_each([&](std::uint64_t id, std::span<const double>) { met.push_back(id); });
+      std::ranges::sort(met);
+      ASSERT_TRUE(std::ranges::equal(met, ids)) << met.size() << " of " << ids.size() << " rows";
+    }
+  });
+}
+
+TEST_P(Connections, WhoeverOnlyPollsHasItsAnswersToo) {
+  run(1, 15, [](cluster& c, const Comm&) {
+    const auto client = c.client({.timeout = 0ms});
+    const encoded<std::int64_t> one(1);
+    std::int64_t last = 0;
+    constexpr std::int64_t additions = 30;
+    for (std::int64_t i = 1; i <= additions; ++i) {
+      const auto s = client->request({.what = verb::bupdate}, "polled", one.view(),
+                                     [&last](const kv_result& r) { last = r.ok() ? decode<std::int64_t>(r.value()) : -1; });
+      const auto end = std::chrono::steady_clock::now() + 60s;
+      while (!client->answered(s)) {
+        client->poll();
+        ASSERT_LT(std::chrono::steady_clock::now(), end) << "nobody asks after addition " << i;
+        std::this_thread::sleep_for(100us);
+      }
+      ASSERT_EQ(last, i);
+    }
+  });
+}
+
+TEST(ConnectionsToTheOnlyCopy, WhatIsLostIsSaidInsteadOfWaitedForForEver) {
+  const auto flaky = std::make_shared<flaky_transport>(40, true);
+  cluster c({.workers = 1, .servers = 2, .threads = 2, .over = flaky});
+  c.run([&](const Comm&) {
+    const auto client = c.client({.timeout = 0ms});
+    const auto keys = names("k", 8);
+    const encoded<std::int64_t> one(1);
+    const auto add = [&](int i) {
+      client->wait(client->request({.what = verb::update}, keys[static_cast<std::size_t>(i) % keys.size()], one.view(), nullptr));
+    };
+    for (int i = 0; i < 16; ++i) add(i);
+    flaky->set_breaks(true);
+    try {
+      for (int i = 0; i < 100'000; ++i) add(i);
+      ADD_FAILURE() << "nothing broke";
+    } catch (const network_error& e) {
+      EXPECT_TRUE(e.may_have_been_applied());
+      EXPECT_THAT(e.what(), testing::HasSubstr("broke, and what was on its way is lost"));
+    }
+    flaky->set_breaks(false);
+  });
+}
+
+struct seen_number {
+  bool is_update;
+  std::int64_t value;
+};
+
+TEST_P(Connections, ClientsSeeOneOrderOfEachKeyWhenTheyBreak) {
+  run(1, 200, [](cluster& c, const Comm&) {
+    constexpr std::size_t clients = 3, operations = 400;
+    const auto keys = names("k", 4);
+    using histories = std::vector<std::vector<test::timed<seen_number>>>;
+    std::vector<histories> seen(keys.size(), histories(clients));
+    std::vector<std::thread> threads;
+    for (std::size_t me = 0; me < clients; ++me) {
+      threads.emplace_back([&, me] {
+        const auto mine = c.client({.timeout = 0ms});
+        const auto time = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
+        const encoded<std::int64_t> one(1);
+        for (std::size_t i = me; i < operations + me; ++i) {
+          const bool updates = i % 3 != 0;
+          test::timed<seen_number> t{{updates, 0}, time(), 0};
+          mine->wait(mine->request({.what = updates ? verb::bupdate : verb::pull}, keys[i % keys.size()],
+                                   updates ? one.view() : value_view{}, [&](const kv_result& r) {
+                                     t.operation.value = r.ok() ? decode<std::int64_t>(r.value()) : 0;
+                                   }));
+          t.answered = time();
+          seen[i % keys.size()][me].push_back(t);
+        }
+      });
+    }
+    for (auto& t : threads) t.join();
+    const auto fits = [](std::int64_t& state, const seen_number& o) {
+      if (o.is_update) ++state;
+      return state == o.value;
+    };
+    for (const auto& of_key : seen) EXPECT_TRUE(test::is_linearizable(of_key, std::int64_t{0}, fits));
+  });
+}
+
+}  // namespace
+}  // namespace paracel

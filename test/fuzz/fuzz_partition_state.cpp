@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Any bytes as the state of a partition. Besides not crashing: what a shard holds afterwards, whatever was applied, is
+// written as records that another shard takes, and which writes the same ones.
+#include <bitset>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "core/hash.hpp"
+#include "server/server.hpp"
+
+namespace {
+
+using namespace paracel;
+using namespace paracel::srv;
+
+void require(bool condition, const char* what, const std::string& why = {}) {
+  if (condition) return;
+  std::fprintf(stderr, "property broken: %s %s\n", what, why.c_str());
+  std::abort();
+}
+
+server make() {
+  server_options o;
+  o.incarnation = 1;
+  o.max_memory_bytes = 64 << 20;
+  return server(o);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static server first = make();
+  static server second = make();
+  const std::vector<std::byte> input(reinterpret_cast<const std::byte*>(data),
+                                     reinterpret_cast<const std::byte*>(data) + size);
+  // The partition of the key that the first record names, so that keys have a chance to belong to it.
+  records walk(input);
+  record r;
+  const auto partition = walk.next(r) ? partition_of(hash_key(net::text_of(r.key))) : std::uint16_t{0};
+  std::string why;
+  (void)first.at(0).apply_records(partition, input, why);
+  std::vector<std::byte> state;
+  first.at(0).encode_partition(partition, state);
+  const auto taken = second.at(0).apply_records(partition, state, why);
+  require(taken == net::status::ok, "what a shard writes is taken by another", why);
+  std::vector<std::byte> again;
+  second.at(0).encode_partition(partition, again);
+  require(state == again, "and written again as it was");
+  const auto one = std::bitset<partition_count>().set(partition);
+  first.at(0).drop_partitions(one);
+  second.at(0).drop_partitions(one);
+  state.clear();
+  first.at(0).encode_partition(partition, state);
+  require(state.empty(), "a partition that was dropped is empty");
+  return 0;
+}

@@ -1,0 +1,123 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Workers are killed and stopped at random moments under --on-worker-death eject: the others finish, with a model of the
+data that was seen, and what was not seen is said. PARACEL_KILL_RUNS (default 1) says how often each."""
+import os
+import random
+import re
+import signal
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from process_support import (END_LIMIT, LR, MPI, JobTest, main, processes_of, read_bytes, role_of,  # noqa: E402
+                             wait_until)
+
+RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
+
+
+class Eject(JobTest):
+    def start_lr(self, name, rounds=1500, **more):
+        self.write_config(name + ".json", output=name + "/", rounds=rounds, **more)
+        return self.start("-w", "4", "-p", "2", "-c", name + ".json", "--on-worker-death", "eject", "--heartbeat-limit", "1.5",
+                          LR)
+
+    def under_way(self, run):
+        """The job has begun; worker i's process, by rank."""
+        self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 20), run.err())
+        found = {}
+        for process in processes_of(run.job()):
+            if role_of(process) == "worker":
+                for entry in read_bytes(f"/proc/{process.pid}/environ").split(b"\0"):
+                    if entry.startswith(b"PARACEL_RANK="):
+                        found[int(entry.split(b"=")[1])] = process
+        self.assertEqual(sorted(found), [0, 1, 2, 3], run.err())
+        return found
+
+    def theta(self, name):
+        text = read_bytes(os.path.join(self.folder, name, "lr_theta_0")).decode()
+        return [float(word) for word in text.strip().split("|")]
+
+    def assert_finished_without(self, run, rank, name):
+        self.assertEqual(run.wait(60), 0, run.err())
+        self.assertRegex(run.err(), rf"worker {rank} \(pid \d+ on \S+\) lost: .*; the job goes on without it")
+        self.assertRegex(run.err(), rf"worker {rank} was ejected after \d+ iterations, as of its last heartbeat: from then on "
+                                    r"its share of the data, 1 of 4 parts, went unseen\n")
+        self.assert_nothing_left(run.job(), 1)
+        theta = self.theta(name)
+        self.assertEqual(len(theta), 11)
+        # All of the samples are drawn alike, so the model of three quarters of them points the same way.
+        whole = self.theta("whole")
+        cosine = (sum(a * b for a, b in zip(theta, whole))
+                  / (sum(a * a for a in theta) * sum(b * b for b in whole)) ** 0.5)
+        self.assertGreater(cosine, 0.9, (theta, whole))
+
+    def setUp(self):
+        if not os.path.exists(os.path.join(self.folder, "whole", "lr_theta_0")):
+            run = self.start_lr("whole")
+            self.assertEqual(run.wait(60), 0, run.err())
+            self.assertNotIn("eject", run.err())
+
+    def test_the_others_go_on_when_a_worker_is_killed(self):
+        for turn in range(RUNS):
+            for method in ("dgd", "downpour"):  # bsp; ssp
+                with self.subTest(turn=turn, method=method):
+                    run = self.start_lr("killed", method=method)
+                    workers = self.under_way(run)
+                    time.sleep(random.uniform(0, 0.3))
+                    rank = random.randrange(1, 4)
+                    workers[rank].kill()
+                    self.assert_finished_without(run, rank, "killed")
+
+    def test_a_stopped_worker_is_killed_and_the_others_go_on(self):
+        run = self.start_lr("stopped")
+        workers = self.under_way(run)
+        workers[2].kill(signal.SIGSTOP)
+        self.assert_finished_without(run, 2, "stopped")
+
+    def test_one_after_the_other_may_die(self):
+        run = self.start_lr("two", rounds=3000)
+        workers = self.under_way(run)
+        workers[1].kill()
+        self.assertTrue(wait_until(lambda: "without it" in run.err(), 10), run.err())
+        workers[3].kill()
+        self.assert_finished_without(run, 3, "two")
+        self.assertIn("worker 1 was ejected after", run.err())
+
+    def test_status_names_the_ejected(self):
+        run = self.start_lr("long", rounds=100000)
+        workers = self.under_way(run)
+        workers[1].kill()
+        self.assertTrue(wait_until(lambda: "without it" in run.err(), 10), run.err())
+        shown = self.status_of(run)
+        self.assertRegex(shown, r"\n1 +ejected ")
+        self.assertRegex(shown, r" s ago: worker 1 \(pid \d+ on \S+\) lost: it was killed by SIGKILL\n")
+        run.process.terminate()
+        self.assertEqual(run.wait(END_LIMIT), 143)
+        self.assert_nothing_left(run.job(), 1)
+
+    def test_worker_0_writes_the_results_and_cannot_be_spared(self):
+        run = self.start_lr("first", rounds=100000)
+        self.under_way(run)[0].kill()
+        self.assertEqual(run.wait(END_LIMIT), 10, run.err())
+        self.assertRegex(run.err(), r"worker 0 \(pid \d+\) was killed by SIGKILL")
+        self.assert_nothing_left(run.job(), 1)
+
+    def test_a_worker_that_fails_by_itself_ends_the_job(self):
+        program = self.write_program("fails", 'if [ "$PARACEL_RANK" = 1 ]; then sleep 0.3; exit 4; fi', "sleep 30")
+        status, _, err = self.prun("-w", "2", "--on-worker-death", "eject", program)
+        self.assertEqual(status, 4, err)
+
+    def test_what_cannot_be_is_refused(self):
+        for text, *options in (("--on-worker-death maybe: want abort, eject or wait:T", "--on-worker-death", "maybe"),
+                               ("MPI cannot go on when it has lost a rank", "-m", "mpi", "--on-worker-death", "eject")):
+            if "mpi" in options and not MPI:
+                continue
+            status, out, err = self.prun(*options, LR)
+            self.assertEqual((status, out), (2, ""), err)
+            self.assertIn(text, err)
+
+
+if __name__ == "__main__":
+    main()

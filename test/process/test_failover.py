@@ -1,0 +1,195 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Servers are killed and stopped at random moments while others have copies of what they kept (--replicas 2): the job goes
+on, no update is lost or counted twice, a bsp model has the bits of the undisturbed one, and nothing stays behind.
+PARACEL_KILL_RUNS (default 1) says how often each."""
+import os
+import random
+import re
+import signal
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, clean_environment, main, processes_of,  # noqa: E402
+                             read_bytes, role_of, wait_until)
+
+RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
+COUNTERS = os.path.join(BIN, "test_counters")
+KILL_LIMIT = 2.0             # seconds that a round may take in which a server was killed
+LEASE = 2.0 * 1.1            # seconds; with what clocks may drift
+STOP_LIMIT = LEASE + 1.0
+AGAIN = "copies of everything exist again"
+
+
+class Failover(JobTest):
+    def server(self, run, slot=None):
+        """One of the job's servers, by the command line of its process."""
+        found = [p for p in processes_of(run.job()) if role_of(p) == "server"
+                 and (slot is None or p.command[p.command.index("--slot") + 1] == str(slot))]
+        return random.choice(found) if found else None
+
+    def under_way(self, run):
+        self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 20), run.err())
+        self.assertIsNone(run.process.poll(), run.err())
+
+    def assert_went_well(self, run, limit=60):
+        self.assertEqual(run.wait(limit), 0, run.err() + run.out())
+        self.assert_nothing_left(run.job(), 1)
+
+    def counters(self, rounds, *options):
+        return self.start("-w", "8", "-p", "3", "--replicas", "2", *options, COUNTERS, str(rounds), "20")
+
+    def assert_exact(self, run, longest):
+        self.assert_went_well(run)
+        match = re.fullmatch(r"exact, longest round (\S+) s\n", run.out())
+        self.assertTrue(match, run.out() + run.err())
+        self.assertLess(float(match.group(1)), longest, run.err())
+
+    # -- counting
+
+    def test_counts_are_exact_when_nothing_happens(self):
+        self.assert_exact(self.counters(50), KILL_LIMIT)
+
+    def test_a_killed_server_costs_no_count(self):
+        for turn in range(RUNS):
+            with self.subTest(turn=turn):
+                run = self.counters(200)
+                self.under_way(run)
+                time.sleep(random.uniform(0, 1.0))
+                victim = self.server(run)
+                victim.kill()
+                self.assert_exact(run, KILL_LIMIT)
+                self.assertRegex(run.err(), rf"server s\d \(pid {victim.pid} .*lost: it was killed by SIGKILL; the job goes on")
+                self.assertRegex(run.err(), r"server s\d is started again \(pid \d+\); 2 restarts left")
+
+    def test_servers_killed_one_after_the_other_cost_no_count(self):
+        run = self.counters(100000, "--max-restarts", "9")
+        self.under_way(run)
+        for kill in range(3):
+            victim = self.server(run, kill % 3)
+            self.assertIsNotNone(victim, run.err())
+            victim.kill()
+            self.assertTrue(wait_until(lambda n=kill + 1: run.err().count(AGAIN) == n, 20), run.err())
+        run.process.terminate()
+        self.assertEqual(run.wait(END_LIMIT), 143, run.err())
+        self.assertNotIn("want", run.out())  # what a worker that counts something else says
+        self.assert_nothing_left(run.job(), 1)
+
+    def test_a_stopped_server_is_replaced_within_its_lease_and_a_second(self):
+        for turn in range(RUNS):
+            with self.subTest(turn=turn):
+                run = self.counters(200)
+                self.under_way(run)
+                victim = self.server(run)
+                victim.kill(signal.SIGSTOP)
+                self.assert_exact(run, STOP_LIMIT)
+                self.assertRegex(run.err(), rf"server s\d \(pid {victim.pid} .*lost: no heartbeat for .*; the job goes on")
+                self.assertIn("is started again", run.err())
+
+    def test_without_restarts_the_job_goes_on_with_fewer_servers(self):
+        run = self.counters(150, "--max-restarts", "0")
+        self.under_way(run)
+        self.server(run).kill()
+        self.assert_exact(run, KILL_LIMIT)
+        self.assertRegex(run.err(), r"no restart is left \(--max-restarts\): the job goes on without server s\d")
+
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_a_killed_server_under_mpirun_costs_no_count(self):
+        run = self.counters(200, "--m_server", "mpi")
+        self.under_way(run)
+        self.server(run).kill()
+        self.assert_exact(run, KILL_LIMIT + 2.0)  # mpirun takes a second to tell, and two cores share it all
+        self.assertRegex(run.err(), r"server s\d \(pid \d+ on \S+\) lost: it (has ended|was killed by SIGKILL); the job goes on")
+
+    # -- a model
+
+    def model(self, name):
+        return read_bytes(os.path.join(self.folder, name, "lr_theta_0"))
+
+    def train(self, name, *options):
+        self.write_config(name + ".json", output=name + "/", rounds=1500)
+        return self.start("-w", "4", "-p", "3", "-c", name + ".json", *options, LR)
+
+    def test_the_model_has_the_bits_of_the_undisturbed_one(self):
+        self.assert_went_well(self.train("alone"))
+        expected = self.model("alone")
+        self.assertTrue(expected)
+        for turn in range(RUNS):
+            with self.subTest(turn=turn):
+                run = self.train(f"killed{turn}", "--replicas", "2")
+                self.under_way(run)
+                time.sleep(random.uniform(0, 0.5))
+                self.server(run).kill()
+                self.assert_went_well(run)
+                self.assertIn("the job goes on", run.err())
+                self.assertEqual(self.model(f"killed{turn}"), expected)
+
+    def test_a_server_whose_function_hangs_is_replaced(self):
+        plugins = os.path.join(os.path.dirname(BIN), "lib", "test_plugins")
+        hang = os.path.join(self.folder, "hang")
+        run = self.start("-w", "4", "-p", "3", "--replicas", "2", "--function-timeout", "0.5", "--hang-limit", "1",
+                         "--plugin-dir", plugins, COUNTERS, "800", "5", "0", os.path.join(plugins, "libslow_updates.so"),
+                         environment=clean_environment(TEST_HANG=hang))
+        self.under_way(run)
+        with open(hang, "w", encoding="ascii"):
+            pass
+        self.assertTrue(wait_until(lambda: AGAIN in run.err(), 20), run.err())
+        self.assertRegex(run.err(), r"server s\d \(pid \d+ .*\) lost: libslow_updates.so:hang_once has been running for "
+                                    r"\S+ s in thread 0; the job goes on")
+        self.assert_exact(run, 1 + 0.5 + STOP_LIMIT)
+
+    # -- what copies do not help against
+
+    def test_more_losses_than_copies_end_the_job_with_their_cause(self):
+        run = self.counters(100000)
+        self.under_way(run)
+        first, second = self.server(run, 0), self.server(run, 1)
+        first.kill()
+        second.kill()
+        self.assertEqual(run.wait(END_LIMIT), 11, run.err())
+        self.assertRegex(run.err(), r"server s\d \(pid \d+ on \S+\) lost: .*; "
+                                    r"lost before the copies of s\d's partitions were restored")
+        self.assert_nothing_left(run.job(), 1)
+
+    def test_the_scheduler_has_no_copy(self):
+        run = self.counters(100000)
+        self.under_way(run)
+        run.find("scheduler").kill()
+        self.assertEqual(run.wait(END_LIMIT), 13, run.err())
+        self.assert_nothing_left(run.job(), 1)
+
+    def test_a_killed_worker_ends_the_job(self):
+        run = self.counters(100000)
+        self.under_way(run)
+        worker = next(p for p in processes_of(run.job()) if p.command[0] == COUNTERS)
+        worker.kill()
+        self.assertEqual(run.wait(END_LIMIT), 10, run.err())
+        self.assert_nothing_left(run.job(), 1)
+
+    def test_prun_is_killed_after_a_server_was_replaced(self):
+        run = self.counters(100000)
+        self.under_way(run)
+        self.server(run).kill()
+        self.assertTrue(wait_until(lambda: AGAIN in run.err(), 20), run.err())
+        job = run.job()
+        run.process.kill()
+        run.wait()
+        self.assert_nothing_left(job, END_LIMIT)
+
+
+class CommandLine(JobTest):
+    def test_copies_need_servers(self):
+        for text, *options in (("--replicas 3 needs as many servers, and there are 2 (-p)", "-p", "2", "--replicas", "3"),
+                               ("--replicas 9: want at most 8", "-p", "20", "--replicas", "9"),
+                               ("--replicas: '0' is not a whole number above 0", "--replicas", "0"),
+                               ("--max-restarts: '-1' is not a whole number", "--max-restarts=-1")):
+            with self.subTest(options=options):
+                status, out, err = self.prun(*options, LR)
+                self.assertEqual((status, out), (2, ""), err)
+                self.assertIn(text, err)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The connections of a server break, or fall silent, while its process lives (--replicas 2): what was on its way is sent
+again and counts once, and a server that nobody can reach any more is replaced. PARACEL_KILL_RUNS (default 1) says how
+often each."""
+import os
+import random
+import re
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cut_links import Links  # noqa: E402
+from process_support import BIN, JobTest, main, wait_until  # noqa: E402
+from test_linearizability import HISTORIES, KEYS, WORKERS, check  # noqa: E402
+
+RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
+COUNTERS = os.path.join(BIN, "test_counters")
+SERVERS = 3
+CUT_LIMIT = 15.0  # seconds; the proxy, eight workers and three servers share the cores: this says that nobody hangs
+
+
+class CutLinks(JobTest):
+    def start_linked(self, program, *arguments, workers=8):
+        folder = tempfile.mkdtemp(prefix="links", dir=self.folder)
+        links = Links(folder, program, SERVERS)
+        self.addCleanup(links.close)
+        run = self.start("-w", str(workers), "-p", str(SERVERS), "--replicas", "2", links.program, *arguments)
+        self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 30), run.err())
+        self.assertIsNone(run.process.poll(), run.err())
+        return run, links
+
+    def assert_exact(self, run, longest):
+        self.assertEqual(run.wait(90), 0, run.err() + run.out())
+        self.assert_nothing_left(run.job(), 1)
+        match = re.fullmatch(r"exact, longest round (\S+) s\n", run.out())
+        self.assertTrue(match, run.out() + run.err())
+        self.assertLess(float(match.group(1)), longest, run.err())
+        print(match.group(0).strip(), file=sys.stderr)
+
+    def disturb(self, links, times, breaks):
+        """Links are silent one after the other, each for less than its server's lease; with `breaks` about half of them break
+        instead."""
+        for _ in range(times):
+            slot = random.randrange(SERVERS)
+            if breaks and random.random() < 0.5:
+                links.reset(slot, random.choice((0, 0.05)))
+            else:
+                links.silence(slot)
+                time.sleep(random.uniform(0.1, 0.8))
+                links.restore(slot)
+            time.sleep(random.uniform(0, 0.4))
+
+    def test_nothing_is_lost_with_a_connection(self):
+        for turn in range(RUNS):
+            with self.subTest(turn=turn):
+                run, links = self.start_linked(COUNTERS, "60", "20")
+                lost = 0
+                for _ in range(4):
+                    lost += links.reset(random.randrange(SERVERS), random.choice((0, 0.02, 0.2)))
+                    time.sleep(random.uniform(0, 0.5))
+                self.assertGreater(lost, 0)
+                self.assert_exact(run, CUT_LIMIT)
+                self.assertNotIn("lost", run.err())
+
+    def test_a_link_that_is_silent_for_a_moment_goes_on(self):
+        for turn in range(RUNS):
+            with self.subTest(turn=turn):
+                run, links = self.start_linked(COUNTERS, "60", "20")
+                self.disturb(links, 2, breaks=False)
+                self.assert_exact(run, CUT_LIMIT)
+                self.assertNotIn("lost", run.err())
+
+    def test_a_server_that_nobody_reaches_is_replaced(self):
+        for turn in range(RUNS):
+            with self.subTest(turn=turn):
+                run, links = self.start_linked(COUNTERS, "60", "20")
+                slot = random.randrange(SERVERS)
+                links.silence(slot)
+                self.assertTrue(wait_until(lambda: "the job goes on" in run.err(), 10), run.err())
+                links.restore(slot)  # for the one in its place
+                self.assert_exact(run, CUT_LIMIT)
+                self.assertRegex(run.err(), rf"server s{slot} \(pid \d+ .*lost: no heartbeat for .*; the job goes on")
+
+    def test_histories_are_linearizable_while_connections_break_and_fall_silent(self):
+        for turn in range(RUNS):
+            with self.subTest(turn=turn):
+                folder = tempfile.mkdtemp(prefix="histories", dir=self.folder)
+                run, links = self.start_linked(HISTORIES, folder, "4", str(KEYS), workers=WORKERS)
+                self.disturb(links, 6, breaks=True)
+                self.assertEqual(run.wait(60), 0, run.err() + run.out())
+                self.assert_nothing_left(run.job(), 1)
+                status, said = check(*(os.path.join(folder, str(r)) for r in range(WORKERS)))
+                print(said.strip(), file=sys.stderr)
+                self.assertEqual(status, 0, said)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Workers are killed and stopped at random moments under --on-worker-death wait:T: another process takes the place of each, and
+a bsp run ends with the bits of the undisturbed one. PARACEL_KILL_RUNS (default 1) says how often each."""
+import os
+import random
+import re
+import signal
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, main, processes_of, read_bytes,  # noqa: E402
+                             wait_until)
+
+RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
+STEPS = os.path.join(BIN, "test_steps")
+COUNTERS = os.path.join(BIN, "test_counters")
+ROUNDS = 1000
+
+
+class Wait(JobTest):
+    models = {}
+    steps = {}
+
+    def start_lr(self, name, *options, rounds=ROUNDS, wait="20", **more):
+        self.write_config(name + ".json", output=name + "/", rounds=rounds, **more)
+        return self.start("-w", "4", "-p", "2", "-c", name + ".json", "--on-worker-death", "wait:" + wait, "--heartbeat-limit",
+                          "1.5", *options, LR)
+
+    def workers(self, run, count=4):
+        """The processes of the workers, by rank."""
+        def find():
+            found = {}
+            for process in processes_of(run.job()):
+                environment = read_bytes(f"/proc/{process.pid}/environ").split(b"\0")
+                rank = next((int(e.split(b"=")[1]) for e in environment if e.startswith(b"PARACEL_RANK=")), None)
+                if rank is not None:
+                    found[rank] = process
+            return found if len(found) == count else None
+        return wait_until(find, 20) or self.fail(run.err())
+
+    def says(self, run, text, limit=20):
+        self.assertTrue(wait_until(lambda: text in run.err() or run.process.poll() is not None, limit), run.err())
+        self.assertIn(text, run.err())
+
+    def under_way(self, run, count=4):
+        self.says(run, "round")
+        return self.workers(run, count)
+
+    def assert_replaced(self, run, rank):
+        self.assertEqual(run.wait(60), 0, run.err() + run.out())
+        self.assertRegex(run.err(), rf"worker {rank} \(pid \d+ on \S+\) lost: .*; the others wait at most 20 s for another in "
+                                    r"its place\n")
+        self.assertRegex(run.err(), rf"worker {rank} is started again \(pid \d+\); \d restarts? left\n")
+        self.assertRegex(run.err(), rf"worker {rank} \(pid \d+\) has caught up\n")
+        self.assert_nothing_left(run.job(), 1)
+        folder = run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0]
+        self.assertEqual([name for name in os.listdir(folder) if not name.endswith((".log", ".json"))], [])
+
+    def model(self, name):
+        return read_bytes(os.path.join(self.folder, name, "lr_theta_0"))
+
+    def undisturbed(self, method="dgd"):
+        if method not in self.models:
+            self.assertEqual(self.start_lr("alone", method=method).wait(60), 0)
+            self.models[method] = self.model("alone")
+            self.assertTrue(self.models[method])
+        return self.models[method]
+
+    # -- a model
+
+    def test_the_model_has_the_bits_of_the_undisturbed_one(self):
+        for turn in range(RUNS):
+            for method in ("dgd", "ipm"):
+                with self.subTest(turn=turn, method=method):
+                    expected = self.undisturbed(method)
+                    run = self.start_lr("killed", method=method)
+                    workers = self.under_way(run)
+                    time.sleep(random.uniform(0, 0.3))
+                    rank = random.randrange(4)
+                    workers[rank].kill()
+                    self.assert_replaced(run, rank)
+                    self.assertEqual(self.model("killed"), expected)
+
+    def test_a_worker_killed_while_it_loads_is_replaced(self):
+        expected = self.undisturbed()
+        for turn in range(RUNS):
+            with self.subTest(turn=turn):
+                run = self.start_lr("early", "-v")
+                workers = self.workers(run)
+                self.says(run, "event started")
+                time.sleep(random.uniform(0, 0.03))
+                rank = random.randrange(4)
+                workers[rank].kill()
+                self.assert_replaced(run, rank)
+                self.assertEqual(self.model("early"), expected)
+
+    def test_a_stopped_worker_is_killed_and_replaced(self):
+        expected = self.undisturbed()
+        run = self.start_lr("stopped")
+        workers = self.under_way(run)
+        rank = random.randrange(4)
+        workers[rank].kill(signal.SIGSTOP)
+        self.assert_replaced(run, rank)
+        self.assertIn("no heartbeat for", run.err())
+        self.assertEqual(self.model("stopped"), expected)
+
+    def test_with_copies_of_the_parameters(self):
+        expected = self.undisturbed()
+        run = self.start_lr("copies", "--replicas", "2")
+        workers = self.under_way(run)
+        rank = random.randrange(4)
+        workers[rank].kill()
+        self.assert_replaced(run, rank)
+        self.assertEqual(self.model("copies"), expected)
+
+    def test_without_bsp_the_run_goes_on_to_its_end(self):
+        for consistency, more in (("asp", {}), ("auto", {"method": "downpour"})):
+            with self.subTest(consistency=consistency):
+                run = self.start_lr("loose", consistency=consistency, **more)
+                workers = self.under_way(run)
+                rank = random.randrange(4)
+                workers[rank].kill()
+                self.assert_replaced(run, rank)
+                self.assertTrue(self.model("loose"))
+
+    # -- collectives in the iterations, random states, rows, one algorithm after another
+
+    def start_steps(self, rounds, *options, pause_us=500):
+        return self.start("-w", "3", "-p", "2", "--on-worker-death", "wait:20", *options, STEPS, str(rounds), str(pause_us))
+
+    def undisturbed_steps(self, rounds):
+        if rounds not in self.steps:
+            run = self.start_steps(rounds)
+            self.assertEqual(run.wait(60), 0, run.err())
+            self.assertRegex(run.out(), r"^first \S+\nsecond \S+\n$")
+            self.steps[rounds] = run.out()
+        return self.steps[rounds]
+
+    def test_collectives_and_random_states_go_on_where_they_were(self):
+        expected = self.undisturbed_steps(150)
+        for turn in range(max(2, RUNS)):
+            for options in ([], ["--replicas", "2"]):
+                with self.subTest(turn=turn, options=options):
+                    run = self.start_steps(150, *options, pause_us=5000)
+                    workers = self.under_way(run, 3)
+                    time.sleep(random.uniform(0, 0.5))
+                    rank = random.randrange(3)
+                    workers[rank].kill()
+                    self.assert_replaced(run, rank)
+                    # A worker 0 that was replaced behind its first algorithm says that one's result again.
+                    self.assertEqual(list(dict.fromkeys(run.out().splitlines())), expected.splitlines(), run.err())
+
+    def test_one_after_the_other_may_die_and_those_in_their_places_too(self):
+        expected = self.undisturbed_steps(150)
+        run = self.start_steps(150, "--max-restarts", "4", pause_us=20000)
+        self.under_way(run, 3)
+        for kill in range(4):
+            workers = self.workers(run, 3)
+            rank = kill // 2 + 1
+            workers[rank].kill()
+            self.assertTrue(wait_until(lambda n=kill + 1: run.err().count("is started again") == n, 20), run.err())
+            time.sleep(random.choice([0, 0.05, 0.3]))
+        self.assertEqual(run.wait(60), 0, run.err() + run.out())
+        self.assertEqual(list(dict.fromkeys(run.out().splitlines())), expected.splitlines(), run.err())
+        self.assert_nothing_left(run.job(), 1)
+
+    # -- how it ends otherwise
+
+    def test_status_shows_it(self):
+        run = self.start_lr("long", rounds=100000)
+        workers = self.under_way(run)
+        workers[1].kill()
+        self.says(run, "has caught up")
+        shown = self.status_of(run)
+        self.assertRegex(shown, r"\n1 +up ")
+        self.assertRegex(shown, r" s ago: worker 1 \(pid \d+ on \S+\) lost: it was killed by SIGKILL\n")
+        run.process.terminate()
+        self.assertEqual(run.wait(END_LIMIT), 143)
+        self.assert_nothing_left(run.job(), 1)
+
+    def test_after_that_time_the_job_ends(self):
+        self.write_config("late.json", output="late/", rounds=100000)
+        program = self.write_program("comes_late", 'if [ -e "seen$PARACEL_RANK" ]; then exec sleep 60; fi',
+                                     'touch "seen$PARACEL_RANK"', f'exec {LR} "$@"')
+        run = self.start("-w", "3", "-c", "late.json", "--on-worker-death", "wait:1", program)
+        workers = self.under_way(run, 3)
+        workers[1].kill()
+        self.assertEqual(run.wait(1 + END_LIMIT), 10, run.err())
+        self.assertRegex(run.err(), r"worker 1 \(pid \d+ on \S+\) lost: it was killed by SIGKILL; within 1 s no other process "
+                                    r"had come to where it was \(--on-worker-death\)\n")
+        self.assert_nothing_left(run.job(), 1)
+
+    def test_when_no_restart_is_left_the_job_ends(self):
+        run = self.start_lr("last", "--max-restarts", "0", rounds=100000)
+        self.under_way(run)[2].kill()
+        self.assertEqual(run.wait(END_LIMIT), 10, run.err())
+        self.assertRegex(run.err(), r"worker 2 \(pid \d+\) was killed by SIGKILL, and no restart is left \(--max-restarts\)\n")
+        self.assert_nothing_left(run.job(), 1)
+
+    def test_a_program_that_cannot_go_on_ends_with_that_cause(self):
+        run = self.start("-w", "2", "--on-worker-death", "wait:20", COUNTERS, "100000", "5")
+        workers = self.under_way(run, 2)
+        time.sleep(0.3)  # a first iteration that is not committed can be made again
+        workers[1].kill()
+        self.assertEqual(run.wait(2 * END_LIMIT), 10, run.err())
+        self.assertRegex(run.err(), r"worker 1 \(pid \d+ on \S+\) lost: it was killed by SIGKILL; no other process can go on in "
+                                    r"its place: its program does not ask where its loop begins \(first_iteration\)\n")
+        self.assert_nothing_left(run.job(), 1)
+
+    def test_what_may_count_twice_is_told_at_the_end(self):
+        run = self.start("-v", "-w", "2", "--on-worker-death", "wait:20", STEPS, "0", "1000000")
+        workers = self.workers(run, 2)
+        self.says(run, "event started")
+        time.sleep(0.3)
+        workers[1].kill()
+        self.assertEqual(run.wait(20), 10, run.err())
+        self.assertIn("worker 1 is another process than the one that began, and its program does not ask where its loop begins "
+                      "(first_iteration): what that one had done may count twice\n", run.err())
+        self.assert_nothing_left(run.job(), 1)
+
+    def test_a_worker_that_fails_by_itself_ends_the_job(self):
+        program = self.write_program("fails", 'if [ "$PARACEL_RANK" = 1 ]; then sleep 0.3; exit 4; fi', "sleep 30")
+        status, _, err = self.prun("-w", "2", "--on-worker-death", "wait:5", program)
+        self.assertEqual(status, 4, err)
+
+    def test_what_cannot_be_is_refused(self):
+        for text, *options in (("--on-worker-death wait: want abort, eject or wait:T", "--on-worker-death", "wait"),
+                               ("'x' is not a number of seconds above 0", "--on-worker-death", "wait:x"),
+                               ("want 0.1 to 1000000 seconds", "--on-worker-death", "wait:0.01"),
+                               ("MPI cannot go on when it has lost a rank", "-m", "mpi", "--on-worker-death", "wait:5")):
+            if "mpi" in options and not MPI:
+                continue
+            status, out, err = self.prun(*options, LR)
+            self.assertEqual((status, out), (2, ""), err)
+            self.assertIn(text, err)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,584 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "test/sim/job.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <paracel/error.hpp>
+
+#include "net/checkpoint_store.hpp"
+#include "server/partition_state.hpp"
+#include "server/asked_again.hpp"
+#include "server/scheduler.hpp"
+#include "test/sim/history.hpp"
+#include "test/sim/server_process.hpp"
+#include "test/sim/worker_process.hpp"
+#include "test/support/torn_disk.hpp"
+
+namespace paracel::sim {
+namespace {
+
+using nlohmann::json;
+using std::chrono::milliseconds;
+using net::verb;
+
+constexpr const char* checkpoint_folder = "checkpoints";
+// The faults end then, and all has to be well a little later.
+constexpr nanos quiet_after = 9_s;
+constexpr nanos quiet_after_resume = 4_s;
+constexpr nanos well_within = 15_s;
+
+/// What a job goes on from.
+struct beginning {
+  std::string folder{};  ///< of the checkpoint; empty: from nothing
+  std::uint32_t clock = 0;
+  std::uint32_t workers = 0;
+  history::snapshot counted{};
+};
+
+class job {
+ public:
+  job(const job_options& o, test::torn_disk& disk, beginning from)
+      : options_(o), disk_(disk), from_(std::move(from)),
+        quiet_after_(from_.folder.empty() ? quiet_after : quiet_after_resume), in_(o.seed) {
+    in_.verbose = o.verbose;
+    auto& dice = in_.dice();
+    servers_count_ = 3 + static_cast<std::uint32_t>(dice.below(2));
+    replicas_ = dice.in(8) ? 1 : dice.in(3) ? 3 : 2;
+    threads_ = 1 + static_cast<std::uint32_t>(dice.below(2));
+    workers_count_ = 2 + static_cast<std::uint32_t>(dice.below(2));
+    const bool goes_on = !from_.folder.empty();
+    const auto staleness = from_.counted.sums.empty() ? static_cast<std::uint32_t>(dice.below(3)) : 0;
+    known_.emplace(in_, workers_count_, staleness, staleness == 0 && (dice.in(2) || !from_.counted.sums.empty()));
+    if (goes_on) known_->go_on_from(from_.counted, from_.clock);
+    every_ = dice.in(3) ? 0 : 1 + static_cast<std::uint32_t>(dice.below(6));
+    using frame = std::span<const std::byte>;
+    in_.on_reply = [this](process& p, const connection& c, frame f) { known_->look_at_reply(p, c, f); };
+    in_.on_request = [this](process&, const connection& c, frame f) { known_->look_at_request(c, f); };
+    in_.on_death = [this](process& p) { died(p); };
+    if (o.broken != bite::none) in_.forge = [b = o.broken](frame f) { return forge_for(b, f); };
+    make_scheduler();
+    for (std::uint32_t slot = 0; slot < servers_count_; ++slot) start_server(slot);
+    for (std::uint32_t rank = 0; rank < workers_count_; ++rank) {
+      auto& p = make_process("w" + std::to_string(rank));
+      workers_.push_back(std::make_unique<worker_process>(in_, p, disk_, *known_, rank, workers_count_));
+      worker_places_.push_back(&p);
+    }
+    if (!o.faults) return;
+    in_.after(dice.between(200_ms, 900_ms), [this] { break_something(); });
+    // Everything goes at once; what was not safe on the disk is gone, or is there in part.
+    if (!goes_on && dice.in(2)) in_.after(dice.between(1_s, quiet_after_), [this] { lose_power(); });
+  }
+  ~job() {
+    // Nothing leaves any more.
+    for (auto& p : processes_)
+      if (p->alive()) in_.kill(*p);
+  }
+
+  /// Throws: violation; torn_disk::power_loss, and then nothing of it goes on.
+  job_result run() {
+    run_until([&] { return in_.now() > quiet_after_; }, never, "");
+    faults_end_ = true;
+    in_.mend_all();
+    for (auto& p : processes_) in_.go_on(*p);
+    const auto end = in_.now() + well_within;
+    // By then every death is known.
+    run_until([&] { return in_.now() > quiet_after_ + 3_s; }, never, "");
+    run_until([&] { return replicas_made_; }, end, "the copies were not restored");
+    std::uint32_t most = 0;
+    for (const auto& w : workers_) most = std::max(most, w->iterations());
+    for (auto& w : workers_) w->finish(most + 1);
+    run_until([&] { return std::ranges::all_of(workers_, [](const auto& w) { return w->finished(); }); }, end,
+              "requests are not answered");
+    run_until([&] { return replicas_made_; }, end, "the copies were not restored");
+    if (replicas_ > 1) compare_copies();
+    workers_[0]->read_all();
+    run_until([&] { return workers_[0]->idle(); }, in_.now() + 5_s, "the last reads are not answered");
+    known_->check_end();
+    return result();
+  }
+  [[nodiscard]] job_result result() const {
+    return {in_.hash(), in_.events(), known_->answers(), losses_, moves_, saved_, in_.now()};
+  }
+  [[nodiscard]] const history& known() const { return *known_; }
+  /// Clock of the newest checkpoint that the scheduler has told of; 0: none.
+  [[nodiscard]] std::uint32_t newest_checkpoint() const { return newest_checkpoint_; }
+
+ private:
+  template <class Done>
+  void run_until(const Done& done, nanos limit, const std::string& otherwise) {
+    while (!done()) {
+      if (in_.now() > limit) wrong(otherwise + " within " + std::to_string(well_within / 1_s) + " s" + state());
+      if (!in_.step()) wrong("nothing happens any more");
+      if (!aborted_.empty()) wrong("the job has ended: " + aborted_);
+    }
+  }
+  std::string state() {
+    std::string s;
+    for (auto& one : servers_) {
+      if (one == nullptr) continue;
+      s += "; s" + std::to_string(one->self().slot) + (one->place().alive() ? "" : " dead") + " epoch " +
+           std::to_string(one->object().epoch()) + " synced " + std::to_string(one->synced());
+    }
+    for (std::size_t i = 0; i < workers_.size(); ++i)
+      s += "; w" + std::to_string(i) + " has " + std::to_string(workers_[i]->unanswered()) + " unanswered";
+    return s;
+  }
+
+  process& make_process(const std::string& name) {
+    auto& dice = in_.dice();
+    // Two clocks are within 10 % of each other.
+    const double rate = 0.955 + 0.001 * static_cast<double>(dice.below(91));
+    processes_.push_back(std::make_unique<process>(in_, name, rate, dice.between(1_s, 100'000_s)));
+    return *processes_.back();
+  }
+
+  // ---- the scheduler
+
+  void make_scheduler() {
+    auto& p = make_process("scheduler");
+    scheduler_place_ = &p;
+    auto& a = p.add("main");
+    p.own(a);
+    scheduler_port_ = p.open();
+    scheduler_port_->bind(scheduler_address);
+    scheduler_sink_.emplace(*scheduler_port_);
+    srv::scheduler_options o;
+    o.job = job_id;
+    o.workers = workers_count_;
+    o.servers = servers_count_;
+    o.replicas = replicas_;
+    o.elastic = elastic_ = in_.dice().in(2);
+    o.checkpoints.plan = {checkpoint_folder, every_, from_.folder, from_.clock, from_.workers};
+    o.checkpoints.disk = &disk_;
+    o.checkpoints.own_thread = false;
+    scheduler_.emplace(
+        o, [this](std::string_view text, bool) { heard(text); }, p.time().now(),
+        [this](const std::string& to, const net::request_header& h, std::string_view body) { return send(to, h, body); });
+    a.step = [this, &p] {
+      net::incoming in;
+      while (scheduler_port_->receive(in, milliseconds(0))) {
+        net::reply_view reply;
+        net::request_view request;
+        if (in.channel >= 0) {
+          if (net::decode(in.frame, in.tail.size(), reply) == nullptr) {
+            scheduler_->hear(reply.header.sequence, reply, p.time().now());
+          }
+          continue;
+        }
+        if (net::decode(in.frame, in.tail.size(), request) != nullptr) continue;
+        if (!scheduler_sink_->takes(request.header, in.from)) continue;
+        srv::completion done(*scheduler_sink_, in.from, request.header.what, request.header.sequence, job_id, 0);
+        scheduler_->handle(request, std::move(in.tail), std::move(done), p.time().now());
+      }
+      scheduler_->tick(p.time().now());
+      return scheduler_->busy() ? 1_ms : 50_ms;
+    };
+    in_.wake(a, 0);
+    launcher_ = &make_process("launcher");
+    launcher_thread_ = &launcher_->add("main");
+    launcher_thread_->step = [this] {
+      while (to_scheduler_->answer()) {
+      }
+      return 50_ms;
+    };
+    launcher_->own(*launcher_thread_);
+    to_scheduler_.emplace(*launcher_);
+  }
+
+  /// As scheduler_node does.
+  std::uint64_t send(const std::string& to, net::request_header h, std::string_view body) {
+    const auto [at, fresh] = scheduler_channels_.try_emplace(to, -1);
+    if (fresh) at->second = scheduler_port_->connect(to);
+    h.job = job_id;
+    h.client = job_id;
+    h.sequence = ++scheduler_sent_;
+    h.body_bytes = static_cast<std::uint32_t>(body.size());
+    net::request_bytes head;
+    net::encode(h, head);
+    scheduler_port_->send(at->second, {.head = head, .body = net::bytes_of(body)});
+    return scheduler_sent_;
+  }
+
+  void heard(std::string_view text) {
+    const auto e = json::parse(text);
+    const auto what = e.at("event").get<std::string>();
+    in_.log(what);
+    if (options_.verbose) std::printf("             %.*s\n", static_cast<int>(text.size()), text.data());
+    if (what == "abort") aborted_ = e.at("cause").get<std::string>();
+    if (what == "lost" && e.value("goes_on", false)) {
+      const auto slot = e.at("index").get<std::uint32_t>();
+      replicas_made_ = false;
+      if (undetected_.erase(slot) == 0) wrong("s" + std::to_string(slot) + " was taken for lost without a reason");
+      ++losses_;
+      if (joining_.erase(slot) == 0) --up_;
+      if (leaving_ == slot) leaving_.reset();
+      if (entering_ == slot) entering_.reset();  // nobody takes its place
+      else in_.after(in_.dice().between(20_ms, 1500_ms), [this, slot] { start_server(slot); });
+    }
+    hear_of_resize(what, e);
+    if (what == "checkpoint") {
+      newest_checkpoint_ = e.at("clock").get<std::uint32_t>();
+      ++saved_;
+    }
+    if (what == "joined" && running_) {
+      replicas_made_ = false;
+      joining_.insert(e.at("index").get<std::uint32_t>());
+    }
+    if (what == "started") {
+      running_ = true;
+      spare_ = replicas_ - 1;
+      up_ = servers_count_;
+    }
+    if (what == "serving" || what == "synced") {
+      if (what == "serving" && leaving_ && up_ - 1 + joining_.size() >= replicas_) {
+        leaving_.reset();
+        --up_;
+      }
+      // Those that were up have all copies; who serves from now on has what they gave it.
+      const auto spare = std::max(std::min(replicas_, up_), 1U) - 1;
+      spare_ = spare > undetected_.size() ? spare - static_cast<std::uint32_t>(undetected_.size()) : 0;
+      replicas_made_ = what == "synced";
+      if (what == "serving" && options_.faults) {
+        for (const auto slot : joining_)
+          if (in_.dice().in(3)) in_.after(in_.dice().between(0, 250_ms), [this, slot] { lose_for_a_while(slot); });
+      }
+      if (what == "serving") up_ += static_cast<std::uint32_t>(std::exchange(joining_, {}).size());
+    }
+  }
+
+  /// What a launcher does when a server shall enter or leave.
+  void hear_of_resize(const std::string& what, const json& event) {
+    if (what == "not_entered") wrong("a server that was started did not enter");
+    if (what != "wanted" && what != "entered" && what != "leaving" && what != "retired") return;
+    const auto slot = event.at("index").get<std::uint32_t>();
+    if (what == "wanted") {
+      entering_ = slot;
+      in_.after(in_.dice().between(20_ms, 500_ms), [this, slot] { start_server(slot); });
+    } else if (what == "entered") {
+      entering_.reset();
+    } else if (what == "leaving") {
+      leaving_ = slot;
+      replicas_made_ = false;
+    } else {
+      undetected_.erase(slot);  // what it did mattered to nobody any more
+    }
+    moves_ += what == "entered" || what == "retired" ? 1 : 0;
+  }
+
+  void start_server(std::uint32_t slot) {
+    const int pid = ++last_pid_;
+    const auto entry = entry_of(slot, in_.dice().next() | 1U, threads_, pid);
+    auto& p = make_process("s" + std::to_string(slot) + "#" + std::to_string(pid));
+    in_.log("start " + p.name());
+    const server_bites broken{options_.broken == bite::no_lease, options_.broken == bite::early_read};
+    servers_.push_back(std::make_unique<server_process>(in_, p, disk_, entry, broken, [this, &p] {
+      in_.after(0, [this, &p] {
+        if (p.alive()) died(p);
+      });
+    }));
+    auto& s = *servers_.back();
+    by_incarnation_[entry.incarnation] = &s;
+    s.reader().reply_at_once = [&s, this](unsigned shard, const net::request_header& h, std::vector<std::byte>& frame) {
+      const auto number = known_->connection_of(h.client, h.sequence);
+      if (number == 0 || !s.may_answer()) return;
+      net::peer to;
+      std::memcpy(to.id.data(), &number, sizeof number);
+      to.size = sizeof number;
+      s.port(shard).reply(to, {.head = frame});
+    };
+    if (options_.broken == bite::no_memory) {
+      s.before_follow = [&s, this] {
+        for (unsigned i = 0; i < threads_; ++i) s.object().at(i).applied().drop_if([](std::uint16_t) { return true; });
+      };
+    }
+  }
+
+  /// A server's process has ended.
+  void died(process& p) {
+    in_.kill(p);
+    const auto at = std::ranges::find_if(servers_, [&](const auto& s) { return s && &s->place() == &p; });
+    if (at == servers_.end()) wrong(p.name() + " has died");
+    const auto self = (*at)->self();
+    const bool reaped = !silent_deaths_.contains(p.name());
+    by_incarnation_.erase(self.incarnation);
+    at->reset();
+    if (!reaped) return;
+    in_.after(in_.dice().between(1_ms, 60_ms), [this, self] {
+      const json body = {{"role", "server"}, {"slot", self.slot}, {"pid", self.pid}, {"why", "killed"}};
+      to_scheduler_->ask(verb::dead, body.dump());
+    });
+  }
+
+  // ---- faults
+
+  server_process* any_server() {
+    std::vector<server_process*> up;
+    for (auto& s : servers_)
+      if (s && s->place().alive() && !s->place().stopped() && s->object().epoch() != 0 &&
+          !undetected_.contains(s->self().slot) && !broken_.contains(s->self().slot)) up.push_back(s.get());
+    return up.empty() ? nullptr : up[in_.dice().below(up.size())];
+  }
+
+  void break_something() {
+    if (faults_end_) return;
+    auto& dice = in_.dice();
+    in_.after(dice.between(50_ms, 900_ms), [this] { break_something(); });
+    if (!running_) return;
+    if (dice.in(10)) to_scheduler_->ask(verb::checkpoint, json{{"role", "launcher"}}.dump());
+    if (dice.in(3)) to_scheduler_->ask(verb::resize, json{{"servers", dice.in(2) ? 1 : -1}}.dump());
+    if (dice.in(20)) return fill_disk();
+    if (dice.in(20)) return stop_scheduler();
+    auto* s = any_server();
+    if (s == nullptr) return;
+    auto& p = s->place();
+    const auto slot = s->self().slot;
+    switch (dice.below(16)) {
+      case 0: case 1: {
+        if (spare_ == 0 || in_.now() > quiet_after_ - 1_s) return;
+        lose(slot);
+        if (dice.in(3)) silent_deaths_.insert(p.name());
+        if (dice.in(2)) p.die_after(1 + static_cast<int>(dice.below(6)));
+        else died(p);
+        return;
+      }
+      case 2: case 3: return lose_for_a_while(slot);
+      case 7: return kill_alone(p, slot);
+      case 8: return disturb_worker(dice.below(worker_places_.size()));
+      case 4: {
+        disturb(slot);
+        in_.stop(p);
+        in_.after(dice.between(1_ms, 700_ms), [this, &p] { in_.go_on(p); });
+        return;
+      }
+      case 5: {
+        disturb(slot);
+        in_.cut(p, *scheduler_place_);
+        in_.after(dice.between(1_ms, 700_ms), [this, &p] { in_.mend(p, *scheduler_place_); });
+        return;
+      }
+      case 6: {
+        auto* other = any_server();
+        if (other == s || other == nullptr) return;
+        cut_for_a_while(p, other->place());
+        return;
+      }
+      case 9: return cut_for_a_while(p, *worker_places_[dice.below(worker_places_.size())]);
+      default: {
+        auto* other = any_server();
+        auto& worker = *worker_places_[dice.below(worker_places_.size())];
+        if (dice.in(4)) break_connections(dice.in(2) ? worker : p, *scheduler_place_);
+        else if (replicas_ == 1 && !elastic_) return;
+        else if (dice.in(2)) break_connections(worker, p);
+        else if (other != s && other != nullptr) break_connections(p, other->place());
+      }
+    }
+  }
+  /// Stopped, or cut off from the scheduler, for longer than the lease.
+  void lose_for_a_while(std::uint32_t slot) {
+    const auto at = std::ranges::find_if(
+        servers_, [&](const auto& s) { return s && s->self().slot == slot && s->place().alive() && s->object().epoch() != 0; });
+    if (at == servers_.end() || spare_ == 0 || in_.now() > quiet_after_ - 1_s || faults_end_) return;
+    auto& p = (*at)->place();
+    if (undetected_.contains(slot) || broken_.contains(slot) || p.stopped()) return;
+    lose(slot);
+    hold_up(p, in_.dice().between(2700_ms, 5_s));
+  }
+  /// Cut off from all other servers first: what it has done since is with nobody else.
+  void kill_alone(process& p, std::uint32_t slot) {
+    if (spare_ == 0 || in_.now() > quiet_after_ - 1_s) return;
+    lose(slot);
+    for (auto& s : servers_)
+      if (s && &s->place() != &p) cut_for_a_while(p, s->place());
+    in_.after(in_.dice().between(1_ms, 80_ms), [this, &p] {
+      if (p.alive()) died(p);
+    });
+  }
+  /// For less than the leases, and than the time after which nodes take it for lost.
+  void stop_scheduler() {
+    if (scheduler_place_->stopped()) return;
+    in_.stop(*scheduler_place_);
+    in_.after(in_.dice().between(1_ms, 1_s), [this] { in_.go_on(*scheduler_place_); });
+  }
+  void fill_disk() {
+    disk_.fill_at(disk_.steps() + in_.dice().below(30));
+    in_.after(in_.dice().between(10_ms, 1_s), [this] { disk_.free_space(); });
+  }
+  /// At one of the next steps of the disk, or soon if there are none.
+  void lose_power() {
+    disk_.lose_power_at(disk_.steps() + in_.dice().below(60));
+    in_.after(2_s, [] { throw test::torn_disk::power_loss(); });
+  }
+  void lose(std::uint32_t slot) {
+    --spare_;
+    undetected_.insert(slot);
+  }
+  /// Not enough to be taken for lost, if nothing else is done to it meanwhile.
+  void disturb(std::uint32_t slot) {
+    broken_.insert(slot);
+    in_.after(1700_ms, [this, slot] { broken_.erase(slot); });
+  }
+  /// Stopped, or cut off from the scheduler, for less than the time after which it is taken for lost.
+  void disturb_worker(std::size_t rank) {
+    if (!disturbed_workers_.insert(rank).second) return;
+    in_.after(3_s, [this, rank] { disturbed_workers_.erase(rank); });
+    auto& p = *worker_places_[rank];
+    hold_up(p, in_.dice().between(1_ms, 1500_ms));
+  }
+  void hold_up(process& p, nanos time) {
+    if (in_.dice().in(2)) {
+      in_.stop(p);
+      in_.after(time, [this, &p] { in_.go_on(p); });
+    } else {
+      in_.cut(p, *scheduler_place_);
+      in_.after(time, [this, &p] { in_.mend(p, *scheduler_place_); });
+    }
+  }
+  /// Those from `a` to `b`, mostly after some time without anything, in which messages pile up.
+  void break_connections(process& a, process& b) {
+    auto& dice = in_.dice();
+    if (dice.in(4)) return in_.break_some(a, b);
+    in_.cut(a, b);
+    in_.after(dice.between(1_ms, 300_ms), [this, &a, &b] {
+      in_.break_some(a, b);
+      in_.mend(a, b);
+    });
+  }
+  void cut_for_a_while(process& a, process& b) {
+    in_.cut(a, b);
+    in_.after(in_.dice().between(1_ms, 2_s), [this, &a, &b] { in_.mend(a, b); });
+  }
+
+  // ---- the end
+
+  /// Records without those of what was applied: the head forgets them a little earlier, when it is read from.
+  static std::vector<std::byte> without_memory(std::span<const std::byte> state) {
+    std::vector<std::byte> out;
+    srv::records walk(state);
+    for (srv::record r; walk.next(r);)
+      if (r.kind != srv::record_kind::applied) srv::append(out, r);
+    return out;
+  }
+
+  /// All copies of what was used are equal.
+  void compare_copies() {
+    std::shared_ptr<const srv::copies_view> view;
+    for (auto& [incarnation, s] : by_incarnation_) {
+      const auto v = s->object().copies();
+      if (v != nullptr && (view == nullptr || v->members.epoch > view->members.epoch)) view = v;
+    }
+    if (view == nullptr) wrong("nobody knows a membership");
+    for (const auto partition : known_->partitions()) {
+      std::vector<std::byte> head;
+      const auto chain = view->router.chain(partition);
+      if (chain.size() < replicas_) wrong("partition " + std::to_string(partition) + " lacks copies");
+      for (std::size_t i = 0; i < chain.size(); ++i) {
+        const auto at = by_incarnation_.find(view->members.servers[chain[i]].incarnation);
+        if (at == by_incarnation_.end()) wrong("a copy is to be with a server that is not there");
+        std::vector<std::byte> state;
+        at->second->object().at(shard_of(partition, threads_)).encode_partition(partition, state);
+        state = without_memory(state);
+        if (i == 0) head = state;
+        else if (state != head) wrong("the copies of partition " + std::to_string(partition) + " differ");
+      }
+    }
+  }
+
+  const job_options options_;
+  test::torn_disk& disk_;
+  const beginning from_;
+  const nanos quiet_after_;
+  simulation in_;
+  std::optional<history> known_;
+  std::vector<std::unique_ptr<process>> processes_;
+  std::uint32_t servers_count_ = 0;
+  std::uint32_t replicas_ = 0;
+  bool elastic_ = false;
+  std::uint32_t threads_ = 0;
+  std::uint32_t workers_count_ = 0;
+  process* scheduler_place_ = nullptr;
+  std::unique_ptr<net::port> scheduler_port_;
+  std::optional<srv::asked_again> scheduler_sink_;
+  std::map<std::string, int> scheduler_channels_;  // by address
+  std::uint64_t scheduler_sent_ = 0;
+  std::uint32_t every_ = 0;
+  std::uint32_t newest_checkpoint_ = 0;
+  unsigned saved_ = 0;
+  std::optional<srv::scheduler> scheduler_;
+  process* launcher_ = nullptr;
+  actor* launcher_thread_ = nullptr;
+  std::optional<question> to_scheduler_;
+  std::vector<std::unique_ptr<server_process>> servers_;
+  std::map<std::uint64_t, server_process*> by_incarnation_;
+  std::vector<std::unique_ptr<worker_process>> workers_;
+  std::vector<process*> worker_places_;
+  std::set<std::uint32_t> undetected_;   // slots whose loss the scheduler does not know yet
+  std::set<std::uint32_t> broken_;       // slots that are disturbed
+  std::set<std::size_t> disturbed_workers_;
+  std::set<std::string> silent_deaths_;  // processes whose death nobody reports
+  std::set<std::uint32_t> joining_;
+  std::optional<std::uint32_t> entering_, leaving_;  // slots
+  unsigned moves_ = 0;  // servers that have entered or left
+  std::uint32_t up_ = 0;
+  std::uint32_t spare_ = 0;              // losses that can be borne
+  bool running_ = false;
+  bool replicas_made_ = true;
+  bool faults_end_ = false;
+  std::string aborted_;
+  int last_pid_ = 0;
+  unsigned losses_ = 0;
+};
+
+std::optional<net::chosen_checkpoint> newest_on(const test::torn_disk& disk) {
+  try {
+    return net::choose_checkpoint(disk, checkpoint_folder);
+  } catch (const error&) {  // there is none that verifies
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+job_result run_job(const job_options& options) {
+  test::torn_disk disk;
+  disk.make_folder(checkpoint_folder);
+  if (options.broken == bite::no_sync) disk.forget_to_sync();
+  auto first = std::make_unique<job>(options, disk, beginning());
+  try {
+    return first->run();
+  } catch (const test::torn_disk::power_loss&) {
+  }
+  auto before = first->result();
+  const auto told = first->newest_checkpoint();
+  auto snapshots = first->known().snapshots();
+  first.reset();
+  disk.restart(options.seed);
+
+  const auto from = newest_on(disk);
+  const auto clock = from ? from->manifest.clock : 0;
+  const auto at_clock = [](std::uint32_t c) { return "the checkpoint at clock " + std::to_string(c); };
+  if (clock < told) wrong(at_clock(told) + " is gone; what is left is of clock " + std::to_string(clock));
+  if (!from) return before;
+  if (!snapshots.contains(clock)) wrong(at_clock(clock) + " is there, where not all had stopped");
+  net::set_aside_after(disk, checkpoint_folder, clock);
+  auto again = options;
+  again.seed = ~options.seed;
+  job second(again, disk, {from->folder, clock, from->manifest.workers, std::move(snapshots[clock])});
+  const auto after = second.run();
+  return {before.hash * 31 + after.hash, before.events + after.events, before.answers + after.answers,
+          before.losses + after.losses, before.moves + after.moves, before.checkpoints + after.checkpoints,
+          before.time + after.time};
+}
+
+}  // namespace paracel::sim

@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The parts of checkpoints that need no thread: the clock that orders the stop, the coordinator on a disk that fails, what
+// a worker saves.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#include <paracel/error.hpp>
+#include <paracel/saved_state.hpp>
+
+#include "core/membership.hpp"
+#include "server/checkpoint_coordinator.hpp"
+#include "server/clock_service.hpp"
+#include "server/server.hpp"
+#include "test/support/torn_disk.hpp"
+
+namespace paracel {
+namespace {
+
+using net::instruction;
+using net::status;
+using net::verb;
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using time_point = net::time_source::time_point;
+
+/// Answers by sequence.
+class answers final : public srv::reply_sink {
+ public:
+  struct answer {
+    net::reply_header header;
+    std::string body;
+  };
+  void send(const net::peer&, const net::outgoing& m) override {
+    std::vector<std::byte> frame(m.head.begin(), m.head.end());
+    frame.insert(frame.end(), m.body.begin(), m.body.end());
+    net::reply_view reply;
+    ASSERT_EQ(net::decode(frame, m.tail.size(), reply), nullptr);
+    all[reply.header.sequence] = {reply.header, std::string(net::text_of(reply.body))};
+  }
+  std::map<std::uint64_t, answer> all;
+};
+
+// ---- the clock --------------------------------------------------------------------------------------------------------
+
+class CheckpointClock : public testing::Test {
+ protected:
+  /// The answer to a tick, or to `what`.
+  net::reply_header ask(std::uint32_t rank, std::uint32_t clock, verb what = verb::clock_tick) {
+    net::request_view r;
+    r.header.what = what;
+    r.header.rank = rank;
+    r.header.clock = clock;
+    clock_.handle(r, srv::completion(sink_, {}, what, ++sequence_, 0, 0), {});
+    return sink_.all.at(sequence_).header;
+  }
+  bool stops(std::uint32_t rank, std::uint32_t clock) { return ask(rank, clock).order == instruction::checkpoint; }
+
+  answers sink_;
+  srv::clock_service clock_{3};
+  std::uint64_t sequence_ = 0;
+};
+
+TEST_F(CheckpointClock, EveryWorkerStopsAtEveryMultipleAndNowhereElse) {
+  clock_.checkpoint_every(3);
+  for (std::uint32_t c = 1; c <= 9; ++c)
+    for (std::uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(stops(rank, c), c % 3 == 0) << rank << " at " << c;
+  EXPECT_FALSE(stops(0, net::no_clock)) << "who leaves";
+}
+
+TEST_F(CheckpointClock, OneThatIsAskedForComesWhereNobodyHasBeen) {
+  for (std::uint32_t c = 1; c <= 4; ++c) EXPECT_FALSE(stops(0, c));
+  EXPECT_FALSE(stops(1, 1));
+  EXPECT_EQ(ask(0, net::no_clock, verb::checkpoint).clock, 5U);
+  EXPECT_TRUE(stops(0, 5));
+  EXPECT_EQ(ask(0, net::no_clock, verb::checkpoint).clock, 6U) << "while others still come to the first";
+  for (std::uint32_t rank = 1; rank < 3; ++rank)
+    for (std::uint32_t c = rank == 1 ? 2 : 1; c <= 7; ++c) EXPECT_EQ(stops(rank, c), c == 5 || c == 6);
+  EXPECT_TRUE(stops(0, 6));
+  EXPECT_FALSE(stops(0, 7));
+}
+
+TEST_F(CheckpointClock, ATickThatIsSentAgainIsOrderedToStopAgain) {
+  clock_.checkpoint_every(2);
+  EXPECT_FALSE(stops(1, 1));
+  EXPECT_TRUE(stops(1, 2));
+  EXPECT_TRUE(stops(1, 2));
+}
+
+TEST_F(CheckpointClock, WhoTakesTheClockOverKnowsWhatWasAskedFor) {
+  EXPECT_FALSE(stops(0, 4));
+  const auto before = clock_.changes();
+  EXPECT_EQ(ask(0, net::no_clock, verb::checkpoint).clock, 5U);
+  EXPECT_NE(clock_.changes(), before) << "or no copy hears of it";
+  EXPECT_TRUE(stops(0, 5));
+  const auto state = clock_.encode();
+  clock_ = srv::clock_service(3);
+  EXPECT_EQ(clock_.merge(state, {}), nullptr);
+  EXPECT_TRUE(stops(1, 5));
+  EXPECT_FALSE(stops(2, 4));
+  EXPECT_TRUE(stops(2, 5));
+}
+
+TEST_F(CheckpointClock, AStateThatSaysItHasMoreThanThereIsIsRefused) {
+  auto state = clock_.encode();
+  state.at(4) = std::byte{0xff};
+  EXPECT_NE(clock_.merge(state, {}), nullptr);
+  EXPECT_NE(clock_.merge(std::span(state).first(4), {}), nullptr);
+}
+
+TEST(CheckpointClockAtTheBeginning, AJobThatGoesOnBeginsAtItsClock) {
+  answers sink;
+  srv::clock_service clock(0);
+  clock.begin(2, {}, 40);
+  EXPECT_EQ(clock.slowest(), 40U);
+  net::request_view r;
+  r.header.what = verb::checkpoint;
+  r.header.clock = net::no_clock;
+  clock.handle(r, srv::completion(sink, {}, verb::checkpoint, 1, 0, 0), {});
+  EXPECT_EQ(sink.all.at(1).header.clock, 41U);
+}
+
+TEST(CheckpointPlan, TravelsWithTheMembership) {
+  membership m;
+  EXPECT_EQ(m.to_json().find("checkpoints"), std::string::npos);
+  m.checkpoints = {.folder = "/c", .every = 5, .resume = "/c/0000000010", .clock = 10, .workers = 3};
+  EXPECT_EQ(membership::from_json(m.to_json()).checkpoints, m.checkpoints);
+  auto j = json::parse(m.to_json());
+  j["checkpoints"]["clock"] = -1;
+  EXPECT_THROW((void)membership::from_json(j.dump()), protocol_error);
+}
+
+// ---- the coordinator --------------------------------------------------------------------------------------------------
+
+class Coordinator : public testing::Test {
+ protected:
+  struct request {
+    std::string to;
+    net::request_header header;
+    json body;
+  };
+
+  Coordinator() {
+    for (std::uint32_t slot = 0; slot < 2; ++slot) {
+      server_entry s;
+      s.slot = slot;
+      s.incarnation = slot + 1;
+      s.threads = 1;
+      s.shards = {"shard" + std::to_string(slot)};
+      s.clock = "clock" + std::to_string(slot);
+      s.control = "control";
+      members_.servers.push_back(s);
+    }
+    disk_.make_folder("d");
+  }
+  void make(checkpoint_plan plan = {.folder = "d", .every = 10}) {
+    srv::checkpoint_options o;
+    o.plan = std::move(plan);
+    o.keep = 2;
+    o.program = "p";
+    o.gather_limit = std::chrono::milliseconds{1000};
+    o.disk = &disk_;
+    o.own_thread = false;
+    it_.emplace(
+        o, 7, 2, [this](std::string_view text, bool) { events_.push_back(json::parse(text)); },
+        [this](const std::string& to, net::request_header h, std::string_view body) {
+          sent_[++number_] = {to, h, body.empty() ? json() : json::parse(body)};
+          return number_;
+        });
+  }
+  static net::checkpoint_entry file_of(net::disk& disk, const std::string& folder, const net::checkpoint_header& h) {
+    disk.make_folder(folder);
+    const auto name = net::checkpoint_file_name(h);
+    net::checkpoint_writer w(disk, folder + "/" + name, h);
+    return {name, h, w.finish()};
+  }
+  /// Worker `rank` stops at `clock`; returns the number of its request.
+  std::uint64_t stop(std::uint32_t rank, std::uint32_t clock, const std::string& error = "") {
+    json body{{"role", "worker"}, {"rank", rank}, {"clock", clock}};
+    if (error.empty()) {
+      const net::checkpoint_header h{net::checkpoint_kind::worker, clock, rank, 7, 0, 2};
+      body["file"] = json::parse(net::to_json(file_of(disk_, "d/" + net::checkpoint_folder_name(clock), h)));
+    } else {
+      body["error"] = error;
+    }
+    return ask(body);
+  }
+  std::uint64_t ask(const json& body) {
+    const auto text = body.dump();
+    net::request_view r;
+    r.header.what = verb::checkpoint;
+    r.body = net::bytes_of(text);
+    it_->handle(r, srv::completion(sink_, {}, verb::checkpoint, ++asked_, 0, 0), members_, now_);
+    return asked_;
+  }
+  /// Answers every request to a server that has not been answered.
+  void serve(status how = status::ok) {
+    for (auto& [number, r] : std::exchange(sent_, {})) {
+      std::string body = "the disk is full";
+      if (how == status::ok) {
+        body = "{}";
+        if (r.body.is_object() && r.body["do"] == "save") {
+          const auto clock = r.body["clock"].get<std::uint32_t>();
+          const net::checkpoint_header h{net::checkpoint_kind::server, clock, r.to == "shard0" ? 0U : 1U, 7, 0, 1};
+          body = json{{"file", json::parse(net::to_json(file_of(disk_, r.body["folder"], h)))},
+                      {"functions", json::array()}}.dump();
+        }
+      }
+      answer(number, how, body);
+    }
+    it_->tick(now_);
+  }
+  void answer(std::uint64_t number, status how, const std::string& body) {
+    net::reply_view reply;
+    reply.header.result = how;
+    reply.header.clock = 21;
+    reply.body = net::bytes_of(body);
+    EXPECT_TRUE(it_->hear(number, reply, now_));
+  }
+  [[nodiscard]] bool answered(std::uint64_t number) const { return sink_.all.contains(number); }
+  [[nodiscard]] json answer_to(std::uint64_t number) const { return json::parse(sink_.all.at(number).body); }
+
+  test::torn_disk disk_;
+  membership members_;
+  answers sink_;
+  std::vector<json> events_;
+  std::map<std::uint64_t, request> sent_;
+  std::uint64_t number_ = 0;
+  std::uint64_t asked_ = 0;
+  time_point now_{};
+  std::optional<srv::checkpoint_coordinator> it_;
+};
+
+TEST_F(Coordinator, TheManifestComesWhenAllHaveWrittenAndThenTheWorkersGoOn) {
+  make();
+  const auto first = stop(0, 10);
+  EXPECT_TRUE(sent_.empty()) << "worker 1 still updates";
+  const auto second = stop(1, 10);
+  ASSERT_EQ(sent_.size(), 2U);
+  EXPECT_EQ(sent_.begin()->second.body, (json{{"do", "save"}, {"folder", "d/0000000010"}, {"clock", 10}}));
+  EXPECT_FALSE(answered(first));
+  serve();
+  EXPECT_EQ(answer_to(first), (json{{"ok", true}}));
+  EXPECT_EQ(answer_to(second), (json{{"ok", true}}));
+  const auto m = net::verify_checkpoint(disk_, "d/0000000010");
+  EXPECT_EQ(m.files.size(), 4U);
+  EXPECT_EQ(m.workers, 2U);
+  EXPECT_EQ(events_.back()["event"], "checkpoint");
+}
+
+TEST_F(Coordinator, TheOldOnesGo) {
+  make();
+  for (const std::uint32_t clock : {10U, 20U, 30U}) {
+    stop(0, clock);
+    stop(1, clock);
+    serve();
+  }
+  EXPECT_THAT(net::checkpoint_clocks(disk_, "d"), ElementsAre(20, 30));
+}
+
+TEST_F(Coordinator, AServerThatCannotWriteMakesItFailAndTheFilesGo) {
+  make();
+  const auto first = stop(0, 10);
+  stop(1, 10);
+  serve(status::internal);
+  EXPECT_EQ(answer_to(first), (json{{"ok", false}, {"why", "the checkpoint failed: the disk is full"}}));
+  EXPECT_EQ(events_.back()["event"], "checkpoint_failed");
+  EXPECT_TRUE(net::checkpoint_clocks(disk_, "d").empty());
+}
+
+TEST_F(Coordinator, AManifestThatCannotBeWrittenMakesItFail) {
+  make();
+  const auto first = stop(0, 10);
+  stop(1, 10);
+  const auto files = std::exchange(sent_, {});
+  sent_ = files;
+  // The servers' two files take five steps each and a folder; what comes then is the manifest.
+  disk_.fill_at(disk_.steps() + 2 * 6);
+  serve();
+  EXPECT_THAT(answer_to(first)["why"].get<std::string>(), HasSubstr("manifest.json: cannot be written: No space left"));
+  disk_.free_space();
+  stop(0, 20);
+  const auto later = stop(1, 20);
+  serve();
+  EXPECT_EQ(answer_to(later)["ok"], true) << "the next one works";
+}
+
+TEST_F(Coordinator, AWorkerThatHasNothingToWriteIsNamed) {
+  make();
+  stop(0, 10);
+  const auto n = stop(1, 10, "no permission");
+  EXPECT_TRUE(sent_.empty());
+  EXPECT_EQ(answer_to(n)["why"], "the checkpoint failed: worker 1: no permission");
+}
+
+TEST_F(Coordinator, WhoComesTooLateIsSentOn) {
+  make();
+  const auto n = stop(0, 10);
+  now_ += std::chrono::milliseconds{1500};
+  it_->tick(now_);
+  EXPECT_EQ(answer_to(n)["why"], "the checkpoint failed: worker 1 did not come to clock 10");
+  EXPECT_EQ(answer_to(stop(1, 10))["ok"], false);
+  const auto next = stop(1, 20);
+  EXPECT_FALSE(answered(next));
+  stop(0, 20);
+  serve();
+  EXPECT_EQ(answer_to(next)["ok"], true);
+}
+
+TEST_F(Coordinator, WhoeverHasPassedItEndsIt) {
+  make();
+  const auto n = stop(0, 10);
+  const auto beyond = stop(1, 20);
+  EXPECT_EQ(answer_to(n)["why"], "the checkpoint failed: worker 1 has passed it");
+  EXPECT_FALSE(answered(beyond));
+  stop(0, 20);
+  serve();
+  EXPECT_EQ(answer_to(beyond)["ok"], true);
+}
+
+TEST_F(Coordinator, ALostServerEndsTheOneThatIsBeingSaved) {
+  make();
+  const auto n = stop(0, 10);
+  stop(1, 10);
+  it_->servers_changed("server s1 was lost meanwhile");
+  EXPECT_THAT(answer_to(n)["why"].get<std::string>(), HasSubstr("s1 was lost"));
+}
+
+TEST_F(Coordinator, ALauncherAsksTheClock) {
+  make({.folder = "d"});
+  ask({{"role", "launcher"}});
+  ASSERT_EQ(sent_.size(), 1U);
+  const auto clock_server = key_router(members_).clock_server();
+  EXPECT_EQ(sent_.begin()->second.to, "clock" + std::to_string(clock_server));
+  EXPECT_EQ(sent_.begin()->second.header.clock, net::no_clock);
+  answer(sent_.begin()->first, status::ok, "");
+  EXPECT_EQ(events_.back(), (json{{"event", "checkpoint_asked"}, {"clock", 21}}));
+}
+
+TEST_F(Coordinator, NonsenseIsRefused) {
+  make();
+  for (const json& body : {json(), json(7), json{{"role", "worker"}}, json{{"role", "worker"}, {"rank", 9}, {"clock", 1}},
+                           json{{"role", "worker"}, {"rank", -1}, {"clock", 1}}, json{{"role", "server"}}}) {
+    EXPECT_EQ(sink_.all.at(ask(body)).header.result, status::bad_request) << body;
+  }
+  const auto n = ask({{"role", "worker"}, {"rank", 0}, {"clock", 10}, {"file", {{"name", "../x"}}}});
+  stop(1, 10);
+  EXPECT_EQ(answer_to(n)["ok"], false);
+}
+
+TEST_F(Coordinator, ServersReadBeforeTheJobGoesOnAndAreAskedAgainWhenTheyDoNotKnowEnough) {
+  make({.folder = "d", .resume = "d/0000000010", .clock = 10, .workers = 2});
+  it_->restore(members_, now_);
+  EXPECT_FALSE(it_->restored());
+  ASSERT_EQ(sent_.size(), 2U);
+  const auto [one, two] = std::pair(sent_.begin()->first, std::next(sent_.begin())->first);
+  sent_.clear();
+  answer(one, status::stale_epoch, "");
+  answer(two, status::ok, "{}");
+  EXPECT_FALSE(it_->restored());
+  EXPECT_TRUE(it_->busy());
+  now_ += std::chrono::milliseconds{20};
+  it_->tick(now_);
+  ASSERT_EQ(sent_.size(), 1U);
+  serve();
+  EXPECT_TRUE(it_->restored());
+  EXPECT_EQ(answer_to(stop(0, 10))["ok"], false) << "this clock has been";
+}
+
+TEST_F(Coordinator, WhatAServerCannotReadIsTold) {
+  make({.folder = "d", .resume = "d/0000000010", .clock = 10, .workers = 2});
+  it_->restore(members_, now_);
+  serve(status::internal);
+  EXPECT_FALSE(it_->restored());
+  EXPECT_EQ(it_->restore_failure(), "the checkpoint cannot be restored: the disk is full");
+}
+
+// ---- servers ----------------------------------------------------------------------------------------------------------
+
+TEST(CheckpointOfServers, EveryCopyOfAPartitionIsReadBack) {
+  test::torn_disk disk;
+  membership members;
+  members.job = 7;
+  members.replicas = 2;
+  for (std::uint32_t slot = 0; slot < 3; ++slot) {
+    server_entry e;
+    e.slot = slot;
+    e.incarnation = slot + 1;
+    e.shards = {"s"};
+    e.clock = e.control = "c";
+    members.servers.push_back(e);
+  }
+  const auto make = [&](std::uint32_t slot) {
+    srv::server_options o;
+    o.slot = slot;
+    o.job = 7;
+    auto s = std::make_unique<srv::server>(o);
+    s->use_disk(disk);
+    s->set_membership(members);
+    return s;
+  };
+  const key_router router(members);
+  std::vector<std::unique_ptr<srv::server>> all;
+  for (std::uint32_t slot = 0; slot < 3; ++slot) all.push_back(make(slot));
+  const auto ask = [&](srv::server& s, net::request_header h, const std::string& body) {
+    answers sink;
+    net::request_view r;
+    h.job = 7;
+    h.epoch = 1;
+    h.sequence = 1;
+    h.body_bytes = static_cast<std::uint32_t>(body.size());
+    r.header = h;
+    r.body = net::bytes_of(body);
+    s.handle(0, r, {}, srv::completion(sink, {}, h.what, 1, 0, 1));
+    return sink.all.at(1);
+  };
+  constexpr std::size_t keys = 500;
+  for (std::size_t i = 0; i < keys; ++i) {
+    const auto key = "key" + std::to_string(i);
+    net::request_header h;
+    h.what = verb::push;
+    h.tag = value_tag::i64;
+    h.key_bytes = static_cast<std::uint32_t>(key.size());
+    const auto body = key + std::string(8, static_cast<char>(i));
+    ASSERT_EQ(ask(*all[router.locate(key).server], h, body).header.result, status::ok);
+  }
+  net::checkpoint_manifest m{.job = 7, .clock = 10};
+  net::request_header h;
+  h.what = verb::checkpoint;
+  for (auto& s : all) {
+    const auto a = ask(*s, h, json{{"do", "save"}, {"folder", "d/0000000010"}, {"clock", 10}}.dump());
+    ASSERT_EQ(a.header.result, status::ok) << a.body;
+    m.files.push_back(net::entry_from_json(json::parse(a.body)["file"].dump(), 10, 7));
+  }
+  const auto text = m.to_text();
+  disk.write("d/0000000010/manifest.json", net::bytes_of(text));
+  std::size_t copies = 0;
+  for (std::uint32_t slot = 0; slot < 3; ++slot) {
+    const auto fresh = make(slot);
+    const auto a = ask(*fresh, h, json{{"do", "restore"}, {"folder", "d/0000000010"}}.dump());
+    ASSERT_EQ(a.header.result, status::ok) << a.body;
+    copies += json::parse(fresh->stats_json())["keys"].get<std::size_t>();
+  }
+  EXPECT_EQ(copies, 2 * keys);
+  srv::server_options o;
+  o.job = 7;
+  srv::server unaware(o);
+  EXPECT_EQ(ask(unaware, h, json{{"do", "restore"}, {"folder", "d/0000000010"}}.dump()).header.result, status::stale_epoch);
+}
+
+// ---- what a worker saves ----------------------------------------------------------------------------------------------
+
+TEST(SavedState, GivesBackWhatWasPut) {
+  std::mt19937_64 random(5);
+  random.discard(1000);
+  saved_state s;
+  s.put("n", std::int64_t{-3});
+  s.put("list", std::vector<double>{1, 2.5});
+  s.put("map", std::map<std::string, int>{{"a", 1}});
+  s.put_random("random", random);
+  const auto bytes = s.to_bytes();
+  const auto back = saved_state::from_bytes(bytes);
+  std::int64_t n = 0;
+  std::vector<double> list;
+  std::map<std::string, int> map;
+  std::mt19937_64 again;
+  EXPECT_TRUE(back.get("n", n) && back.get("list", list) && back.get("map", map) && back.get_random("random", again));
+  EXPECT_EQ(n, -3);
+  EXPECT_THAT(list, ElementsAre(1, 2.5));
+  EXPECT_EQ(map.at("a"), 1);
+  EXPECT_EQ(again(), random());
+  EXPECT_FALSE(back.get("other", n));
+  EXPECT_THROW(back.get("list", n), type_error);
+  for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
+    EXPECT_THROW((void)saved_state::from_bytes(std::span(bytes).first(cut)), protocol_error) << cut;
+  }
+}
+
+}  // namespace
+}  // namespace paracel

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Servers that enter and leave a running job, as the scheduler sees them.
+#include <paracel/error.hpp>
+
+#include "test/support/scheduler_test.hpp"
+
+namespace {
+
+using namespace paracel;
+using namespace paracel::test;
+
+class SchedulerResize : public scheduler_test {
+ protected:
+  void begin(int servers, std::uint32_t replicas, bool elastic = true) {
+    make(3, static_cast<std::uint32_t>(servers), replicas, false, elastic);
+    start(servers);
+    events.clear();
+  }
+  membership members() {
+    net::request_header h;
+    h.what = verb::watch;
+    h.job = job;
+    h.sequence = static_cast<std::uint64_t>(++last);
+    const auto body = worker(2).dump();
+    h.body_bytes = static_cast<std::uint32_t>(body.size());
+    return membership::from_json(to(deliver(h, body)).body);
+  }
+  answer resize(int by) { return to(ask(verb::resize, json{{"servers", by}})); }
+  std::string refused(int by) {
+    const auto a = resize(by);
+    EXPECT_EQ(a.result, status::bad_request) << a.body;
+    return a.body;
+  }
+  instruction beat(int slot, std::uint32_t synced) {
+    auto who = server(slot);
+    who["synced"] = synced;
+    return to(ask(verb::heartbeat, who)).order;
+  }
+  void all_synced(std::initializer_list<int> slots, std::uint32_t epoch) {
+    for (const auto s : slots) beat(s, epoch);
+  }
+  int dead(int slot) {
+    return ask(verb::dead, json{{"role", "server"}, {"slot", slot}, {"pid", 500 + slot}, {"why", "killed by signal 9"}});
+  }
+};
+
+TEST_F(SchedulerResize, AServerEntersWhenItHasBeenStartedAndHasItsCopies) {
+  begin(2, 1);
+  EXPECT_EQ(resize(1).parsed(), (json{{"slot", 2}, {"epoch", 1}}));
+  EXPECT_EQ(kinds(), std::vector<std::string>{"wanted"});
+  ask(verb::heartbeat, server(2));  // may overtake its join
+  const auto m = membership::from_json(to(ask(verb::join, server(2))).body);
+  EXPECT_EQ(m.epoch, 2U);
+  EXPECT_TRUE(m.elastic);
+  EXPECT_EQ(m.servers[2].state, server_state::entering);
+  beat(0, 2);
+  EXPECT_EQ(members().epoch, 2U);
+  beat(1, 2);
+  EXPECT_EQ(members().epoch, 3U);
+  EXPECT_EQ(members().servers[2].state, server_state::up);
+  EXPECT_EQ(kinds(), (std::vector<std::string>{"wanted", "joined", "serving", "entered"}));
+}
+
+TEST_F(SchedulerResize, AServerLeavesWhenOthersHaveWhatItHasAndEndsWhenNobodyAsksIt) {
+  begin(3, 2, false);
+  EXPECT_EQ(resize(-1).parsed(), (json{{"slot", 2}, {"epoch", 2}}));
+  EXPECT_EQ(members().servers[2].state, server_state::leaving);
+  all_synced({0, 1}, 2);
+  EXPECT_EQ(members().epoch, 2U);  // it serves still, and has not said so
+  EXPECT_EQ(beat(2, 2), instruction::go_on);
+  EXPECT_EQ(members().epoch, 3U);
+  EXPECT_EQ(members().servers[2].state, server_state::left);
+  EXPECT_EQ(beat(2, 3), instruction::go_on);
+  all_synced({0, 1}, 3);
+  EXPECT_EQ(members().epoch, 3U);
+  EXPECT_EQ(beat(2, 3), instruction::shutdown);
+  EXPECT_EQ(kinds(), (std::vector<std::string>{"leaving", "serving", "synced", "retired"}));
+  now += 10s;
+  beat_all({server(0), server(1), worker(0), worker(1), worker(2)});
+  subject->tick(now);
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+  // its slot is free for another one
+  EXPECT_EQ(resize(1).parsed()["slot"], 2);
+  auto another = server(2);
+  another["incarnation"] = 300;
+  another["pid"] = 902;
+  dead(2);  // the one that has left: told late
+  EXPECT_EQ(events.back()["event"], "wanted");
+  EXPECT_EQ(to(ask(verb::heartbeat, another)).result, status::ok);  // may overtake its join
+  EXPECT_EQ(membership::from_json(to(ask(verb::join, another)).body).servers[2].state, server_state::entering);
+}
+
+TEST_F(SchedulerResize, WhatCannotBeIsRefusedWithItsReason) {
+  begin(2, 1, false);
+  EXPECT_EQ(refused(1), "that takes a job that was started with --replicas 2 or more, or with --elastic");
+  begin(1, 1);
+  EXPECT_EQ(refused(-1), "the last server cannot leave");
+  EXPECT_EQ(refused(2), "\"servers\" must be 1 or -1: one server at a time");
+  EXPECT_EQ(refused(0), "\"servers\" must be 1 or -1: one server at a time");
+  begin(3, 3);
+  EXPECT_EQ(refused(-1), "3 copies need as many servers, and there are 3");
+  make(3, 2, 1, false, true);
+  EXPECT_EQ(refused(1), "the job has not started yet");
+}
+
+TEST_F(SchedulerResize, OneChangeIsMadeAtATime) {
+  begin(3, 1);
+  resize(1);
+  EXPECT_EQ(refused(-1), "one change at a time: s3 is being started");
+  ask(verb::join, server(3));
+  EXPECT_EQ(refused(1), "one change at a time: s3 is entering");
+  all_synced({0, 1, 2}, 2);
+  EXPECT_EQ(refused(-1), "the copies are not whole yet: try again");
+  all_synced({0, 1, 2, 3}, 3);
+  resize(-1);
+  EXPECT_EQ(refused(1), "one change at a time: s3 is leaving");
+  all_synced({0, 1, 2, 3}, 4);
+  EXPECT_EQ(refused(1), "one change at a time: s3 is still ending");
+  all_synced({0, 1, 2}, 5);
+  EXPECT_EQ(resize(1).result, status::ok);
+}
+
+TEST_F(SchedulerResize, AServerThatDiesBeforeItServesCostsNothing) {
+  begin(2, 1);
+  resize(1);
+  EXPECT_EQ(to(dead(2)).parsed()["goes_on"], true);
+  EXPECT_EQ(events.back()["event"], "not_entered");
+  EXPECT_EQ(resize(1).parsed()["slot"], 2);
+  ask(verb::join, server(2));
+  EXPECT_EQ(to(dead(2)).parsed()["goes_on"], true);
+  EXPECT_EQ(members().servers[2].state, server_state::gone);
+  EXPECT_EQ(events.back()["goes_on"], true);
+  all_synced({0, 1}, 3);
+  EXPECT_EQ(resize(1).result, status::ok);
+  now += 61s;
+  beat_all({server(0), server(1), worker(0), worker(1), worker(2)});
+  subject->tick(now);
+  EXPECT_EQ(events.back()["cause"], "it did not join within 60.0 s");
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+  EXPECT_EQ(to(ask(verb::join, server(2))).result, status::bad_request);  // too late
+}
+
+TEST_F(SchedulerResize, AServerThatNeverCameDoesNotKeepTheSchedulerFromEnding) {
+  begin(2, 1);
+  resize(1);
+  for (int rank = 0; rank < 3; ++rank) {
+    auto who = worker(rank);
+    who["status"] = 0;
+    ask(verb::leave, who);
+  }
+  ASSERT_EQ(subject->state(), scheduler::phase::done);
+  EXPECT_FALSE(subject->everybody_knows(now));
+  beat_all({server(0), server(1)});
+  EXPECT_TRUE(subject->everybody_knows(now));
+}
+
+TEST_F(SchedulerResize, AServerThatIsLostWhileItLeavesIsALossLikeAnyOther) {
+  begin(3, 2);
+  resize(-1);
+  EXPECT_EQ(to(dead(2)).parsed()["goes_on"], true);
+  EXPECT_EQ(members().servers[2].state, server_state::down);
+  begin(2, 1);
+  resize(-1);
+  EXPECT_EQ(to(dead(1)).parsed()["goes_on"], false);
+  EXPECT_EQ(subject->cause(), "server s1 (pid 501 on h) lost: killed by signal 9; there is no other copy of its partitions");
+}
+
+TEST_F(SchedulerResize, AServerStaysUntilThereAreEnoughWithoutIt) {
+  begin(3, 2);
+  resize(-1);
+  EXPECT_EQ(to(dead(0)).parsed()["goes_on"], true);
+  all_synced({1, 2}, 3);
+  EXPECT_EQ(members().servers[2].state, server_state::leaving);
+  EXPECT_EQ(to(ask(verb::stats, json::object())).parsed()["spare"], 1);  // it has its copies still
+  auto another = server(0);
+  another["incarnation"] = 300;
+  ask(verb::join, another);
+  all_synced({1, 2}, 4);
+  EXPECT_EQ(members().servers[0].state, server_state::up);
+  EXPECT_EQ(members().servers[2].state, server_state::left);
+}
+
+TEST_F(SchedulerResize, OneThatHasLeftMayDieAndWhoAskedItIsAnsweredByANewEpoch) {
+  begin(2, 1);
+  resize(-1);
+  all_synced({0, 1}, 2);
+  EXPECT_EQ(to(dead(1)).parsed()["goes_on"], true);
+  EXPECT_EQ(members().epoch, 4U);
+  EXPECT_EQ(members().servers[1].state, server_state::gone);
+  EXPECT_EQ(events.back()["event"], "retired");
+}
+
+}  // namespace

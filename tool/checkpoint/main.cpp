@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Looks at the checkpoints of a job, for people and for prun.py:
+//
+//   paracel_checkpoint list DIR      a line for each one that has a manifest
+//   paracel_checkpoint verify DIR    reads every byte of each; status 4 when one is broken
+//   paracel_checkpoint choose DIR [CONFIG]    the newest that is whole, as JSON: what --resume takes
+//
+// DIR is the folder of --checkpoint-dir, or one checkpoint in it.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#include <paracel/error.hpp>
+
+#include "core/hash.hpp"
+#include "core/hex.hpp"
+#include "net/checkpoint_store.hpp"
+#include "net/disk.hpp"
+
+namespace {
+
+using namespace paracel;
+using nlohmann::json;
+
+constexpr std::size_t most_config_bytes = std::size_t{1} << 30;
+
+std::string summary(const net::checkpoint_manifest& m) {
+  std::uint64_t bytes = 0;
+  for (const auto& f : m.files) bytes += f.digest.bytes;
+  return "clock " + std::to_string(m.clock) + "   " + std::to_string(m.workers) + " workers   " +
+         std::to_string(m.servers) + " servers   " + std::to_string(m.files.size()) + " files   " + std::to_string(bytes) +
+         " bytes   " + m.program + "   job " + to_hex(m.job);
+}
+
+std::vector<std::string> folders_in(const net::disk& disk, const std::string& folder) {
+  std::vector<std::string> all;
+  for (const auto clock : net::checkpoint_clocks(disk, folder)) {
+    all.push_back(folder + "/" + net::checkpoint_folder_name(clock));
+  }
+  if (all.empty()) all.push_back(folder);
+  return all;
+}
+
+int look(const net::disk& disk, const std::string& folder, bool whole) {
+  int status = exit_status::ok;
+  for (const auto& one : folders_in(disk, folder)) {
+    try {
+      const auto m = whole ? net::verify_checkpoint(disk, one) : net::read_manifest(disk, one);
+      std::printf("%s   %s%s\n", one.c_str(), whole ? "whole   " : "", summary(m).c_str());
+    } catch (const error& e) {
+      std::printf("%s   broken   %s\n", one.c_str(), e.what());
+      status = exit_status::data;
+    }
+  }
+  return status;
+}
+
+/// `config`: a config file, to be compared with the one of the checkpoint; empty: there is none.
+int choose(const net::disk& disk, const std::string& folder, const std::string& config) {
+  const auto c = net::choose_checkpoint(disk, folder);
+  json passed = json::array();
+  for (const auto& b : c.passed_over) passed.push_back({{"folder", b.folder}, {"why", b.why}});
+  std::uint64_t hash = 0;
+  if (!config.empty()) {
+    const auto text = disk.read(config, most_config_bytes);
+    hash = hash_key({reinterpret_cast<const char*>(text.data()), text.size()});
+  }
+  const bool same = hash == c.manifest.config;
+  const json all = {{"folder", c.folder},           {"clock", c.manifest.clock},     {"workers", c.manifest.workers},
+                    {"servers", c.manifest.servers}, {"program", c.manifest.program}, {"same_config", same},
+                    {"passed_over", passed}};
+  std::printf("%s\n", all.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
+  return exit_status::ok;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc == 3 || argc == 4 ? argv[1] : "";
+  try {
+    std::string folder = what.empty() ? "" : argv[2];
+    while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+    const net::posix_disk disk;
+    if (argc == 3 && (what == "list" || what == "verify")) return look(disk, folder, what == "verify");
+    if (what == "choose") return choose(disk, folder, argc == 4 ? argv[3] : "");
+    std::fprintf(stderr, "usage: paracel_checkpoint list|verify DIR, or choose DIR [CONFIG]\n");
+    return exit_status::usage;
+  } catch (const error& e) {
+    std::fprintf(stderr, "paracel_checkpoint: error: %s\n", e.what());
+    return e.status();
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "paracel_checkpoint: error: %s\n", e.what());
+    return exit_status::failure;
+  }
+}

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Checkpoints as the launcher sees them. Their format is known to paracel_checkpoint alone."""
+import json
+import os
+
+from .program import TOP
+from .status import DATA, FAILURE, USAGE, Failure
+
+PROGRAM = "paracel_checkpoint"
+MOST_PATH_BYTES = 1000  # what a membership takes, with the names of files behind
+
+
+def find_program(framework=None):
+    """paracel_checkpoint of a framework's folder, or of the build folder of this tree or where we are, or the installed one."""
+    folders = [framework] if framework else [os.path.join(top, "build", "bin") for top in (TOP, os.getcwd())]
+    if not framework:
+        folders.append(os.path.join(TOP, "..", "bin"))
+    for folder in folders:
+        path = os.path.join(folder, PROGRAM)
+        if os.access(path, os.X_OK):
+            return os.path.abspath(path)
+    raise Failure(USAGE, f"{PROGRAM} is not built: looked in " + ", ".join(map(os.path.normpath, folders)))
+
+
+def ask(program, *arguments):
+    """What paracel_checkpoint prints. Raises Failure with its words."""
+    import subprocess
+    done = subprocess.run([program, *arguments], capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode != 0:
+        text = done.stderr.decode("utf-8", "replace").strip().removeprefix(f"{PROGRAM}: error: ")
+        raise Failure(done.returncode if done.returncode in (DATA, USAGE) else FAILURE, text or f"{program} failed")
+    return done.stdout.decode("utf-8", "replace")
+
+
+class Checkpoints:
+    """What the command line says of checkpoints, made concrete: absolute paths, and which one the job goes on from."""
+
+    def __init__(self, options, framework, program):
+        self.folder, self.resume, self.notes = "", "", []
+        self.options = options
+        if not (options.checkpoint_dir or options.resume):
+            return
+        if options.resume:
+            self.choose(find_program(framework), os.path.abspath(options.resume), program)
+        if options.checkpoint_dir:
+            self.folder = os.path.abspath(options.checkpoint_dir)
+        else:
+            self.folder = os.path.dirname(self.resume)
+        for name, path in (("--checkpoint-dir", self.folder), ("--resume", self.resume)):
+            if len(path.encode()) > MOST_PATH_BYTES:
+                raise Failure(USAGE, f"{name}: the path {path} is longer than {MOST_PATH_BYTES} bytes")
+        if os.path.dirname(self.resume) != self.folder and holds_checkpoints(self.folder):
+            raise Failure(USAGE, f"--checkpoint-dir {self.folder} holds checkpoints of another run: go on from them with "
+                                 "--resume, or name another folder")
+
+    def choose(self, tool, folder, program):
+        answer = json.loads(ask(tool, "choose", folder, *([self.options.cfg_file] if self.options.cfg_file else [])))
+        self.resume = answer["folder"]
+        for broken in answer["passed_over"]:
+            self.notes.append(f"warning: {broken['folder']} is not whole: {broken['why']}")
+        if answer["program"] and answer["program"] != os.path.basename(program):
+            self.notes.append(f"warning: {self.resume} was made by {answer['program']}")
+        if answer["same_config"] is False:
+            self.notes.append(f"warning: {self.resume} was made with another config")
+        self.notes.append(f"going on from {self.resume}: clock {answer['clock']}, "
+                          f"{answer['workers']} workers and {answer['servers']} servers then")
+
+    def flags(self, program):
+        """Of start_scheduler."""
+        o = self.options
+        if not self.folder:
+            return []
+        flags = ["--checkpoint_dir", self.folder, "--checkpoint_every", str(o.checkpoint_every), "--checkpoint_keep",
+                 str(o.checkpoint_keep), "--checkpoint_wait", f"{o.checkpoint_wait:g}", "--program", os.path.basename(program)]
+        if o.cfg_file:
+            flags += ["--config", os.path.abspath(o.cfg_file)]
+        return flags + (["--resume", self.resume] if self.resume else [])
+
+
+def holds_checkpoints(folder):
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return False
+    return any(len(name) == 10 and name.isdigit() and os.path.exists(os.path.join(folder, name, "manifest.json"))
+               for name in names)
+
+
+def event_text(event):
+    """The line for people of an event on checkpoints; None: not one that is told without -v."""
+    kind = event.get("event")
+    where = f" at clock {event['clock']}" if "clock" in event else ""
+    if kind == "checkpoint_failed":
+        return f"the checkpoint{where} failed, and the job goes on: {event.get('why')}"
+    if kind == "checkpoint_asked":
+        return f"all workers will stop for a checkpoint{where}"
+    if kind == "restored":
+        return f"the servers have read {event.get('folder')} in {event.get('seconds', 0):.2g} s"
+    if kind == "checkpoint":
+        return f"checkpoint{where}: {event.get('bytes', 0)} bytes in {event.get('seconds', 0):.2g} s"
+    return None
+
+
+def checkpoint_command(arguments):
+    """prun.py checkpoint list|verify DIR. Does not return: the program that knows the format takes this process over."""
+    if len(arguments) != 2 or arguments[0] not in ("list", "verify"):
+        raise Failure(USAGE, "usage: prun.py checkpoint list|verify DIR")
+    path = find_program()
+    try:
+        os.execv(path, [path] + arguments)
+    except OSError as error:
+        raise Failure(FAILURE, f"{path} cannot be run: {error.strerror}") from None

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Hosts: those that hostfiles name, which server goes where, and how others find this one."""
+import os
+
+from .status import USAGE, Failure
+
+
+def slots_in(path):
+    """(host, slots) of each line of an mpirun's hostfile. A line without slots= counts as one, as often as it stands there."""
+    found = []
+    if path:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                words = line.split("#", 1)[0].replace("=", " = ").split()
+                if words:
+                    at = words.index("slots") if "slots" in words else len(words)
+                    count = words[at + 2] if words[at + 1:at + 2] == ["="] and len(words) > at + 2 else "1"
+                    found.append((words[0].split("@")[-1], int(count) if count.isdigit() else 1))
+    return found
+
+
+def hosts_in(path):
+    return [name for name, _ in slots_in(path)]
+
+
+class Places:
+    """On which host each server runs that has an mpirun of its own: dealt out over the hosts in turn, so that copies lie on
+    different ones; a replacement goes to a free slot of another host, if there is one."""
+
+    def __init__(self, slots):
+        self.free = {}  # host -> slots that are not taken
+        for host, count in slots:
+            self.free[host] = self.free.get(host, 0) + count
+        self.of = {}    # server -> host
+        self.last = -1
+
+    def take(self, server):
+        """The host for it, or None where there is no hostfile."""
+        if not self.free:
+            return None
+        before = self.of.get(server)
+        if before is not None:
+            self.free[before] += 1
+        hosts = list(self.free)
+        turn = hosts[self.last + 1:] + hosts[:self.last + 1]
+        # With no free slot, the one that is least overfull: better there than nowhere.
+        host = (next((h for h in turn if self.free[h] > 0 and h != before), None)
+                or (before if before is not None and self.free[before] > 0 else None) or max(turn, key=self.free.get))
+        self.last = hosts.index(host)
+        self.free[host] -= 1
+        self.of[server] = host
+        return host
+
+
+def remote_hosts(options):
+    names = []
+    if options.method == "mpi":
+        names += hosts_in(options.hostfile)
+    if options.m_server == "mpi":
+        names += hosts_in(options.hostfile_server)
+    own = {"localhost", os.uname().nodename, os.uname().nodename.split(".")[0], "::1"}
+    return [name for name in dict.fromkeys(names) if name not in own and not name.startswith("127.")]
+
+
+def own_address(options, remote):
+    """The address at which other hosts find this one. Raises Failure."""
+    import socket
+    if options.host:
+        return options.host
+    if options.bind_interface:
+        import fcntl
+        import struct
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            try:
+                reply = fcntl.ioctl(s, 0x8915, struct.pack("256s", options.bind_interface.encode()[:15]))  # SIOCGIFADDR
+            except OSError as error:
+                raise Failure(USAGE, f"--bind-interface {options.bind_interface}: {error.strerror}") from None
+        return socket.inet_ntoa(reply[20:24])
+    for name in remote:  # a socket towards another host, to which nothing is sent
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, kind, protocol) as s:
+                s.connect(address)
+                found = s.getsockname()[0]
+        except OSError:
+            continue
+        # A host of the file may be this one under another name or address.
+        if not found.startswith("127.") and found not in ("::1", address[0]):
+            return f"[{found}]" if ":" in found else found
+    raise Failure(USAGE, f"no way from this host to {', '.join(remote)}: name this host's address with --host")
