@@ -2,28 +2,20 @@
 #include "server/asked_again.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <span>
 #include <utility>
 
 namespace paracel::srv {
 
-namespace {
-
-std::string key_of(const net::peer& p) { return {reinterpret_cast<const char*>(p.id.data()), p.size}; }
-
-}  // namespace
-
 bool asked_again::takes(const net::request_header& h, const net::peer& from) try {
   if ((h.flags & net::flag_stream) == 0) return true;
   auto& l = lines_[h.client];
-  const auto place = key_of(from);
   if ((h.flags & net::flag_first) != 0) {
     l.at = from;
-    l.peers.push_back(place);
-    line_of_[place] = h.client;
-  } else if (key_of(l.at) != place) {
+    l.peers.push_back(from);
+    line_of_[from] = h.client;
+  } else if (l.at != from) {
     completion(*this, from, h.what, h.sequence, h.job, 0).fail(net::status::reconnected);
     return false;
   }
@@ -33,8 +25,8 @@ bool asked_again::takes(const net::request_header& h, const net::peer& from) try
     l.answered = false;
     l.answer = {};
     l.tail = {};
-    for (const auto& p : std::exchange(l.peers, {place}))
-      if (p != place) line_of_.erase(p);
+    for (const auto& p : std::exchange(l.peers, {from}))
+      if (p != from) line_of_.erase(p);
     return true;
   }
   if (h.sequence == l.last && l.answered) port_.reply(l.at, {.head = l.answer, .body = {}, .tail = l.tail});
@@ -44,7 +36,7 @@ bool asked_again::takes(const net::request_header& h, const net::peer& from) try
 }
 
 void asked_again::send(const net::peer& to, const net::outgoing& message) {
-  const auto known = line_of_.find(key_of(to));
+  const auto known = line_of_.find(to);
   net::reply_view reply;
   if (known == line_of_.end()) return port_.reply(to, message);
   auto& l = lines_.at(known->second);

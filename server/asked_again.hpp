@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <string>
 #include <vector>
 
 #include "core/blob.hpp"
@@ -32,7 +31,7 @@ class asked_again final : public reply_sink {
  private:
   struct line {
     net::peer at;                      // where its sender is
-    std::vector<std::string> peers;    // that it has been since its last request, as keys of `line_of_`
+    std::vector<net::peer> peers;      // that it has been since its last request
     std::uint64_t last = 0;            // number of that request
     bool answered = false;
     std::vector<std::byte> answer;
@@ -41,7 +40,7 @@ class asked_again final : public reply_sink {
 
   net::port& port_;
   std::map<std::uint64_t, line> lines_;           // by client
-  std::map<std::string, std::uint64_t> line_of_;  // by peer
+  std::map<net::peer, std::uint64_t> line_of_;
 };
 
 }  // namespace paracel::srv

@@ -15,8 +15,9 @@ namespace {
 
 using nlohmann::json;
 
-// A server hears of the membership a moment after the scheduler has sent it.
-constexpr std::chrono::milliseconds restore_again{10};
+// A shard that writes or reads answers nothing before it is done, so the time doubles.
+constexpr std::chrono::milliseconds first_again{5000};
+constexpr std::chrono::milliseconds longest_again{60'000};
 
 std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }
 
@@ -26,6 +27,11 @@ std::uint32_t number_in(const json& j, const char* key) {
   const auto at = j.find(key);
   if (at == j.end() || !at->is_number_unsigned() || at->get<std::uint64_t>() > net::no_clock) return net::no_clock;
   return at->get<std::uint32_t>();
+}
+
+/// Of the thread that keeps the clock.
+const std::string& clock_address(const membership& members) {
+  return members.servers[key_router(members).clock_server()].clock;
 }
 
 void answer(completion& done, const std::string& why) {
@@ -132,12 +138,38 @@ void checkpoint_coordinator::ask(const membership& members) {
     events_(dump({{"event", "checkpoint_failed"}, {"why", "the job was started without --checkpoint-dir"}}), false);
     return;
   }
-  if (members.servers.empty() || members.servers.front().clock.empty()) return;
+  if (members.servers.empty() || members.servers.front().clock.empty() || waits_for(purpose::clock)) return;
   net::request_header h;
-  h.what = net::verb::checkpoint;
   h.clock = net::no_clock;
   h.epoch = members.epoch;
-  clock_request_ = send_(members.servers[key_router(members).clock_server()].clock, h, {});
+  put(purpose::clock, clock_address(members), h, {});
+}
+
+// ---- what is asked
+
+void checkpoint_coordinator::put(purpose what, const std::string& address, net::request_header h, std::string body) {
+  h.what = net::verb::checkpoint;
+  h.sequence = ++last_number_;
+  const auto& q = asked_[h.sequence] = {what, address, h, std::move(body), now_ + first_again, first_again};
+  send_(q.address, q.header, q.body);
+}
+
+void checkpoint_coordinator::put_again(question& q, const membership& members) {
+  q.wait = std::min(std::max(q.wait * 2, first_again), longest_again);
+  q.again = now_ + q.wait;
+  if (q.what == purpose::clock) {
+    q.address = clock_address(members);
+    q.header.epoch = members.epoch;
+  }
+  send_(q.address, q.header, q.body);
+}
+
+bool checkpoint_coordinator::waits_for(purpose what) const noexcept {
+  return std::ranges::any_of(asked_, [what](const auto& q) { return q.second.what == what; });
+}
+
+void checkpoint_coordinator::forget(purpose what) {
+  std::erase_if(asked_, [what](const auto& q) { return q.second.what == what; });
 }
 
 // ---- saving
@@ -147,12 +179,11 @@ void checkpoint_coordinator::save(const membership& members) {
   manifest_.workers = workers_;
   const auto body = dump({{"do", "save"}, {"folder", folder_of(clock_)}, {"clock", clock_}});
   net::request_header h;
-  h.what = net::verb::checkpoint;
   h.epoch = members.epoch;
   for (const auto& s : members.servers) {
     if (!may_head(s.state)) continue;
     ++manifest_.servers;
-    for (const auto& address : s.shards) awaited_.insert(send_(address, h, body));
+    for (const auto& address : s.shards) put(purpose::save, address, h, body);
   }
 }
 
@@ -171,7 +202,7 @@ void checkpoint_coordinator::hear_saved(const net::reply_view& reply) {
       failure_ = std::string("a server's answer cannot be understood: ") + e.what();
     }
   }
-  if (!awaited_.empty()) return;  // also after a failure: until then somebody may still write
+  if (waits_for(purpose::save)) return;  // also after a failure: until then somebody may still write
   if (!failure_.empty()) return close(failure_, 0);
   finish();
 }
@@ -193,7 +224,7 @@ void checkpoint_coordinator::finish() {
 void checkpoint_coordinator::close(const std::string& why, std::uint64_t bytes) {
   for (auto& [rank, worker] : stopped_) answer(worker.done, why.empty() ? why : "the checkpoint failed: " + why);
   stopped_.clear();
-  awaited_.clear();
+  forget(purpose::save);
   phase_ = phase::nobody;
   last_ = clock_;
   say(why.empty() ? "checkpoint" : "checkpoint_failed", clock_, why, bytes);
@@ -251,29 +282,25 @@ void checkpoint_coordinator::restore(const membership& members, time_point now) 
   if (options_.plan.resume.empty() || restore_ != step::none) return;
   now_ = since_ = now;
   restore_ = step::asked;
-  restore_epoch_ = members.epoch;
+  const auto body = dump({{"do", "restore"}, {"folder", options_.plan.resume}});
+  net::request_header h;
+  h.epoch = members.epoch;
   for (const auto& s : members.servers) {
-    for (const auto& address : s.shards) ask_to_restore(address);
+    for (const auto& address : s.shards) put(purpose::restore, address, h, body);
   }
 }
 
-void checkpoint_coordinator::ask_to_restore(const std::string& address) {
-  net::request_header h;
-  h.what = net::verb::checkpoint;
-  h.epoch = restore_epoch_;
-  restores_.emplace(send_(address, h, dump({{"do", "restore"}, {"folder", options_.plan.resume}})), address);
-}
-
-void checkpoint_coordinator::hear_restored(const std::string& address, const net::reply_view& reply, time_point now) {
-  now_ = now;
+void checkpoint_coordinator::hear_restored(question q, const net::reply_view& reply) {
   if (reply.header.result == net::status::stale_epoch) {
-    again_.push_back({now + restore_again, address});
+    q.wait = restore_again;
+    q.again = now_ + restore_again;
+    asked_[q.header.sequence] = std::move(q);
     return;
   }
   if (reply.header.result != net::status::ok && restore_failure_.empty()) {
     restore_failure_ = "the checkpoint cannot be restored: " + std::string(net::text_of(reply.body));
   }
-  if (!restores_.empty() || !again_.empty() || !restore_failure_.empty()) return;
+  if (waits_for(purpose::restore) || !restore_failure_.empty()) return;
   restore_ = step::done;
   events_(dump({{"event", "restored"},
                 {"clock", options_.plan.clock},
@@ -286,42 +313,33 @@ void checkpoint_coordinator::hear_restored(const std::string& address, const net
 
 bool checkpoint_coordinator::hear(std::uint64_t number, const net::reply_view& reply, time_point now) {
   now_ = now;
-  if (const auto r = restores_.find(number); r != restores_.end()) {
-    const auto address = r->second;
-    restores_.erase(r);
-    hear_restored(address, reply, now);
-    return true;
+  auto node = asked_.extract(number);
+  if (node.empty()) return false;  // or a second answer
+  switch (node.mapped().what) {
+    case purpose::save: hear_saved(reply); break;
+    case purpose::restore: hear_restored(std::move(node.mapped()), reply); break;
+    case purpose::clock: hear_clock(reply); break;
   }
-  if (clock_request_ == number) {
-    clock_request_.reset();
-    if (reply.header.result == net::status::ok) {
-      events_(dump({{"event", "checkpoint_asked"}, {"clock", reply.header.clock}}), false);
-    } else {
-      events_(dump({{"event", "checkpoint_failed"}, {"why", net::text_of(reply.body)}}), false);
-    }
-    return true;
-  }
-  if (awaited_.erase(number) == 0) return false;
-  hear_saved(reply);
   return true;
+}
+
+void checkpoint_coordinator::hear_clock(const net::reply_view& reply) {
+  if (reply.header.result == net::status::ok) {
+    events_(dump({{"event", "checkpoint_asked"}, {"clock", reply.header.clock}}), false);
+  } else {
+    events_(dump({{"event", "checkpoint_failed"}, {"why", net::text_of(reply.body)}}), false);
+  }
 }
 
 void checkpoint_coordinator::servers_changed(const std::string& why) {
   if (phase_ == phase::saving) close(why, 0);
 }
 
-void checkpoint_coordinator::tick(time_point now) {
+void checkpoint_coordinator::tick(const membership& members, time_point now) {
   now_ = now;
   take_result();
-  for (std::size_t i = 0; i < again_.size();) {
-    if (again_[i].at > now) {
-      ++i;
-      continue;
-    }
-    const auto address = again_[i].address;
-    again_.erase(again_.begin() + static_cast<std::ptrdiff_t>(i));
-    ask_to_restore(address);
-  }
+  for (auto& [number, q] : asked_)
+    if (q.again <= now) put_again(q, members);
   if (phase_ == phase::gathering && now - since_ > options_.gather_limit) {
     std::string missing;
     std::size_t left_out = 0;
@@ -338,9 +356,7 @@ void checkpoint_coordinator::tick(time_point now) {
 void checkpoint_coordinator::fail_all(net::status why, std::string_view text) {
   for (auto& [rank, worker] : stopped_) worker.done.fail(why, text);
   stopped_.clear();
-  awaited_.clear();
-  restores_.clear();
-  again_.clear();
+  asked_.clear();
   phase_ = phase::nobody;
 }
 

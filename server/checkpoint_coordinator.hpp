@@ -13,6 +13,7 @@
 // asks for a checkpoint as soon as can be; answered at once.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -50,8 +51,8 @@ class checkpoint_coordinator {
  public:
   using time_point = net::time_source::time_point;
   using event_sink = std::function<void(std::string_view json, bool droppable)>;
-  /// Sends a request to a thread of a server; its answer comes to `hear` with the number that this returned.
-  using send_request = std::function<std::uint64_t(const std::string& address, net::request_header h, std::string_view body)>;
+  /// Sends a request to a thread of a server; its answer comes to `hear` with the number in the header (`sequence`).
+  using send_request = std::function<void(const std::string& address, net::request_header h, std::string_view body)>;
 
   checkpoint_coordinator(checkpoint_options options, std::uint64_t job, std::uint32_t workers, event_sink events,
                          send_request send);
@@ -71,7 +72,7 @@ class checkpoint_coordinator {
   void servers_changed(const std::string& why);
   /// An answer to something that was sent. False: to nothing of ours.
   bool hear(std::uint64_t number, const net::reply_view& reply, time_point now);
-  void tick(time_point now);
+  void tick(const membership& members, time_point now);
   /// The job ends. Everybody who waits is answered with this.
   void fail_all(net::status why, std::string_view text);
 
@@ -84,9 +85,14 @@ class checkpoint_coordinator {
   [[nodiscard]] const std::string& restore_failure() const noexcept { return restore_failure_; }
 
   /// Something is to be looked at soon.
-  [[nodiscard]] bool busy() const noexcept { return task_.valid() || !again_.empty(); }
+  [[nodiscard]] bool busy() const noexcept {
+    return task_.valid() || std::ranges::any_of(asked_, [](const auto& q) { return q.second.wait <= restore_again; });
+  }
 
  private:
+  // A server hears of the membership a moment after the scheduler has sent it.
+  static constexpr std::chrono::milliseconds restore_again{10};
+
   enum class step : std::uint8_t { none, asked, done };
   enum class phase : std::uint8_t { nobody, gathering, saving, finishing };
   struct stopped_worker {
@@ -94,9 +100,16 @@ class checkpoint_coordinator {
     std::optional<net::checkpoint_entry> file;
     std::string error;
   };
-  struct retry {
-    time_point at;
+  enum class purpose : std::uint8_t { save, restore, clock };
+  /// A request to a thread of a server. It goes again until it is answered: a connection that breaks may have taken it, or its
+  /// answer. Servers do it once (checkpoint_service.hpp).
+  struct question {
+    purpose what;
     std::string address;
+    net::request_header header;
+    std::string body;
+    time_point again;
+    std::chrono::milliseconds wait;
   };
   /// What the disk's thread has done: why not, and what to tell.
   struct outcome {
@@ -112,8 +125,12 @@ class checkpoint_coordinator {
   void later(std::function<outcome()> work);
   void take_result();
   void hear_saved(const net::reply_view& reply);
-  void hear_restored(const std::string& address, const net::reply_view& reply, time_point now);
-  void ask_to_restore(const std::string& address);
+  void hear_restored(question q, const net::reply_view& reply);
+  void hear_clock(const net::reply_view& reply);
+  void put(purpose what, const std::string& address, net::request_header h, std::string body);
+  void put_again(question& q, const membership& members);
+  [[nodiscard]] bool waits_for(purpose what) const noexcept;
+  void forget(purpose what);
   [[nodiscard]] std::string folder_of(std::uint32_t clock) const;
   void say(const std::string& kind, std::uint32_t clock, const std::string& why, std::uint64_t bytes);
 
@@ -136,13 +153,10 @@ class checkpoint_coordinator {
   std::string failure_;                              // of the one that is being made
   net::checkpoint_manifest manifest_;
   std::set<net::checkpoint_function> functions_;
-  std::set<std::uint64_t> awaited_;                  // requests to shards that have not been answered
 
-  std::optional<std::uint64_t> clock_request_;
+  std::uint64_t last_number_ = 0;
+  std::map<std::uint64_t, question> asked_;          // by number: what has not been answered
   step restore_ = step::none;
-  std::uint32_t restore_epoch_ = 0;
-  std::map<std::uint64_t, std::string> restores_;    // number -> address
-  std::vector<retry> again_;
   std::string restore_failure_;
 
   std::shared_ptr<std::map<std::uint32_t, bool>> known_ = std::make_shared<std::map<std::uint32_t, bool>>();

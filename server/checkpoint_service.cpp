@@ -46,7 +46,7 @@ std::string load_again(plugin_registry& plugins, const std::vector<net::checkpoi
 }  // namespace
 
 void checkpoint_service::handle(shard& of, unsigned index, const ownership* owned, const net::request_view& request,
-                                completion done) const {
+                                completion done) {
   if (options_.job != 0 && request.header.job != options_.job) {
     return done.fail(status::wrong_job, "this server works for another job");
   }
@@ -63,6 +63,7 @@ void checkpoint_service::handle(shard& of, unsigned index, const ownership* owne
   if (folder.empty() || !(what == "restore" || (what == "save" && has_clock))) {
     return done.fail(status::bad_request, "a checkpoint is saved or restored, with a folder and a clock");
   }
+  if (net::text_of(request.body) == request_) return give_answer(done);
   if (owned == nullptr || owned->epoch < request.header.epoch) {
     return done.fail(status::stale_epoch, "who serves which partition is not known here yet");
   }
@@ -70,13 +71,22 @@ void checkpoint_service::handle(shard& of, unsigned index, const ownership* owne
   if (what == "save" && owned->epoch != request.header.epoch) {
     return done.fail(status::stale_epoch, "the servers have changed meanwhile");
   }
+  request_ = net::text_of(request.body);
   try {
-    const auto answer = what == "save" ? save(of, index, *owned, folder, clock->get<std::uint32_t>(), request.header.job)
-                                       : restore(of, index, *owned, folder);
-    done.answer({}, net::bytes_of(answer));
+    answer_ = what == "save" ? save(of, index, *owned, folder, clock->get<std::uint32_t>(), request.header.job)
+                             : restore(of, index, *owned, folder);
+    result_ = status::ok;
   } catch (const std::exception& e) {  // the disk, or no memory for a partition's records
-    done.fail(status::internal, e.what());
+    answer_ = e.what();
+    result_ = status::internal;
   }
+  give_answer(done);
+}
+
+void checkpoint_service::give_answer(completion& done) const {
+  net::reply_header reply;
+  reply.result = result_;
+  done.answer(reply, net::bytes_of(answer_));
 }
 
 std::string checkpoint_service::save(shard& of, unsigned index, const ownership& owned, const std::string& folder,
@@ -89,8 +99,8 @@ std::string checkpoint_service::save(shard& of, unsigned index, const ownership&
               .thread = index,
               .count = options_.threads};
   e.name = net::checkpoint_file_name(e.header);
-  disk_.make_folder(folder);
-  net::checkpoint_writer file(disk_, folder + "/" + e.name, e.header);
+  disk_->make_folder(folder);
+  net::checkpoint_writer file(*disk_, folder + "/" + e.name, e.header);
   std::vector<std::byte> records;
   for (std::uint32_t p = 0; p < partition_count; ++p) {
     if (!owned.mine[p] || shard_of(static_cast<std::uint16_t>(p), options_.threads) != index) continue;
@@ -110,7 +120,7 @@ std::string checkpoint_service::save(shard& of, unsigned index, const ownership&
 }
 
 std::string checkpoint_service::restore(shard& of, unsigned index, const ownership& owned, const std::string& folder) const {
-  const auto manifest = net::read_manifest(disk_, folder);
+  const auto manifest = net::read_manifest(*disk_, folder);
   const auto missing = load_again(plugins_, manifest.functions);
   const auto wanted = [&](std::uint32_t p) {
     return p < partition_count && owned.copies[p] && shard_of(static_cast<std::uint16_t>(p), options_.threads) == index;
@@ -125,7 +135,7 @@ std::string checkpoint_service::restore(shard& of, unsigned index, const ownersh
   for (const auto& f : manifest.files) {
     if (f.header.kind != net::checkpoint_kind::server) continue;
     const auto path = folder + "/" + f.name;
-    net::checkpoint_reader file(disk_, path);
+    net::checkpoint_reader file(*disk_, path);
     if (file.header() != f.header) throw data_error(path + ": byte 0: is of another job, clock or server");
     while (file.next(partition, records, wanted)) {
       std::string why;

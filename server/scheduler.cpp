@@ -552,7 +552,7 @@ void scheduler::hear(std::uint64_t number, const net::reply_view& reply, time_po
 
 void scheduler::tick(time_point now) {
   if (phase_ == phase::done || phase_ == phase::aborted) return;
-  checkpoints_.tick(now);
+  checkpoints_.tick(roster_.members(), now);
   if (now - last_progress_ >= progress_interval) emit_progress(now);
   const auto look = [&](role r, std::vector<node>& nodes) {
     const bool has_lease = r == role::server && roster_.has_copies();

@@ -69,19 +69,16 @@ void scheduler_node::abort(int status, std::string cause) {
 void scheduler_node::run(net::port& mine) {
   asked_again sink(mine);
   std::unordered_map<std::string, int> channels;  // to threads of servers
-  std::uint64_t sent = 0;
   scheduler job(options_.job, options_.events, time_.now(),
                 [&, id = options_.job.job](const std::string& to, net::request_header h, std::string_view body) {
                   const auto [at, fresh] = channels.try_emplace(to, -1);
                   if (fresh) at->second = mine.connect(to);
                   h.job = id;
                   h.client = id;
-                  h.sequence = ++sent;
                   h.body_bytes = static_cast<std::uint32_t>(body.size());
                   net::request_bytes head;
                   net::encode(h, head);
                   mine.send(at->second, {.head = head, .body = net::bytes_of(body)});
-                  return sent;
                 });
   unread_guard unread(most_unread_bytes);
   net::incoming in;

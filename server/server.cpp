@@ -14,7 +14,6 @@
 #include <paracel/error.hpp>
 
 #include "core/hex.hpp"
-#include "server/checkpoint_service.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -60,15 +59,20 @@ server::server(server_options options)
   shard_owned_ = std::make_unique<std::atomic<const ownership*>[]>(options_.threads);
   for (s.index = 0; s.index < options_.threads; ++s.index) {
     shards_.push_back(std::make_unique<shard>(s, plugins_, shard_owned_[s.index]));
+    checkpoints_.emplace_back(options_, file_system_, plugins_);
   }
 }
 
 void server::handle(unsigned shard, const net::request_view& request, blob tail, completion done) {
   if (request.header.what == net::verb::checkpoint) [[unlikely]] {
-    const checkpoint_service service{options_, *disk_, plugins_};
-    return service.handle(*shards_[shard], shard, owned_.load(std::memory_order_acquire), request, std::move(done));
+    const auto* owned = owned_.load(std::memory_order_acquire);
+    return checkpoints_[shard].handle(*shards_[shard], shard, owned, request, std::move(done));
   }
   shards_[shard]->handle(request, std::move(tail), std::move(done));
+}
+
+void server::use_disk(net::disk& instead) noexcept {
+  for (auto& c : checkpoints_) c.use_disk(instead);
 }
 
 void server::closing(unsigned shard) { shards_[shard]->closing(); }

@@ -21,6 +21,7 @@
 #include "net/disk.hpp"
 #include "net/protocol.hpp"
 #include "server/chain.hpp"
+#include "server/checkpoint_service.hpp"
 #include "server/clock_service.hpp"
 #include "server/completion.hpp"
 #include "server/plugin_registry.hpp"
@@ -73,7 +74,7 @@ class server final : public request_handler {
   /// What is parked in a shard is answered `job_ended`.
   void closing(unsigned shard) override;
   /// What checkpoints are written to and read from, in place of the file system. Call it before the first request.
-  void use_disk(net::disk& instead) noexcept { disk_ = &instead; }
+  void use_disk(net::disk& instead) noexcept;
   /// Ticks and waits; another job, or a clock that is another server's, is refused.
   /// `keeps`: whether the clock is ours, from who knows it; otherwise the newest membership says it.
   void handle_clock(const net::request_view& request, completion done, clock_service::time_point now,
@@ -135,7 +136,7 @@ class server final : public request_handler {
   std::atomic<bool> has_copies_{false};
   unread_guard unread_;
   net::posix_disk file_system_;
-  net::disk* disk_ = &file_system_;
+  std::vector<checkpoint_service> checkpoints_;  // of each shard
 };
 
 }  // namespace paracel::srv

@@ -6,7 +6,6 @@
 
 #include <compare>
 #include <cstdint>
-#include <cstring>
 #include <map>
 
 #include "net/protocol.hpp"
@@ -29,8 +28,7 @@ class streams {
       return true;
     }
     const auto at = connections_.find(who);
-    return at != connections_.end() && at->second.size == from.size &&
-           std::memcmp(at->second.id.data(), from.id.data(), from.size) == 0;
+    return at != connections_.end() && at->second == from;
   }
 
   [[nodiscard]] static bool are_of_one(const net::request_header& a, const net::request_header& b) noexcept {

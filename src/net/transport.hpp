@@ -5,6 +5,7 @@
 // ZeroMQ (zmq_transport) and one inside the process (inproc_transport), for tests, sanitizers and the embedded mode.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -22,6 +23,12 @@ struct peer {
   static constexpr std::size_t capacity = 31;
   std::uint8_t size = 0;
   std::array<std::byte, capacity> id{};
+
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {id.data(), size}; }
+  friend bool operator==(const peer& a, const peer& b) noexcept { return std::ranges::equal(a.bytes(), b.bytes()); }
+  friend bool operator<(const peer& a, const peer& b) noexcept {
+    return std::ranges::lexicographical_compare(a.bytes(), b.bytes());
+  }
 };
 
 /// A message to send. `head` and `body` become one frame; `tail`, when there is one, a second frame sent without a copy.

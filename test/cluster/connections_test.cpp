@@ -20,7 +20,7 @@
 
 #include "test/support/cluster.hpp"
 #include "test/support/flaky_transport.hpp"
-#include "test/support/linearizability.hpp"
+#include "test/support/number_history.hpp"
 
 namespace paracel {
 namespace {
@@ -168,41 +168,19 @@ TEST(ConnectionsToTheOnlyCopy, WhatIsLostIsSaidInsteadOfWaitedForForEver) {
   });
 }
 
-struct seen_number {
-  bool is_update;
-  std::int64_t value;
-};
-
 TEST_P(Connections, ClientsSeeOneOrderOfEachKeyWhenTheyBreak) {
   run(1, 200, [](cluster& c, const Comm&) {
     constexpr std::size_t clients = 3, operations = 400;
-    const auto keys = names("k", 4);
-    using histories = std::vector<std::vector<test::timed<seen_number>>>;
-    std::vector<histories> seen(keys.size(), histories(clients));
+    test::number_history history(names("k", 4), clients);
     std::vector<std::thread> threads;
     for (std::size_t me = 0; me < clients; ++me) {
       threads.emplace_back([&, me] {
         const auto mine = c.client({.timeout = 0ms});
-        const auto time = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
-        const encoded<std::int64_t> one(1);
-        for (std::size_t i = me; i < operations + me; ++i) {
-          const bool updates = i % 3 != 0;
-          test::timed<seen_number> t{{updates, 0}, time(), 0};
-          mine->wait(mine->request({.what = updates ? verb::bupdate : verb::pull}, keys[i % keys.size()],
-                                   updates ? one.view() : value_view{}, [&](const kv_result& r) {
-                                     t.operation.value = r.ok() ? decode<std::int64_t>(r.value()) : 0;
-                                   }));
-          t.answered = time();
-          seen[i % keys.size()][me].push_back(t);
-        }
+        for (std::size_t i = me; i < operations + me; ++i) history.step(*mine, me, i);
       });
     }
     for (auto& t : threads) t.join();
-    const auto fits = [](std::int64_t& state, const seen_number& o) {
-      if (o.is_update) ++state;
-      return state == o.value;
-    };
-    for (const auto& of_key : seen) EXPECT_TRUE(test::is_linearizable(of_key, std::int64_t{0}, fits));
+    history.expect_linearizable();
   });
 }
 

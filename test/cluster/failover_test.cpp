@@ -24,7 +24,7 @@
 
 #include "net/rows.hpp"
 #include "test/support/cluster.hpp"
-#include "test/support/linearizability.hpp"
+#include "test/support/number_history.hpp"
 
 namespace paracel {
 namespace {
@@ -425,41 +425,18 @@ TEST_F(Failover, AServerThatFallsSilentIsFoundByItsLeaseAndNobodyHangs) {
   });
 }
 
-/// An operation on a number: an update by one that says the sum, or a read.
-struct seen_number {
-  bool is_update;
-  std::int64_t value;
-};
-bool fits(std::int64_t& state, const seen_number& o) {
-  if (o.is_update) ++state;
-  return state == o.value;
-}
-
 TEST_F(Failover, ClientsSeeOneOrderOfEachKeyWhileServersAreLostAndReplaced) {
   run([&](cluster& c, kvclt&) {
-    constexpr int clients = 3;
-    const auto all = keys(6);
-    std::map<std::string, std::vector<std::vector<test::timed<seen_number>>>> histories;
-    for (const auto& key : all) histories[key].resize(clients);
+    constexpr std::size_t clients = 3;
+    test::number_history history(keys(6), clients);
     std::atomic<bool> over{false};
     std::atomic<std::size_t> operations{0};
     std::vector<std::thread> threads;
     for (std::size_t me = 0; me < clients; ++me) {
       threads.emplace_back([&, me] {
         const auto mine = c.client({.timeout = 0ms});
-        const auto time = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
-        const encoded<std::int64_t> one(1);
         for (std::size_t i = me; !over; ++i) {
-          const auto& key = all[i % all.size()];
-          const bool updates = i % 3 != 0;
-          test::timed<seen_number> t{{updates, 0}, time(), 0};
-          mine->wait(mine->request({.what = updates ? verb::bupdate : verb::pull}, key, updates ? one.view() : value_view{},
-                                   [&](const kv_result& r) {
-                                     ASSERT_TRUE(r.ok()) << r.text();
-                                     t.operation.value = decode<std::int64_t>(r.value());
-                                   }));
-          t.answered = time();
-          histories[key][me].push_back(t);
+          history.step(*mine, me, i);
           ++operations;
         }
       });
@@ -478,8 +455,7 @@ TEST_F(Failover, ClientsSeeOneOrderOfEachKeyWhileServersAreLostAndReplaced) {
     while (operations < before + 100) std::this_thread::sleep_for(1ms);
     over = true;
     for (auto& t : threads) t.join();
-    for (const auto& [key, history] : histories)
-      EXPECT_TRUE(test::is_linearizable(history, std::int64_t{0}, fits)) << key;
+    history.expect_linearizable();
     EXPECT_GT(store.repeated(), 0U);
   });
 }

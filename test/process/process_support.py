@@ -191,6 +191,15 @@ class JobTest(unittest.TestCase):
         os.chmod(path, 0o755)
         return path
 
+    def not_there(self, name):
+        """A path in the test's folder at which there is nothing yet."""
+        return os.path.join(tempfile.mkdtemp(dir=self.folder), name)
+
+    @staticmethod
+    def touch(path):
+        with open(path, "w", encoding="ascii"):
+            pass
+
     def start(self, *arguments, **more):
         run = Run(arguments, self.folder, **more)
         self.addCleanup(run.destroy)

@@ -38,10 +38,18 @@ class Failover(JobTest):
         self.assertEqual(run.wait(limit), 0, run.err() + run.out())
         self.assert_nothing_left(run.job(), 1)
 
-    def counters(self, rounds, *options):
-        return self.start("-w", "8", "-p", "3", "--replicas", "2", *options, COUNTERS, str(rounds), "20")
+    def counters(self, *options, keys=20, more=(), **others):
+        """Eight workers that count until they are told that it is enough."""
+        enough = self.not_there("enough")
+        run = self.start("-w", "8", "-p", "3", "--replicas", "2", *options, COUNTERS, enough, str(keys), *more, **others)
+        run.enough = enough
+        self.under_way(run)
+        return run
 
-    def assert_exact(self, run, longest):
+    def assert_exact(self, run, longest, after=AGAIN):
+        """They go on until prun.py has said `after`, and then all counts are right."""
+        self.assertTrue(wait_until(lambda: after in run.err() or run.process.poll() is not None, 20), run.err())
+        self.touch(run.enough)
         self.assert_went_well(run)
         match = re.fullmatch(r"exact, longest round (\S+) s\n", run.out())
         self.assertTrue(match, run.out() + run.err())
@@ -50,13 +58,12 @@ class Failover(JobTest):
     # -- counting
 
     def test_counts_are_exact_when_nothing_happens(self):
-        self.assert_exact(self.counters(50), KILL_LIMIT)
+        self.assert_exact(self.counters(), KILL_LIMIT, after="round ")
 
     def test_a_killed_server_costs_no_count(self):
         for turn in range(RUNS):
             with self.subTest(turn=turn):
-                run = self.counters(200)
-                self.under_way(run)
+                run = self.counters()
                 time.sleep(random.uniform(0, 1.0))
                 victim = self.server(run)
                 victim.kill()
@@ -65,23 +72,18 @@ class Failover(JobTest):
                 self.assertRegex(run.err(), r"server s\d is started again \(pid \d+\); 2 restarts left")
 
     def test_servers_killed_one_after_the_other_cost_no_count(self):
-        run = self.counters(100000, "--max-restarts", "9")
-        self.under_way(run)
+        run = self.counters("--max-restarts", "9")
         for kill in range(3):
             victim = self.server(run, kill % 3)
             self.assertIsNotNone(victim, run.err())
             victim.kill()
             self.assertTrue(wait_until(lambda n=kill + 1: run.err().count(AGAIN) == n, 20), run.err())
-        run.process.terminate()
-        self.assertEqual(run.wait(END_LIMIT), 143, run.err())
-        self.assertNotIn("want", run.out())  # what a worker that counts something else says
-        self.assert_nothing_left(run.job(), 1)
+        self.assert_exact(run, KILL_LIMIT)
 
     def test_a_stopped_server_is_replaced_within_its_lease_and_a_second(self):
         for turn in range(RUNS):
             with self.subTest(turn=turn):
-                run = self.counters(200)
-                self.under_way(run)
+                run = self.counters()
                 victim = self.server(run)
                 victim.kill(signal.SIGSTOP)
                 self.assert_exact(run, STOP_LIMIT)
@@ -89,16 +91,14 @@ class Failover(JobTest):
                 self.assertIn("is started again", run.err())
 
     def test_without_restarts_the_job_goes_on_with_fewer_servers(self):
-        run = self.counters(150, "--max-restarts", "0")
-        self.under_way(run)
+        run = self.counters("--max-restarts", "0")
         self.server(run).kill()
-        self.assert_exact(run, KILL_LIMIT)
+        self.assert_exact(run, KILL_LIMIT, after="the job goes on without")
         self.assertRegex(run.err(), r"no restart is left \(--max-restarts\): the job goes on without server s\d")
 
     @unittest.skipUnless(MPI, "mpirun is not installed")
     def test_a_killed_server_under_mpirun_costs_no_count(self):
-        run = self.counters(200, "--m_server", "mpi")
-        self.under_way(run)
+        run = self.counters("--m_server", "mpi")
         self.server(run).kill()
         self.assert_exact(run, KILL_LIMIT + 2.0)  # mpirun takes a second to tell, and two cores share it all
         self.assertRegex(run.err(), r"server s\d \(pid \d+ on \S+\) lost: it (has ended|was killed by SIGKILL); the job goes on")
@@ -129,12 +129,10 @@ class Failover(JobTest):
     def test_a_server_whose_function_hangs_is_replaced(self):
         plugins = os.path.join(os.path.dirname(BIN), "lib", "test_plugins")
         hang = os.path.join(self.folder, "hang")
-        run = self.start("-w", "4", "-p", "3", "--replicas", "2", "--function-timeout", "0.5", "--hang-limit", "1",
-                         "--plugin-dir", plugins, COUNTERS, "800", "5", "0", os.path.join(plugins, "libslow_updates.so"),
-                         environment=clean_environment(TEST_HANG=hang))
-        self.under_way(run)
-        with open(hang, "w", encoding="ascii"):
-            pass
+        run = self.counters("--function-timeout", "0.5", "--hang-limit", "1", "--plugin-dir", plugins, keys=5,
+                            more=("0", os.path.join(plugins, "libslow_updates.so")),
+                            environment=clean_environment(TEST_HANG=hang))
+        self.touch(hang)
         self.assertTrue(wait_until(lambda: AGAIN in run.err(), 20), run.err())
         self.assertRegex(run.err(), r"server s\d \(pid \d+ .*\) lost: libslow_updates.so:hang_once has been running for "
                                     r"\S+ s in thread 0; the job goes on")
@@ -143,8 +141,7 @@ class Failover(JobTest):
     # -- what copies do not help against
 
     def test_more_losses_than_copies_end_the_job_with_their_cause(self):
-        run = self.counters(100000)
-        self.under_way(run)
+        run = self.counters()
         first, second = self.server(run, 0), self.server(run, 1)
         first.kill()
         second.kill()
@@ -154,23 +151,20 @@ class Failover(JobTest):
         self.assert_nothing_left(run.job(), 1)
 
     def test_the_scheduler_has_no_copy(self):
-        run = self.counters(100000)
-        self.under_way(run)
+        run = self.counters()
         run.find("scheduler").kill()
         self.assertEqual(run.wait(END_LIMIT), 13, run.err())
         self.assert_nothing_left(run.job(), 1)
 
     def test_a_killed_worker_ends_the_job(self):
-        run = self.counters(100000)
-        self.under_way(run)
+        run = self.counters()
         worker = next(p for p in processes_of(run.job()) if p.command[0] == COUNTERS)
         worker.kill()
         self.assertEqual(run.wait(END_LIMIT), 10, run.err())
         self.assert_nothing_left(run.job(), 1)
 
     def test_prun_is_killed_after_a_server_was_replaced(self):
-        run = self.counters(100000)
-        self.under_way(run)
+        run = self.counters()
         self.server(run).kill()
         self.assertTrue(wait_until(lambda: AGAIN in run.err(), 20), run.err())
         job = run.job()

@@ -101,9 +101,7 @@ class Faults(JobTest):
         if plan.victim == "worker":
             options += ["--on-worker-death", plan.on_worker_death]
         if plan.workload == "counters":
-            # Long enough to be hit: nobody is there any more to see a worker's death otherwise.
-            rounds = "100000" if plan.victim == "worker" else "60"
-            run = self.start("-w", "8", *options, program, rounds, "10", "20000")
+            run = self.start("-w", "8", *options, program, plan.enough, "10", "20000")
         else:
             run = self.start("-w", "4", *options, "-c", self.config(plan.workload, name, plan.rounds), program)
         self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 60), run.err())
@@ -154,9 +152,14 @@ class Faults(JobTest):
         plan = Plan(seed)
         expected = self.undisturbed(plan.workload, plan.rounds) if plan.workload != "counters" else b""
         name = f"run{number}"
+        plan.enough = self.not_there("enough")
         run, links = self.begin(plan, name)
         time.sleep(plan.moment)
         in_time = self.strike(run, links, plan)
+        if in_time and plan.fault in LOSES:
+            wait_until(lambda: "the job goes on" in run.err() or run.process.poll() is not None, 20)
+        if plan.workload == "counters":
+            self.touch(plan.enough)
         status = run.wait(HANG)
         said = f"{plan}\n{run.err()}{run.out()}"
         self.assertIsNotNone(status, "it hangs: " + said)

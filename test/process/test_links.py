@@ -26,12 +26,16 @@ class CutLinks(JobTest):
         folder = tempfile.mkdtemp(prefix="links", dir=self.folder)
         links = Links(folder, program, SERVERS)
         self.addCleanup(links.close)
+        if program == COUNTERS:
+            arguments = (self.not_there("enough"), *arguments)
         run = self.start("-w", str(workers), "-p", str(SERVERS), "--replicas", "2", links.program, *arguments)
         self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 30), run.err())
         self.assertIsNone(run.process.poll(), run.err())
+        run.enough = arguments[0]
         return run, links
 
     def assert_exact(self, run, longest):
+        self.touch(run.enough)
         self.assertEqual(run.wait(90), 0, run.err() + run.out())
         self.assert_nothing_left(run.job(), 1)
         match = re.fullmatch(r"exact, longest round (\S+) s\n", run.out())
@@ -55,7 +59,7 @@ class CutLinks(JobTest):
     def test_nothing_is_lost_with_a_connection(self):
         for turn in range(RUNS):
             with self.subTest(turn=turn):
-                run, links = self.start_linked(COUNTERS, "60", "20")
+                run, links = self.start_linked(COUNTERS, "20")
                 lost = 0
                 for _ in range(4):
                     lost += links.reset(random.randrange(SERVERS), random.choice((0, 0.02, 0.2)))
@@ -67,7 +71,7 @@ class CutLinks(JobTest):
     def test_a_link_that_is_silent_for_a_moment_goes_on(self):
         for turn in range(RUNS):
             with self.subTest(turn=turn):
-                run, links = self.start_linked(COUNTERS, "60", "20")
+                run, links = self.start_linked(COUNTERS, "20")
                 self.disturb(links, 2, breaks=False)
                 self.assert_exact(run, CUT_LIMIT)
                 self.assertNotIn("lost", run.err())
@@ -75,7 +79,7 @@ class CutLinks(JobTest):
     def test_a_server_that_nobody_reaches_is_replaced(self):
         for turn in range(RUNS):
             with self.subTest(turn=turn):
-                run, links = self.start_linked(COUNTERS, "60", "20")
+                run, links = self.start_linked(COUNTERS, "20")
                 slot = random.randrange(SERVERS)
                 links.silence(slot)
                 self.assertTrue(wait_until(lambda: "the job goes on" in run.err(), 10), run.err())

@@ -165,7 +165,7 @@ class job {
     o.checkpoints.own_thread = false;
     scheduler_.emplace(
         o, [this](std::string_view text, bool) { heard(text); }, p.time().now(),
-        [this](const std::string& to, const net::request_header& h, std::string_view body) { return send(to, h, body); });
+        [this](const std::string& to, const net::request_header& h, std::string_view body) { send(to, h, body); });
     a.step = [this, &p] {
       net::incoming in;
       while (scheduler_port_->receive(in, milliseconds(0))) {
@@ -198,17 +198,15 @@ class job {
   }
 
   /// As scheduler_node does.
-  std::uint64_t send(const std::string& to, net::request_header h, std::string_view body) {
+  void send(const std::string& to, net::request_header h, std::string_view body) {
     const auto [at, fresh] = scheduler_channels_.try_emplace(to, -1);
     if (fresh) at->second = scheduler_port_->connect(to);
     h.job = job_id;
     h.client = job_id;
-    h.sequence = ++scheduler_sent_;
     h.body_bytes = static_cast<std::uint32_t>(body.size());
     net::request_bytes head;
     net::encode(h, head);
     scheduler_port_->send(at->second, {.head = head, .body = net::bytes_of(body)});
-    return scheduler_sent_;
   }
 
   void heard(std::string_view text) {
@@ -378,7 +376,7 @@ class job {
       default: {
         auto* other = any_server();
         auto& worker = *worker_places_[dice.below(worker_places_.size())];
-        if (dice.in(4)) break_connections(dice.in(2) ? worker : p, *scheduler_place_);
+        if (dice.in(4)) break_scheduler_lines(dice.in(2) ? worker : p);
         else if (replicas_ == 1 && !elastic_) return;
         else if (dice.in(2)) break_connections(worker, p);
         else if (other != s && other != nullptr) break_connections(p, other->place());
@@ -455,6 +453,10 @@ class job {
       in_.mend(a, b);
     });
   }
+  void break_scheduler_lines(process& p) {
+    if (in_.dice().in(3)) break_connections(*scheduler_place_, p);
+    else break_connections(p, *scheduler_place_);
+  }
   void cut_for_a_while(process& a, process& b) {
     in_.cut(a, b);
     in_.after(in_.dice().between(1_ms, 2_s), [this, &a, &b] { in_.mend(a, b); });
@@ -511,7 +513,6 @@ class job {
   std::unique_ptr<net::port> scheduler_port_;
   std::optional<srv::asked_again> scheduler_sink_;
   std::map<std::string, int> scheduler_channels_;  // by address
-  std::uint64_t scheduler_sent_ = 0;
   std::uint32_t every_ = 0;
   std::uint32_t newest_checkpoint_ = 0;
   unsigned saved_ = 0;

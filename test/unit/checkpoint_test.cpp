@@ -174,8 +174,8 @@ class Coordinator : public testing::Test {
     it_.emplace(
         o, 7, 2, [this](std::string_view text, bool) { events_.push_back(json::parse(text)); },
         [this](const std::string& to, net::request_header h, std::string_view body) {
-          sent_[++number_] = {to, h, body.empty() ? json() : json::parse(body)};
-          return number_;
+          sent_[h.sequence] = {to, h, body.empty() ? json() : json::parse(body)};
+          ++sends_;
         });
   }
   static net::checkpoint_entry file_of(net::disk& disk, const std::string& folder, const net::checkpoint_header& h) {
@@ -218,7 +218,7 @@ class Coordinator : public testing::Test {
       }
       answer(number, how, body);
     }
-    it_->tick(now_);
+    it_->tick(members_, now_);
   }
   void answer(std::uint64_t number, status how, const std::string& body) {
     net::reply_view reply;
@@ -235,7 +235,7 @@ class Coordinator : public testing::Test {
   answers sink_;
   std::vector<json> events_;
   std::map<std::uint64_t, request> sent_;
-  std::uint64_t number_ = 0;
+  int sends_ = 0;
   std::uint64_t asked_ = 0;
   time_point now_{};
   std::optional<srv::checkpoint_coordinator> it_;
@@ -307,7 +307,7 @@ TEST_F(Coordinator, WhoComesTooLateIsSentOn) {
   make();
   const auto n = stop(0, 10);
   now_ += std::chrono::milliseconds{1500};
-  it_->tick(now_);
+  it_->tick(members_, now_);
   EXPECT_EQ(answer_to(n)["why"], "the checkpoint failed: worker 1 did not come to clock 10");
   EXPECT_EQ(answer_to(stop(1, 10))["ok"], false);
   const auto next = stop(1, 20);
@@ -347,6 +347,50 @@ TEST_F(Coordinator, ALauncherAsksTheClock) {
   EXPECT_EQ(events_.back(), (json{{"event", "checkpoint_asked"}, {"clock", 21}}));
 }
 
+TEST_F(Coordinator, WhatAConnectionLosesGoesAgainAndIsTakenOnce) {
+  using std::chrono::seconds;
+  make();
+  const auto n = stop(0, 10);
+  stop(1, 10);
+  ASSERT_EQ(sends_, 2);
+  now_ += std::chrono::milliseconds{4999};
+  it_->tick(members_, now_);
+  EXPECT_EQ(sends_, 2) << "a server that writes takes its time";
+  now_ += seconds{1};
+  it_->tick(members_, now_);
+  EXPECT_EQ(sends_, 4);
+  EXPECT_EQ(sent_.size(), 2U) << "under the numbers that they had";
+  const auto [number, request] = *sent_.begin();
+  sent_.erase(number);
+  serve();  // the other one
+  now_ += seconds{10};
+  it_->tick(members_, now_);
+  EXPECT_EQ(sends_, 5);
+  sent_ = {{number, request}};
+  serve();
+  EXPECT_EQ(answer_to(n), (json{{"ok", true}}));
+  EXPECT_EQ(net::verify_checkpoint(disk_, "d/0000000010").files.size(), 4U);
+  EXPECT_FALSE(it_->hear(number, {}, now_)) << "the second answer";
+  now_ += seconds{100};
+  it_->tick(members_, now_);
+  EXPECT_EQ(sends_, 5);
+}
+
+TEST_F(Coordinator, TheClockIsAskedAgainWhereItIsThen) {
+  make({.folder = "d"});
+  ask({{"role", "launcher"}});
+  ask({{"role", "launcher"}});
+  ASSERT_EQ(sends_, 1);
+  const auto [number, request] = *sent_.begin();
+  for (auto& s : members_.servers) s.clock = "moved";
+  now_ += std::chrono::seconds{6};
+  it_->tick(members_, now_);
+  EXPECT_EQ(sends_, 2);
+  EXPECT_EQ(sent_.at(number).to, "moved");
+  answer(number, status::ok, "");
+  EXPECT_EQ(events_.back()["event"], "checkpoint_asked");
+}
+
 TEST_F(Coordinator, NonsenseIsRefused) {
   make();
   for (const json& body : {json(), json(7), json{{"role", "worker"}}, json{{"role", "worker"}, {"rank", 9}, {"clock", 1}},
@@ -370,7 +414,7 @@ TEST_F(Coordinator, ServersReadBeforeTheJobGoesOnAndAreAskedAgainWhenTheyDoNotKn
   EXPECT_FALSE(it_->restored());
   EXPECT_TRUE(it_->busy());
   now_ += std::chrono::milliseconds{20};
-  it_->tick(now_);
+  it_->tick(members_, now_);
   ASSERT_EQ(sent_.size(), 1U);
   serve();
   EXPECT_TRUE(it_->restored());
@@ -424,38 +468,53 @@ TEST(CheckpointOfServers, EveryCopyOfAPartitionIsReadBack) {
     s.handle(0, r, {}, srv::completion(sink, {}, h.what, 1, 0, 1));
     return sink.all.at(1);
   };
-  constexpr std::size_t keys = 500;
-  for (std::size_t i = 0; i < keys; ++i) {
-    const auto key = "key" + std::to_string(i);
+  const auto push = [&](srv::server& s, const std::string& key, char value) {
     net::request_header h;
     h.what = verb::push;
     h.tag = value_tag::i64;
     h.key_bytes = static_cast<std::uint32_t>(key.size());
-    const auto body = key + std::string(8, static_cast<char>(i));
-    ASSERT_EQ(ask(*all[router.locate(key).server], h, body).header.result, status::ok);
-  }
+    ASSERT_EQ(ask(s, h, key + std::string(8, value)).header.result, status::ok);
+  };
+  const auto keys_of = [](const srv::server& s) { return json::parse(s.stats_json())["keys"].get<std::size_t>(); };
+  constexpr std::size_t keys = 500;
+  const auto key = [](std::size_t i) { return "key" + std::to_string(i); };
+  for (std::size_t i = 0; i < keys; ++i) push(*all[router.locate(key(i)).server], key(i), static_cast<char>(i));
   net::checkpoint_manifest m{.job = 7, .clock = 10};
   net::request_header h;
   h.what = verb::checkpoint;
+  const auto save = json{{"do", "save"}, {"folder", "d/0000000010"}, {"clock", 10}}.dump();
+  const auto restore = json{{"do", "restore"}, {"folder", "d/0000000010"}}.dump();
+  std::vector<std::string> saved;
   for (auto& s : all) {
-    const auto a = ask(*s, h, json{{"do", "save"}, {"folder", "d/0000000010"}, {"clock", 10}}.dump());
+    const auto a = ask(*s, h, save);
     ASSERT_EQ(a.header.result, status::ok) << a.body;
+    saved.push_back(a.body);
     m.files.push_back(net::entry_from_json(json::parse(a.body)["file"].dump(), 10, 7));
   }
   const auto text = m.to_text();
   disk.write("d/0000000010/manifest.json", net::bytes_of(text));
+  // The request comes again after the job has gone on: the file stays what the manifest says.
+  for (std::size_t i = 0; i < keys; ++i) push(*all[router.locate(key(i)).server], key(i), 'x');
+  for (std::size_t slot = 0; slot < all.size(); ++slot) EXPECT_EQ(ask(*all[slot], h, save).body, saved[slot]);
+  EXPECT_NO_THROW((void)net::verify_checkpoint(disk, "d/0000000010"));
   std::size_t copies = 0;
   for (std::uint32_t slot = 0; slot < 3; ++slot) {
     const auto fresh = make(slot);
-    const auto a = ask(*fresh, h, json{{"do", "restore"}, {"folder", "d/0000000010"}}.dump());
+    const auto a = ask(*fresh, h, restore);
     ASSERT_EQ(a.header.result, status::ok) << a.body;
-    copies += json::parse(fresh->stats_json())["keys"].get<std::size_t>();
+    copies += keys_of(*fresh);
+    std::size_t own = 0;
+    while (router.locate("own" + std::to_string(own)).server != slot) ++own;
+    push(*fresh, "own" + std::to_string(own), 1);
+    const auto with_own = keys_of(*fresh);
+    EXPECT_EQ(ask(*fresh, h, restore).body, a.body);
+    EXPECT_EQ(keys_of(*fresh), with_own) << "what it was asked again took what had come since";
   }
   EXPECT_EQ(copies, 2 * keys);
   srv::server_options o;
   o.job = 7;
   srv::server unaware(o);
-  EXPECT_EQ(ask(unaware, h, json{{"do", "restore"}, {"folder", "d/0000000010"}}.dump()).header.result, status::stale_epoch);
+  EXPECT_EQ(ask(unaware, h, restore).header.result, status::stale_epoch);
 }
 
 // ---- what a worker saves ----------------------------------------------------------------------------------------------

@@ -4,8 +4,9 @@
 // counts: an update that was lost or applied twice is seen at the next one, a value that was read never goes back. At the
 // end worker 0 checks what all have counted together.
 //
-//   counters ROUNDS KEYS [MICROSECONDS [PLUGIN [MEGABYTES]]]
+//   counters ROUNDS|FILE KEYS [MICROSECONDS [PLUGIN [MEGABYTES]]]
 //
+// FILE: a path, with a slash in it; they count until it exists, so that whoever disturbs them is never too late.
 // MICROSECONDS: a pause after each round. PLUGIN: its function `hang_once` counts, too; empty: none. MEGABYTES: other
 // parameters that lie there from the first round on.
 //
@@ -16,6 +17,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,12 +35,15 @@ constexpr std::size_t row_width = 4;
 const std::string plugin = "libparacel_default.so";
 constexpr double rate = 0.01;
 constexpr double friction = 0.9;
+const std::string last_key = "last_round";
 
 class counters : public paracel::paralg {
  public:
-  counters(int rounds, int keys, int pause_us, std::string slow, std::size_t megabytes)
+  /// `until`: the number of rounds, or the file.
+  counters(const std::string& until, int keys, int pause_us, std::string slow, std::size_t megabytes)
       : paralg(paracel::Comm()),
-        rounds_(rounds),
+        file_(until.find('/') == std::string::npos ? "" : until),
+        rounds_(file_.empty() ? std::atoi(until.c_str()) : std::numeric_limits<int>::max()),
         pause_(pause_us),
         slow_(std::move(slow)),
         ballast_(megabytes * ((1 << 20) / ballast_bytes)) {
@@ -78,10 +84,12 @@ class counters : public paracel::paralg {
       const auto now = paracel_read<std::int64_t>(shared_[which]);
       if (now < seen_[which]) wrong("a counter went back", now, seen_[which]);
       seen_[which] = now;
+      end_when_told(round);
       iter_commit();
       longest_ = std::max(longest_, std::chrono::duration<double>(steady::now() - begin).count());
       if (get_worker_id() == 0) report_progress({round, rounds_, 0});
       if (pause_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(pause_));
+      if (!file_.empty()) rounds_ = paracel_read<int>(last_key, rounds_);
     }
     paracel_sync();
     check_ballast();
@@ -116,6 +124,12 @@ class counters : public paracel::paralg {
       const auto has = paracel_read<block>("ballast" + std::to_string(i));
       if (has != ballast_of(i)) wrong("what lay there", has.empty() ? -1 : has[0], static_cast<double>(i));
     }
+  }
+
+  /// All have finished this round before anybody begins the one after the next (bsp), so all read this in time.
+  void end_when_told(int round) {
+    if (file_.empty() || get_worker_id() != 0 || round >= rounds_ || !std::filesystem::exists(file_)) return;
+    paracel_write(last_key, rounds_ = round + 1);
   }
 
   void wrong(const char* what, double got, double wanted) {
@@ -158,6 +172,7 @@ class counters : public paracel::paralg {
       expect("a swapped value", paracel_read<std::int64_t>("swapped" + std::to_string(r)), rounds_);
   }
 
+  std::string file_;
   int rounds_, pause_;
   std::string slow_;
   std::size_t ballast_;
@@ -178,11 +193,11 @@ int main(int argc, char** argv) {
     std::vector<std::string> given(argv + 1, argv + argc);
     given.erase(std::find(given.begin(), given.end(), "--server_info"), given.end());  // from prun.py
     if (given.size() < 2) {
-      std::fprintf(stderr, "counters: error: want counters ROUNDS KEYS [MICROSECONDS [PLUGIN [MEGABYTES]]]\n");
+      std::fprintf(stderr, "counters: error: want counters ROUNDS|FILE KEYS [MICROSECONDS [PLUGIN [MEGABYTES]]]\n");
       return 2;
     }
     given.resize(5);
-    counters job(std::atoi(given[0].c_str()), std::atoi(given[1].c_str()), std::atoi(given[2].c_str()), given[3],
+    counters job(given[0], std::atoi(given[1].c_str()), std::atoi(given[2].c_str()), given[3],
                  static_cast<std::size_t>(std::atoi(given[4].c_str())));
     job.solve();
     return job.exact() ? 0 : 1;
