@@ -360,13 +360,13 @@ TEST_F(Coordinator, WhatAConnectionLosesGoesAgainAndIsTakenOnce) {
   it_->tick(members_, now_);
   EXPECT_EQ(sends_, 4);
   EXPECT_EQ(sent_.size(), 2U) << "under the numbers that they had";
-  const auto [number, request] = *sent_.begin();
+  const auto [number, first] = *sent_.begin();
   sent_.erase(number);
   serve();  // the other one
   now_ += seconds{10};
   it_->tick(members_, now_);
   EXPECT_EQ(sends_, 5);
-  sent_ = {{number, request}};
+  sent_ = {{number, first}};
   serve();
   EXPECT_EQ(answer_to(n), (json{{"ok", true}}));
   EXPECT_EQ(net::verify_checkpoint(disk_, "d/0000000010").files.size(), 4U);
@@ -381,7 +381,7 @@ TEST_F(Coordinator, TheClockIsAskedAgainWhereItIsThen) {
   ask({{"role", "launcher"}});
   ask({{"role", "launcher"}});
   ASSERT_EQ(sends_, 1);
-  const auto [number, request] = *sent_.begin();
+  const auto [number, first] = *sent_.begin();
   for (auto& s : members_.servers) s.clock = "moved";
   now_ += std::chrono::seconds{6};
   it_->tick(members_, now_);

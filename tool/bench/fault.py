@@ -5,7 +5,7 @@
     tool/bench/fault.py                        every row
     tool/bench/fault.py --rows failover --kills 10
 
-  speed     64 updates in flight to three servers, with R copies relative to one: medians of paired ratios
+  speed     64 updates in flight to two and three servers, with R copies relative to one: medians of paired ratios
   wire      bytes on the wire for each of them, over tcp on the loopback device: all packets, acknowledgements included
   failover  eight workers count on three servers with two copies, and one server is killed with -9: the longest round of any
             worker, beside that of runs in which nothing happens; every count must be exact
@@ -29,9 +29,9 @@ ONE_RUN_LIMIT = 120  # seconds
 DEVICE = "/proc/net/dev"
 
 
-def kv(args, *words):
-    command = [os.path.join(args.build, "bin", "bench_kv"), "--verb", "update", "--window", "64", "--servers", "3",
-               "--seconds", str(args.seconds), *words]
+def kv(args, servers, replicas, *words):
+    command = [os.path.join(args.build, "bin", "bench_kv"), "--verb", "update", "--window", "64", "--servers", str(servers),
+               "--replicas", str(replicas), "--seconds", str(args.seconds), *words]
     done = subprocess.run(command, stdout=subprocess.PIPE, timeout=ONE_RUN_LIMIT, check=True)
     return json.loads(done.stdout)
 
@@ -41,12 +41,13 @@ def spread(values, digits=2):
 
 
 def measure_speed(args):
-    ratios = {2: [], 3: []}
+    ratios = {(2, 2): [], (3, 2): [], (3, 3): []}  # by servers and copies
     for _ in range(args.pairs):
-        for replicas, found in ratios.items():
-            one, more = (kv(args, "--replicas", str(r))["calls_per_second"] for r in (1, replicas))
+        for (servers, replicas), found in ratios.items():
+            one, more = (kv(args, servers, r)["calls_per_second"] for r in (1, replicas))
             found.append(more / one)
-    return {f"64 updates in flight, R = {r} relative to 1": spread(found) for r, found in ratios.items()}
+    return {f"64 updates in flight to {servers} servers, R = {replicas} relative to 1": spread(found)
+            for (servers, replicas), found in ratios.items()}
 
 
 def loopback_bytes():
@@ -60,7 +61,7 @@ def measure_wire(args):
         found = []
         for _ in range(args.pairs):
             before = loopback_bytes()
-            said = kv(args, "--replicas", str(replicas), "--transport", "tcp", "--warm_up", "0")
+            said = kv(args, 3, replicas, "--transport", "tcp", "--warm_up", "0")
             found.append((loopback_bytes() - before) / said["calls"])
         per_call[replicas] = statistics.median(found)
     return {f"bytes on the wire for an update, R = {r}":
