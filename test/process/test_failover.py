@@ -109,7 +109,7 @@ class Failover(JobTest):
         return read_bytes(os.path.join(self.folder, name, "lr_theta_0"))
 
     def train(self, name, *options):
-        self.write_config(name + ".json", output=name + "/", rounds=1500)
+        self.write_config(name + ".json", output=name + "/", rounds=3000)
         return self.start("-w", "4", "-p", "3", "-c", name + ".json", *options, LR)
 
     def test_the_model_has_the_bits_of_the_undisturbed_one(self):

@@ -97,7 +97,7 @@ class Resize(ResizeTest):
     def test_a_model_has_the_bits_of_the_one_whose_servers_stayed(self):
         def model(name):
             return read_bytes(os.path.join(self.folder, name, "lr_theta_0"))
-        rounds = 3000
+        rounds = 5000
         self.write_config("stays.json", output="stays/", rounds=rounds)
         run = self.start("-w", "4", "-p", "2", "-c", "stays.json", LR)
         self.assertEqual(run.wait(120), 0, run.err())

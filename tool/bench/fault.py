@@ -72,19 +72,19 @@ def measure_wire(args):
 def count(args, kill):
     """Returns: the longest round in seconds."""
     with tempfile.TemporaryDirectory(prefix="paracel-fault-") as folder:
-        err = os.path.join(folder, "err")
+        err, enough = os.path.join(folder, "err"), os.path.join(folder, "enough")
         with open(err, "wb") as said:
             run = subprocess.Popen([sys.executable, PRUN, "-w", "8", "-p", "3", "--replicas", "2", "-v", "--output-dir", folder,
-                                    os.path.join(args.build, "bin", "test_counters"), str(args.rounds), "20"],
+                                    os.path.join(args.build, "bin", "test_counters"), enough, "20"],
                                    stdout=subprocess.PIPE, stderr=said, text=True, start_new_session=True)
         try:
+            wait_for("round", err, run)
+            time.sleep(random.uniform(0, 1.0))
             if kill:
-                while run.poll() is None and "round" not in read(err):
-                    time.sleep(0.02)
-                time.sleep(random.uniform(0, 1.0))
-                if run.poll() is not None:
-                    sys.exit("fault.py: error: the run was over before the kill: give it more --rounds")
                 os.kill(server_of(run.pid), signal.SIGKILL)
+                wait_for("copies of everything exist again", err, run)
+            with open(enough, "wb"):
+                pass
             out = run.communicate(timeout=ONE_RUN_LIMIT)[0]
         finally:
             if run.poll() is None:
@@ -93,6 +93,11 @@ def count(args, kill):
         if run.returncode != 0 or not match:
             sys.exit(f"fault.py: error: the counts are not exact, or the run failed: {out}{read(err)}")
         return float(match.group(1))
+
+
+def wait_for(text, path, run):
+    while run.poll() is None and text not in read(path):
+        time.sleep(0.02)
 
 
 def read(path):
@@ -125,7 +130,6 @@ def main():
     parser.add_argument("--pairs", type=int, default=7, help="of speed and wire (7)")
     parser.add_argument("--seconds", type=float, default=1, help="of each run of speed and wire (1)")
     parser.add_argument("--kills", type=int, default=50, help="runs of failover (50)")
-    parser.add_argument("--rounds", type=int, default=1000, help="that its workers count; they have to last for a second (1000)")
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="the build (build/)")
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
