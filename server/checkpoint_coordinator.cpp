@@ -290,13 +290,14 @@ void checkpoint_coordinator::restore(const membership& members, time_point now) 
   }
 }
 
+void checkpoint_coordinator::put_soon(question q) {
+  q.wait = soon;
+  q.again = now_ + soon;
+  asked_[q.header.sequence] = std::move(q);
+}
+
 void checkpoint_coordinator::hear_restored(question q, const net::reply_view& reply) {
-  if (reply.header.result == net::status::stale_epoch) {
-    q.wait = restore_again;
-    q.again = now_ + restore_again;
-    asked_[q.header.sequence] = std::move(q);
-    return;
-  }
+  if (reply.header.result == net::status::stale_epoch) return put_soon(std::move(q));
   if (reply.header.result != net::status::ok && restore_failure_.empty()) {
     restore_failure_ = "the checkpoint cannot be restored: " + std::string(net::text_of(reply.body));
   }
@@ -318,13 +319,15 @@ bool checkpoint_coordinator::hear(std::uint64_t number, const net::reply_view& r
   switch (node.mapped().what) {
     case purpose::save: hear_saved(reply); break;
     case purpose::restore: hear_restored(std::move(node.mapped()), reply); break;
-    case purpose::clock: hear_clock(reply); break;
+    case purpose::clock: hear_clock(std::move(node.mapped()), reply); break;
   }
   return true;
 }
 
-void checkpoint_coordinator::hear_clock(const net::reply_view& reply) {
-  if (reply.header.result == net::status::ok) {
+void checkpoint_coordinator::hear_clock(question q, const net::reply_view& reply) {
+  using enum net::status;
+  if (reply.header.result == stale_epoch || reply.header.result == wrong_owner) return put_soon(std::move(q));
+  if (reply.header.result == ok) {
     events_(dump({{"event", "checkpoint_asked"}, {"clock", reply.header.clock}}), false);
   } else {
     events_(dump({{"event", "checkpoint_failed"}, {"why", net::text_of(reply.body)}}), false);

@@ -86,12 +86,12 @@ class checkpoint_coordinator {
 
   /// Something is to be looked at soon.
   [[nodiscard]] bool busy() const noexcept {
-    return task_.valid() || std::ranges::any_of(asked_, [](const auto& q) { return q.second.wait <= restore_again; });
+    return task_.valid() || std::ranges::any_of(asked_, [](const auto& q) { return q.second.wait <= soon; });
   }
 
  private:
   // A server hears of the membership a moment after the scheduler has sent it.
-  static constexpr std::chrono::milliseconds restore_again{10};
+  static constexpr std::chrono::milliseconds soon{10};
 
   enum class step : std::uint8_t { none, asked, done };
   enum class phase : std::uint8_t { nobody, gathering, saving, finishing };
@@ -126,9 +126,10 @@ class checkpoint_coordinator {
   void take_result();
   void hear_saved(const net::reply_view& reply);
   void hear_restored(question q, const net::reply_view& reply);
-  void hear_clock(const net::reply_view& reply);
+  void hear_clock(question q, const net::reply_view& reply);
   void put(purpose what, const std::string& address, net::request_header h, std::string body);
   void put_again(question& q, const membership& members);
+  void put_soon(question q);
   [[nodiscard]] bool waits_for(purpose what) const noexcept;
   void forget(purpose what);
   [[nodiscard]] std::string folder_of(std::uint32_t clock) const;

@@ -225,7 +225,12 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
     events_(dump(joined), false);
     return take_place(who.index, body, std::move(done), now);
   }
-  if (returns) n = {};
+  if (returns) {
+    auto earlier = std::move(n.earlier);
+    earlier.push_back(n.pid);
+    n = {};
+    n.earlier = std::move(earlier);
+  }
   n.joined = true;
   n.client = in.header.client;
   n.host = host;
@@ -353,7 +358,9 @@ void scheduler::hear_of_death(const net::request_view& in, completion done, time
   if (why.size() > max_cause_bytes) why.resize(max_cause_bytes);
   const auto& n = at(who.what, who.index);
   const bool is_known = n.joined && is_that_of(who, body);
-  if (who.what == role::server && awaits(who.index) && !is_known) give_up_entering(why);
+  // A report may come when its place is another one's already.
+  const bool is_late = std::ranges::any_of(n.earlier, [&](int pid) { return body.value("pid", json()) == pid; });
+  if (who.what == role::server && awaits(who.index) && !is_known && !is_late) give_up_entering(why);
   else if (phase_ != phase::done && is_known && !n.gone) lose(who.what, who.index, why, now);
   const auto answer =
       dump({{"goes_on", phase_ != phase::aborted}, {"epoch", roster_.members().epoch}, {"cause", cause_}});

@@ -137,6 +137,7 @@ class scheduler {
     std::uint32_t turn = 0;               ///< how many processes were this worker before
     std::uint64_t client = 0;             ///< whose collectives count
     int pid = 0;
+    std::vector<int> earlier;  ///< of a server: the processes that held this place before
     std::string host;
     std::uint32_t clock = 0;  ///< iterations that a worker had finished at its last heartbeat
     std::optional<time_point> last_sign;  ///< since when the lease counts; empty until the node is known to beat

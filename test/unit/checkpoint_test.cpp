@@ -391,6 +391,26 @@ TEST_F(Coordinator, TheClockIsAskedAgainWhereItIsThen) {
   EXPECT_EQ(events_.back()["event"], "checkpoint_asked");
 }
 
+TEST_F(Coordinator, AClockThatWakesUpInAnOldEpochIsAskedAgainSoon) {
+  make({.folder = "d"});
+  ask({{"role", "launcher"}});
+  for (const auto refusal : {status::stale_epoch, status::wrong_owner}) {
+    const auto number = sent_.begin()->first;
+    ASSERT_EQ(sends_, 1);
+    answer(number, refusal, "{}");
+    EXPECT_TRUE(events_.empty()) << events_.back();
+    EXPECT_TRUE(it_->busy());
+    ++members_.epoch;
+    now_ += std::chrono::milliseconds{10};
+    it_->tick(members_, now_);
+    EXPECT_EQ(sends_, 2);
+    EXPECT_EQ(sent_.at(number).header.epoch, members_.epoch);
+    sends_ = 1;
+  }
+  answer(sent_.begin()->first, status::ok, "");
+  EXPECT_EQ(events_.back()["event"], "checkpoint_asked");
+}
+
 TEST_F(Coordinator, NonsenseIsRefused) {
   make();
   for (const json& body : {json(), json(7), json{{"role", "worker"}}, json{{"role", "worker"}, {"rank", 9}, {"clock", 1}},

@@ -40,8 +40,9 @@ class SchedulerResize : public scheduler_test {
   void all_synced(std::initializer_list<int> slots, std::uint32_t epoch) {
     for (const auto s : slots) beat(s, epoch);
   }
-  int dead(int slot) {
-    return ask(verb::dead, json{{"role", "server"}, {"slot", slot}, {"pid", 500 + slot}, {"why", "killed by signal 9"}});
+  int dead(int slot) { return dead(slot, 500 + slot); }
+  int dead(int slot, int pid) {
+    return ask(verb::dead, json{{"role", "server"}, {"slot", slot}, {"pid", pid}, {"why", "killed by signal 9"}});
   }
 };
 
@@ -139,6 +140,29 @@ TEST_F(SchedulerResize, AServerThatDiesBeforeItServesCostsNothing) {
   EXPECT_EQ(events.back()["cause"], "it did not join within 60.0 s");
   EXPECT_EQ(subject->state(), scheduler::phase::running);
   EXPECT_EQ(to(ask(verb::join, server(2))).result, status::bad_request);  // too late
+}
+
+TEST_F(SchedulerResize, ALateReportOfADeathIsNotTakenForThatOfTheServerThatIsStarted) {
+  begin(2, 1);
+  const auto enter = [&](int pid, int incarnation) {
+    ASSERT_EQ(resize(1).parsed()["slot"], 2);
+    auto who = server(2);
+    who["pid"] = pid;
+    who["incarnation"] = incarnation;
+    EXPECT_EQ(to(ask(verb::join, who)).result, status::ok);
+  };
+  enter(601, 301);
+  dead(2, 601);
+  all_synced({0, 1}, members().epoch);
+  enter(602, 302);
+  dead(2, 602);
+  all_synced({0, 1}, members().epoch);
+  ASSERT_EQ(resize(1).result, status::ok);
+  events.clear();
+  for (const int pid : {601, 602}) EXPECT_EQ(to(dead(2, pid)).parsed()["goes_on"], true);
+  EXPECT_TRUE(events.empty()) << events.back();
+  dead(2, 603);  // its own, before it joined
+  EXPECT_EQ(kinds(), std::vector<std::string>{"not_entered"});
 }
 
 TEST_F(SchedulerResize, AServerThatNeverCameDoesNotKeepTheSchedulerFromEnding) {
