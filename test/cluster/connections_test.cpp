@@ -9,9 +9,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -166,6 +168,25 @@ TEST(ConnectionsToTheOnlyCopy, WhatIsLostIsSaidInsteadOfWaitedForForEver) {
     }
     flaky->set_breaks(false);
   });
+}
+
+TEST(ConnectionsToTheScheduler, AWorkerWhoseLeavingIsNotAnsweredHasLeftWhenTheSchedulerIsGone) {
+  const auto flaky = std::make_shared<flaky_transport>(1);
+  std::promise<void> done;
+  cluster c({.servers = 1,
+             .heartbeat_limit = 3s,
+             .events =
+                 [&](std::string_view json, bool) {
+                   if (json.find(R"("event":"done")") != std::string_view::npos) done.set_value();
+                 },
+             .over = flaky});
+  std::jthread ends([&] {
+    done.get_future().wait();
+    c.end_scheduler();
+  });
+  c.run([&](const Comm&) { flaky->lose_answer_to(verb::leave); });
+  ends.join();
+  EXPECT_EQ(flaky->broken(), 1U);
 }
 
 TEST_P(Connections, ClientsSeeOneOrderOfEachKeyWhenTheyBreak) {

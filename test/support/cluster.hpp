@@ -149,6 +149,8 @@ class cluster {
   }
   /// The scheduler hears nothing more of this server, which goes on otherwise.
   void silence_server(std::size_t i) { announcers_[i].reset(); }
+  /// The scheduler ends, and answers nothing more.
+  void end_scheduler() { scheduler_.reset(); }
   /// Another one takes the slot of a lost server.
   void replace(std::size_t i) {
     nodes_[i] = make_node(i, ++made_);

@@ -33,6 +33,8 @@ class flaky_transport final : public net::transport {
     return std::make_unique<flaky_port>(inner_.open(), state_, ++state_->ports);
   }
   void set_breaks(bool breaks) { state_->breaks = breaks; }
+  /// The next request with this verb arrives, and its answer is lost with the connection.
+  void lose_answer_to(net::verb what) { state_->unanswered = what; }
   [[nodiscard]] std::size_t broken() const { return state_->broken; }
 
  private:
@@ -40,6 +42,7 @@ class flaky_transport final : public net::transport {
     unsigned one_in = 0;
     bool hits_all = false;
     std::atomic<bool> breaks{false};
+    std::atomic<net::verb> unanswered{net::verb::none};
     std::atomic<std::size_t> broken{0};
     std::atomic<std::uint64_t> ports{0};
   };
@@ -57,8 +60,11 @@ class flaky_transport final : public net::transport {
     void disconnect(int channel) override { inner_->disconnect(channels_.at(static_cast<std::size_t>(channel)).inner); }
     void send(int channel, const net::outgoing& message) override {
       auto& c = channels_.at(static_cast<std::size_t>(channel));
+      auto what = verb_of(message);
+      const bool loses_answer = what != net::verb::none && state_->unanswered.compare_exchange_strong(what, net::verb::none);
       const bool hits = state_->breaks && (state_->hits_all || can_bear_it(message)) && random_() % state_->one_in == 0;
-      if (!hits) return inner_->send(c.inner, message);
+      if (loses_answer || !hits) inner_->send(c.inner, message);
+      if (!loses_answer && !hits) return;
       inner_->disconnect(c.inner);
       c.inner = open(c.address, channel);
       ++state_->broken;
@@ -85,12 +91,15 @@ class flaky_transport final : public net::transport {
       outer_[static_cast<std::size_t>(inner)] = outer;
       return inner;
     }
-    static bool can_bear_it(const net::outgoing& message) {
+    static net::verb verb_of(const net::outgoing& message) {
       std::uint8_t what = 0;
-      std::uint16_t flags = 0;
       std::memcpy(&what, message.head.data() + 5, sizeof what);
+      return static_cast<net::verb>(what);
+    }
+    static bool can_bear_it(const net::outgoing& message) {
+      std::uint16_t flags = 0;
       std::memcpy(&flags, message.head.data() + 6, sizeof flags);
-      return (flags & net::flag_stream) != 0 || what == static_cast<std::uint8_t>(net::verb::replicate);
+      return (flags & net::flag_stream) != 0 || verb_of(message) == net::verb::replicate;
     }
 
     std::unique_ptr<net::port> inner_;
