@@ -82,12 +82,7 @@ void fold(value_tag tag, std::byte* into, std::span<const std::byte> from, reduc
   }
 }
 
-blob copy_of(std::span<const std::byte> bytes) {
-  if (bytes.empty()) return {};
-  auto copy = blob::allocate(bytes.size());
-  std::memcpy(copy.mutable_data(), bytes.data(), bytes.size());
-  return copy;
-}
+blob copy_of(std::span<const std::byte> bytes) { return bytes.empty() ? blob{} : blob::copy_of(bytes); }
 
 void answer(completion& done, const blob& bytes, value_tag tag) {
   net::reply_header fields;

@@ -578,15 +578,8 @@ rows_service::problem rows_service::scan(typed_table& t, const net::request_view
 rows_service::problem rows_service::stage(typed_table& t, const net::request_view& request, blob&& tail,
                                           std::uint32_t folded_clock) {
   const auto& h = request.header;
-  blob payload = std::move(tail);
-  if (!payload || !payload.unique()) {  // a sender in this process may still hold it
-    const auto from = payload ? payload.bytes() : request.payload();
-    auto copy = blob::allocate(from.size());
-    if (!from.empty()) std::memcpy(copy.mutable_data(), from.data(), from.size());
-    payload = std::move(copy);
-  }
-  t.staged[net::any_partition].push_back(
-      {h.clock, h.rank, arrivals_++, h.count, (h.flags & net::flag_named) != 0, std::move(payload)});
+  t.staged[net::any_partition].push_back({h.clock, h.rank, arrivals_++, h.count, (h.flags & net::flag_named) != 0,
+                                          tail ? blob::own(std::move(tail)) : blob::copy_of(request.payload())});
   ++staged_count_;
   if (journal_ != nullptr) {
     split_staged(t);

@@ -397,9 +397,7 @@ rows_service::problem rows_service::apply_staged(std::uint16_t partition, typed_
     if (partition_of(hash) != partition) return refusal{status::bad_request, "a staged row of another partition"};
   }
   split_staged(t);
-  auto payload = blob::allocate(r.value.size());
-  if (!r.value.empty()) std::memcpy(payload.mutable_data(), r.value.data(), r.value.size());
-  t.staged[partition].push_back({front.clock, front.rank, front.arrival, front.count, named, std::move(payload)});
+  t.staged[partition].push_back({front.clock, front.rank, front.arrival, front.count, named, blob::copy_of(r.value)});
   ++staged_count_;
   arrivals_ = std::max(arrivals_, front.arrival + 1);
   return {};

@@ -2,11 +2,11 @@
 #include "server/shard.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
-#include <iterator>
 #include <new>
-#include <tuple>
+#include <string>
 #include <utility>
 
 #include <paracel/error.hpp>
@@ -21,32 +21,12 @@ using net::verb;
 
 namespace {
 
-// Keys of a multi request that are hashed and prefetched before the first is handled. 32 misses are more than a core of
-// today keeps in flight (10 to 16), and their items fit in the first-level cache.
-constexpr std::size_t batch = 32;
-// What a buffer may keep between requests; one large multi reply should not stay for the rest of the job.
-constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
-constexpr std::size_t reply_item_bytes = 16;
-
 constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_at_multi; }
 constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::update_at; }
 constexpr bool is_rows(verb v) noexcept { return v >= verb::table_open && v <= verb::rows_scan; }
-constexpr verb single_of(verb v) noexcept {
-  return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::pull_multi) +
-                           static_cast<unsigned>(verb::pull));
-}
-static_assert(single_of(verb::pull_multi) == verb::pull && single_of(verb::update_at_multi) == verb::update_at);
-constexpr verb single_of_set(verb v) noexcept {
-  return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::set_prepare));
-}
-static_assert(single_of_set(verb::set_pull) == verb::pull && single_of_set(verb::set_bupdate) == verb::bupdate);
 /// Whether a request begins with what is there, so that under BSP it is the one of its clock.
 constexpr bool reads(verb v) noexcept {
   return v == verb::pull || v == verb::contains || v == verb::remove || v == verb::cas || v == verb::pull_at;
-}
-constexpr bool is_cut_by_credit(verb v) noexcept { return v == verb::pull || v == verb::pull_at; }
-constexpr bool takes_function(verb v) noexcept {
-  return v == verb::update || v == verb::bupdate || v == verb::update_default || v == verb::update_at;
 }
 
 /// A key as it may stand in an error text: what cannot be printed is escaped, what is long is cut.
@@ -74,34 +54,7 @@ bool becomes_the_value(const loaded_update& f, value_tag delta) noexcept {
   return u.apply != nullptr ? wanted == delta : wanted == value_tag::none || wanted == element_of(delta);
 }
 
-/// The tail for the table: the message itself, unless a sender in this process still holds its bytes.
-blob to_keep(blob&& tail) {
-  if (tail.unique()) return std::move(tail);
-  auto copy = blob::allocate(tail.size());
-  if (tail.size() != 0) std::memcpy(copy.mutable_data(), tail.data(), tail.size());
-  return copy;
-}
-
-/// The bytes that the sender gave, wherever they are, as a blob of our own.
-blob to_keep(const value_view& value, blob&& tail) {
-  if (tail) return to_keep(std::move(tail));
-  auto copy = blob::allocate(value.bytes.size());
-  if (!value.bytes.empty()) std::memcpy(copy.mutable_data(), value.bytes.data(), value.bytes.size());
-  return copy;
-}
-
 }  // namespace
-
-class shard::busy_mark {
- public:
-  busy_mark(shard& s, const std::string& name) noexcept : shard_(s) { s.runs(&name); }
-  busy_mark(const busy_mark&) = delete;
-  busy_mark& operator=(const busy_mark&) = delete;
-  ~busy_mark() { shard_.runs(nullptr); }
-
- private:
-  shard& shard_;
-};
 
 shard::shard(const shard_settings& settings, plugin_registry& plugins, const std::atomic<const ownership*>& owned)
     : settings_(settings), plugins_(plugins), keys_(settings, owned), rows_(keys_, plugins),
@@ -288,7 +241,7 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
   if (tail && (!payload.empty() || h.what == verb::update_default)) {
     return refuse(done, status::bad_request, "a value in the body and another in a second frame");
   }
-  if (takes_function(h.what)) {
+  if (c.takes_function()) {
     c.function = function_of(h, out);
     if (c.function == nullptr) return refuse(done, out);
   }
@@ -318,14 +271,14 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
                                                " bytes do not fit a message of " +
                                                std::to_string(settings_.max_message_bytes));
   }
-  if (h.credit != 0 && bytes.size() > h.credit && is_cut_by_credit(h.what)) {
+  if (h.credit != 0 && bytes.size() > h.credit && c.is_cut_by_credit()) {
     return refuse(done, status::too_large, quoted(key) + " has " + std::to_string(bytes.size()) +
                                                " bytes, more than the credit of " + std::to_string(h.credit));
   }
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes.size());
   reply.tag = tag;
   if (out.value != nullptr && out.value->is_large()) return done.answer(reply, {}, out.value->share());
-  if (bytes.size() > net::tail_threshold_bytes) done.answer(reply, {}, to_keep({tag, bytes}, {}));
+  if (bytes.size() > net::tail_threshold_bytes) done.answer(reply, {}, blob::copy_of(bytes));
   else done.answer(reply, bytes);
   if (computed_.capacity() > kept_buffer_bytes) computed_ = {};
 }
@@ -348,186 +301,6 @@ bool shard::update_after_answer(const context& c, std::string_view key, std::uin
   std::string error;
   (void)apply_in_place(*c.function, e->tag(), bytes, delta, error);
   t.changed(*e);
-  return true;
-}
-
-void shard::handle_multi(const net::request_view& request, completion& done) {
-  const auto& h = request.header;
-  // All items are looked at before the first is handled: a malformed request changes nothing.
-  net::request_items check(request.payload(), h.count);
-  for (net::request_item item; check.next(item);) {
-  }
-  if (!check.ok()) return refuse(done, status::bad_request, "the items of the request do not fit its body");
-  context c{&h, single_of(h.what)};
-  if (takes_function(c.what)) {
-    outcome out;
-    c.function = function_of(h, out);
-    if (c.function == nullptr) return refuse(done, out);
-  }
-  net::request_items walk(request.payload(), h.count);
-  answer_items(
-      c,
-      [&walk](net::request_item& item, std::uint64_t& hash) {
-        if (walk.next(item)) hash = hash_key(item.key);
-      },
-      done);
-}
-
-/// The most that a reply of many values may hold. Only a read may be cut short by the credit: an update has happened, and
-/// its result is due.
-std::size_t shard::room_of(const context& c) const noexcept {
-  const auto most = settings_.max_message_bytes - net::reply_header_bytes;
-  const auto credit = c.header->credit;
-  return is_cut_by_credit(c.what) && credit != 0 ? std::min<std::size_t>(most, credit) : most;
-}
-
-/// Performs `c` on the `count` items of its request, which `next` gives with the hashes of their keys.
-template <class Next>
-void shard::answer_items(const context& c, Next&& next, completion& done) {
-  const auto count = c.header->count;
-  const auto most = room_of(c);
-  if (std::size_t{count} * reply_item_bytes > most) {
-    return refuse(done, status::too_large, std::to_string(count) + " items are too many for one reply");
-  }
-  items_.clear();
-  std::size_t left = count;
-  std::array<net::request_item, batch> item;
-  std::array<std::uint64_t, batch> hash;
-  while (left != 0) {
-    const auto n = std::min(left, batch);
-    for (std::size_t i = 0; i < n; ++i) next(item[i], hash[i]);
-    keys_.prefetch({hash.data(), n});
-    for (std::size_t i = 0; i < n; ++i) {
-      outcome out;
-      if (const auto partition = partition_of(hash[i]); keys_.owns(partition)) {
-        if (journal_ == nullptr) [[likely]] perform(c, item[i].key, hash[i], item[i].value, {}, out);
-        else if (!was_applied(c, item[i].key, hash[i], out)) perform(c, item[i].key, hash[i], item[i].value, {}, out);
-      } else {
-        out.fail(status::wrong_owner, keys_.not_mine(partition));
-      }
-      if (journal_ != nullptr) {
-        out.text.resize(std::min(out.text.size(), std::size_t{512}));
-        journal_->answered(partition_of(hash[i]), out.result, out.version,
-                           out.result == status::ok ? out.view() : value_view{value_tag::packed, net::bytes_of(out.text)});
-      }
-      --left;
-      value_view back;
-      if (out.result == status::ok && out.has_value()) {
-        back = out.view();
-        if (items_.size() + reply_item_bytes * (left + 1) + back.bytes.size() > most) {
-          out.result = status::too_large;
-          back = {};
-        }
-      } else if (!out.text.empty()) {
-        out.text.resize(std::min(out.text.size(), std::size_t{512}));
-        if (items_.size() + reply_item_bytes * (left + 1) + out.text.size() <= most) {
-          back = {value_tag::packed, net::bytes_of(out.text)};
-        }
-      }
-      if (out.result != status::ok && out.result != status::not_found) shard_counters::add(counters_.failures, 1);
-      net::append_item(items_, out.result, out.version, back);
-    }
-  }
-  shard_counters::add(counters_.bytes_out, net::reply_header_bytes + items_.size());
-  net::reply_header reply;
-  reply.count = count;
-  done.answer(reply, items_);
-  if (items_.capacity() > kept_buffer_bytes) items_ = {};
-}
-
-// ---- prepared key sets ------------------------------------------------------------------------------------------
-
-void shard::handle_set(const net::request_view& request, completion& done) {
-  const auto& h = request.header;
-  digest128 digest;
-  if (request.key().size() != sizeof digest) {
-    return refuse(done, status::bad_request, "a key set has a name of 16 bytes");
-  }
-  std::memcpy(&digest, request.key().data(), sizeof digest);
-  if (h.what == verb::set_prepare) return prepare_set(request, digest, done);
-  auto* set = sets_.find(digest);
-  if (set == nullptr) {
-    if (!waiting_room_.refused(h.client, digest)) {
-      return refuse(done, status::internal, "too many clients wait for their key sets");
-    }
-    return refuse(done, status::unknown_set, "no such key set is here");
-  }
-  if (h.count != set->size()) {
-    return refuse(done, status::bad_request, "the key set has " + std::to_string(set->size()) + " keys, the request " +
-                                                 std::to_string(h.count));
-  }
-  context c{&h, single_of_set(h.what)};
-  set_values values;
-  if (c.what == verb::pull) {
-    if (!request.payload().empty()) return refuse(done, status::bad_request, "a pull carries no values");
-  } else if (const char* reason = parse_set_values(h.tag, request.payload(), h.count, values)) {
-    return refuse(done, status::bad_request, reason);
-  }
-  if (c.what == verb::update || c.what == verb::bupdate) {
-    outcome out;
-    c.function = function_of(h, out);
-    if (c.function == nullptr) return refuse(done, out);
-  }
-  if (run_set(c, *set, values, done)) return;
-
-  net::request_items walk(values.payload, h.count);
-  const bool items = c.what != verb::pull && !values.uniform();
-  std::size_t i = 0;
-  answer_items(
-      c,
-      [&](net::request_item& item, std::uint64_t& hash) {
-        item.value = {};
-        if (items) (void)walk.next(item);
-        else if (c.what != verb::pull) item.value = values.at(i);
-        item.key = set->key(i);
-        hash = set->hash(i++);
-      },
-      done);
-}
-
-void shard::prepare_set(const net::request_view& request, const digest128& digest, completion& done) {
-  if (const char* reason = sets_.prepare(digest, request.payload(), request.header.count)) {
-    return refuse(done, status::bad_request, reason);
-  }
-  shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
-  done.ok();
-}
-
-/// The short way: all keys are there with values of one kind, and nothing waits for the clock. False: it is not open, and
-/// nothing has happened.
-bool shard::run_set(const context& c, prepared_set& set, const set_values& values, completion& done) {
-  const auto& h = *c.header;
-  if ((h.flags & net::flag_staged) != 0 || staged_count_ != 0 || broken_count_ != 0 || !set.resolve(keys_)) return false;
-  if (journal_ != nullptr && (journal_->retried() || journal_->watches())) return false;
-  const bool answers_values = c.what == verb::pull || c.what == verb::bupdate;
-  const auto bytes = answers_values ? set.size() * set.value_bytes() : 0;
-  if (bytes > room_of(c)) return false;
-  if (c.what != verb::pull && (values.tag != set.tag() || values.bytes != set.value_bytes())) return false;
-  if (c.function != nullptr && !set.can_update(*c.function)) return false;
-  if (c.what == verb::push && keys_.keeps_states()) return false;  // an optimizer's state goes with the old value
-
-  if (items_.size() < bytes) items_.resize(bytes);
-  switch (c.what) {
-    case verb::pull:
-      // What is complete at this clock is folded: nothing is staged.
-      if ((h.flags & net::flag_bsp_read) != 0 && h.clock != net::no_clock) folded_clock_ = std::max(folded_clock_, h.clock);
-      set.gather(items_.data());
-      break;
-    case verb::push: set.scatter(keys_, values.payload.data()); break;
-    default: {
-      const busy_mark mark(*this, c.function->name);
-      set.update(keys_, *c.function, values.payload.data(), answers_values ? items_.data() : nullptr);
-    }
-  }
-  if (journal_ != nullptr && c.what != verb::pull) note_set(c, set, std::span(items_).first(bytes));
-  net::reply_header reply;
-  reply.count = h.count;
-  reply.flags = net::reply_uniform;
-  reply.tag = answers_values ? set.tag() : value_tag::none;
-  reply.value_version = keys_.family().last_version;
-  shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes);
-  done.answer(reply, std::span(items_).first(bytes));
-  if (items_.capacity() > kept_buffer_bytes) items_ = {};
   return true;
 }
 
@@ -616,7 +389,7 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
 
 void shard::push(std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail, outcome& out) try {
   const auto& e =
-      tail ? keys_.store(hash, key, value.tag, to_keep(std::move(tail))) : keys_.store(hash, key, value);
+      tail ? keys_.store(hash, key, value.tag, blob::own(std::move(tail))) : keys_.store(hash, key, value);
   out.value = &e;
   out.version = e.version();
 } catch (const memory_limit_reached& e) {
@@ -718,181 +491,6 @@ void shard::update_default(const loaded_update& f, std::string_view key, std::ui
                            const default_and_delta& both, outcome& out) {
   if (keys_.find(hash, key) == nullptr) push(key, hash, both.initial, {}, out);
   else update(f, key, hash, both.delta, {}, out);
-}
-
-// ---- BSP: updates that wait for the clock ----------------------------------------------------------------------
-
-void shard::stage(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
-                  outcome& out) {
-  if (!keys_.has_room(static_cast<std::size_t>(staged_bytes(delta.bytes.size())))) {
-    return out.fail(status::out_of_memory, memory_limit_reached().what());
-  }
-  auto at = staged_.find(key, hash);
-  if (at == staged_.end()) {
-    at = staged_.insert({std::string(key), {}}).first;
-    ++staged_changes_;
-  }
-  auto& staged = at.value();
-  keys_.note(staged_bytes(delta.bytes.size()));
-  if (journal_ != nullptr) journal_->staged(hash, key, arrivals_);
-  staged.waiting.push_back(
-      {c.header->clock, c.header->rank, arrivals_++, c.what,
-       static_cast<std::uint16_t>(c.header->flags & ~(net::flag_stream | net::flag_first)), c.function, delta.tag,
-       to_keep(delta, std::move(tail))});
-  ++staged_count_;
-  // A key that is written and never read would gather its updates for ever.
-  fold_before(folded_clock_, staged, key, hash);
-  if (staged.broken != status::ok) out.fail(staged.broken, staged.why);
-}
-
-void shard::mend(staged_key& staged) noexcept {
-  if (std::exchange(staged.broken, status::ok) != status::ok) --broken_count_;
-}
-
-void shard::fold_before(std::uint32_t clock, std::string_view key, std::uint64_t hash, outcome& out) {
-  folded_clock_ = std::max(folded_clock_, clock);
-  const auto at = staged_.find(key, hash);
-  if (at == staged_.end()) return;
-  auto& staged = at.value();
-  fold_before(clock, staged, key, hash);
-  if (staged.broken != status::ok) out.fail(staged.broken, staged.why);
-}
-
-void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_view key, std::uint64_t hash) {
-  auto& waiting = staged.waiting;
-  const auto due = std::partition(waiting.begin(), waiting.end(), [&](const auto& u) { return u.clock >= clock; });
-  if (due == waiting.end()) return;
-  if (journal_ != nullptr) journal_->folded(hash, key, clock);
-  std::sort(due, waiting.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.clock, a.rank, a.arrival) < std::tie(b.clock, b.rank, b.arrival);
-  });
-  // They are taken out first: whatever happens to one, none is folded twice.
-  std::vector<staged_update> now(std::make_move_iterator(due), std::make_move_iterator(waiting.end()));
-  waiting.erase(due, waiting.end());
-  staged_count_ -= now.size();
-  for (const auto& u : now) keys_.note(-staged_bytes(u.delta.size()));
-  for (auto& u : now) {
-    outcome folded;
-    fold(u, key, hash, folded);
-    if (folded.result != status::ok && staged.broken == status::ok) {
-      ++broken_count_;
-      staged.broken = folded.result;
-      staged.why = "a staged update of rank " + std::to_string(u.rank) + " in iteration " + std::to_string(u.clock) +
-                   ": " + folded.text;
-    }
-  }
-}
-
-void shard::fold(staged_update& u, std::string_view key, std::uint64_t hash, outcome& folded) {
-  try {
-    const value_view delta{u.tag, u.delta.bytes()};
-    if (default_and_delta both; u.what == verb::update_default && parse(delta.bytes, both)) {
-      update_default(*u.function, key, hash, both, folded);
-    } else if (u.what == verb::update_at) {
-      element_change change;  // it was looked at when it was staged
-      if (parse_update_at(delta, (u.flags & net::flag_range) != 0, change) == nullptr) {
-        update_at(*u.function, key, hash, change, folded);
-      }
-    } else {
-      blob large;
-      if (u.delta.size() > net::tail_threshold_bytes) large = std::move(u.delta);
-      update(*u.function, key, hash, delta, std::move(large), folded);
-    }
-  } catch (const std::bad_alloc&) {
-    folded.fail(status::out_of_memory, "there was no memory for it");
-  }
-}
-
-bool shard::fold_all_before(std::uint32_t clock, time_point until) {
-  folded_clock_ = std::max(folded_clock_, clock);
-  if (clock <= all_folded_clock_) return true;
-  for (auto at = staged_.begin(); at != staged_.end();) {
-    if (journal_ != nullptr && !keys_.owns(partition_of(hash_key(at->first)))) {  // a copy: its head folds it
-      ++at;
-      continue;
-    }
-    auto& staged = at.value();
-    const auto before = staged.waiting.size();
-    fold_before(clock, staged, at->first, hash_key(at->first));
-    const bool folded = staged.waiting.size() != before;
-    if (staged.waiting.empty() && staged.broken == status::ok) {
-      at = staged_.erase(at);
-      ++staged_changes_;
-    } else {
-      ++at;
-    }
-    // Only what was done counts against the time, so that every call comes further.
-    if (folded && std::chrono::steady_clock::now() >= until) return false;
-  }
-  all_folded_clock_ = clock;
-  return true;
-}
-
-/// The worker of this rank begins again after header.clock iterations: what another process had staged for the next one goes,
-/// and what still comes from its clients is refused.
-void shard::fence(const net::request_view& request, completion& done) {
-  const auto& h = request.header;
-  auto rest = request.payload();
-  if (h.clock == net::no_clock || rest.size() % sizeof(std::uint64_t) != 0) {
-    return refuse(done, status::bad_request, "a fence has a clock and ids of clients");
-  }
-  for (; !rest.empty(); rest = rest.subspan(sizeof(std::uint64_t))) {
-    std::uint64_t client = 0;
-    std::memcpy(&client, rest.data(), sizeof client);
-    fenced_.insert(client);
-  }
-  std::uint64_t dropped = 0;
-  for (auto at = staged_.begin(); at != staged_.end();) {
-    const auto hash = hash_key(at->first);
-    auto& waiting = at.value().waiting;
-    const auto gone = std::stable_partition(waiting.begin(), waiting.end(),
-                                            [&](const auto& u) { return u.rank != h.rank || u.clock < h.clock; });
-    if (gone == waiting.end() || (journal_ != nullptr && !keys_.owns(partition_of(hash)))) {  // a copy: as its head says
-      ++at;
-      continue;
-    }
-    dropped += static_cast<std::uint64_t>(waiting.end() - gone);
-    for (auto u = gone; u != waiting.end(); ++u) keys_.note(-staged_bytes(u->delta.size()));
-    waiting.erase(gone, waiting.end());
-    if (journal_ != nullptr) journal_->key_gone(hash, at->first);  // the copies get what is left of it
-    if (waiting.empty() && at->second.broken == status::ok) {
-      at = staged_.erase(at);
-      ++staged_changes_;
-    } else {
-      ++at;
-    }
-  }
-  staged_count_ -= dropped;
-  dropped += rows_.fence(h.rank, h.clock);
-  net::reply_header reply;
-  reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(dropped, 0xffffffffU));
-  done.answer(reply);
-}
-
-status shard::broken(std::string_view prefix, std::string& why) const {
-  if (broken_count_ == 0) return status::ok;
-  for (const auto& [key, staged] : staged_) {
-    if (staged.broken == status::ok || !key.starts_with(prefix)) continue;
-    if (journal_ != nullptr && !keys_.owns(partition_of(hash_key(key)))) continue;
-    why = staged.why;
-    return staged.broken;
-  }
-  return status::ok;
-}
-
-void shard::erasing(std::string_view key, std::uint64_t hash) {
-  if (journal_ != nullptr) journal_->key_gone(hash, key);
-  forget_staged(key);
-}
-
-void shard::forget_staged(std::string_view key) {
-  const auto at = staged_.find(key);
-  if (at == staged_.end()) return;
-  mend(at.value());
-  for (const auto& u : at->second.waiting) keys_.note(-staged_bytes(u.delta.size()));
-  staged_count_ -= at->second.waiting.size();
-  staged_.erase(at);
-  ++staged_changes_;
 }
 
 // ---- the whole shard --------------------------------------------------------------------------------------------

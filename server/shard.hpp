@@ -159,6 +159,13 @@ class shard final : private scan_host {
     net::verb what;                         ///< of one key
     const loaded_update* function = nullptr;
     std::uint64_t expected = 0;             ///< of cas: the version, or 0
+
+    [[nodiscard]] bool takes_function() const noexcept {
+      using enum net::verb;
+      return what == update || what == bupdate || what == update_default || what == update_at;
+    }
+    /// Only a read may be cut short by the credit: an update has happened, and its result is due.
+    [[nodiscard]] bool is_cut_by_credit() const noexcept { return what == net::verb::pull || what == net::verb::pull_at; }
   };
   struct staged_update {
     std::uint32_t clock;
@@ -259,7 +266,19 @@ class shard final : private scan_host {
   void refuse(completion& done, const outcome& out) { refuse(done, out.result, out.text); }
   void publish() noexcept;
 
-  class busy_mark;
+  // What a buffer may keep between requests; one large multi reply should not stay for the rest of the job.
+  static constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
+
+  class busy_mark {
+   public:
+    busy_mark(shard& s, const std::string& name) noexcept : shard_(s) { s.runs(&name); }
+    busy_mark(const busy_mark&) = delete;
+    busy_mark& operator=(const busy_mark&) = delete;
+    ~busy_mark() { shard_.runs(nullptr); }
+
+   private:
+    shard& shard_;
+  };
 
   const shard_settings settings_;
   plugin_registry& plugins_;

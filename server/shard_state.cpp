@@ -25,12 +25,6 @@ std::span<const std::byte> in(std::string_view text) noexcept { return net::byte
 /// What stands before the numbers of an optimizer's state (optimizer_state.cpp).
 constexpr std::size_t least_state_bytes = 16;
 
-blob copied(std::span<const std::byte> bytes) {
-  auto copy = blob::allocate(bytes.size());
-  if (!bytes.empty()) std::memcpy(copy.mutable_data(), bytes.data(), bytes.size());
-  return copy;
-}
-
 }  // namespace
 
 // ---- state as records -----------------------------------------------------------------------------------------------
@@ -255,7 +249,7 @@ void shard::apply_stage(std::string_view key, const record& r, outcome& out) {
     ++staged_changes_;
   }
   auto& waiting = at.value().waiting;
-  waiting.push_back({front.clock, front.rank, front.arrival, what, front.flags, f, delta.tag, copied(delta.bytes)});
+  waiting.push_back({front.clock, front.rank, front.arrival, what, front.flags, f, delta.tag, blob::copy_of(delta.bytes)});
   keys_.note(staged_bytes(delta.bytes.size()));
   ++staged_count_;
   arrivals_ = std::max(arrivals_, front.arrival + 1);

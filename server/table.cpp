@@ -18,10 +18,7 @@ void copy(void* to, const void* from, std::size_t bytes) noexcept {
 }
 
 blob aligned(blob value) {
-  if (reinterpret_cast<std::uintptr_t>(value.data()) % 8 == 0) return value;
-  auto moved = blob::allocate(value.size());
-  std::memcpy(moved.mutable_data(), value.data(), value.size());
-  return moved;
+  return reinterpret_cast<std::uintptr_t>(value.data()) % 8 == 0 ? value : blob::copy_of(value.bytes());
 }
 
 }  // namespace
@@ -127,11 +124,7 @@ entry& table::put(slot& s, std::uint64_t hash, entry* fresh) noexcept {
 }
 
 entry& table::store(std::uint64_t hash, std::string_view key, const value_view& value) {
-  if (value.bytes.size() > net::tail_threshold_bytes) {
-    auto large = blob::allocate(value.bytes.size());
-    std::memcpy(large.mutable_data(), value.bytes.data(), value.bytes.size());
-    return store(hash, key, value.tag, std::move(large));
-  }
+  if (value.bytes.size() > net::tail_threshold_bytes) return store(hash, key, value.tag, blob::copy_of(value.bytes));
   auto& s = place_for(hash, key);
   if (s != 0) {
     auto* e = entry_of(s);
@@ -165,8 +158,7 @@ std::span<std::byte> table::open(entry& e) {
   auto* control = e.control();
   if (control->refs.load(std::memory_order_acquire) != 1) {
     ++family_->moves;
-    auto own = blob::allocate(control->size);
-    std::memcpy(own.mutable_data(), control->data, control->size);
+    auto own = blob::copy_of({control->data, control->size});
     blob::drop(control);
     control = own.release();
     std::memcpy(e.place(), &control, sizeof control);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <span>
 #include <utility>
@@ -49,6 +50,13 @@ class blob {
     };
     return adopt(c);
   }
+  static blob copy_of(std::span<const std::byte> bytes) {
+    auto copy = allocate(bytes.size());
+    if (!bytes.empty()) std::memcpy(copy.mutable_data(), bytes.data(), bytes.size());
+    return copy;
+  }
+  /// The bytes in memory that nobody else holds: a sender in this process may.
+  static blob own(blob bytes) { return bytes.unique() ? bytes : copy_of(bytes.bytes()); }
   /// Takes over the one reference that `c` begins with.
   static blob adopt(control* c) noexcept {
     blob b;

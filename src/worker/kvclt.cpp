@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/kvclt.hpp"
-
 #include <algorithm>
-#include <cstring>
-#include <exception>
 #include <random>
-#include <type_traits>
 #include <utility>
 
 #include <paracel/error.hpp>
+
+#include "worker/kvclt_group.hpp"
 
 namespace paracel {
 
 namespace {
 
 constexpr std::size_t initial_window = 1024;
-// What a buffer may keep between requests.
-constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
-// A shard whose room for key sets is too small for those of all its clients may forget one before it was used.
-constexpr unsigned most_attempts = 16;
 // How often a blocked call looks whether the job has ended.
 constexpr std::chrono::milliseconds look_up_interval{100};
 // What a shard remembers of a client's requests (server/dedup.hpp), less those that a handler may add.
@@ -37,34 +30,18 @@ constexpr subject subject_of(net::verb v) noexcept {
   }
 }
 
-void check_key(std::string_view key) {
-  if (key.size() > net::max_key_bytes)
-    throw protocol_error("a key of " + std::to_string(key.size()) + " bytes is over the limit of " +
-                         std::to_string(net::max_key_bytes));
-}
-
 std::uint64_t new_incarnation() {
   std::random_device source;
   return (static_cast<std::uint64_t>(source()) << 32U) | source();
 }
 
-/// Values of `bytes` bytes each, those that `order` names, one after the other.
-void gather(std::byte* to, const std::byte* from, std::span<const std::uint32_t> order, std::size_t bytes) {
-  const auto each = [&](auto width) {
-    for (const auto i : order) {
-      std::memcpy(to, from + i * width, width);
-      to += width;
-    }
-  };
-  switch (bytes) {
-    case 0: return;
-    case 4: return each(std::integral_constant<std::size_t, 4>());
-    case 8: return each(std::integral_constant<std::size_t, 8>());
-    default: return each(bytes);
-  }
-}
-
 }  // namespace
+
+void kvclt::check_key(std::string_view key) {
+  if (key.size() > net::max_key_bytes)
+    throw protocol_error("a key of " + std::to_string(key.size()) + " bytes is over the limit of " +
+                         std::to_string(net::max_key_bytes));
+}
 
 kvclt::kvclt(net::transport& transport, membership servers, std::uint32_t rank, kvclt_options options,
              std::shared_ptr<abort_signal> ended, std::shared_ptr<membership_board> board)
@@ -243,8 +220,7 @@ kvclt::sequence kvclt::request(const call& c, std::string_view key, const value_
   if (large) {
     payload = {};
   } else if (payload.size() > net::tail_threshold_bytes) {
-    large = blob::allocate(payload.size());
-    std::ranges::copy(payload, large.mutable_data());
+    large = blob::copy_of(payload);
     payload = {};
   }
   return send(channel, h, key, c.prefix, payload, std::move(large), std::move(done));
@@ -256,366 +232,6 @@ kvclt::sequence kvclt::shard_request(const call& c, std::uint32_t channel, std::
   h.count = count;
   h.tag = tag;
   return send(channel, h, {}, {}, payload, std::move(large), std::move(done));
-}
-
-// ---- several requests that are one to the caller ------------------------------------------------------------------
-
-/// Memory that is used again, and not cleared before.
-struct byte_buffer {
-  std::unique_ptr<std::byte[]> memory;
-  std::size_t capacity = 0;
-  std::size_t size = 0;
-
-  std::byte* reserve(std::size_t bytes) {
-    if (capacity < bytes) {
-      memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
-      capacity = bytes;
-    }
-    size = bytes;
-    return memory.get();
-  }
-  void trim() noexcept {
-    if (capacity > kept_buffer_bytes) *this = {};
-  }
-  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {memory.get(), size}; }
-};
-
-struct kvclt::group {
-  /// One of the requests.
-  struct chunk {
-    std::uint32_t channel = 0;
-    std::uint32_t begin = 0;  // of its keys in the order
-    std::uint32_t end = 0;
-    unsigned attempts = 0;    // of a request on a set
-    bool unprepared = false;  // its set_prepare was refused
-    byte_buffer body;         // what was sent
-  };
-  sequence number = 0;
-  std::size_t unanswered = 0;
-  net::request_header header;
-  keyed_handler each;
-  part_handler each_part;
-  end_handler end;
-  std::shared_ptr<const key_parts> set;
-  std::vector<std::uint32_t> order;       // of a multi request: indices of keys, shard by shard
-  std::vector<std::uint32_t> channel_of;  // of each key
-  std::vector<std::uint32_t> begin;       // of each channel, in the order
-  std::vector<chunk> chunks;
-  std::size_t used = 0;                   // of the chunks
-
-  chunk& add(std::uint32_t channel, std::uint32_t from, std::uint32_t to) {
-    if (used == chunks.size()) chunks.emplace_back();
-    auto& c = chunks[used++];
-    c.channel = channel;
-    c.begin = from;
-    c.end = to;
-    c.attempts = 0;
-    c.unprepared = false;
-    return c;
-  }
-};
-
-kvclt::group& kvclt::open_group(const call& c) {
-  make_room(0);  // first: a handler that runs meanwhile may take a group
-  if (free_groups_.empty()) {
-    free_groups_.reserve(groups_.size() + 1);
-    groups_.push_back(std::make_unique<group>());
-    free_groups_.push_back(groups_.back().get());
-  }
-  auto& g = *free_groups_.back();
-  free_groups_.pop_back();
-  g.number = next_++;
-  g.header = header_of(c);
-  g.unanswered = 1;  // until all have been sent
-  g.used = 0;
-  auto& p = slot(g.number);
-  p = {};
-  p.what = c.what;
-  p.open = true;
-  p.group = true;
-  ++in_flight_;
-  return g;
-}
-
-/// Its handlers may refer to what is no longer there.
-void kvclt::silence(group& g) noexcept {
-  g.each = nullptr;
-  g.each_part = nullptr;
-  g.end = nullptr;
-}
-
-void kvclt::release(group& g) noexcept {
-  silence(g);
-  g.set = nullptr;
-  for (std::size_t i = 0; i < g.used; ++i) g.chunks[i].body.trim();
-  free_groups_.push_back(&g);
-}
-
-/// One request of the group is answered, or the last one is sent.
-void kvclt::answered_part(group& g) {
-  if (--g.unanswered != 0) return;
-  const auto number = g.number;
-  close(slot(number));
-  const auto end = std::move(g.end);
-  release(g);
-  if (end) end(number);
-}
-
-namespace {
-
-/// Calls f when it goes, whatever happens.
-template <class F>
-struct finally {
-  F f;
-  ~finally() { f(); }
-};
-template <class F>
-finally(F) -> finally<F>;
-
-/// Calls f when it goes by an exception.
-template <class F>
-struct on_error {
-  F f;
-  int before = std::uncaught_exceptions();
-  ~on_error() {
-    if (std::uncaught_exceptions() > before) f();
-  }
-};
-template <class F>
-on_error(F) -> on_error<F>;
-
-}  // namespace
-
-kvclt::sequence kvclt::multi_async(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
-                                   keyed_handler each, end_handler end) {
-  follow();
-  const stay here(*this);
-  auto& g = open_group(c);
-  const auto number = g.number;
-  g.each = std::move(each);
-  g.end = std::move(end);
-  const finally sent{[&] { answered_part(g); }};
-  const on_error failed{[&] { silence(g); }};
-  // Counting sort of the keys by channel.
-  g.channel_of.resize(keys.size());
-  g.begin.assign(channels_.size() + 1, 0);
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    check_key(keys[i]);
-    const auto at = router_.locate(keys[i]);
-    g.channel_of[i] = first_channel_[at.server] + at.shard;
-    ++g.begin[g.channel_of[i]];
-  }
-  std::uint32_t sum = 0;
-  for (auto& b : g.begin) sum += std::exchange(b, sum);
-  g.order.resize(keys.size());
-  for (std::size_t i = 0; i < keys.size(); ++i) g.order[g.begin[g.channel_of[i]]++] = static_cast<std::uint32_t>(i);
-  // Every channel's beginning is now its end.
-  std::uint32_t from = 0;
-  for (std::uint32_t channel = 0; channel < channels_.size(); ++channel) {
-    const auto last = g.begin[channel];
-    while (from < last) {
-      std::size_t bytes = 0;
-      auto to = from;
-      while (to < last && (to == from || bytes < options_.multi_chunk_bytes)) {
-        const auto i = g.order[to++];
-        bytes += net::request_item_bytes + keys[i].size() + (values.empty() ? 0 : values[i].bytes.size());
-      }
-      send_items(g, channel, {from, to}, keys, values, bytes);
-      from = to;
-    }
-  }
-  return number;
-}
-
-void kvclt::send_items(group& g, std::uint32_t channel, unsigned_range piece, std::span<const std::string> keys,
-                       std::span<const value_view> values, std::size_t bytes) {
-  const auto index = g.used;
-  auto& chunk = g.add(channel, piece.first, piece.second);
-  auto* to = chunk.body.reserve(bytes);
-  for (auto k = piece.first; k < piece.second; ++k) {
-    const auto i = g.order[k];
-    to = net::write_item(to, keys[i], values.empty() ? value_view{} : values[i]);
-  }
-  auto h = g.header;
-  h.count = piece.second - piece.first;
-  slot(g.number).channel = channel;
-  ++g.unanswered;
-  try {
-    send(channel, h, {}, {}, chunk.body.bytes(), {}, [this, &g, index](const kv_result& r) { take_items(g, index, r); });
-  } catch (...) {
-    --g.unanswered;
-    throw;
-  }
-}
-
-void kvclt::take_items(group& g, std::size_t index, const kv_result& r) {
-  const finally counted{[&] { answered_part(g); }};
-  if (!g.each) return;
-  auto& chunk = g.chunks[index];
-  const auto count = chunk.end - chunk.begin;
-  const auto* order = g.order.data() + chunk.begin;
-  net::request_items asked(chunk.body.bytes(), count);
-  net::request_item request;
-  if (!r.ok()) {
-    for (std::size_t n = 0; n < count && asked.next(request); ++n)
-      g.each(order[n], request.key, {r.header.result, 0, {value_tag::packed, r.body}});
-    return;
-  }
-  net::reply_items items(r.tail ? r.tail.bytes() : r.body, r.header.count);
-  net::reply_item item;
-  std::size_t n = 0;
-  for (; n < count && items.next(item) && asked.next(request); ++n) g.each(order[n], request.key, item);
-  if (n != count || !items.ok()) throw protocol_error("a multi reply does not fit its request");
-}
-
-void kvclt::multi(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
-                  const item_handler& each) {
-  wait(multi_async(c, keys, values,
-                   [&each](std::size_t i, std::string_view, const net::reply_item& item) { each(i, item); }));
-}
-
-// ---- prepared key sets --------------------------------------------------------------------------------------------
-
-namespace {
-
-std::size_t keys_bytes(const key_parts& set, std::uint32_t begin, std::uint32_t end) {
-  std::size_t bytes = 0;
-  for (auto k = begin; k < end; ++k) bytes += net::request_item_bytes + set.keys[set.order[k]].size();
-  return bytes;
-}
-
-/// The payload of set_prepare, of which the digest is made.
-void write_keys(const key_parts& set, std::uint32_t begin, std::uint32_t end, byte_buffer& out) {
-  auto* to = out.reserve(keys_bytes(set, begin, end));
-  for (auto k = begin; k < end; ++k) to = net::write_item(to, set.keys[set.order[k]], {});
-}
-
-std::string_view text_of(const digest128& d) { return {reinterpret_cast<const char*>(&d), sizeof d}; }
-
-}  // namespace
-
-std::shared_ptr<const key_parts> kvclt::split(std::vector<std::string> keys) const {
-  auto set = std::make_shared<key_parts>();
-  set->job = members_.job;
-  set->epoch = members_.epoch;
-  set->keys = std::move(keys);
-  std::vector<std::vector<std::uint32_t>> of_channel(channels_.size());
-  for (std::uint32_t i = 0; i < set->keys.size(); ++i) {
-    check_key(set->keys[i]);
-    const auto at = router_.locate(set->keys[i]);
-    of_channel[first_channel_[at.server] + at.shard].push_back(i);
-  }
-  byte_buffer payload;
-  for (std::uint32_t channel = 0; channel < channels_.size(); ++channel) {
-    std::size_t bytes = options_.multi_chunk_bytes;
-    for (const auto i : of_channel[channel]) {
-      const auto at = static_cast<std::uint32_t>(set->order.size());
-      if (bytes >= options_.multi_chunk_bytes) {
-        set->parts.push_back({channel, at, at, {}});
-        bytes = 0;
-      }
-      bytes += net::request_item_bytes + set->keys[i].size();
-      set->order.push_back(i);
-      ++set->parts.back().end;
-    }
-  }
-  for (auto& part : set->parts) {
-    write_keys(*set, part.begin, part.end, payload);
-    part.digest = digest_of(payload.bytes());
-  }
-  return set;
-}
-
-void kvclt::send_prepare(const key_parts& set, const key_parts::part& part, handler done) {
-  byte_buffer payload;
-  write_keys(set, part.begin, part.end, payload);
-  net::request_header h;
-  h.what = net::verb::set_prepare;
-  h.count = part.end - part.begin;
-  send(part.channel, h, text_of(part.digest), {}, payload.bytes(), {}, std::move(done));
-  prepared_.emplace(part.channel, part.digest.low, part.digest.high);
-}
-
-void kvclt::prepare(const key_parts& set) {
-  if (set.epoch != members_.epoch) return;  // the first request on it prepares what it has become
-  for (const auto& part : set.parts) {
-    if (prepared_.contains({part.channel, part.digest.low, part.digest.high})) continue;
-    send_prepare(set, part, nullptr);  // what is wrong with it, the first request will say
-  }
-}
-
-kvclt::sequence kvclt::set_async(const call& c, std::shared_ptr<const key_parts> set, const set_payload& values,
-                                 part_handler each, end_handler end) {
-  follow();
-  const stay places(*this);
-  if (set->epoch != members_.epoch && keeps_) set = here(std::move(set));
-  if (set->job != members_.job || set->epoch != members_.epoch) throw error("a key set of another job or another time");
-  prepare(*set);
-  auto& g = open_group(c);
-  const auto number = g.number;
-  g.each_part = std::move(each);
-  g.end = std::move(end);
-  g.set = std::move(set);
-  g.header.tag = values.tag;
-  const finally sent{[&] { answered_part(g); }};
-  const on_error failed{[&] { silence(g); }};
-  for (const auto& part : g.set->parts) {
-    auto& chunk = g.add(part.channel, part.begin, part.end);
-    if (!values.items.empty()) {
-      std::size_t bytes = 0;
-      for (auto k = part.begin; k < part.end; ++k)
-        bytes += net::request_item_bytes + values.items[g.set->order[k]].bytes.size();
-      auto* to = chunk.body.reserve(bytes);
-      for (auto k = part.begin; k < part.end; ++k) to = net::write_item(to, {}, values.items[g.set->order[k]]);
-    } else {
-      auto* to = chunk.body.reserve(values.value_bytes * (part.end - part.begin));
-      gather(to, values.numbers.data(), std::span(g.set->order).subspan(part.begin, part.end - part.begin),
-             values.value_bytes);
-    }
-    send_part(g, g.used - 1);
-  }
-  return number;
-}
-
-void kvclt::send_part(group& g, std::size_t index) {
-  auto& chunk = g.chunks[index];
-  auto h = g.header;
-  h.count = chunk.end - chunk.begin;
-  slot(g.number).channel = chunk.channel;
-  ++g.unanswered;
-  try {
-    const auto s = send(chunk.channel, h, text_of(g.set->parts[index].digest), {}, chunk.body.bytes(), {},
-                        [this, &g, index](const kv_result& r) { take_part(g, index, r); });
-    if (auto& p = slot(s); keeps_ && p.kept != nullptr) {
-      p.kept->set = g.set;
-      p.kept->set_part = static_cast<std::uint32_t>(index);
-    }
-  } catch (...) {
-    --g.unanswered;
-    throw;
-  }
-}
-
-void kvclt::take_part(group& g, std::size_t index, const kv_result& r) {
-  const finally counted{[&] { answered_part(g); }};
-  auto& chunk = g.chunks[index];
-  if (r.header.result == net::status::unknown_set) {
-    // The shard holds back what this client sent after the request until it comes again behind its keys.
-    const stay here(*this);
-    if (++chunk.attempts < most_attempts && !chunk.unprepared && g.set->epoch == members_.epoch) {
-      if (before_) before_(g.header.what, nullptr);  // nothing may come between the keys and the request
-      send_prepare(*g.set, g.set->parts[index], [&g, index](const kv_result& prepared) {
-        g.chunks[index].unprepared = !prepared.ok();
-      });
-      return send_part(g, index);
-    }
-  }
-  if (chunk.attempts != 0 && !r.ok() && g.set->epoch == members_.epoch) {  // nothing may stay held back for it
-    net::request_header give_up;
-    give_up.what = net::verb::ping;
-    send(chunk.channel, give_up, {}, {}, {}, {}, nullptr);
-  }
-  if (g.each_part) g.each_part(std::span(g.set->order).subspan(chunk.begin, chunk.end - chunk.begin), r);
 }
 
 kvclt::sequence kvclt::shard_request(const call& c, std::uint32_t server, std::uint32_t shard, std::string_view key,
@@ -645,15 +261,6 @@ void kvclt::broadcast(const call& c, std::string_view key, std::span<const std::
     }
   };
   send_and_finish(send_all, unanswered);
-}
-
-void kvclt::forget(sequence first, sequence last) noexcept {
-  for (auto s = std::max(first, low_); s <= last && s < next_; ++s) {
-    slot(s).done = nullptr;
-    if (!slot(s).open || !slot(s).group) continue;
-    for (const auto& g : groups_)
-      if (g->number == s) silence(*g);
-  }
 }
 
 kvclt::sequence kvclt::subscribe(std::uint32_t server, std::uint32_t shard, std::uint32_t clock,

@@ -209,7 +209,7 @@ class kvclt {
     bool group = false;  // several requests: answered when they are, and never by a reply of its own
     std::unique_ptr<kept_request> kept{};  // in jobs with copies
   };
-  struct group;
+  struct group;  // kvclt_group.hpp
   using unsigned_range = std::pair<std::uint32_t, std::uint32_t>;
   struct channel_state {
     int number = -1;  // of the port; -1 while it is not open
@@ -227,6 +227,7 @@ class kvclt {
   pending& slot(sequence s) noexcept { return window_[s & (window_.size() - 1)]; }
   [[nodiscard]] const pending& slot(sequence s) const noexcept { return window_[s & (window_.size() - 1)]; }
   net::request_header header_of(const call& c) const noexcept;
+  static void check_key(std::string_view key);
   group& open_group(const call& c);
   void answered_part(group& g);
   void release(group& g) noexcept;

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Requests of many keys at a shard: items with their keys, and prepared sets.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "server/shard.hpp"
+
+namespace paracel::srv {
+
+using net::status;
+using net::verb;
+
+namespace {
+
+// Keys of a multi request that are hashed and prefetched before the first is handled. 32 misses are more than a core of
+// today keeps in flight (10 to 16), and their items fit in the first-level cache.
+constexpr std::size_t batch = 32;
+constexpr std::size_t reply_item_bytes = 16;
+
+constexpr verb single_of(verb v) noexcept {
+  return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::pull_multi) +
+                           static_cast<unsigned>(verb::pull));
+}
+static_assert(single_of(verb::pull_multi) == verb::pull && single_of(verb::update_at_multi) == verb::update_at);
+constexpr verb single_of_set(verb v) noexcept {
+  return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::set_prepare));
+}
+static_assert(single_of_set(verb::set_pull) == verb::pull && single_of_set(verb::set_bupdate) == verb::bupdate);
+
+}  // namespace
+
+void shard::handle_multi(const net::request_view& request, completion& done) {
+  const auto& h = request.header;
+  // All items are looked at before the first is handled: a malformed request changes nothing.
+  net::request_items check(request.payload(), h.count);
+  for (net::request_item item; check.next(item);) {
+  }
+  if (!check.ok()) return refuse(done, status::bad_request, "the items of the request do not fit its body");
+  context c{&h, single_of(h.what)};
+  if (c.takes_function()) {
+    outcome out;
+    c.function = function_of(h, out);
+    if (c.function == nullptr) return refuse(done, out);
+  }
+  net::request_items walk(request.payload(), h.count);
+  answer_items(
+      c,
+      [&walk](net::request_item& item, std::uint64_t& hash) {
+        if (walk.next(item)) hash = hash_key(item.key);
+      },
+      done);
+}
+
+/// The most that a reply of many values may hold.
+std::size_t shard::room_of(const context& c) const noexcept {
+  const auto most = settings_.max_message_bytes - net::reply_header_bytes;
+  const auto credit = c.header->credit;
+  return c.is_cut_by_credit() && credit != 0 ? std::min<std::size_t>(most, credit) : most;
+}
+
+/// Performs `c` on the `count` items of its request, which `next` gives with the hashes of their keys.
+template <class Next>
+void shard::answer_items(const context& c, Next&& next, completion& done) {
+  const auto count = c.header->count;
+  const auto most = room_of(c);
+  if (std::size_t{count} * reply_item_bytes > most) {
+    return refuse(done, status::too_large, std::to_string(count) + " items are too many for one reply");
+  }
+  items_.clear();
+  std::size_t left = count;
+  std::array<net::request_item, batch> item;
+  std::array<std::uint64_t, batch> hash;
+  while (left != 0) {
+    const auto n = std::min(left, batch);
+    for (std::size_t i = 0; i < n; ++i) next(item[i], hash[i]);
+    keys_.prefetch({hash.data(), n});
+    for (std::size_t i = 0; i < n; ++i) {
+      outcome out;
+      if (const auto partition = partition_of(hash[i]); keys_.owns(partition)) {
+        if (journal_ == nullptr) [[likely]] perform(c, item[i].key, hash[i], item[i].value, {}, out);
+        else if (!was_applied(c, item[i].key, hash[i], out)) perform(c, item[i].key, hash[i], item[i].value, {}, out);
+      } else {
+        out.fail(status::wrong_owner, keys_.not_mine(partition));
+      }
+      if (journal_ != nullptr) {
+        out.text.resize(std::min(out.text.size(), std::size_t{512}));
+        journal_->answered(partition_of(hash[i]), out.result, out.version,
+                           out.result == status::ok ? out.view() : value_view{value_tag::packed, net::bytes_of(out.text)});
+      }
+      --left;
+      value_view back;
+      if (out.result == status::ok && out.has_value()) {
+        back = out.view();
+        if (items_.size() + reply_item_bytes * (left + 1) + back.bytes.size() > most) {
+          out.result = status::too_large;
+          back = {};
+        }
+      } else if (!out.text.empty()) {
+        out.text.resize(std::min(out.text.size(), std::size_t{512}));
+        if (items_.size() + reply_item_bytes * (left + 1) + out.text.size() <= most) {
+          back = {value_tag::packed, net::bytes_of(out.text)};
+        }
+      }
+      if (out.result != status::ok && out.result != status::not_found) shard_counters::add(counters_.failures, 1);
+      net::append_item(items_, out.result, out.version, back);
+    }
+  }
+  shard_counters::add(counters_.bytes_out, net::reply_header_bytes + items_.size());
+  net::reply_header reply;
+  reply.count = count;
+  done.answer(reply, items_);
+  if (items_.capacity() > kept_buffer_bytes) items_ = {};
+}
+
+// ---- prepared key sets ----------------------------------------------------------------------------------------------
+
+void shard::handle_set(const net::request_view& request, completion& done) {
+  const auto& h = request.header;
+  digest128 digest;
+  if (request.key().size() != sizeof digest) {
+    return refuse(done, status::bad_request, "a key set has a name of 16 bytes");
+  }
+  std::memcpy(&digest, request.key().data(), sizeof digest);
+  if (h.what == verb::set_prepare) return prepare_set(request, digest, done);
+  auto* set = sets_.find(digest);
+  if (set == nullptr) {
+    if (!waiting_room_.refused(h.client, digest)) {
+      return refuse(done, status::internal, "too many clients wait for their key sets");
+    }
+    return refuse(done, status::unknown_set, "no such key set is here");
+  }
+  if (h.count != set->size()) {
+    return refuse(done, status::bad_request, "the key set has " + std::to_string(set->size()) + " keys, the request " +
+                                                 std::to_string(h.count));
+  }
+  context c{&h, single_of_set(h.what)};
+  set_values values;
+  if (c.what == verb::pull) {
+    if (!request.payload().empty()) return refuse(done, status::bad_request, "a pull carries no values");
+  } else if (const char* reason = parse_set_values(h.tag, request.payload(), h.count, values)) {
+    return refuse(done, status::bad_request, reason);
+  }
+  if (c.takes_function()) {
+    outcome out;
+    c.function = function_of(h, out);
+    if (c.function == nullptr) return refuse(done, out);
+  }
+  if (run_set(c, *set, values, done)) return;
+
+  net::request_items walk(values.payload, h.count);
+  const bool items = c.what != verb::pull && !values.uniform();
+  std::size_t i = 0;
+  answer_items(
+      c,
+      [&](net::request_item& item, std::uint64_t& hash) {
+        item.value = {};
+        if (items) (void)walk.next(item);
+        else if (c.what != verb::pull) item.value = values.at(i);
+        item.key = set->key(i);
+        hash = set->hash(i++);
+      },
+      done);
+}
+
+void shard::prepare_set(const net::request_view& request, const digest128& digest, completion& done) {
+  if (const char* reason = sets_.prepare(digest, request.payload(), request.header.count)) {
+    return refuse(done, status::bad_request, reason);
+  }
+  shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
+  done.ok();
+}
+
+/// The short way: all keys are there with values of one kind, and nothing waits for the clock. False: it is not open, and
+/// nothing has happened.
+bool shard::run_set(const context& c, prepared_set& set, const set_values& values, completion& done) {
+  const auto& h = *c.header;
+  if ((h.flags & net::flag_staged) != 0 || staged_count_ != 0 || broken_count_ != 0 || !set.resolve(keys_)) return false;
+  if (journal_ != nullptr && (journal_->retried() || journal_->watches())) return false;
+  const bool answers_values = c.what == verb::pull || c.what == verb::bupdate;
+  const auto bytes = answers_values ? set.size() * set.value_bytes() : 0;
+  if (bytes > room_of(c)) return false;
+  if (c.what != verb::pull && (values.tag != set.tag() || values.bytes != set.value_bytes())) return false;
+  if (c.function != nullptr && !set.can_update(*c.function)) return false;
+  if (c.what == verb::push && keys_.keeps_states()) return false;  // an optimizer's state goes with the old value
+
+  if (items_.size() < bytes) items_.resize(bytes);
+  switch (c.what) {
+    case verb::pull:
+      // What is complete at this clock is folded: nothing is staged.
+      if ((h.flags & net::flag_bsp_read) != 0 && h.clock != net::no_clock) folded_clock_ = std::max(folded_clock_, h.clock);
+      set.gather(items_.data());
+      break;
+    case verb::push: set.scatter(keys_, values.payload.data()); break;
+    default: {
+      const busy_mark mark(*this, c.function->name);
+      set.update(keys_, *c.function, values.payload.data(), answers_values ? items_.data() : nullptr);
+    }
+  }
+  if (journal_ != nullptr && c.what != verb::pull) note_set(c, set, std::span(items_).first(bytes));
+  net::reply_header reply;
+  reply.count = h.count;
+  reply.flags = net::reply_uniform;
+  reply.tag = answers_values ? set.tag() : value_tag::none;
+  reply.value_version = keys_.family().last_version;
+  shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes);
+  done.answer(reply, std::span(items_).first(bytes));
+  if (items_.capacity() > kept_buffer_bytes) items_ = {};
+  return true;
+}
+
+}  // namespace paracel::srv

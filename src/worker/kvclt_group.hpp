@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "worker/key_parts.hpp"
+#include "worker/kvclt.hpp"
+
+namespace paracel {
+
+// What a buffer may keep between requests.
+inline constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
+
+/// Memory that is used again, and not cleared before.
+struct byte_buffer {
+  std::unique_ptr<std::byte[]> memory;
+  std::size_t capacity = 0;
+  std::size_t size = 0;
+
+  std::byte* reserve(std::size_t bytes) {
+    if (capacity < bytes) {
+      memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      capacity = bytes;
+    }
+    size = bytes;
+    return memory.get();
+  }
+  void trim() noexcept {
+    if (capacity > kept_buffer_bytes) *this = {};
+  }
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {memory.get(), size}; }
+};
+
+struct kvclt::group {
+  /// One of the requests.
+  struct chunk {
+    std::uint32_t channel = 0;
+    std::uint32_t begin = 0;  // of its keys in the order
+    std::uint32_t end = 0;
+    unsigned attempts = 0;    // of a request on a set
+    bool unprepared = false;  // its set_prepare was refused
+    byte_buffer body;         // what was sent
+  };
+  sequence number = 0;
+  std::size_t unanswered = 0;
+  net::request_header header;
+  keyed_handler each;
+  part_handler each_part;
+  end_handler end;
+  std::shared_ptr<const key_parts> set;
+  std::vector<std::uint32_t> order;       // of a multi request: indices of keys, shard by shard
+  std::vector<std::uint32_t> channel_of;  // of each key
+  std::vector<std::uint32_t> begin;       // of each channel, in the order
+  std::vector<chunk> chunks;
+  std::size_t used = 0;                   // of the chunks
+
+  chunk& add(std::uint32_t channel, std::uint32_t from, std::uint32_t to) {
+    if (used == chunks.size()) chunks.emplace_back();
+    auto& c = chunks[used++];
+    c.channel = channel;
+    c.begin = from;
+    c.end = to;
+    c.attempts = 0;
+    c.unprepared = false;
+    return c;
+  }
+};
+
+}  // namespace paracel

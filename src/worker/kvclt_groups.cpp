@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Several requests that are one to the caller: many keys, and prepared sets of them.
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <paracel/error.hpp>
+
+#include "worker/kvclt_group.hpp"
+
+namespace paracel {
+
+namespace {
+
+// A shard whose room for key sets is too small for those of all its clients may forget one before it was used.
+constexpr unsigned most_attempts = 16;
+
+/// Calls f when it goes, whatever happens.
+template <class F>
+struct finally {
+  F f;
+  ~finally() { f(); }
+};
+template <class F>
+finally(F) -> finally<F>;
+
+/// Calls f when it goes by an exception.
+template <class F>
+struct on_error {
+  F f;
+  int before = std::uncaught_exceptions();
+  ~on_error() {
+    if (std::uncaught_exceptions() > before) f();
+  }
+};
+template <class F>
+on_error(F) -> on_error<F>;
+
+/// Values of `bytes` bytes each, those that `order` names, one after the other.
+void gather(std::byte* to, const std::byte* from, std::span<const std::uint32_t> order, std::size_t bytes) {
+  const auto each = [&](auto width) {
+    for (const auto i : order) {
+      std::memcpy(to, from + i * width, width);
+      to += width;
+    }
+  };
+  switch (bytes) {
+    case 0: return;
+    case 4: return each(std::integral_constant<std::size_t, 4>());
+    case 8: return each(std::integral_constant<std::size_t, 8>());
+    default: return each(bytes);
+  }
+}
+
+std::size_t keys_bytes(const key_parts& set, std::uint32_t begin, std::uint32_t end) {
+  std::size_t bytes = 0;
+  for (auto k = begin; k < end; ++k) bytes += net::request_item_bytes + set.keys[set.order[k]].size();
+  return bytes;
+}
+
+/// The payload of set_prepare, of which the digest is made.
+void write_keys(const key_parts& set, std::uint32_t begin, std::uint32_t end, byte_buffer& out) {
+  auto* to = out.reserve(keys_bytes(set, begin, end));
+  for (auto k = begin; k < end; ++k) to = net::write_item(to, set.keys[set.order[k]], {});
+}
+
+std::string_view text_of(const digest128& d) { return {reinterpret_cast<const char*>(&d), sizeof d}; }
+
+}  // namespace
+
+kvclt::group& kvclt::open_group(const call& c) {
+  make_room(0);  // first: a handler that runs meanwhile may take a group
+  if (free_groups_.empty()) {
+    free_groups_.reserve(groups_.size() + 1);
+    groups_.push_back(std::make_unique<group>());
+    free_groups_.push_back(groups_.back().get());
+  }
+  auto& g = *free_groups_.back();
+  free_groups_.pop_back();
+  g.number = next_++;
+  g.header = header_of(c);
+  g.unanswered = 1;  // until all have been sent
+  g.used = 0;
+  auto& p = slot(g.number);
+  p = {};
+  p.what = c.what;
+  p.open = true;
+  p.group = true;
+  ++in_flight_;
+  return g;
+}
+
+/// Its handlers may refer to what is no longer there.
+void kvclt::silence(group& g) noexcept {
+  g.each = nullptr;
+  g.each_part = nullptr;
+  g.end = nullptr;
+}
+
+void kvclt::release(group& g) noexcept {
+  silence(g);
+  g.set = nullptr;
+  for (std::size_t i = 0; i < g.used; ++i) g.chunks[i].body.trim();
+  free_groups_.push_back(&g);
+}
+
+/// One request of the group is answered, or the last one is sent.
+void kvclt::answered_part(group& g) {
+  if (--g.unanswered != 0) return;
+  const auto number = g.number;
+  close(slot(number));
+  const auto end = std::move(g.end);
+  release(g);
+  if (end) end(number);
+}
+
+kvclt::sequence kvclt::multi_async(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
+                                   keyed_handler each, end_handler end) {
+  follow();
+  const stay here(*this);
+  auto& g = open_group(c);
+  const auto number = g.number;
+  g.each = std::move(each);
+  g.end = std::move(end);
+  const finally sent{[&] { answered_part(g); }};
+  const on_error failed{[&] { silence(g); }};
+  // Counting sort of the keys by channel.
+  g.channel_of.resize(keys.size());
+  g.begin.assign(channels_.size() + 1, 0);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    check_key(keys[i]);
+    const auto at = router_.locate(keys[i]);
+    g.channel_of[i] = first_channel_[at.server] + at.shard;
+    ++g.begin[g.channel_of[i]];
+  }
+  std::uint32_t sum = 0;
+  for (auto& b : g.begin) sum += std::exchange(b, sum);
+  g.order.resize(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) g.order[g.begin[g.channel_of[i]]++] = static_cast<std::uint32_t>(i);
+  // Every channel's beginning is now its end.
+  std::uint32_t from = 0;
+  for (std::uint32_t channel = 0; channel < channels_.size(); ++channel) {
+    const auto last = g.begin[channel];
+    while (from < last) {
+      std::size_t bytes = 0;
+      auto to = from;
+      while (to < last && (to == from || bytes < options_.multi_chunk_bytes)) {
+        const auto i = g.order[to++];
+        bytes += net::request_item_bytes + keys[i].size() + (values.empty() ? 0 : values[i].bytes.size());
+      }
+      send_items(g, channel, {from, to}, keys, values, bytes);
+      from = to;
+    }
+  }
+  return number;
+}
+
+void kvclt::send_items(group& g, std::uint32_t channel, unsigned_range piece, std::span<const std::string> keys,
+                       std::span<const value_view> values, std::size_t bytes) {
+  const auto index = g.used;
+  auto& chunk = g.add(channel, piece.first, piece.second);
+  auto* to = chunk.body.reserve(bytes);
+  for (auto k = piece.first; k < piece.second; ++k) {
+    const auto i = g.order[k];
+    to = net::write_item(to, keys[i], values.empty() ? value_view{} : values[i]);
+  }
+  auto h = g.header;
+  h.count = piece.second - piece.first;
+  slot(g.number).channel = channel;
+  ++g.unanswered;
+  try {
+    send(channel, h, {}, {}, chunk.body.bytes(), {}, [this, &g, index](const kv_result& r) { take_items(g, index, r); });
+  } catch (...) {
+    --g.unanswered;
+    throw;
+  }
+}
+
+void kvclt::take_items(group& g, std::size_t index, const kv_result& r) {
+  const finally counted{[&] { answered_part(g); }};
+  if (!g.each) return;
+  auto& chunk = g.chunks[index];
+  const auto count = chunk.end - chunk.begin;
+  const auto* order = g.order.data() + chunk.begin;
+  net::request_items asked(chunk.body.bytes(), count);
+  net::request_item request;
+  if (!r.ok()) {
+    for (std::size_t n = 0; n < count && asked.next(request); ++n)
+      g.each(order[n], request.key, {r.header.result, 0, {value_tag::packed, r.body}});
+    return;
+  }
+  net::reply_items items(r.tail ? r.tail.bytes() : r.body, r.header.count);
+  net::reply_item item;
+  std::size_t n = 0;
+  for (; n < count && items.next(item) && asked.next(request); ++n) g.each(order[n], request.key, item);
+  if (n != count || !items.ok()) throw protocol_error("a multi reply does not fit its request");
+}
+
+void kvclt::multi(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
+                  const item_handler& each) {
+  wait(multi_async(c, keys, values,
+                   [&each](std::size_t i, std::string_view, const net::reply_item& item) { each(i, item); }));
+}
+
+// ---- prepared key sets --------------------------------------------------------------------------------------------
+
+std::shared_ptr<const key_parts> kvclt::split(std::vector<std::string> keys) const {
+  auto set = std::make_shared<key_parts>();
+  set->job = members_.job;
+  set->epoch = members_.epoch;
+  set->keys = std::move(keys);
+  std::vector<std::vector<std::uint32_t>> of_channel(channels_.size());
+  for (std::uint32_t i = 0; i < set->keys.size(); ++i) {
+    check_key(set->keys[i]);
+    const auto at = router_.locate(set->keys[i]);
+    of_channel[first_channel_[at.server] + at.shard].push_back(i);
+  }
+  byte_buffer payload;
+  for (std::uint32_t channel = 0; channel < channels_.size(); ++channel) {
+    std::size_t bytes = options_.multi_chunk_bytes;
+    for (const auto i : of_channel[channel]) {
+      const auto at = static_cast<std::uint32_t>(set->order.size());
+      if (bytes >= options_.multi_chunk_bytes) {
+        set->parts.push_back({channel, at, at, {}});
+        bytes = 0;
+      }
+      bytes += net::request_item_bytes + set->keys[i].size();
+      set->order.push_back(i);
+      ++set->parts.back().end;
+    }
+  }
+  for (auto& part : set->parts) {
+    write_keys(*set, part.begin, part.end, payload);
+    part.digest = digest_of(payload.bytes());
+  }
+  return set;
+}
+
+void kvclt::send_prepare(const key_parts& set, const key_parts::part& part, handler done) {
+  byte_buffer payload;
+  write_keys(set, part.begin, part.end, payload);
+  net::request_header h;
+  h.what = net::verb::set_prepare;
+  h.count = part.end - part.begin;
+  send(part.channel, h, text_of(part.digest), {}, payload.bytes(), {}, std::move(done));
+  prepared_.emplace(part.channel, part.digest.low, part.digest.high);
+}
+
+void kvclt::prepare(const key_parts& set) {
+  if (set.epoch != members_.epoch) return;  // the first request on it prepares what it has become
+  for (const auto& part : set.parts) {
+    if (prepared_.contains({part.channel, part.digest.low, part.digest.high})) continue;
+    send_prepare(set, part, nullptr);  // what is wrong with it, the first request will say
+  }
+}
+
+kvclt::sequence kvclt::set_async(const call& c, std::shared_ptr<const key_parts> set, const set_payload& values,
+                                 part_handler each, end_handler end) {
+  follow();
+  const stay places(*this);
+  if (set->epoch != members_.epoch && keeps_) set = here(std::move(set));
+  if (set->job != members_.job || set->epoch != members_.epoch) throw error("a key set of another job or another time");
+  prepare(*set);
+  auto& g = open_group(c);
+  const auto number = g.number;
+  g.each_part = std::move(each);
+  g.end = std::move(end);
+  g.set = std::move(set);
+  g.header.tag = values.tag;
+  const finally sent{[&] { answered_part(g); }};
+  const on_error failed{[&] { silence(g); }};
+  for (const auto& part : g.set->parts) {
+    auto& chunk = g.add(part.channel, part.begin, part.end);
+    if (!values.items.empty()) {
+      std::size_t bytes = 0;
+      for (auto k = part.begin; k < part.end; ++k)
+        bytes += net::request_item_bytes + values.items[g.set->order[k]].bytes.size();
+      auto* to = chunk.body.reserve(bytes);
+      for (auto k = part.begin; k < part.end; ++k) to = net::write_item(to, {}, values.items[g.set->order[k]]);
+    } else {
+      auto* to = chunk.body.reserve(values.value_bytes * (part.end - part.begin));
+      gather(to, values.numbers.data(), std::span(g.set->order).subspan(part.begin, part.end - part.begin),
+             values.value_bytes);
+    }
+    send_part(g, g.used - 1);
+  }
+  return number;
+}
+
+void kvclt::send_part(group& g, std::size_t index) {
+  auto& chunk = g.chunks[index];
+  auto h = g.header;
+  h.count = chunk.end - chunk.begin;
+  slot(g.number).channel = chunk.channel;
+  ++g.unanswered;
+  try {
+    const auto s = send(chunk.channel, h, text_of(g.set->parts[index].digest), {}, chunk.body.bytes(), {},
+                        [this, &g, index](const kv_result& r) { take_part(g, index, r); });
+    if (auto& p = slot(s); keeps_ && p.kept != nullptr) {
+      p.kept->set = g.set;
+      p.kept->set_part = static_cast<std::uint32_t>(index);
+    }
+  } catch (...) {
+    --g.unanswered;
+    throw;
+  }
+}
+
+void kvclt::take_part(group& g, std::size_t index, const kv_result& r) {
+  const finally counted{[&] { answered_part(g); }};
+  auto& chunk = g.chunks[index];
+  if (r.header.result == net::status::unknown_set) {
+    // The shard holds back what this client sent after the request until it comes again behind its keys.
+    const stay here(*this);
+    if (++chunk.attempts < most_attempts && !chunk.unprepared && g.set->epoch == members_.epoch) {
+      if (before_) before_(g.header.what, nullptr);  // nothing may come between the keys and the request
+      send_prepare(*g.set, g.set->parts[index], [&g, index](const kv_result& prepared) {
+        g.chunks[index].unprepared = !prepared.ok();
+      });
+      return send_part(g, index);
+    }
+  }
+  if (chunk.attempts != 0 && !r.ok() && g.set->epoch == members_.epoch) {  // nothing may stay held back for it
+    net::request_header give_up;
+    give_up.what = net::verb::ping;
+    send(chunk.channel, give_up, {}, {}, {}, {}, nullptr);
+  }
+  if (g.each_part) g.each_part(std::span(g.set->order).subspan(chunk.begin, chunk.end - chunk.begin), r);
+}
+
+void kvclt::forget(sequence first, sequence last) noexcept {
+  for (auto s = std::max(first, low_); s <= last && s < next_; ++s) {
+    slot(s).done = nullptr;
+    if (!slot(s).open || !slot(s).group) continue;
+    for (const auto& g : groups_)
+      if (g->number == s) silence(*g);
+  }
+}
+
+}  // namespace paracel
