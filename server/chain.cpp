@@ -225,8 +225,11 @@ void chain::refuse_stale(completion& done) {
 void chain::park(const net::request_view& request, blob&& tail, completion&& done) {
   const auto bytes = request.body.size() + tail.size() + sizeof(parked);
   if (parked_bytes_ + bytes > options_.most_parked_bytes) {
+    const bool comes_again = (request.header.flags & net::flag_stream) != 0;
+    if (comes_again) streams_.end(request.header);  // with all that is behind it, in order
     direct_ = true;
-    done.fail(status::internal, "too much waits here for a membership");
+    if (comes_again) done.fail(status::reconnected);
+    else done.fail(status::internal, "too much waits here for a membership");
     direct_ = false;
     return;
   }

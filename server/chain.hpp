@@ -65,7 +65,7 @@ struct chain_options {
   std::uint64_t incarnation = 0;
   std::uint32_t index = 0;    ///< of the shard
   std::uint32_t threads = 1;
-  std::size_t most_parked_bytes = std::size_t{256} << 20;
+  std::size_t most_parked_bytes = std::size_t{256} << 20;  ///< of requests that wait for a membership
   /// Whole partitions that are under way at once. A reply waits behind them as long as they take.
   std::size_t sweep_bytes = std::size_t{1} << 20;
   /// Entries go in messages of about this size.

@@ -9,6 +9,7 @@
 #include <paracel/error.hpp>
 
 #include "core/hex.hpp"
+#include "core/json_text.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -18,8 +19,6 @@ using nlohmann::json;
 // A shard that writes or reads answers nothing before it is done, so the time doubles.
 constexpr std::chrono::milliseconds first_again{5000};
 constexpr std::chrono::milliseconds longest_again{60'000};
-
-std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 /// no_clock, which is no rank either: it is not there, or no number.
 std::uint32_t number_in(const json& j, const char* key) {
@@ -35,7 +34,7 @@ const std::string& clock_address(const membership& members) {
 }
 
 void answer(completion& done, const std::string& why) {
-  const auto body = dump(why.empty() ? json{{"ok", true}} : json{{"ok", false}, {"why", why}});
+  const auto body = json_text(why.empty() ? json{{"ok", true}} : json{{"ok", false}, {"why", why}});
   done.answer({}, net::bytes_of(body));
 }
 
@@ -58,14 +57,14 @@ void checkpoint_coordinator::say(const std::string& kind, std::uint32_t clock, c
   if (!why.empty()) event["why"] = why;
   else event["bytes"] = bytes;
   event["seconds"] = std::chrono::duration<double>(now_ - since_).count();
-  events_(dump(event), false);
+  events_(json_text(event), false);
 }
 
 // ---- stopping
 
 void checkpoint_coordinator::handle(const net::request_view& in, completion done, const membership& members, time_point now) {
   now_ = now;
-  const auto body = json::parse(net::text_of(in.body), nullptr, false);
+  const auto body = json_from(net::text_of(in.body));
   const auto role = body.is_object() && body.contains("role") ? body["role"] : json();
   if (options_.plan.folder.empty()) {
     return done.fail(net::status::bad_request, "the job was started without --checkpoint-dir");
@@ -81,7 +80,8 @@ void checkpoint_coordinator::handle(const net::request_view& in, completion done
   }
   stopped_worker worker;
   try {
-    if (const auto file = body.find("file"); file != body.end()) worker.file = net::entry_from_json(dump(*file), clock, job_);
+    const auto file = body.find("file");
+    if (file != body.end()) worker.file = net::entry_from_json(json_text(*file), clock, job_);
     else worker.error = body.value("error", "it has written no file");
   } catch (const std::exception& e) {
     worker.error = e.what();
@@ -94,7 +94,10 @@ void checkpoint_coordinator::stop(std::uint32_t rank, std::uint32_t clock, stopp
                                   time_point now) {
   if (phase_ != phase::nobody && clock > clock_) {
     close("worker " + std::to_string(rank) + " has passed it", 0);
-  } else if ((last_ && clock <= *last_) || (phase_ != phase::nobody && clock < clock_)) {
+  } else if (clock == clock_ && (phase_ == phase::saving || phase_ == phase::finishing)) {
+    close("worker " + std::to_string(rank) + " has come to it twice", 0);
+  }
+  if ((last_ && clock <= *last_) || (phase_ != phase::nobody && clock < clock_)) {
     return answer(worker.done, "the checkpoint at clock " + std::to_string(clock) + " has been given up");
   }
   if (phase_ == phase::nobody) {
@@ -111,13 +114,22 @@ void checkpoint_coordinator::stop(std::uint32_t rank, std::uint32_t clock, stopp
 
 void checkpoint_coordinator::worker_left(std::uint32_t rank, const membership& members) {
   in_.erase(rank);
-  if (phase_ == phase::gathering) look_whether_all_are_there(members);
+  if (phase_ != phase::gathering) return;
+  if (const auto at = stopped_.find(rank); at != stopped_.end()) {
+    answer(at->second.done, "the others go on without this worker");
+    stopped_.erase(at);
+  }
+  if (!in_.empty()) look_whether_all_are_there(members);
+  else close("no worker is left", 0);
 }
 
 void checkpoint_coordinator::worker_passed(std::uint32_t rank, std::uint32_t clock) {
   passed_[rank] = clock;
-  if (phase_ == phase::gathering && clock >= clock_ && !stopped_.contains(rank)) {
+  const bool runs = clock >= clock_;  // also if the process before had stopped: this one does not stop there
+  if (phase_ == phase::saving || (phase_ == phase::gathering && runs)) {
     close("worker " + std::to_string(rank) + " was replaced meanwhile", 0);
+  } else if (phase_ == phase::gathering) {
+    stopped_.erase(rank);
   }
 }
 
@@ -125,7 +137,7 @@ void checkpoint_coordinator::look_whether_all_are_there(const membership& member
   for (const auto& [rank, clock] : passed_) {
     if (clock >= clock_ && in_.contains(rank) && !stopped_.contains(rank)) return worker_passed(rank, clock);
   }
-  if (stopped_.size() < in_.size()) return;
+  if (!std::ranges::includes(stopped_, in_, {}, [](const auto& s) { return s.first; })) return;
   for (const auto& [rank, worker] : stopped_) {
     if (!worker.file) return close("worker " + std::to_string(rank) + ": " + worker.error, 0);
     manifest_.files.push_back(*worker.file);
@@ -135,7 +147,7 @@ void checkpoint_coordinator::look_whether_all_are_there(const membership& member
 
 void checkpoint_coordinator::ask(const membership& members) {
   if (options_.plan.folder.empty()) {
-    events_(dump({{"event", "checkpoint_failed"}, {"why", "the job was started without --checkpoint-dir"}}), false);
+    events_(json_text({{"event", "checkpoint_failed"}, {"why", "the job was started without --checkpoint-dir"}}), false);
     return;
   }
   if (members.servers.empty() || members.servers.front().clock.empty() || waits_for(purpose::clock)) return;
@@ -177,7 +189,7 @@ void checkpoint_coordinator::forget(purpose what) {
 void checkpoint_coordinator::save(const membership& members) {
   phase_ = phase::saving;
   manifest_.workers = workers_;
-  const auto body = dump({{"do", "save"}, {"folder", folder_of(clock_)}, {"clock", clock_}});
+  const auto body = json_text({{"do", "save"}, {"folder", folder_of(clock_)}, {"clock", clock_}});
   net::request_header h;
   h.epoch = members.epoch;
   for (const auto& s : members.servers) {
@@ -193,7 +205,7 @@ void checkpoint_coordinator::hear_saved(const net::reply_view& reply) {
   } else {
     try {
       const auto body = json::parse(net::text_of(reply.body));
-      manifest_.files.push_back(net::entry_from_json(dump(body.at("file")), clock_, job_));
+      manifest_.files.push_back(net::entry_from_json(json_text(body.at("file")), clock_, job_));
       for (const auto& f : body.at("functions")) {
         functions_.insert({from_hex(f.at("id").get<std::string>()).value_or(0), f.at("plugin").get<std::string>(),
                            f.at("symbol").get<std::string>(), f.at("filter").get<bool>()});
@@ -272,7 +284,8 @@ void checkpoint_coordinator::take_result() {
   const auto result = task_.get();
   if (!pruning_) return close(result.why, result.bytes);
   if (!result.why.empty()) {
-    events_(dump({{"event", "checkpoint_failed"}, {"clock", clock_}, {"why", "old checkpoints stay: " + result.why}}), false);
+    const auto why = "old checkpoints stay: " + result.why;
+    events_(json_text({{"event", "checkpoint_failed"}, {"clock", clock_}, {"why", why}}), false);
   }
 }
 
@@ -282,7 +295,7 @@ void checkpoint_coordinator::restore(const membership& members, time_point now) 
   if (options_.plan.resume.empty() || restore_ != step::none) return;
   now_ = since_ = now;
   restore_ = step::asked;
-  const auto body = dump({{"do", "restore"}, {"folder", options_.plan.resume}});
+  const auto body = json_text({{"do", "restore"}, {"folder", options_.plan.resume}});
   net::request_header h;
   h.epoch = members.epoch;
   for (const auto& s : members.servers) {
@@ -303,7 +316,7 @@ void checkpoint_coordinator::hear_restored(question q, const net::reply_view& re
   }
   if (waits_for(purpose::restore) || !restore_failure_.empty()) return;
   restore_ = step::done;
-  events_(dump({{"event", "restored"},
+  events_(json_text({{"event", "restored"},
                 {"clock", options_.plan.clock},
                 {"folder", options_.plan.resume},
                 {"seconds", std::chrono::duration<double>(now_ - since_).count()}}),
@@ -328,9 +341,9 @@ void checkpoint_coordinator::hear_clock(question q, const net::reply_view& reply
   using enum net::status;
   if (reply.header.result == stale_epoch || reply.header.result == wrong_owner) return put_soon(std::move(q));
   if (reply.header.result == ok) {
-    events_(dump({{"event", "checkpoint_asked"}, {"clock", reply.header.clock}}), false);
+    events_(json_text({{"event", "checkpoint_asked"}, {"clock", reply.header.clock}}), false);
   } else {
-    events_(dump({{"event", "checkpoint_failed"}, {"why", net::text_of(reply.body)}}), false);
+    events_(json_text({{"event", "checkpoint_failed"}, {"why", net::text_of(reply.body)}}), false);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <paracel/error.hpp>
 
 #include "core/hex.hpp"
+#include "core/json_text.hpp"
 #include "server/plugin_registry.hpp"
 #include "server/server.hpp"
 #include "server/shard.hpp"
@@ -20,8 +21,6 @@ using net::status;
 using nlohmann::json;
 
 namespace {
-
-std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 /// Loads it, unless it is loaded. Throws: plugin_error.
 std::uint64_t id_of(plugin_registry& plugins, bool is_filter, const std::string& plugin, const std::string& symbol) {
@@ -50,7 +49,7 @@ void checkpoint_service::handle(shard& of, unsigned index, const ownership* owne
   if (options_.job != 0 && request.header.job != options_.job) {
     return done.fail(status::wrong_job, "this server works for another job");
   }
-  const auto body = json::parse(net::text_of(request.body), nullptr, false);
+  const auto body = json_from(net::text_of(request.body));
   const auto text = [&](const char* key) {
     const auto at = body.is_object() ? body.find(key) : body.end();
     return at != body.end() && at->is_string() ? at->get<std::string>() : std::string();
@@ -116,7 +115,7 @@ std::string checkpoint_service::save(shard& of, unsigned index, const ownership&
                          {"symbol", f.symbol},
                          {"filter", f.is_filter}});
   }
-  return dump({{"file", json::parse(net::to_json(e))}, {"functions", std::move(functions)}});
+  return json_text({{"file", json::parse(net::to_json(e))}, {"functions", std::move(functions)}});
 }
 
 std::string checkpoint_service::restore(shard& of, unsigned index, const ownership& owned, const std::string& folder) const {
@@ -147,7 +146,7 @@ std::string checkpoint_service::restore(shard& of, unsigned index, const ownersh
                        (missing.empty() ? "" : " (" + missing + ")"));
     }
   }
-  return dump({{"bytes", bytes}});
+  return json_text({{"bytes", bytes}});
 }
 
 }  // namespace paracel::srv

@@ -10,6 +10,7 @@
 #include <paracel/error.hpp>
 
 #include "core/hex.hpp"
+#include "core/json_text.hpp"
 #include "core/ring.hpp"
 
 namespace paracel::srv {
@@ -35,11 +36,9 @@ class refusal : public error {
   using error::error;
 };
 
-std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }
-
 json object_in(const net::request_view& in) {
   if (in.body.size() > max_control_bytes) throw refusal("the body is longer than a control message can be");
-  auto j = json::parse(net::text_of(in.body), nullptr, false);
+  auto j = json_from(net::text_of(in.body), max_control_bytes);
   if (!j.is_object()) throw refusal("the body is no JSON object");
   return j;
 }
@@ -49,7 +48,7 @@ std::uint64_t number(const json& j, const char* key, std::uint64_t most) {
   if (it == j.end()) throw refusal(std::string("\"") + key + "\" is missing");
   // nlohmann keeps non-negative integers of a parsed text as unsigned
   if (!it->is_number_unsigned() || it->get<std::uint64_t>() > most)
-    throw refusal(std::string("\"") + key + "\" is " + dump(*it) + ", not a whole number up to " + std::to_string(most));
+    throw refusal(std::string("\"") + key + "\" is " + json_text(*it) + ", not a whole number up to " + std::to_string(most));
   return it->get<std::uint64_t>();
 }
 
@@ -128,7 +127,7 @@ std::string scheduler::name(role r, std::uint32_t index) const {
          " on " + n.host + ")";
 }
 
-std::string scheduler::ended_json() const { return dump({{"status", status_}, {"cause", cause_}}); }
+std::string scheduler::ended_json() const { return json_text({{"status", status_}, {"cause", cause_}}); }
 
 void scheduler::refuse_ended(completion& done) const { done.fail(net::status::job_ended, ended_json()); }
 
@@ -182,7 +181,7 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
     if (s.incarnation == 0) throw refusal("\"incarnation\" must be 16 hex digits or a number, and not 0");
     if (const auto weight = body.find("weight"); weight != body.end()) {
       if (!weight->is_number() || !(*weight >= ring::least_weight && *weight <= ring::greatest_weight))
-        throw refusal("\"weight\" is " + dump(*weight) + ", not a number in [1/64, 64]");
+        throw refusal("\"weight\" is " + json_text(*weight) + ", not a number in [1/64, 64]");
       s.weight = weight->get<double>();
     }
     s.threads = static_cast<std::uint32_t>(number(body, "threads", membership::most_threads));
@@ -222,7 +221,7 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
     n.host = host;
     n.pid = pid;
     n.client = in.header.client;
-    events_(dump(joined), false);
+    events_(json_text(joined), false);
     return take_place(who.index, body, std::move(done), now);
   }
   if (returns) {
@@ -236,7 +235,7 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
   n.host = host;
   n.pid = pid;
   n.joining = std::move(done);
-  events_(dump(joined), false);
+  events_(json_text(joined), false);
   if (!returns) return answer_joins(now);
   n.last_sign = now;
   n.joining.answer({}, net::bytes_of(roster_.members().to_json()));
@@ -259,7 +258,7 @@ void scheduler::answer_joins(time_point now) {
   if (workers_joined_ < options_.workers || !checkpoints_.restored()) return;
   phase_ = phase::running;
   for (auto& n : workers_) answer(n);
-  events_(dump({{"event", "started"}, {"workers", options_.workers}, {"servers", options_.servers}}), false);
+  events_(json_text({{"event", "started"}, {"workers", options_.workers}, {"servers", options_.servers}}), false);
 }
 
 void scheduler::heartbeat(const net::request_view& in, completion done, time_point now) try {
@@ -317,7 +316,7 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
 void scheduler::tell_to_end(completion& done, int with_status, const std::string& why) {
   net::reply_header fields;
   fields.order = net::instruction::abort;
-  const auto body = dump({{"status", with_status}, {"cause", why + "; the job goes on without it"}});
+  const auto body = json_text({{"status", with_status}, {"cause", why + "; the job goes on without it"}});
   done.answer(fields, net::bytes_of(body));
 }
 
@@ -363,7 +362,7 @@ void scheduler::hear_of_death(const net::request_view& in, completion done, time
   if (who.what == role::server && awaits(who.index) && !is_known && !is_late) give_up_entering(why);
   else if (phase_ != phase::done && is_known && !n.gone) lose(who.what, who.index, why, now);
   const auto answer =
-      dump({{"goes_on", phase_ != phase::aborted}, {"epoch", roster_.members().epoch}, {"cause", cause_}});
+      json_text({{"goes_on", phase_ != phase::aborted}, {"epoch", roster_.members().epoch}, {"cause", cause_}});
   done.answer({}, net::bytes_of(answer));
 } catch (const refusal& e) {
   done.fail(net::status::bad_request, e.what());
@@ -383,7 +382,7 @@ void scheduler::name_busy(std::uint32_t slot, const json& list, time_point now) 
         lasts->get<double>() * 1000 > static_cast<double>(options_.hang_limit.count())) {
       char time[32];
       std::snprintf(time, sizeof time, "%.1f s", lasts->get<double>());
-      const auto why = function + " has been running for " + time + " in thread " + dump(*shard);
+      const auto why = function + " has been running for " + time + " in thread " + json_text(*shard);
       if (!roster_.has_copies()) return lose(role::server, slot, why, now);
       // Its other threads have a lease. It gets none any more, and is lost when the last one has ended, or the process.
       servers_[slot].hung = why;
@@ -393,7 +392,7 @@ void scheduler::name_busy(std::uint32_t slot, const json& list, time_point now) 
     if (named.first == function && now - named.second < busy_again) continue;
     named = {function, now};
     const auto& n = servers_[slot];
-    events_(dump({{"event", "busy"}, {"role", "server"}, {"index", slot}, {"pid", n.pid}, {"host", n.host},
+    events_(json_text({{"event", "busy"}, {"role", "server"}, {"index", slot}, {"pid", n.pid}, {"host", n.host},
                   {"shard", *shard}, {"function", function},
                   {"seconds", lasts != item.end() && lasts->is_number() ? *lasts : json(0)}}),
             false);
@@ -403,7 +402,7 @@ void scheduler::name_busy(std::uint32_t slot, const json& list, time_point now) 
 void scheduler::progress(const net::request_view& in, completion done, time_point now) try {
   auto body = object_in(in);
   body["event"] = "progress";
-  held_progress_ = dump(body);
+  held_progress_ = json_text(body);
   done.ok();
   if (now - last_progress_ >= progress_interval) emit_progress(now);
 } catch (const refusal& e) {
@@ -439,10 +438,10 @@ void scheduler::leave(const net::request_view& in, completion done, time_point n
       return;
     }
     if (!left_early_) left_early_.emplace(who.index, now);
-    events_(dump({{"event", "left"}, {"role", "server"}, {"index", who.index}, {"status", status}}), false);
+    events_(json_text({{"event", "left"}, {"role", "server"}, {"index", who.index}, {"status", status}}), false);
     return;
   }
-  events_(dump({{"event", "left"}, {"role", "worker"}, {"index", who.index}, {"status", status}}), false);
+  events_(json_text({{"event", "left"}, {"role", "worker"}, {"index", who.index}, {"status", status}}), false);
   if (status != 0) {
     abort(status, name(who.what, who.index) + " ended with status " + std::to_string(status), now);
     return;
@@ -463,7 +462,7 @@ void scheduler::end_when_all_left(time_point now) {
   phase_ = phase::done;
   ended_at_ = now;
   emit_progress(now);
-  events_(dump({{"event", "done"}}), false);
+  events_(json_text({{"event", "done"}}), false);
 }
 
 void scheduler::hear_abort(const net::request_view& in, completion done, time_point now) try {
@@ -484,7 +483,7 @@ void scheduler::abort(int status, const std::string& cause, time_point now) {
   cause_ = cause;
   ended_at_ = now;
   emit_progress(now);
-  events_(dump({{"event", "abort"}, {"status", status}, {"cause", cause}}), false);
+  events_(json_text({{"event", "abort"}, {"status", status}, {"cause", cause}}), false);
   const auto why = ended_json();
   for (auto* nodes : {&servers_, &workers_})
     for (auto& n : *nodes)
@@ -501,7 +500,7 @@ void scheduler::lose(role r, std::uint32_t index, const std::string& why, time_p
   if (server && roster_.state(index) == server_state::gone) return;
   if (server && roster_.state(index) == server_state::left) {  // it had no partition any more
     roster_.lose(index);
-    events_(dump({{"event", "retired"}, {"index", index}, {"pid", n.pid}, {"host", n.host},
+    events_(json_text({{"event", "retired"}, {"index", index}, {"pid", n.pid}, {"host", n.host},
                   {"epoch", roster_.members().epoch}}),
             false);
     return spread();
@@ -526,7 +525,7 @@ void scheduler::lose(role r, std::uint32_t index, const std::string& why, time_p
     event["goes_on"] = verdict.goes_on;
     event["epoch"] = roster_.members().epoch;
   }
-  events_(dump(event), false);
+  events_(json_text(event), false);
   if (!verdict.goes_on) return abort(status, cause, now);
   losses_.emplace_back(now, cause);
   std::erase_if(busy_, [index](const auto& b) { return b.first.first == index; });

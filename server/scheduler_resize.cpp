@@ -6,17 +6,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json_text.hpp"
 #include "server/scheduler.hpp"
 
 namespace paracel::srv {
-namespace {
-
 using nlohmann::json;
-
-// a host name need not be UTF-8
-std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }
-
-}  // namespace
 
 void scheduler::hear_synced(std::uint32_t slot, std::uint64_t epoch) {
   std::vector<std::pair<std::uint32_t, server_state>> moving;
@@ -26,12 +20,12 @@ void scheduler::hear_synced(std::uint32_t slot, std::uint64_t epoch) {
   const auto news = roster_.synced(slot, static_cast<std::uint32_t>(std::min<std::uint64_t>(epoch, ~std::uint32_t{0})));
   if (news == roster::news::none) return;
   const bool serves = news == roster::news::serves;
-  events_(dump({{"event", serves ? "serving" : "synced"}, {"epoch", roster_.members().epoch}}), false);
+  events_(json_text({{"event", serves ? "serving" : "synced"}, {"epoch", roster_.members().epoch}}), false);
   for (const auto& [moved, was] : moving) {
     const auto is = roster_.state(moved);
     if (is == was) continue;
     const auto& n = servers_[moved];
-    events_(dump({{"event", is == server_state::gone ? "retired" : "entered"}, {"index", moved}, {"pid", n.pid},
+    events_(json_text({{"event", is == server_state::gone ? "retired" : "entered"}, {"index", moved}, {"pid", n.pid},
                   {"host", n.host}, {"epoch", roster_.members().epoch}}),
             false);
   }
@@ -42,8 +36,7 @@ void scheduler::hear_synced(std::uint32_t slot, std::uint64_t epoch) {
 
 void scheduler::resize(const net::request_view& in, completion done, time_point now) {
   const auto refuse = [&](const std::string& why) { done.fail(net::status::bad_request, why); };
-  constexpr std::size_t longest = 1024;
-  const auto body = in.body.size() > longest ? json() : json::parse(net::text_of(in.body), nullptr, false);
+  const auto body = json_from(net::text_of(in.body));
   const auto wish = body.is_object() ? body.value("servers", json()) : json();
   if (wish != 1 && wish != -1) return refuse("\"servers\" must be 1 or -1: one server at a time");
   const int by = wish == 1 ? 1 : -1;
@@ -56,24 +49,24 @@ void scheduler::resize(const net::request_view& in, completion done, time_point 
     entering_.emplace(slot, now);
     if (slot == servers_.size()) servers_.emplace_back();
     options_.servers = static_cast<std::uint32_t>(servers_.size());
-    events_(dump({{"event", "wanted"}, {"index", slot}}), false);
+    events_(json_text({{"event", "wanted"}, {"index", slot}}), false);
   } else {
     slot = roster_.dismiss();
     const auto& n = servers_[slot];
-    events_(dump({{"event", "leaving"}, {"index", slot}, {"pid", n.pid}, {"host", n.host},
+    events_(json_text({{"event", "leaving"}, {"index", slot}, {"pid", n.pid}, {"host", n.host},
                   {"epoch", roster_.members().epoch}}),
             false);
     checkpoints_.servers_changed("server s" + std::to_string(slot) + " is leaving");
     spread();
   }
-  const auto answer = dump({{"slot", slot}, {"epoch", roster_.members().epoch}});
+  const auto answer = json_text({{"slot", slot}, {"epoch", roster_.members().epoch}});
   done.answer({}, net::bytes_of(answer));
 }
 
 /// The server that was to be started will not come.
 void scheduler::give_up_entering(const std::string& why) {
   const auto slot = std::exchange(entering_, std::nullopt)->first;
-  events_(dump({{"event", "not_entered"}, {"index", slot}, {"cause", why}}), false);
+  events_(json_text({{"event", "not_entered"}, {"index", slot}, {"cause", why}}), false);
   if (slot >= roster_.members().servers.size()) servers_.pop_back();
   options_.servers = static_cast<std::uint32_t>(servers_.size());
 }

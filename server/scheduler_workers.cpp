@@ -9,6 +9,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/json_text.hpp"
 #include "server/scheduler.hpp"
 
 namespace paracel::srv {
@@ -19,8 +20,6 @@ namespace {
 
 constexpr std::size_t most_ranges = 1U << 16;  // of one heartbeat
 
-std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }
-
 }  // namespace
 
 /// `clock_thread` and the epoch are for the launcher.
@@ -29,7 +28,7 @@ void scheduler::eject(std::uint32_t rank, const std::string& cause) {
   n.ejected = true;
   ++workers_left_;
   const auto& members = roster_.members();
-  events_(dump({{"event", "ejected"}, {"role", "worker"}, {"index", rank}, {"pid", n.pid}, {"host", n.host}, {"cause", cause},
+  events_(json_text({{"event", "ejected"}, {"role", "worker"}, {"index", rank}, {"pid", n.pid}, {"host", n.host}, {"cause", cause},
                 {"clock", n.clock}, {"clock_thread", members.servers[key_router(members).clock_server()].clock},
                 {"epoch", members.epoch}}),
           false);
@@ -43,7 +42,7 @@ void scheduler::await(std::uint32_t rank, const std::string& cause, time_point n
   n.awaited = now;
   n.lost_cause = cause;
   if (n.watching) n.watching.fail(net::status::conflict, "another process is awaited in its place");
-  events_(dump({{"event", "awaited"}, {"role", "worker"}, {"index", rank}, {"pid", n.pid}, {"host", n.host}, {"cause", cause},
+  events_(json_text({{"event", "awaited"}, {"role", "worker"}, {"index", rank}, {"pid", n.pid}, {"host", n.host}, {"cause", cause},
                 {"clock", n.clock}, {"seconds", std::chrono::duration<double>(options_.worker_wait).count()}}),
           false);
 }
@@ -88,7 +87,7 @@ void scheduler::hear_of_worker(std::uint32_t rank, const json& body) {
 void scheduler::caught_up(std::uint32_t rank) {
   auto& n = workers_[rank];
   n.awaited.reset();
-  events_(dump({{"event", "caught_up"}, {"role", "worker"}, {"index", rank}, {"pid", n.pid}, {"host", n.host}}), false);
+  events_(json_text({{"event", "caught_up"}, {"role", "worker"}, {"index", rank}, {"pid", n.pid}, {"host", n.host}}), false);
 }
 
 void scheduler::look_at_awaited(time_point now) {

@@ -129,6 +129,8 @@ void server::set_membership(const membership& members) {
                           std::ranges::any_of(members.servers, [](const auto& s) { return s.state != server_state::up; });
   if (has_copies) {
     copies_.push_back(std::make_shared<const copies_view>(members, options_.slot));
+    // A thread that goes by an older one still holds it.
+    std::erase_if(copies_, [newest = copies_.back().get()](const auto& v) { return v.get() != newest && v.use_count() == 1; });
     copies_epoch_.store(members.epoch, std::memory_order_release);
   } else {
     for (unsigned i = 0; i < threads(); ++i) shard_owned_[i].store(memberships_.back().get(), std::memory_order_release);

@@ -60,6 +60,7 @@ struct server_options {
   std::size_t max_message_bytes = std::size_t{1} << 30;
   std::size_t max_memory_bytes = 0;  ///< of all shards, equal shares; 0: no limit
   std::size_t max_unread_bytes = std::size_t{1} << 30;  ///< of replies on one connection, see unread_guard
+  std::size_t max_parked_bytes = std::size_t{256} << 20;  ///< of requests that wait for a membership, in each shard
 };
 
 /// Thread-safety: `handle(i, ...)` by the thread of shard i, `clock()` by the clock thread, the rest by any thread.
@@ -124,7 +125,7 @@ class server final : public request_handler {
   std::atomic<const ownership*> owned_{nullptr};
   std::unique_ptr<std::atomic<const ownership*>[]> shard_owned_;
   mutable std::mutex memberships_mutex_;
-  std::vector<std::shared_ptr<const copies_view>> copies_;     // likewise
+  std::vector<std::shared_ptr<const copies_view>> copies_;     // those that somebody goes by, and the newest
   std::atomic<std::uint32_t> copies_epoch_{0};
   std::vector<std::unique_ptr<const ownership>> memberships_;  // all of them: a shard may still look at an old one
   std::vector<std::unique_ptr<shard>> shards_;

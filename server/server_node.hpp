@@ -66,8 +66,13 @@ class server_node {
   /// Nothing is answered at or after this time, until it is set anew. Without a call: always.
   /// Thread-safety: any thread.
   void set_lease_end(std::chrono::steady_clock::time_point end) noexcept {
-    lease_end_.store(end.time_since_epoch().count(), std::memory_order_relaxed);
+    auto now = lease_end_.load(std::memory_order_relaxed);
+    while (now != no_lease && !lease_end_.compare_exchange_weak(now, end.time_since_epoch().count())) {
+    }
   }
+  /// Nothing is answered any more: others may be in its place. It stays so, also when a heartbeat is answered late.
+  /// Thread-safety: any thread.
+  void end_lease() noexcept { lease_end_.store(no_lease); }
 
   struct long_run {
     unsigned shard;
@@ -106,6 +111,7 @@ class server_node {
   std::atomic<unsigned> alive_{0};
   std::unique_ptr<std::atomic<std::int64_t>[]> seen_;  // by shard, of steady_clock
   std::unique_ptr<std::atomic<std::uint32_t>[]> synced_;  // by shard, and of the clock
+  static constexpr auto no_lease = std::numeric_limits<std::int64_t>::min();
   std::atomic<std::int64_t> lease_end_{std::numeric_limits<std::int64_t>::max()};
 
   mutable std::mutex mutex_;  // the three below

@@ -137,6 +137,7 @@ void shard::fence(const net::request_view& request, completion& done) {
     std::uint64_t client = 0;
     std::memcpy(&client, rest.data(), sizeof client);
     fenced_.insert(client);
+    waiting_room_.forget(client, status::bad_request);
   }
   std::uint64_t dropped = 0;
   for (auto at = staged_.begin(); at != staged_.end();) {

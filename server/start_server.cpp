@@ -271,9 +271,6 @@ void renew_lease(srv::server_node& node, std::chrono::steady_clock::time_point s
   node.set_lease_end(sent + std::min(milliseconds{2000}, limit * 10 / 11));
 }
 
-/// Others may be put in its place from now on: no reply leaves any more.
-void end_lease(srv::server_node& node) { node.set_lease_end(std::chrono::steady_clock::time_point::min()); }
-
 /// The servers have changed. Returns: the new epoch.
 std::uint32_t adopt(srv::server_node& node, std::string_view json, ending& end) {
   const auto members = membership::from_json(json);
@@ -283,7 +280,7 @@ std::uint32_t adopt(srv::server_node& node, std::string_view json, ending& end) 
     end.come(exit_status::ok, {});
   } else if (me == members.servers.end() || me->incarnation != self.incarnation || me->state == server_state::down) {
     end.come(exit_status::server_lost, "it was taken for lost; the job goes on without it");
-    end_lease(node);
+    node.end_lease();
   } else {
     node.set_membership(members);
   }
@@ -338,7 +335,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   joining.join();
   const bool by_signal = signal == SIGTERM || signal == SIGINT;
   if (by_signal) {
-    end_lease(node);
+    node.end_lease();
     // Nobody then waits for a heartbeat that does not come.
     const ending never;
     line.ask(net::verb::leave,

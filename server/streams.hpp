@@ -31,6 +31,9 @@ class streams {
     return at != connections_.end() && at->second == from;
   }
 
+  /// What its sender sent is not taken any more, until it begins anew.
+  void end(const net::request_header& h) { connections_.erase({h.client, h.rank}); }
+
   [[nodiscard]] static bool are_of_one(const net::request_header& a, const net::request_header& b) noexcept {
     return (a.flags & b.flags & net::flag_stream) != 0 && a.client == b.client && a.rank == b.rank;
   }

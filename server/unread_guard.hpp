@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "net/protocol.hpp"
@@ -19,8 +19,8 @@
 namespace paracel::srv {
 
 /// Beyond `limit` bytes of unread replies on one connection, further requests on it are refused with `too_large`, so
-/// that a client that is only slow learns why; beyond twice the limit they are dropped without a word, since refusals
-/// need memory too. Once the client has read, it is served again.
+/// that a client that is only slow learns why. Refusals need memory too: when those that a client has not read come to
+/// the limit themselves, its requests are dropped without a word. Once it has read, it is served again.
 ///
 /// Thread-safety: any thread. Cost: none as long as nobody is over the limit.
 class unread_guard {
@@ -39,8 +39,7 @@ class unread_guard {
   /// Judges a request of a connection that is over the limit. True: it is to be answered with `too_large` and `text`;
   /// false: not at all.
   bool answers(const net::request_header& h, std::uint64_t unread_bytes) {
-    name(h, unread_bytes);
-    const bool answer = unread_bytes / 2 <= limit_;
+    const bool answer = note(h, unread_bytes);
     (answer ? refused_ : dropped_).fetch_add(1, std::memory_order_relaxed);
     return answer;
   }
@@ -49,24 +48,34 @@ class unread_guard {
   [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_.load(std::memory_order_relaxed); }
 
  private:
-  void name(const net::request_header& h, std::uint64_t unread_bytes) {
-    if (!log_) return;
-    {
-      const std::lock_guard lock(mutex_);
-      // Whoever makes up a new name for each request does not fill the log.
-      if (named_.size() >= most_named || !named_.insert(h.client).second) return;
+  struct client {
+    std::uint64_t unread = 0;    // at its last refusal
+    std::uint64_t refusals = 0;  // since it has read
+  };
+
+  bool note(const net::request_header& h, std::uint64_t unread_bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto at = clients_.find(h.client);
+    // Whoever makes up a new name for each request fills neither the log nor the memory.
+    if (at == clients_.end() && clients_.size() >= most_clients) return unread_bytes / 2 <= limit_;
+    auto& c = at == clients_.end() ? clients_[h.client] : at->second;
+    if (at == clients_.end() && log_) {
+      log_("client " + std::to_string(h.client) + " of rank " + std::to_string(h.rank) + " has not read " +
+           std::to_string(unread_bytes >> 20U) + " MiB of replies: its requests are refused until it does");
     }
-    log_("client " + std::to_string(h.client) + " of rank " + std::to_string(h.rank) + " has not read " +
-         std::to_string(unread_bytes >> 20U) + " MiB of replies: its requests are refused until it does");
+    if (unread_bytes < c.unread) c.refusals = 0;
+    c.unread = unread_bytes;
+    return ++c.refusals * refusal_bytes <= limit_;
   }
 
-  static constexpr std::size_t most_named = 1000;
+  static constexpr std::size_t most_clients = 1000;
+  static constexpr std::size_t refusal_bytes = 512;  // about 280 were measured
   const std::size_t limit_;
   std::function<void(const std::string&)> log_;
   std::atomic<std::uint64_t> refused_{0};
   std::atomic<std::uint64_t> dropped_{0};
   std::mutex mutex_;
-  std::set<std::uint64_t> named_;
+  std::unordered_map<std::uint64_t, client> clients_;  // that were over the limit
 };
 
 }  // namespace paracel::srv

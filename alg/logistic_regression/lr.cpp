@@ -190,13 +190,14 @@ void logistic_regression::train() {
   paracel_sync();
   log_.emplace(*this, settings_.rounds, "objective", settings_.debug);
   int round = first_iteration();
+  if (round > 0) read_theta();  // so that a checkpoint of other data is refused before anything else of it is taken
   if (get_worker_id() == 0 && round > 0) {
     if (collected_ < 0) collected_ = removed_ = round;
-    collect(round - 1);
+    collect(round - 1, round - settled_after());
   }
 
   for (; round < settings_.rounds && !stops_at(round); ++round) {
-    paracel_read(theta_key, theta_);
+    read_theta();
     std::fill(gradient_.begin(), gradient_.end(), 0.0);
     const auto rows = static_cast<double>(problem_.rows());
     loss_ = problem_.add_gradient(theta_, gradient_) + rows * problem_.penalty(theta_);
@@ -212,12 +213,26 @@ void logistic_regression::train() {
       if (settings_.method == "agd") agd_round();
     }
     iter_commit();
-    if (get_worker_id() == 0) collect(round);
+    if (get_worker_id() == 0) collect(round, round + 1 - settled_after());
   }
   rounds_done_ = round;
   set_total_iters(round);  // from here on reads come from the servers
   paracel_sync();
+  read_theta();
+}
+
+void logistic_regression::read_theta() {
   paracel_read(theta_key, theta_);
+  check_theta();
+}
+
+/// The gradient and the steps are as long as the data say.
+void logistic_regression::check_theta() const {
+  if (theta_.size() == problem_.dimension()) return;
+  throw data_error(settings_.training_input.front() + ": theta of the " + (resumed() ? "checkpoint" : "servers") +
+                   " has " + std::to_string(theta_.size()) + " elements, the data have " +
+                   std::to_string(problem_.dimension()) + " (" + std::to_string(columns_) + " features" +
+                   (settings_.bias ? " and the bias" : "") + "); want data and bias as theta was trained with");
 }
 
 /// Rank 0 has more to go on with than theta: how the objective went, and what it has told the others.
@@ -241,7 +256,15 @@ void logistic_regression::restore_state(const saved_states& from) {
   own.get("stop_round", stop_round_);
   collected_ = removed_ = -1;
   if (!from.same_workers()) return;
-  own.get("order", order_);
+  std::vector<std::size_t> order;
+  if (own.get("order", order) && settings_.method != "dgd") {
+    if (order.size() != order_.size() || std::ranges::any_of(order, [&](auto i) { return i >= order_.size(); })) {
+      throw data_error(settings_.training_input.front() + ": the checkpoint has an order of " +
+                       std::to_string(order.size()) + " samples of worker " + std::to_string(get_worker_id()) +
+                       ", it now has " + std::to_string(order_.size()) + "; want the samples that the job began with");
+    }
+    order_ = std::move(order);
+  }
   own.get("collected", collected_);
   if (!own.get("removed", removed_)) removed_ = collected_;
 }
@@ -271,6 +294,7 @@ void logistic_regression::downpour_round() {
     problem_.row_steps(std::span(order_).subspan(at, std::min(rows, order_.size() - at)), step_, delta_);
     for (std::size_t j = 0; j < delta_.size(); ++j) delta_[j] -= theta_[j];
     paracel_bupdate_get(theta_key, delta_, theta_);
+    check_theta();
   }
 }
 
@@ -279,6 +303,7 @@ void logistic_regression::agd_round() {
   for (const auto i : order_) {
     problem_.row_step(i, step_, theta_, delta_);
     paracel_bupdate_get(theta_key, delta_, theta_);
+    check_theta();
   }
 }
 
@@ -292,24 +317,36 @@ void logistic_regression::shuffle(int round) {
 // lr_round_r: a sum in the server instead of a collective, so that no worker waits for another because of it. Rank 0
 // reads a key once all parts are in it. Under asp and ssp the parts may belong to slightly different thetas.
 //
-//     lr_round_<r>    | parts | loss | gradient 0 | gradient 1 | ...
+//     lr_round_<r>    | rows | loss | gradient 0 | gradient 1 | ...
+//
+// All parts are in it when it has all rows, or when nobody is left who has not finished the round: a worker that was
+// ejected sends no more, and the mean is over the rows of the others.
 
+/// A worker without rows sends nothing: nobody would wait for it, and what comes after the key has gone would stay.
 void logistic_regression::publish(int round) {
+  if (problem_.rows() == 0) return;
   std::vector<double> part(2 + gradient_.size());
-  part[0] = 1;
+  part[0] = static_cast<double>(problem_.rows());
   part[1] = loss_;
   std::copy(gradient_.begin(), gradient_.end(), part.begin() + 2);
   paracel_update(round_key(round), part, default_plugin, default_add);
 }
 
-/// Takes the sums that are complete, up to those of round `newest`. They stay until the next commit: a process in the place
-/// of one that dies before takes them again. Then a sum may have a part twice, unless it is one of bsp.
-void logistic_regression::collect(int newest) {
+/// A read after c commits has all parts of the first c less so many rounds, of whoever still is there. Asp promises
+/// nothing before the last barrier.
+int logistic_regression::settled_after() const {
+  return settings_.consistency == consistency_model::asp ? settings_.rounds : settings_.limit_s;
+}
+
+/// Takes the sums that are complete, up to those of round `newest`; nothing more comes to rounds before `settled`. They
+/// stay until the next commit: a process in the place of one that dies before takes them again. Then a sum may have a
+/// part twice, unless it is one of bsp.
+void logistic_regression::collect(int newest, int settled) {
   for (; removed_ < collected_; ++removed_) paracel_remove(round_key(removed_));
   std::vector<double> sum;
-  while (collected_ <= newest && paracel_read(round_key(collected_), sum) && !sum.empty() &&
-         sum[0] >= static_cast<double>(get_worker_size())) {
-    const auto n = static_cast<double>(total_rows_);
+  while (collected_ <= newest && paracel_read(round_key(collected_), sum) && sum.size() == 2 + gradient_.size() &&
+         (sum[0] >= static_cast<double>(total_rows_) || collected_ < settled)) {
+    const double n = sum[0];
     double square = 0;
     for (std::size_t j = 2; j < sum.size(); ++j) square += sum[j] * sum[j];
     record(collected_, sum[1] / n, std::sqrt(square) / n);
@@ -352,13 +389,17 @@ bool logistic_regression::stops_at(int round) {
 
 void logistic_regression::evaluate_result() {
   if (get_worker_id() == 0) {
-    collect(rounds_done_ - 1);
+    collect(rounds_done_ - 1, rounds_done_);
     for (; removed_ < collected_; ++removed_) paracel_remove(round_key(removed_));
   }
   std::vector<double> sum(1 + theta_.size());
   sum[0] = problem_.add_gradient(theta_, std::span(sum).subspan(1));
+  sum.push_back(static_cast<double>(problem_.rows()));
   get_comm().allreduce(sum);
-  const auto n = static_cast<double>(total_rows_);
+  // Not total_rows_ as it was: a worker may have been ejected.
+  const double n = sum.back();
+  total_rows_ = static_cast<std::size_t>(n);
+  sum.pop_back();
   for (auto& v : sum) v /= n;
   objective_ = sum[0] + problem_.penalty(theta_);
   problem_.add_penalty_gradient(theta_, 1.0, std::span(sum).subspan(1));

@@ -195,12 +195,15 @@ class logistic_regression : public paralg {
   void read_model();
   void load_others();
   void train();
+  void read_theta();
+  void check_theta() const;
   void dgd_round();
   void ipm_round();
   void downpour_round();
   void agd_round();
   void publish(int round);
-  void collect(int finished);
+  [[nodiscard]] int settled_after() const;
+  void collect(int newest, int settled);
   void record(int round, double objective, double gradient_norm);
   void stop_after(int round);
   [[nodiscard]] bool stops_at(int round);
@@ -221,7 +224,7 @@ class logistic_regression : public paralg {
   lr_problem test_;
   lr_problem predict_;
   std::size_t columns_ = 0;
-  std::size_t total_rows_ = 0;
+  std::size_t total_rows_ = 0;     // of all workers; at the end of those that are still there
   std::vector<double> theta_;
   std::vector<double> gradient_;   // of this worker's losses at the theta the round began with
   std::vector<double> delta_;      // what is sent to the server

@@ -232,12 +232,15 @@ void matrix_factorization::train() {
     for (std::size_t clock = 0; clock < clocks; ++clock) {
       order.cut(clock, clocks, piece_);
       loss += train_piece();
-      if (clock + 1 == clocks) {
-        paracel_update(round_key(round), std::vector<double>{1, loss}, default_plugin, default_add);
+      if (clock + 1 == clocks && !ratings_.value.empty()) {  // else nobody waits for it, and it would stay
+        const std::vector<double> part{static_cast<double>(ratings_.value.size()), loss};
+        paracel_update(round_key(round), part, default_plugin, default_add);
       }
       iter_commit();
     }
-    if (get_worker_id() == 0) collect(round);
+    // What was sent within all clocks but the newest limit_s is there.
+    const int settled = (round + 1) * settings_.clocks_per_round - settings_.limit_s;
+    if (get_worker_id() == 0) collect(round, settled / settings_.clocks_per_round);
     if (settings_.tolerance == 0) continue;
     get_comm().allreduce(loss);
     if (round > 0 && std::abs(last - loss) <= settings_.tolerance * last) {
@@ -249,7 +252,7 @@ void matrix_factorization::train() {
   rounds_done_ = round;
   set_total_iters(round * settings_.clocks_per_round);  // or ssp would not wait for the updates of a run that ends early
   paracel_sync();
-  if (get_worker_id() == 0) collect(round - 1);
+  if (get_worker_id() == 0) collect(round - 1, round);
 }
 
 /// Cost: the piece's items once from the servers and once to them.
@@ -280,20 +283,20 @@ double matrix_factorization::train_piece() {
   return loss;
 }
 
-/// Takes the losses of rounds that are complete: each worker has added its own to the key of the round, so that nobody waits
-/// for it.
-void matrix_factorization::collect(int newest) {
+/// Takes the losses of rounds that are complete: each worker has added the number of its ratings and its loss to the key of
+/// the round, so that nobody waits for it. To rounds before `settled` nothing more comes: a worker that was ejected sends
+/// none, and the mean is over the ratings of the others.
+void matrix_factorization::collect(int newest, int settled) {
   std::vector<double> sum;
   while (collected_ <= newest && paracel_read(round_key(collected_), sum) && sum.size() == 2 &&
-         sum[0] == static_cast<double>(get_worker_size())) {
+         (sum[0] >= static_cast<double>(ratings_.entries_total) || collected_ < settled)) {
     paracel_remove(round_key(collected_));
     if (collected_ == 0) first_loss_ = sum[1];
     if (!std::isfinite(sum[1]) || sum[1] > divergence_factor * first_loss_) {
       throw error("mf: diverged at round " + std::to_string(collected_ + 1) + ": the loss was " +
                   std::to_string(first_loss_) + " and is " + std::to_string(sum[1]) + "; lower alpha");
     }
-    log_.round(collected_ + 1, std::sqrt(sum[1] / static_cast<double>(ratings_.entries_total)),
-               {{"staleness", last_staleness()}});
+    log_.round(collected_ + 1, std::sqrt(sum[1] / sum[0]), {{"staleness", last_staleness()}});
     ++collected_;
   }
 }
@@ -302,7 +305,7 @@ void matrix_factorization::collect(int newest) {
 void matrix_factorization::measure() {
   const std::size_t width = row_width(settings_.k);
   mf_order order(ratings_);
-  std::vector<double> sums(3);  // e^2, e^2 of what a prediction says, squares of parameters by rating
+  std::vector<double> sums(4);  // e^2, e^2 of what a prediction says, squares of parameters by rating, ratings
   const auto square = [&](const double* row) {
     return row[bias_at] * row[bias_at] + dot(row + factors_at, row + factors_at, settings_.k);
   };
@@ -324,15 +327,15 @@ void matrix_factorization::measure() {
         sums[0] += e * e;
         sums[1] += clamped * clamped;
         sums[2] += user_square + square(h);
+        sums[3] += 1;
       }
     }
   }
   get_comm().allreduce(sums);
-  const auto n = static_cast<double>(ratings_.entries_total);
   log_.result("rounds", static_cast<std::uint64_t>(rounds_done_));
   log_.result("objective", sums[0] + settings_.beta / 2 * sums[2]);
   log_.result("loss", sums[0]);
-  log_.result("rmse", std::sqrt(sums[1] / n));
+  log_.result("rmse", std::sqrt(sums[1] / sums[3]));
 }
 
 void matrix_factorization::write() {

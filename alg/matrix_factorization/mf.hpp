@@ -105,7 +105,7 @@ class matrix_factorization : public paralg {
   void load();
   void train();
   double train_piece();
-  void collect(int newest);
+  void collect(int newest, int settled);
   void measure();
   void write();
 

@@ -291,12 +291,20 @@ std::vector<double> ridge_regression::descend(const centred_samples& samples, ru
   const double share = static_cast<double>(rows.rows()) / samples.total();
   const auto scale = samples.row_scale();
   std::vector<double> theta(p + 1);  // b, then w; of centred or, sparse, of scaled samples
+  // A checkpoint may be one of other data.
+  const auto read_theta = [&] {
+    paracel_read(theta_key, theta);
+    if (theta.size() == p + 1) return;
+    throw data_error(linear_.training_input.front() + ": theta of the " + (resumed() ? "checkpoint" : "servers") +
+                     " has " + std::to_string(theta.size()) + " elements, the data have " + std::to_string(p + 1) +
+                     " (" + std::to_string(p) + " features and the intercept); want data as theta was trained with");
+  };
   if (get_worker_id() == 0 && !resumed()) paracel_write(theta_key, theta);
   paracel_sync();
   rounds_done_ = first_iteration();
   std::vector<std::size_t> order(rows.rows());
   for (int round = rounds_done_; round < settings_.rounds; ++round) {
-    paracel_read(theta_key, theta);
+    read_theta();
     const double value = objective(samples, std::span(theta).subspan(1));
     if (round == 0) first_ = value;
     else log.round(round, value);
@@ -318,7 +326,7 @@ std::vector<double> ridge_regression::descend(const centred_samples& samples, ru
   }
   set_total_iters(rounds_done_);
   paracel_sync();
-  paracel_read(theta_key, theta);
+  read_theta();
   std::vector<double> w(theta.begin() + 1, theta.end());
   const double value = objective(samples, w);
   if (!std::isfinite(value) || value > divergence_factor * first_)

@@ -11,6 +11,7 @@
 
 #include "core/hash.hpp"
 #include "core/hex.hpp"
+#include "core/json_text.hpp"
 
 namespace paracel::net {
 namespace {
@@ -22,11 +23,9 @@ constexpr std::size_t clock_digits = 10;
 constexpr std::size_t most_manifest_bytes = std::size_t{64} << 20;
 constexpr const char* format_name = "paracel checkpoint";
 
-std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }
-
 /// The text of a manifest around its contents.
 std::string framed(const json& inner) {
-  const auto text = dump(inner);
+  const auto text = json_text(inner);
   return R"({"checkpoint":)" + text + R"(,"xxh3":")" + to_hex(hash_block(std::as_bytes(std::span(text)), 0)) + "\"}\n";
 }
 
@@ -47,7 +46,7 @@ struct reading {
   std::uint64_t number(const json& in, const char* key, std::uint64_t most) const {
     const auto& m = member(in, key);
     if (!m.is_number_unsigned() || m.get<std::uint64_t>() > most) {
-      refuse("\"" + std::string(key) + "\" is " + dump(m) + ", not a whole number up to " + std::to_string(most));
+      refuse("\"" + std::string(key) + "\" is " + json_text(m) + ", not a whole number up to " + std::to_string(most));
     }
     return m.get<std::uint64_t>();
   }
@@ -84,7 +83,7 @@ std::string path_in(const std::string& folder, const std::string& name) { return
 }  // namespace
 
 std::string to_json(const checkpoint_entry& e) {
-  return dump({{"name", e.name},
+  return json_text({{"name", e.name},
                {"kind", static_cast<std::uint16_t>(e.header.kind)},
                {"index", e.header.index},
                {"thread", e.header.thread},

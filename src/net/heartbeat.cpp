@@ -46,6 +46,8 @@ heartbeat::heartbeat(transport& over, heartbeat_options options, std::function<s
       run(*mine);
     } catch (const error& e) {
       obey_({instruction::abort, e.status(), e.what()});
+    } catch (const std::exception& e) {
+      obey_({instruction::abort, exit_status::failure, e.what()});
     }
     mine.reset();  // a port dies on the thread that used it
   });

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include <paracel/error.hpp>
@@ -68,7 +69,13 @@ saved_state saved_state::from_bytes(std::span<const std::byte> bytes) {
 
 void checkpoint_parts::read(const net::disk& disk, const checkpoint_plan& plan, std::uint32_t rank, std::uint32_t workers) {
   const auto manifest = net::read_manifest(disk, plan.resume);
-  same_workers_ = manifest.workers == workers;
+  std::set<std::uint32_t> ranks;
+  for (const auto& f : manifest.files) {
+    if (f.header.kind == net::checkpoint_kind::worker) ranks.insert(f.header.index);
+  }
+  // A worker that had gone (ejected, or done) has no file. Whoever is in its place must not begin at another iteration
+  // than the others, so then nobody takes up what it had itself.
+  same_workers_ = manifest.workers == workers && ranks.size() == workers;
   kept_.clear();
   kept_.resize(same_workers_ ? 1 : std::max<std::size_t>(manifest.workers, 1));
   for (const auto& f : manifest.files) {
@@ -77,6 +84,9 @@ void checkpoint_parts::read(const net::disk& disk, const checkpoint_plan& plan, 
     if (!same_workers_ && f.header.index < kept_.size()) kept_[f.header.index] = read_file(disk, path, f.header);
     if (same_workers_ && f.header.index == rank) kept_.front() = read_file(disk, path, f.header);
   }
+  // The first says where all begin (begin_of_next, enter): it must be one that was there.
+  if (!same_workers_ && !ranks.contains(0) && !ranks.empty() && *ranks.begin() < kept_.size())
+    kept_.front().swap(kept_[*ranks.begin()]);
 }
 
 std::vector<checkpoint_parts::kept> checkpoint_parts::read_file(const net::disk& disk, const std::string& path,

@@ -32,7 +32,8 @@ class checkpoint_parts {
     std::function<void(saved_state&)> save{};
   };
 
-  /// Reads what the job goes on from: this worker's file, or with another number of workers those of all.
+  /// Reads what the job goes on from: this worker's file, or those of all when the job has another number of workers or
+  /// one had gone (was ejected) and left none.
   /// Throws: data_error with file and offset.
   void read(const net::disk& disk, const checkpoint_plan& plan, std::uint32_t rank, std::uint32_t workers);
 
@@ -68,7 +69,9 @@ class checkpoint_parts {
   static std::vector<kept> read_file(const net::disk& disk, const std::string& path, const net::checkpoint_header& expected);
 
   std::vector<part> parts_;
-  std::vector<std::vector<kept>> kept_;  // by rank, or only this worker's; empty: the job was not resumed
+  // Only this worker's, or by rank, nothing for one that had gone; the first that had not gone is in the place of a
+  // rank 0 that had. Empty: the job was not resumed.
+  std::vector<std::vector<kept>> kept_;
   bool same_workers_ = false;
 };
 

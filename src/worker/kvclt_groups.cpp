@@ -18,6 +18,8 @@ namespace {
 
 // A shard whose room for key sets is too small for those of all its clients may forget one before it was used.
 constexpr unsigned most_attempts = 16;
+// Parts of sets that are known to have been prepared; a program may make a new set in each round.
+constexpr std::size_t most_prepared = std::size_t{1} << 16;
 
 /// Calls f when it goes, whatever happens.
 template <class F>
@@ -247,6 +249,10 @@ void kvclt::send_prepare(const key_parts& set, const key_parts::part& part, hand
   h.what = net::verb::set_prepare;
   h.count = part.end - part.begin;
   send(part.channel, h, text_of(part.digest), {}, payload.bytes(), {}, std::move(done));
+  if (prepared_.size() >= most_prepared) {  // the next request on this set prepares it anew
+    const auto at = prepared_.lower_bound({part.channel, 0, 0});
+    if (at != prepared_.end() && std::get<0>(*at) == part.channel) prepared_.erase(at);
+  }
   prepared_.emplace(part.channel, part.digest.low, part.digest.high);
 }
 

@@ -15,6 +15,8 @@
 
 #include <paracel/error.hpp>
 
+#include "core/json_text.hpp"
+
 namespace paracel {
 
 namespace {
@@ -68,7 +70,7 @@ std::shared_ptr<session> session::join(session_options options) {
       [raw = s.get()](const net::order& order) { raw->obey(order); });
   net::request_header h;
   h.what = net::verb::join;
-  const auto& answer = s->ask(h, net::bytes_of(mine.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  const auto& answer = s->ask(h, net::bytes_of(json_text(mine)));
   const auto turn = answer.header.count;
   const auto passed = answer.header.value_version;
   s->members_ = membership::from_json(net::text_of(answer.body));
@@ -181,7 +183,7 @@ void session::checkpoint() {
   }
   net::request_header h;
   h.what = net::verb::checkpoint;
-  const auto text = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const auto text = json_text(body);
   const auto answer = nlohmann::json::parse(net::text_of(ask(h, net::bytes_of(text)).body), nullptr, false);
   if (path.empty() || (answer.is_object() && answer.value("ok", false))) return;
   try {
@@ -242,7 +244,7 @@ void session::refuse_to_repeat() {
   const nlohmann::json body{{"status", exit_status::worker_lost}, {"cause", cause}};
   net::request_header h;
   h.what = net::verb::abort;
-  ask(h, net::bytes_of(body.dump()));
+  ask(h, net::bytes_of(json_text(body)));
   throw job_error(cause, exit_status::worker_lost);
 }
 
@@ -268,7 +270,7 @@ std::string session::beat(nlohmann::json body) {
     const std::lock_guard lock(mutex_);
     body["collectives"] = {{"again", kept_collectives_.ranges}, {"from", kept_collectives_.from}};
   }
-  return body.dump();
+  return json_text(body);
 }
 
 void session::leave() {
@@ -283,7 +285,7 @@ void session::leave() {
   net::request_header h;
   h.what = net::verb::leave;
   try {
-    ask(h, net::bytes_of(body.dump()));
+    ask(h, net::bytes_of(json_text(body)));
   } catch (const job_error& e) {
     // The scheduler goes when the last one has left, and its answer may be lost with a connection. Whether it has crashed
     // instead is for its parent to say.

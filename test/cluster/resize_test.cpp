@@ -98,15 +98,24 @@ struct setting {
 
 class Resize : public testing::TestWithParam<setting> {};
 
+void grow_and_shrink(cluster& c) {
+  for (int move = 0; move < 12; ++move) {
+    std::this_thread::sleep_for(milliseconds(20));
+    ASSERT_GE(move % 4 < 2 ? c.grow() : c.shrink(), 0) << "move " << move;
+  }
+}
+
 TEST_P(Resize, CountsAreExactWhileServersEnterAndLeave) {
   const auto [replicas, servers, threads] = GetParam();
   cluster c({.workers = workers, .servers = servers, .threads = threads, .replicas = replicas, .elastic = true});
-  count(c, [&] {
-    for (int move = 0; move < 12; ++move) {
-      std::this_thread::sleep_for(milliseconds(20));
-      ASSERT_GE(move % 4 < 2 ? c.grow() : c.shrink(), 0) << "move " << move;
-    }
-  });
+  count(c, [&] { grow_and_shrink(c); });
+}
+
+TEST_P(Resize, WhatCannotWaitForAMembershipComesAgain) {
+  const auto [replicas, servers, threads] = GetParam();
+  cluster c({.workers = workers, .servers = servers, .threads = threads, .replicas = replicas, .elastic = true,
+             .max_parked_bytes = 1});
+  count(c, [&] { grow_and_shrink(c); });
 }
 
 std::string name_of_setting(const testing::TestParamInfo<setting>& i) {

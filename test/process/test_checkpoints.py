@@ -10,11 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import BIN, LR, PRUN, JobTest, clean_environment, main, processes_of, wait_until  # noqa: E402
+from process_support import (BIN, LR, PRUN, JobTest, Run, clean_environment, main, processes_of,  # noqa: E402
+                             wait_until)
 
 RIDGE = os.path.join(BIN, "ridge")
 TOOL = os.path.join(BIN, "paracel_checkpoint")
@@ -222,6 +224,43 @@ class Checkpoints(JobTest):
         status, _, err = self.prun("-c", config, "--checkpoint-dir", self.dir, LR)
         self.assertEqual(status, 2)
         self.assertIn("holds checkpoints of another run", err)
+
+    def test_a_folder_takes_the_checkpoints_of_one_job_at_a_time(self):
+        config = self.config("holder", LR, rounds=100000000, training_input=os.path.join(self.folder, "training.dat"))
+        first = self.started(config, LR, "--checkpoint-dir", self.dir)
+        self.assertTrue(wait_until(lambda: "round" in first.err(), 30), first.err())
+        words = rf"the checkpoints of a job that is running \(pid {first.pid} on \S+\) go to {self.dir}: name another folder"
+        self.refused_elsewhere(2, "error: --checkpoint-dir: " + words, config, "--checkpoint-dir", self.dir)
+        first.process.send_signal(signal.SIGUSR1)
+        self.wait_for_checkpoints(first, 1)
+        self.assertIn("checkpoints.lock", os.listdir(self.dir))
+        self.assertEqual(self.checkpoint("verify", self.dir)[0], 0)
+        self.assertEqual(len(self.checkpoint("list", self.dir)[1].splitlines()), 1)
+        self.refused_elsewhere(2, "error: --resume: " + words, config, "--resume", self.dir)
+        first.process.terminate()
+        self.assertEqual(first.wait(), 143)
+        self.assertNotIn("checkpoints.lock", os.listdir(self.dir))
+        self.assertEqual(self.checkpoint("verify", self.dir)[0], 0)
+
+    def refused_elsewhere(self, status, words, config, *options):
+        """By a prun.py in another folder, with its own run folder."""
+        with tempfile.TemporaryDirectory() as other:
+            run = Run(["-w", "3", "-c", os.path.join(self.folder, config), *options, LR], other)
+            self.addCleanup(run.destroy)
+            self.assertEqual(run.wait(), status, run.err())
+            self.assertRegex(run.err(), words)
+            self.assertFalse(os.path.exists(os.path.join(other, "paracel_runs")))
+
+    def test_the_checkpoint_of_another_program_is_refused(self):
+        self.finished(self.config("mine", LR, rounds=20), LR, "--checkpoint-dir", self.dir, "--checkpoint-every", "10",
+                      servers=1)
+        status, _, err = self.prun("-w", "3", "-c", self.config("theirs", RIDGE), "--resume", self.dir, RIDGE)
+        self.assertEqual(status, 4, err)
+        self.assertEqual(err, f"prun.py: error: --resume {folder_of(self.dir, 20)}: a checkpoint of the program lr, which ridge "
+                              "cannot go on from: want one of ridge\n")
+        err = self.finished(self.config("mine", LR, rounds=21), LR, "--resume", self.dir)
+        self.assertIn(f"warning: {folder_of(self.dir, 20)} was made with another config\n", err)
+        self.assertIn("clock 20, 3 workers and 1 server then\n", err)
 
     def test_another_number_of_workers_ends_near_the_same_model(self):
         config = self.config("more", LR, rounds=300)

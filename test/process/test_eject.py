@@ -11,10 +11,12 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import (END_LIMIT, LR, MPI, JobTest, main, processes_of, read_bytes, role_of,  # noqa: E402
+from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, main, processes_of, read_bytes, role_of,  # noqa: E402
                              wait_until)
 
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
+COUNTERS = os.path.join(BIN, "test_counters")
+AGAIN = "copies of everything exist again"
 
 
 class Eject(JobTest):
@@ -23,7 +25,7 @@ class Eject(JobTest):
         return self.start("-w", "4", "-p", "2", "-c", name + ".json", "--on-worker-death", "eject", "--heartbeat-limit", "1.5",
                           LR)
 
-    def under_way(self, run):
+    def under_way(self, run, count=4):
         """The job has begun; worker i's process, by rank."""
         self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 20), run.err())
         found = {}
@@ -32,8 +34,17 @@ class Eject(JobTest):
                 for entry in read_bytes(f"/proc/{process.pid}/environ").split(b"\0"):
                     if entry.startswith(b"PARACEL_RANK="):
                         found[int(entry.split(b"=")[1])] = process
-        self.assertEqual(sorted(found), [0, 1, 2, 3], run.err())
+        self.assertEqual(sorted(found), list(range(count)), run.err())
         return found
+
+    def kill_worker_and_server(self, run, worker, slot, pause):
+        """`pause`: seconds from the worker's death to the server's; below 0 the server dies first."""
+        server = next(p for p in processes_of(run.job()) if role_of(p) == "server"
+                      and p.command[p.command.index("--slot") + 1] == str(slot))
+        first, second = (worker, server) if pause >= 0 else (server, worker)
+        first.kill()
+        time.sleep(abs(pause))
+        second.kill()
 
     def theta(self, name):
         text = read_bytes(os.path.join(self.folder, name, "lr_theta_0")).decode()
@@ -69,6 +80,48 @@ class Eject(JobTest):
                     rank = random.randrange(1, 4)
                     workers[rank].kill()
                     self.assert_finished_without(run, rank, "killed")
+
+    def test_a_worker_is_ejected_while_servers_change(self):
+        # The clock has moved, or is about to, when the worker is to be taken out of it.
+        self.write_config("both.json", output="both/", rounds=3000)
+        for turn in range(4 * RUNS):
+            with self.subTest(turn=turn):
+                run = self.start("-w", "4", "-p", "3", "--replicas", "2", "-c", "both.json", "--on-worker-death", "eject",
+                                 LR)
+                workers = self.under_way(run)
+                rank = random.randrange(1, 4)
+                self.kill_worker_and_server(run, workers[rank], turn % 3, random.uniform(-0.02, 0.02))
+                self.assert_finished_without(run, rank, "both")
+
+    def test_what_the_others_count_is_exact_when_a_server_dies_with_the_ejected(self):
+        for turn in range(2 * RUNS):
+            with self.subTest(turn=turn):
+                enough = self.not_there("enough")
+                run = self.start("-w", "3", "-p", "3", "--replicas", "2", "--on-worker-death", "eject", COUNTERS, enough,
+                                 "2")
+                workers = self.under_way(run, 3)
+                self.kill_worker_and_server(run, workers[1], random.randrange(3), random.uniform(-0.02, 0.02))
+                self.assertTrue(wait_until(lambda r=run: AGAIN in r.err() or r.process.poll() is not None, 20), run.err())
+                self.assertIsNone(run.process.poll(), run.err() + run.out())
+                time.sleep(0.5)  # after this they have counted more without it than with it
+                self.touch(enough)
+                # The program wants the counts of all three, and says of each sum what it has got.
+                self.assertEqual(run.wait(60), 1, run.err() + run.out())
+                self.assert_only_its_counts_are_missing(run.out())
+
+    def assert_only_its_counts_are_missing(self, out):
+        said = re.findall(r"^worker 0: (.*): (\d+), want (\d+)$", out, re.MULTILINE)
+        units = {"a shared counter": 2, "a counter of a set": 1, "a row": 1, "an element of an array": 1}  # in a round
+        sums = {"a shared counter": 2, "a counter of a set": 2, "a row": 8, "an element of an array": 3,
+                "a swapped value": 1}
+        self.assertEqual({what: sum(w == what for w, _, _ in said) for what, _, _ in said}, sums, out)
+        other = [line for line in out.splitlines() if not re.match(r"worker 0: .*, want |WRONG, longest round ", line)]
+        self.assertEqual(other, [])  # nothing that a worker alone counts
+        its_rounds, rounds = next((int(got), int(want)) for what, got, want in said if what == "a swapped value")
+        for what, got, _ in said:
+            if what in units:  # the others have counted in every round, and it in its own, maybe not to the last one's end
+                missing = units[what] * (2 * rounds + its_rounds) - int(got)
+                self.assertLessEqual(abs(missing), units[what], (what, got, its_rounds, rounds))
 
     def test_a_stopped_worker_is_killed_and_the_others_go_on(self):
         run = self.start_lr("stopped")

@@ -176,6 +176,7 @@ class Failover(JobTest):
 class CommandLine(JobTest):
     def test_copies_need_servers(self):
         for text, *options in (("--replicas 3 needs as many servers, and there are 2 (-p)", "-p", "2", "--replicas", "3"),
+                               ("--replicas 2 needs as many servers, and there is 1 (-p)", "--replicas", "2"),
                                ("--replicas 9: want at most 8", "-p", "20", "--replicas", "9"),
                                ("--replicas: '0' is not a whole number above 0", "--replicas", "0"),
                                ("--max-restarts: '-1' is not a whole number", "--max-restarts=-1")):

@@ -52,6 +52,24 @@ class Usage(JobTest):
                 ("--host and --bind-interface", "--host", "1.2.3.4", "--bind-interface", "lo", LR),
                 ("--max-value-bytes: '1.5G' is not a number of bytes", "--max-value-bytes", "1.5G", LR),
                 ("--max-message-bytes: '' is not a number of bytes", "--max-message-bytes=", LR),
+                ("--wnum: 65537: want at most 65536", "-w", "65537", LR),
+                ("--snum: 4097: want at most 4096", "-p", "4097", LR),
+                ("--threads: 2000: want at most 1024", "--threads", "2000", LR),
+                ("--heartbeat-limit: 0.01: want 0.1 to 1000000 seconds", "--heartbeat-limit", "0.01", LR),
+                ("--join-timeout: 1e8: want 0.1 to 1000000 seconds", "--join-timeout", "1e8", LR),
+                ("--checkpoint-every: 99999999999999999999: want at most 1073741824", "--checkpoint-dir", "new",
+                 "--checkpoint-every", "99999999999999999999", LR),
+                ("--checkpoint-every means something with --checkpoint-dir or --resume only", "--checkpoint-every", "1", LR),
+                ("--checkpoint-keep means something with --checkpoint-dir or --resume only", "--checkpoint-keep", "3", LR),
+                ("--checkpoint-wait means something with --checkpoint-dir or --resume only", "--checkpoint-wait", "9", LR),
+                ("--checkpoint-dir cfg.json: a file, want a folder", "-c", "cfg.json", "--checkpoint-dir", "cfg.json", LR),
+                # what a shell makes of a variable that is not set
+                ("--resume: '' is no name", "--resume", "", LR),
+                ("--checkpoint-dir: '' is no name", "--checkpoint-dir=", LR),
+                ("--run-dir: '' is no name", "--run-dir", "", LR),
+                ("--output-dir: '' is no name", "--output-dir", "", LR),
+                ("--run: '' is no name", "status", "--run", ""),
+                ("--run: '' is no name", "--servers", "+1", "--run", ""),
                 ("--plugin-dir nowhere: no such folder", "-c", "cfg.json", "--plugin-dir", "nowhere", LR)):
             with self.subTest(arguments=arguments):
                 self.refused(2, text, *arguments)
@@ -259,6 +277,25 @@ class Programs(JobTest):
             with open(os.path.join(self.folder, "talk_run", f"worker_{rank}.log"), encoding="utf-8") as file:
                 self.assertEqual(sorted(file.read().splitlines()), [f"err of {rank}", f"out of {rank}"])
         self.assertIn(f"logs in {self.folder}/talk_run", err)
+
+    def test_a_run_folder_has_one_job_at_a_time(self):
+        program = self.write_program("waits", "echo here; exec sleep 30")
+        first = self.start("--run-dir", "shared", "--on-worker-death", "wait:5", program)
+        self.assertTrue(wait_until(lambda: first.out() == "here\n", 20), first.err())
+        kept = os.path.join(self.folder, "shared", "0.kept0")  # as of a worker of that job
+        self.touch(kept)
+        files = sorted(os.listdir(os.path.join(self.folder, "shared")))
+        with tempfile.TemporaryDirectory() as other:
+            second = Run(["--run-dir", os.path.join(self.folder, "shared"), "--on-worker-death", "wait:5", program], other)
+            self.addCleanup(second.destroy)
+            self.assertEqual(second.wait(), 2)
+            self.assertRegex(second.err(), r"error: the run folder \S+/shared belongs to a job that is running "
+                                           rf"\(pid {first.pid} on \S+\): name another one with --run-dir\n$")
+        self.assertEqual(sorted(os.listdir(os.path.join(self.folder, "shared"))), files)
+        first.process.kill()  # then nobody unlocks it but the kernel; what it has started holds nothing
+        first.wait()
+        self.assertEqual(self.prun("--run-dir", "shared", self.write_program("nothing", "exit 0"))[0], 0)
+        self.assertNotIn("run.lock", os.listdir(os.path.join(self.folder, "shared")))
 
     def test_a_job_that_ends_before_its_servers_have_started_ends_at_once(self):
         begin = time.monotonic()

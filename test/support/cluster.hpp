@@ -43,6 +43,7 @@ struct cluster_options {
   /// Is told what the server of a slot is told of the membership.
   std::function<void(std::size_t, const membership&)> told{};
   std::vector<std::string> plugin_folders{};
+  std::size_t max_parked_bytes = srv::server_options().max_parked_bytes;
   srv::checkpoint_options checkpoints{};
   srv::scheduler::event_sink events{};
   std::shared_ptr<net::transport> over{};  ///< none: an inproc_transport
@@ -235,6 +236,7 @@ class cluster {
     // A job that goes on from a checkpoint begins at its clock, which the membership brings.
     o.server.workers = members_.checkpoints.resume.empty() ? members_.workers : 0;
     o.server.plugin_folders = options_.plugin_folders;
+    o.server.max_parked_bytes = options_.max_parked_bytes;
     o.log = [](const std::string&) {};
     if (options_.handler) o.handler = options_.handler(i);
     return std::make_unique<srv::server_node>(*transport_, std::move(o));

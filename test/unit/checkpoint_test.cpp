@@ -163,7 +163,7 @@ class Coordinator : public testing::Test {
     }
     disk_.make_folder("d");
   }
-  void make(checkpoint_plan plan = {.folder = "d", .every = 10}) {
+  void make(checkpoint_plan plan = {.folder = "d", .every = 10}, std::uint32_t workers = 2) {
     srv::checkpoint_options o;
     o.plan = std::move(plan);
     o.keep = 2;
@@ -172,7 +172,7 @@ class Coordinator : public testing::Test {
     o.disk = &disk_;
     o.own_thread = false;
     it_.emplace(
-        o, 7, 2, [this](std::string_view text, bool) { events_.push_back(json::parse(text)); },
+        o, 7, workers, [this](std::string_view text, bool) { events_.push_back(json::parse(text)); },
         [this](const std::string& to, net::request_header h, std::string_view body) {
           sent_[h.sequence] = {to, h, body.empty() ? json() : json::parse(body)};
           ++sends_;
@@ -326,6 +326,54 @@ TEST_F(Coordinator, WhoeverHasPassedItEndsIt) {
   stop(0, 20);
   serve();
   EXPECT_EQ(answer_to(beyond)["ok"], true);
+}
+
+TEST_F(Coordinator, AWorkerThatStoppedAndIsEjectedDoesNotCountForOneThatRuns) {
+  make({.folder = "d", .every = 10}, 4);
+  stop(3, 10);
+  it_->worker_left(3, members_);
+  stop(0, 10);
+  stop(1, 10);
+  EXPECT_TRUE(sent_.empty()) << "worker 2 still updates";
+  const auto last = stop(2, 10);
+  ASSERT_EQ(sent_.size(), 2U);
+  serve();
+  EXPECT_EQ(answer_to(last), (json{{"ok", true}}));
+  EXPECT_EQ(net::verify_checkpoint(disk_, "d/0000000010").files.size(), 5U) << "three workers and two servers";
+}
+
+TEST_F(Coordinator, AnotherProcessInThePlaceOfOneThatHadStoppedRuns) {
+  make({.folder = "d", .every = 10}, 3);
+  const auto n = stop(0, 10);
+  stop(1, 10);
+  it_->worker_passed(1, 10);
+  EXPECT_EQ(answer_to(n)["why"], "the checkpoint failed: worker 1 was replaced meanwhile");
+  EXPECT_EQ(answer_to(stop(2, 10))["ok"], false);
+  EXPECT_TRUE(sent_.empty());
+  stop(0, 20);
+  stop(1, 20);
+  it_->worker_passed(1, 19);  // it comes to 20 again
+  stop(2, 20);
+  EXPECT_TRUE(sent_.empty());
+  const auto last = stop(1, 20);
+  ASSERT_EQ(sent_.size(), 2U);
+  it_->worker_passed(2, 20);
+  EXPECT_EQ(answer_to(last)["why"], "the checkpoint failed: worker 2 was replaced meanwhile") << "while servers write";
+}
+
+TEST_F(Coordinator, WithoutAnyWorkerThereIsNone) {
+  make();
+  stop(0, 10);
+  it_->worker_left(1, members_);
+  ASSERT_EQ(sent_.size(), 2U);
+  serve();
+  EXPECT_EQ(net::verify_checkpoint(disk_, "d/0000000010").files.size(), 3U);
+  make();
+  stop(0, 20);
+  it_->worker_left(0, members_);
+  it_->worker_left(1, members_);
+  EXPECT_TRUE(sent_.empty());
+  EXPECT_EQ(events_.back()["why"], "no worker is left");
 }
 
 TEST_F(Coordinator, ALostServerEndsTheOneThatIsBeingSaved) {

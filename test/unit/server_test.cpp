@@ -195,6 +195,28 @@ TEST_F(ClockServiceTest, OtherVerbsAreBadRequests) {
   EXPECT_EQ(sink_.replies.back().result, status::bad_request);
 }
 
+TEST(Server, AMembershipThatNobodyGoesByIsNotKept) {
+  membership m;
+  m.elastic = true;
+  server_entry e;
+  e.shards = {"inproc://x"};
+  m.servers.push_back(e);
+  server s({.workers = 0});
+  s.set_membership(m);
+  const std::weak_ptr first = s.copies();
+  auto held = s.copies();
+  ++m.epoch;
+  s.set_membership(m);
+  const std::weak_ptr second = s.copies();
+  EXPECT_FALSE(first.expired()) << "a thread goes by it";
+  held.reset();
+  ++m.epoch;
+  s.set_membership(m);
+  EXPECT_TRUE(first.expired());
+  EXPECT_TRUE(second.expired());
+  EXPECT_EQ(s.copies()->members.epoch, 3U);
+}
+
 TEST(Server, OnlyTheOwnerOfTheClockPartitionKeepsTheClock) {
   membership m;
   m.workers = 2;

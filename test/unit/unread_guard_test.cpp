@@ -19,17 +19,31 @@ net::request_header from(std::uint64_t client) {
   return h;
 }
 
-TEST(UnreadGuard, WhoIsOverTheLimitIsRefusedAndBeyondTwiceTheLimitNotAnswered) {
+TEST(UnreadGuard, WhoIsOverTheLimitIsRefusedHoweverFarBeyondItLargeRepliesBringItAtOnce) {
   unread_guard g(limit);
   EXPECT_FALSE(g.is_over(0));
   EXPECT_FALSE(g.is_over(limit));
   EXPECT_TRUE(g.is_over(limit + 1));
   EXPECT_TRUE(g.answers(from(1), limit + 1));
-  EXPECT_TRUE(g.answers(from(1), 2 * limit));
-  EXPECT_FALSE(g.answers(from(1), 2 * limit + 2));
-  EXPECT_FALSE(g.answers(from(2), UINT64_MAX));
-  EXPECT_EQ(g.refused(), 2U);
-  EXPECT_EQ(g.dropped(), 2U);
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(g.answers(from(1), 30 * limit));
+  EXPECT_EQ(g.refused(), 1001U);
+  EXPECT_EQ(g.dropped(), 0U);
+}
+
+TEST(UnreadGuard, RefusalsThatAreNotReadComeToAnEndUntilTheirClientReads) {
+  unread_guard g(limit);
+  constexpr std::uint64_t refusal = 280;
+  std::uint64_t unread = limit + 1, answered = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    if (!g.answers(from(1), unread)) continue;
+    unread += refusal;
+    ++answered;
+  }
+  EXPECT_LE(answered * refusal, limit);
+  EXPECT_GT(answered, 10'000U);
+  EXPECT_EQ(g.dropped(), 100'000 - answered);
+  EXPECT_TRUE(g.answers(from(2), unread)) << "another one's are its own";
+  EXPECT_TRUE(g.answers(from(1), unread - refusal)) << "it has read";
 }
 
 TEST(UnreadGuard, EachClientIsNamedOnceAndNotWithoutEnd) {

@@ -3,8 +3,10 @@
 import json
 import os
 
+from .folder_lock import OF_CHECKPOINTS, FolderLock
 from .program import TOP
 from .status import DATA, FAILURE, USAGE, Failure
+from .terminal import number_of
 
 PROGRAM = "paracel_checkpoint"
 MOST_PATH_BYTES = 1000  # what a membership takes, with the names of files behind
@@ -40,6 +42,9 @@ class Checkpoints:
         self.options = options
         if not (options.checkpoint_dir or options.resume):
             return
+        wanted = options.checkpoint_dir
+        if wanted and os.path.exists(wanted) and not os.path.isdir(wanted):
+            raise Failure(USAGE, f"--checkpoint-dir {wanted}: a file, want a folder")
         if options.resume:
             self.choose(find_program(framework), os.path.abspath(options.resume), program)
         if options.checkpoint_dir:
@@ -59,11 +64,27 @@ class Checkpoints:
         for broken in answer["passed_over"]:
             self.notes.append(f"warning: {broken['folder']} is not whole: {broken['why']}")
         if answer["program"] and answer["program"] != os.path.basename(program):
-            self.notes.append(f"warning: {self.resume} was made by {answer['program']}")
+            own = os.path.basename(program)
+            raise Failure(DATA, f"--resume {self.resume}: a checkpoint of the program {answer['program']}, which {own} "
+                                f"cannot go on from: want one of {own}")
         if answer["same_config"] is False:
             self.notes.append(f"warning: {self.resume} was made with another config")
         self.notes.append(f"going on from {self.resume}: clock {answer['clock']}, "
-                          f"{answer['workers']} workers and {answer['servers']} servers then")
+                          f"{number_of(answer['workers'], 'worker')} and {number_of(answer['servers'], 'server')} then")
+
+    def lock(self):
+        """The folder is this job's while the locks are held. One that cannot be made or written is told when the first
+        checkpoint fails."""
+        if not self.folder:
+            return []
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+        except OSError:
+            return []
+        option = "--checkpoint-dir" if self.options.checkpoint_dir else "--resume"
+        return [FolderLock(self.folder, OF_CHECKPOINTS, lambda who: (
+            f"{option}: the checkpoints of a job that is running ({who}) go to {self.folder}: name another folder with "
+            "--checkpoint-dir"))]
 
     def flags(self, program):
         """Of start_scheduler."""

@@ -33,6 +33,7 @@ class Job:
         self.queued = []           # servers that are started when another one has joined
         self.nodes = {}            # (role, index) -> (pid, host), from the scheduler
         self.readers = {}          # descriptor -> function of bytes; called with b"" at the end
+        self.urgent = set()        # those that are read however much waits to be printed
         self.poll = select.poll()
         self.event_rest = b""
         self.subreaper = False
@@ -66,7 +67,7 @@ class Job:
         elif child.mpirun:
             reader = Tagged(child, self.plan.log_of, self.nodes, self.terminal.pass_through)
         elif child.role == "question":
-            reader = self.hear_answer
+            reader = self.answer_taker(child)
         elif child.role == "worker" and child.index == 0:
             reader = self.copier(child)
         try:
@@ -75,6 +76,8 @@ class Job:
                 source, into = os.pipe()
                 os.set_blocking(source, False)
                 self.readers[source] = reader
+                if child.role in ("scheduler", "question"):
+                    self.urgent.add(source)
                 self.poll.register(source, select.POLLIN)
                 out = into
             actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, into if child.mpirun else log, 2)]
@@ -133,10 +136,13 @@ class Job:
 
     # -- what is heard
 
-    def hear_answer(self, data):
-        """Of a question to the scheduler; what matters of it comes as an event, too."""
-        if data and self.options.verbose:
-            self.terminal.say("the scheduler answers " + data.decode("utf-8", "replace").rstrip())
+    def answer_taker(self, child):
+        """Of a question to the scheduler; most of what matters of the answer comes as an event, too."""
+        def take(data):
+            child.answer += data
+            if not data and child.answer.strip() and self.options.verbose:
+                self.terminal.say("the answer is " + child.answer.decode("utf-8", "replace").rstrip())
+        return take
 
     def hear_events(self, data):
         """Takes the scheduler's JSON lines."""
@@ -416,7 +422,7 @@ class Job:
         feed = reader.feed if isinstance(reader, Tagged) else reader
         while True:
             # What cannot be written stays with the one who printed it.
-            if not final and len(self.terminal.out) > MAX_TERMINAL_BACKLOG and reader != self.hear_events:
+            if not final and len(self.terminal.out) > MAX_TERMINAL_BACKLOG and fd not in self.urgent:
                 return
             try:
                 data = os.read(fd, 1 << 16)
@@ -428,6 +434,7 @@ class Job:
             self.poll.unregister(fd)
             os.close(fd)
             del self.readers[fd]
+            self.urgent.discard(fd)
             if isinstance(reader, Tagged):
                 reader.close()
             else:
@@ -508,6 +515,8 @@ class Job:
             if self.deadlines.get("ready", now + 1) <= now:
                 self.deadlines.pop("ready")
                 self.fail(SCHEDULER_LOST, "the scheduler did not start", ("scheduler", 0))
+            if self.deadlines.get("clock", now + 1) <= now:
+                self.losses.go_on(now)
             if self.deadlines.get("stop", now + 1) <= now:
                 self.deadlines.pop("stop")
                 self.stop(FAILURE_KILL)

@@ -20,6 +20,7 @@ The scheduler alone decides whether the job goes on: when more is lost than ther
 import os
 import signal
 
+from .ejection import Ejection
 from .plan import Child
 from .resizing import Resizing
 from .running import question
@@ -38,6 +39,7 @@ class Losses:
         self.told = True     # that the copies are whole again
         self.away = set()    # slots that nobody serves
         self.ejected = {}    # rank -> the scheduler's event
+        self.ejections = []  # of workers that are not out of the clock yet
         self.resizing = Resizing(self)
         self.silent = set()  # pids of workers that the scheduler has counted out before their ends were seen
         self.awaits = set()  # ranks in whose place another process will be started
@@ -116,9 +118,15 @@ class Losses:
 
     def answered(self, asked):
         """A question has ended: the scheduler knows of the death, or ends the job and has said so in an event."""
-        child, text = self.asking.pop(asked.pid)
-        if self.job.stopping or self.job.cause is not None:
+        if self.job.stopping or self.job.done or self.job.cause is not None:
             return
+        ejection = next((e for e in self.ejections if e.asked is asked), None)
+        if ejection is not None:
+            if ejection.answered():
+                self.ejections.remove(ejection)
+            self.set_deadline()
+            return
+        child, text = self.asking.pop(asked.pid)
         if asked.ended.si_code != os.CLD_EXITED or asked.ended.si_status != 0:
             status = SERVER_LOST if child.role == "server" else WORKER_LOST
             self.job.fail(status, text + ", and the others could not be told", (child.role, child.index), 1.0)
@@ -203,13 +211,20 @@ class Losses:
     # -- workers without whom the others go on
 
     def leave_clock(self, rank):
-        """A tick without a clock means that the worker has left."""
-        event = self.ejected[rank]
-        asked = Child("question", 0, question(self.plan.framework, event["clock_thread"], self.plan.id, "clock_tick",
-                                              rank=rank, epoch=event["epoch"]), self.plan.log_of("scheduler", 0))
-        self.job.spawn(asked)
-        self.asking[asked.pid] = (next(c for c in self.job.children if c.role == "worker" and c.index == rank),
-                                  event["cause"])
+        self.ejections.append(Ejection(self.job, rank, self.ejected[rank]))
+
+    def go_on(self, now):
+        for ejection in self.ejections:
+            ejection.go_on(now)
+        self.set_deadline()
+
+    def set_deadline(self):
+        """Of the loop: when to ask again."""
+        times = [e.again_at for e in self.ejections if e.again_at is not None]
+        if times and not self.job.stopping:
+            self.job.deadlines["clock"] = min(times)
+        else:
+            self.job.deadlines.pop("clock", None)
 
     def report(self):
         """What the result does not know of."""

@@ -12,6 +12,7 @@ GONE_OPTIONS = {
     "--mem_limit_server": "Mesos is not supported; limit memory with ulimit -v or a cgroup",
 }
 MOST_REPLICAS = 8  # as membership::most_replicas
+MOST_THREADS = 1024  # as membership::most_threads
 # Limits of the servers, as start_server names them.
 SERVER_LIMITS = {
     "--max-memory": "what the keys and values of a server may take in all (default: no limit)",
@@ -21,13 +22,26 @@ SERVER_LIMITS = {
 }
 
 
+def name_given(text):
+    """The type of an option that names a folder or a run: an empty name would be taken for one that is not given."""
+    if not text:
+        import argparse
+        raise argparse.ArgumentTypeError("'' is no name of a folder: is a shell variable not set?")
+    return text
+
+
 def parse_command_line(arguments):
     import argparse
 
-    def positive(text):
-        if not text.isdigit() or int(text) == 0:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-        return int(text)
+    # The limits are those of start_scheduler and start_server, which refuse a number when the job has begun.
+    def positive(most):
+        def parse(text):
+            if not (text.isascii() and text.isdigit()) or int(text) == 0:
+                raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+            if int(text) > most:
+                raise argparse.ArgumentTypeError(f"{text}: want at most {most}")
+            return int(text)
+        return parse
 
     def count(text):
         if not text.isdigit():
@@ -41,6 +55,12 @@ def parse_command_line(arguments):
             value = 0.0
         if not 0 < value < 1e9:
             raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+        return value
+
+    def job_seconds(text):
+        value = seconds(text)
+        if not 0.1 <= value <= 1e6:
+            raise argparse.ArgumentTypeError(f"{text}: want 0.1 to 1000000 seconds")
         return value
 
     def byte_count(text):
@@ -59,14 +79,14 @@ def parse_command_line(arguments):
         epilog="exit status: " + ", ".join(f"{number} {word}" for number, word in MEANING.items())
                + "; a worker's own statuses 1 to 9 are passed on")
     add = parser.add_argument
-    add("-w", "--wnum", type=positive, default=1, metavar="N", help="workers (default 1)")
-    add("-p", "--snum", type=positive, default=1, metavar="N", help="parameter servers (default 1)")
+    add("-w", "--wnum", type=positive(1 << 16), default=1, metavar="N", help="workers (default 1)")
+    add("-p", "--snum", type=positive(4096), default=1, metavar="N", help="parameter servers (default 1)")
     add("-c", "--cfg_file", default="", metavar="FILE", help="the program's config, JSON")
     add("-m", "--method", default="local", metavar="local|mpi", help="how workers are started (default local)")
     add("--m_server", default=None, metavar="local|mpi", help="how servers are started (default: as the workers)")
     add("--hostfile", default="", metavar="FILE", help="mpirun's file of hosts for the workers")
     add("--hostfile_server", default="", metavar="FILE", help="the same for the servers (default: --hostfile)")
-    add("--replicas", type=positive, default=1, metavar="R",
+    add("--replicas", type=positive(1 << 30), default=1, metavar="R",
         help="copies of every parameter, on R servers: R - 1 of them may die at once (default 1)")
     add("--elastic", action="store_true",
         help="servers may enter and leave while the job runs (prun.py --servers +1 --run RUN); with --replicas above 1 they "
@@ -77,26 +97,31 @@ def parse_command_line(arguments):
     add("--on-worker-death", default="abort", metavar="abort|eject|wait:T",
         help="eject: the others go on without a worker that dies, unless it is worker 0; wait:T: they wait for another process "
              "in its place, at most T seconds (default abort; the others -m local only)")
-    add("--threads", type=positive, default=1, metavar="N", help="shard threads of each server (default 1)")
-    add("--output-dir", default=".", metavar="DIR", help="where the folder paracel_runs/ with the logs goes (default .)")
-    add("--run-dir", default="", metavar="DIR", help="the folder for the logs itself")
+    add("--threads", type=positive(MOST_THREADS), default=1, metavar="N",
+        help="shard threads of each server (default 1)")
+    add("--output-dir", type=name_given, default=".", metavar="DIR",
+        help="where the folder paracel_runs/ with the logs goes (default .)")
+    add("--run-dir", type=name_given, default=None, metavar="DIR", help="the folder for the logs itself")
     add("--timeout", type=seconds, default=None, metavar="SECONDS", help="end the job after this time, with status 12")
-    add("--heartbeat-limit", type=seconds, default=3.0, metavar="SECONDS",
+    add("--heartbeat-limit", type=job_seconds, default=3.0, metavar="SECONDS",
         help="silence after which a process is lost (default 3)")
-    add("--join-timeout", type=seconds, default=60.0, metavar="SECONDS",
+    add("--join-timeout", type=job_seconds, default=60.0, metavar="SECONDS",
         help="time in which all processes must have started (default 60)")
     add("--function-timeout", type=seconds, default=30.0, metavar="SECONDS",
         help="name a user function in a server that runs longer (default 30)")
-    add("--hang-limit", type=seconds, default=None, metavar="SECONDS",
+    add("--hang-limit", type=job_seconds, default=None, metavar="SECONDS",
         help="a server whose user function runs longer is lost (default: it is waited for)")
     for name, meaning in SERVER_LIMITS.items():
         add(name, type=byte_count, default=None, metavar="BYTES", help=meaning)
-    add("--checkpoint-dir", default="", metavar="DIR", help="write checkpoints there, on SIGUSR1 and with --checkpoint-every")
-    add("--checkpoint-every", type=positive, default=0, metavar="N", help="one every N iterations of the workers")
-    add("--checkpoint-keep", type=positive, default=3, metavar="K", help="how many whole ones stay (default 3)")
-    add("--checkpoint-wait", type=seconds, default=300.0, metavar="SECONDS",
+    add("--checkpoint-dir", type=name_given, default=None, metavar="DIR",
+        help="write checkpoints there, on SIGUSR1 and with --checkpoint-every")
+    add("--checkpoint-every", type=positive(1 << 30), default=0, metavar="N",
+        help="one every N iterations of the workers")
+    add("--checkpoint-keep", type=positive(1 << 20), default=None, metavar="K",
+        help="how many whole ones stay (default 3)")
+    add("--checkpoint-wait", type=job_seconds, default=None, metavar="SECONDS",
         help="give one up when a worker comes so much later than the first (default 300)")
-    add("--resume", default="", metavar="DIR",
+    add("--resume", type=name_given, default=None, metavar="DIR",
         help="go on from the newest whole checkpoint in DIR, or from the one that DIR is; further ones go there as well unless "
              "--checkpoint-dir says otherwise")
     add("--plugin-dir", action="append", default=[], metavar="DIR",
@@ -133,11 +158,9 @@ def parse_command_line(arguments):
     options.worker_wait = 0.0
     if options.on_worker_death.startswith("wait:"):
         try:
-            options.worker_wait = seconds(options.on_worker_death[5:])
+            options.worker_wait = job_seconds(options.on_worker_death[5:])
         except argparse.ArgumentTypeError as error:
             parser.error(f"--on-worker-death {options.on_worker_death}: {error}")
-        if not 0.1 <= options.worker_wait <= 1e6:
-            parser.error(f"--on-worker-death {options.on_worker_death}: want 0.1 to 1000000 seconds")
     elif options.on_worker_death not in ("abort", "eject"):
         parser.error(f"--on-worker-death {options.on_worker_death}: want abort, eject or wait:T")
     if options.on_worker_death != "abort" and options.method == "mpi":
@@ -146,11 +169,15 @@ def parse_command_line(arguments):
     if options.hang_limit is not None and options.hang_limit < options.function_timeout:
         parser.error(f"--hang-limit {options.hang_limit:g}: a function is looked at after --function-timeout, "
                      f"{options.function_timeout:g} s: want no less")
-    if options.checkpoint_every and not (options.checkpoint_dir or options.resume):
-        parser.error("--checkpoint-every means something with --checkpoint-dir only")
+    for name, otherwise in (("every", 0), ("keep", 3), ("wait", 300.0)):
+        value = getattr(options, "checkpoint_" + name)
+        if value and not (options.checkpoint_dir or options.resume):
+            parser.error(f"--checkpoint-{name} means something with --checkpoint-dir or --resume only")
+        setattr(options, "checkpoint_" + name, value or otherwise)
     if options.replicas > min(options.snum, MOST_REPLICAS):
         parser.error(f"--replicas {options.replicas}: want at most {MOST_REPLICAS}" if options.replicas > MOST_REPLICAS else
-                     f"--replicas {options.replicas} needs as many servers, and there are {options.snum} (-p)")
+                     f"--replicas {options.replicas} needs as many servers, and there "
+                     f"{'is' if options.snum == 1 else 'are'} {options.snum} (-p)")
     options.may_change = lambda: options.replicas > 1 or options.elastic
     if options.host and options.bind_interface:
         parser.error("--host and --bind-interface both name this host's address: give one")

@@ -5,6 +5,7 @@ import time
 
 from .checkpoints import Checkpoints
 from .config import plugin_folders, reads_standard_input
+from .folder_lock import OF_RUN, FolderLock
 from .hosts import Places, own_address, remote_hosts, slots_in
 from .options import SERVER_LIMITS
 from .running import NOTE
@@ -25,6 +26,7 @@ class Child:
         self.ended = None          # waitid's answer
         self.first_failure = None  # of an mpirun: (rank, how it ended), from its own words
         self.joined_before = None  # of a server in the place of another: who held its slot
+        self.answer = b""          # of a question
         self.mpirun = mpirun
 
     def name(self):
@@ -43,6 +45,8 @@ class Plan:
         self.sockets = ""
         self.socket_lock = -1
         self.run_dir = ""
+        self.locks = []
+        self.run_lock = None  # until the folder is this job's
         self.plugin_dirs = self.find_plugin_dirs(schema, entries)
         self.places = Places(slots_in(options.hostfile_server) if options.m_server == "mpi" else [])
         self.checkpoints = Checkpoints(options, framework, program)
@@ -199,9 +203,14 @@ class Plan:
             self.sockets = "/tmp/prc-XXXXXX"
             return
         try:
+            self.locks += self.checkpoints.lock()
             os.makedirs(os.path.dirname(self.run_dir), exist_ok=True)
             if not os.path.isdir(self.run_dir):
                 os.mkdir(self.run_dir, 0o700)
+            self.run_lock = FolderLock(self.run_dir, OF_RUN, lambda who: (
+                f"the run folder {self.run_dir} belongs to a job that is running ({who}): name another one with "
+                "--run-dir"))
+            self.locks.append(self.run_lock)
             for name in os.listdir(self.run_dir):  # logs of an earlier run in the same --run-dir
                 if name.endswith((".log", *KEPT)) or name == NOTE:
                     os.unlink(os.path.join(self.run_dir, name))
@@ -242,7 +251,7 @@ class Plan:
 
     def remove_kept(self):
         """What workers have written down for others in their places."""
-        if not self.options.worker_wait or not os.path.isdir(self.run_dir):
+        if not self.options.worker_wait or self.run_lock is None or not os.path.isdir(self.run_dir):
             return
         for name in os.listdir(self.run_dir):
             if name.endswith(KEPT):
@@ -251,6 +260,8 @@ class Plan:
     def remove_folders(self):
         if self.sockets and not self.options.dry_run:
             remove_folder(self.sockets)
+        for lock in self.locks:
+            lock.release()
 
 
 def remove_folder(path):

@@ -10,6 +10,7 @@ The command only asks, and then watches; the launcher of the run hears the event
 import signal
 import time
 
+from .options import name_given
 from .running import ask
 from .status import FAILURE, OK, TIMEOUT, USAGE, Failure
 from .terminal import write_quietly
@@ -91,7 +92,7 @@ def parse_command(arguments):
     parser = argparse.ArgumentParser(prog="prun.py", allow_abbrev=False,
                                      description="Adds a server to a running job, or takes one away.")
     parser.add_argument("--servers", required=True, type=one, metavar="+1|-1", help="one more, or one less")
-    parser.add_argument("--run", required=True, metavar="RUN",
+    parser.add_argument("--run", required=True, type=name_given, metavar="RUN",
                         help="the folder of its logs, or that folder's name below paracel_runs/")
     parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS",
                         help="time to wait until it serves, or has left (default 120)")

@@ -3,6 +3,7 @@
 import json
 import os
 
+from .options import name_given
 from .status import FAILURE, MEANING, OK, SCHEDULER_LOST, USAGE, Failure
 from .terminal import duration, write_quietly
 
@@ -103,7 +104,7 @@ def parse_command(arguments):
     import argparse
     parser = argparse.ArgumentParser(prog="prun.py status", allow_abbrev=False,
                                      description="Shows who is in a running job, and how far it is.")
-    parser.add_argument("--run", required=True, metavar="RUN",
+    parser.add_argument("--run", required=True, type=name_given, metavar="RUN",
                         help="the folder of its logs, or that folder's name below paracel_runs/")
     return parser.parse_args(arguments)
 

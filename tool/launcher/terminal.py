@@ -29,6 +29,10 @@ def duration(seconds):
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
+def number_of(count, what):
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
 def size_pair(done, total):
     """Two numbers of bytes in the unit of the greater one."""
     unit, power = next((u for u in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if total >= u[1]), ("bytes", 1))
