@@ -28,9 +28,9 @@ void scheduler::eject(std::uint32_t rank, const std::string& cause) {
   n.ejected = true;
   ++workers_left_;
   const auto& members = roster_.members();
-  events_(json_text({{"event", "ejected"}, {"role", "worker"}, {"index", rank}, {"pid", n.pid}, {"host", n.host}, {"cause", cause},
-                {"clock", n.clock}, {"clock_thread", members.servers[key_router(members).clock_server()].clock},
-                {"epoch", members.epoch}}),
+  events_(json_text({{"event", "ejected"}, {"role", "worker"}, {"index", rank}, {"pid", n.pid}, {"host", n.host},
+                     {"cause", cause}, {"clock", n.clock},
+                     {"clock_thread", members.servers[key_router(members).clock_server()].clock}, {"epoch", members.epoch}}),
           false);
   hub_.eject(0, rank, "worker " + std::to_string(rank) + " was ejected: " + cause);
   checkpoints_.worker_left(rank, members);
@@ -42,8 +42,9 @@ void scheduler::await(std::uint32_t rank, const std::string& cause, time_point n
   n.awaited = now;
   n.lost_cause = cause;
   if (n.watching) n.watching.fail(net::status::conflict, "another process is awaited in its place");
-  events_(json_text({{"event", "awaited"}, {"role", "worker"}, {"index", rank}, {"pid", n.pid}, {"host", n.host}, {"cause", cause},
-                {"clock", n.clock}, {"seconds", std::chrono::duration<double>(options_.worker_wait).count()}}),
+  events_(json_text({{"event", "awaited"}, {"role", "worker"}, {"index", rank}, {"pid", n.pid}, {"host", n.host},
+                     {"cause", cause}, {"clock", n.clock},
+                     {"seconds", std::chrono::duration<double>(options_.worker_wait).count()}}),
           false);
 }
 
