@@ -122,6 +122,7 @@ void chain::follow(std::shared_ptr<const copies_view> view) {
   forwarded_.clear();
   pending_.clear();
   questions_.clear();
+  pieces_.clear();
   asked_ = 0;
   shard_.begin_journal();
   shard_.begin_epoch(epoch_);
@@ -261,6 +262,7 @@ void chain::handle(const net::request_view& request, blob tail, completion done)
 /// What is set aside of the stream that this begins anew.
 void chain::forget_waiting(const net::request_header& first) {
   shard_.refuse_waiting(first.client, status::reconnected);
+  pieces_.erase({first.client, first.rank});
   std::erase_if(parked_, [&](parked& p) {
     if (!streams::are_of_one(p.header, first)) return false;
     parked_bytes_ -= p.body.size() + p.tail.size() + sizeof(parked);
@@ -332,8 +334,26 @@ void chain::close() {
 
 // ---- a copy ---------------------------------------------------------------------------------------------------------
 
+/// Returns: whether the request is whole now; `whole` is its body then, if it came in pieces.
+bool chain::join_pieces(const net::request_view& request, std::vector<std::byte>& whole) {
+  const auto& h = request.header;
+  const std::pair sender{h.client, h.rank};
+  const auto begun = pieces_.find(sender);
+  if (h.count == 0 && begun == pieces_.end()) return true;
+  auto& all = begun != pieces_.end() ? begun->second : pieces_[sender];
+  if (all.empty()) all.reserve(request.body.size() * (std::size_t{h.count} + 1));
+  all.insert(all.end(), request.body.begin(), request.body.end());
+  if (h.count != 0) return false;
+  whole = std::move(all);
+  pieces_.erase(sender);
+  return true;
+}
+
 void chain::replicate(const net::request_view& request, completion done) {
-  reader r(request.body);
+  std::vector<std::byte> joined;
+  if (!join_pieces(request, joined)) return answer(done, {});
+  const auto all = joined.empty() ? request.body : std::span<const std::byte>(joined);
+  reader r(all);
   const auto hops = r.take<std::uint32_t>();
   route rest;
   for (std::uint32_t i = 0; i < hops && !r.bad(); ++i) {
@@ -363,7 +383,7 @@ void chain::replicate(const net::request_view& request, completion done) {
   }
   if (rest.empty()) return answer(done, lacking);
   std::vector<std::byte> body;
-  body.reserve(request.body.size());
+  body.reserve(all.size());
   put(body, static_cast<std::uint32_t>(rest.size()));
   for (const auto& h : rest) {
     put(body, h.slot);

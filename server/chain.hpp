@@ -11,6 +11,8 @@
 //     entry       u16 partition | u16 what | u32 bytes | u64 previous | u64 index | records
 //     what        0 changes: apply if the copy is at `previous`; 1 the whole state: take its place unless the copy is at
 //                 `index`; 2 nothing: is the copy at `index`?
+//                 A body that is longer than a message may be comes in pieces; the header's count says how many come after
+//                 this one. All but the last are answered at once.
 //     reply       the partitions whose copies are not as they should be: count * u16
 //     handover    nothing; answered when nobody is served here by an older membership
 //
@@ -68,8 +70,9 @@ struct chain_options {
   std::size_t most_parked_bytes = std::size_t{256} << 20;  ///< of requests that wait for a membership
   /// Whole partitions that are under way at once. A reply waits behind them as long as they take.
   std::size_t sweep_bytes = std::size_t{1} << 20;
-  /// Entries go in messages of about this size.
+  /// Entries go in messages of about this size, unless one is larger.
   std::size_t message_bytes = std::size_t{4} << 20;
+  std::size_t most_body_bytes = std::size_t{1} << 29;  ///< what is longer goes in pieces
 };
 
 /// Thread-safety: owned by the shard thread. No socket, no thread, no clock of its own: time comes with the calls, messages
@@ -182,9 +185,11 @@ class chain final : public reply_sink {
   void ask_again(std::uint32_t route_number);
   bool take_refusal(const hop& from, const net::reply_view& reply);
   void forget_waiting(const net::request_header& first);
+  bool join_pieces(const net::request_view& request, std::vector<std::byte>& whole);
   void admit(const net::request_view& request, blob tail, completion done);
   std::uint64_t transmit(const hop& to, net::verb what, std::span<const std::byte> body);
-  std::uint64_t send_on(line& to, net::verb what, std::string_view key, std::span<const std::byte> payload);
+  std::uint64_t send_on(line& to, net::verb what, std::string_view key, std::span<const std::byte> payload,
+                        std::size_t pieces_after = 0);
   [[nodiscard]] std::uint64_t next_open() const noexcept { return pending_.empty() ? next_ + 1 : pending_.begin()->first; }
   [[nodiscard]] bool is_whole() const noexcept { return installs_.empty() && next_open() > last_install_; }
   void look_whether_whole();
@@ -213,6 +218,7 @@ class chain final : public reply_sink {
   std::map<std::uint64_t, forwarded> forwarded_;
   std::map<std::uint64_t, asked> questions_;   // of ask_others
   std::map<hop, line> lines_;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<std::byte>> pieces_;  // that have come, by client and rank
   held_replies held_;
   std::vector<parked> parked_;
   std::size_t parked_bytes_ = 0;

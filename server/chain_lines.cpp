@@ -51,11 +51,18 @@ void chain::introduce(line& to) {
 std::uint64_t chain::transmit(const hop& to, verb what, std::span<const std::byte> body) {
   auto& l = line_to(to);
   introduce(l);
+  const auto most = options_.most_body_bytes;
+  while (body.size() > most) {
+    const auto after = (body.size() - 1) / most;
+    send_on(l, what, {}, body.first(most), after);
+    body = body.subspan(most);
+  }
   return send_on(l, what, {}, body);
 }
 
 /// Returns: the number of the request.
-std::uint64_t chain::send_on(line& to, verb what, std::string_view key, std::span<const std::byte> payload) {
+std::uint64_t chain::send_on(line& to, verb what, std::string_view key, std::span<const std::byte> payload,
+                             std::size_t pieces_after) {
   std::vector<std::byte> both;
   if (!key.empty()) {
     both.assign(net::bytes_of(key).begin(), net::bytes_of(key).end());
@@ -70,7 +77,7 @@ std::uint64_t chain::send_on(line& to, verb what, std::string_view key, std::spa
   h.rank = options_.index;
   h.sequence = ++next_;
   h.epoch = epoch_;
-  h.count = what == verb::ping ? net::ping_alive : 0;
+  h.count = what == verb::ping ? net::ping_alive : static_cast<std::uint32_t>(pieces_after);
   h.key_bytes = static_cast<std::uint32_t>(key.size());
   h.body_bytes = static_cast<std::uint32_t>(payload.size());
   net::request_bytes head;

@@ -95,7 +95,8 @@ milliseconds server_loop::settle(Copies& copies) {
 shard_loop::shard_loop(const loop_surroundings& s, request_handler& handler, unsigned index)
     : server_loop(s), handler_(handler), index_(index),
       copies_({.job = s.of.options().job, .incarnation = s.of.options().incarnation, .index = index,
-               .threads = s.of.options().threads, .most_parked_bytes = s.of.options().max_parked_bytes},
+               .threads = s.of.options().threads, .most_parked_bytes = s.of.options().max_parked_bytes,
+               .most_body_bytes = s.of.options().max_message_bytes / 2},
               s.of.at(index), s.of.plugins(), s.port,
               [this](const net::request_view& request, blob tail, completion done) {
                 handler_.handle(index_, request, std::move(tail), std::move(done));

@@ -376,6 +376,34 @@ TEST_P(Chain, AReplacementGetsEveryCopyAndServesAfterwards) {
   });
 }
 
+TEST_P(Chain, APartitionThatIsLongerThanAMessageTravelsInPieces) {
+  auto o = options(4);
+  o.max_message_bytes = std::size_t{1} << 20;
+  run(o, [&](cluster& c) {
+    asker a(c);
+    // One key that nobody reads: its partition holds twelve updates of 400 kB that wait for the clock.
+    std::vector<double> delta(50000, 1.0);
+    const auto add = [&](std::uint32_t clock) {
+      a.numbers({.what = verb::update, .clock = clock, .flags = net::flag_staged}, "theta", delta);
+    };
+    for (std::uint32_t clock = 1; clock <= 12; ++clock) add(clock);
+    ASSERT_TRUE(synced(c, {0, 1, 2, 3}, 1));
+    std::uint32_t clock = 13;
+    for (const std::size_t victim : {0, 1, 2, 3}) {
+      const auto lost = c.lose(victim);
+      ASSERT_NE(lost, 0U);
+      c.replace(victim);
+      ASSERT_TRUE(c.waits_for(victim, server_state::up)) << victim;
+      add(clock++);
+    }
+    const auto sum = a.ok({.what = verb::pull, .clock = clock, .flags = net::flag_bsp_read}, "theta");
+    ASSERT_EQ(sum.body.size(), delta.size() * sizeof(double));
+    std::vector<double> got(delta.size());
+    std::memcpy(got.data(), sum.body.data(), sum.body.size());
+    EXPECT_EQ(got, std::vector<double>(delta.size(), static_cast<double>(clock - 1)));
+  });
+}
+
 TEST_P(Chain, NothingIsAnsweredWithoutALease) {
   run(options(3), [&](cluster& c) {
     asker a(c);

@@ -44,6 +44,7 @@ struct cluster_options {
   std::function<void(std::size_t, const membership&)> told{};
   std::vector<std::string> plugin_folders{};
   std::size_t max_parked_bytes = srv::server_options().max_parked_bytes;
+  std::size_t max_message_bytes = srv::server_options().max_message_bytes;  ///< of the servers and of the transport
   srv::checkpoint_options checkpoints{};
   srv::scheduler::event_sink events{};
   std::shared_ptr<net::transport> over{};  ///< none: an inproc_transport
@@ -55,7 +56,9 @@ class cluster {
 
   explicit cluster(cluster_options options)
       : options_(std::move(options)), transport_(options_.over) {
-    if (transport_ == nullptr) transport_ = std::make_shared<net::inproc_transport>();
+    if (transport_ == nullptr) {
+      transport_ = std::make_shared<net::inproc_transport>(net::transport_limits{options_.max_message_bytes});
+    }
     srv::scheduler_node_options s;
     s.job.job = job;
     s.job.workers = static_cast<std::uint32_t>(options_.workers);
@@ -237,6 +240,7 @@ class cluster {
     o.server.workers = members_.checkpoints.resume.empty() ? members_.workers : 0;
     o.server.plugin_folders = options_.plugin_folders;
     o.server.max_parked_bytes = options_.max_parked_bytes;
+    o.server.max_message_bytes = options_.max_message_bytes;
     o.log = [](const std::string&) {};
     if (options_.handler) o.handler = options_.handler(i);
     return std::make_unique<srv::server_node>(*transport_, std::move(o));
