@@ -29,6 +29,7 @@ struct request_part {
 
 struct kept_request {
   net::request_header header;        ///< as it was sent last
+  std::uint64_t place = 0;           ///< among the client's requests: its number, or that of the one whose work it does
   std::vector<std::byte> body;       ///< with the key
   blob tail;
   std::uint32_t channel = 0;         ///< to which it went as a whole

@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include <paracel/error.hpp>
 
@@ -54,6 +56,7 @@ void kvclt::keep(pending& p, const net::request_header& h, std::uint32_t channel
   auto& k = *p.kept;
   const auto server = server_of(channel);
   k.header = h;
+  k.place = h.sequence;
   k.body.assign(front_.begin() + net::request_header_bytes, front_.end());
   k.body.insert(k.body.end(), payload.begin(), payload.end());
   k.tail = tail;
@@ -276,17 +279,17 @@ void kvclt::tell_new_server(std::uint32_t server) {
 void kvclt::send_again() {
   left_behind_ = false;
   const no_waiting sending(*this);
-  const auto end = next_;
-  for (const bool registers : {true, false}) {  // first what others may name
-    for (auto s = low_; s < end; ++s) {
-      const auto& p = slot(s);
-      if (!p.open || p.group || p.kept == nullptr) continue;
-      const auto& k = *p.kept;
-      if (is_registration(k.header.what) != registers) continue;
-      if (k.header.epoch == members_.epoch && (!k.parts.empty() || serves(k.channel))) continue;
-      send_again(s);
-    }
+  std::vector<std::tuple<bool, std::uint64_t, sequence>> due;  // first what others may name
+  for (auto s = low_; s < next_; ++s) {
+    const auto& p = slot(s);
+    if (!p.open || p.group || p.kept == nullptr) continue;
+    const auto& k = *p.kept;
+    if (k.header.epoch == members_.epoch && (!k.parts.empty() || serves(k.channel))) continue;
+    due.emplace_back(!is_registration(k.header.what), k.place, s);
   }
+  std::ranges::sort(due);
+  for (const auto& [rest, place, s] : due)
+    if (!answered(s)) send_again(s);
 }
 
 /// May run the request's handler.

@@ -42,6 +42,7 @@ struct kvclt::group {
     std::uint32_t begin = 0;  // of its keys in the order
     std::uint32_t end = 0;
     unsigned attempts = 0;    // of a request on a set
+    std::uint64_t place = 0;  // of its first attempt, among the client's requests
     bool unprepared = false;  // its set_prepare was refused
     byte_buffer body;         // what was sent
   };
@@ -65,6 +66,7 @@ struct kvclt::group {
     c.begin = from;
     c.end = to;
     c.attempts = 0;
+    c.place = 0;
     c.unprepared = false;
     return c;
   }

@@ -306,7 +306,9 @@ void kvclt::send_part(group& g, std::size_t index) {
   try {
     const auto s = send(chunk.channel, h, text_of(g.set->parts[index].digest), {}, chunk.body.bytes(), {},
                         [this, &g, index](const kv_result& r) { take_part(g, index, r); });
+    if (chunk.place == 0) chunk.place = s;
     if (auto& p = slot(s); keeps_ && p.kept != nullptr) {
+      p.kept->place = chunk.place;  // what was sent after the first attempt stays behind it
       p.kept->set = g.set;
       p.kept->set_part = static_cast<std::uint32_t>(index);
     }
