@@ -341,7 +341,6 @@ bool chain::join_pieces(const net::request_view& request, std::vector<std::byte>
   const auto begun = pieces_.find(sender);
   if (h.count == 0 && begun == pieces_.end()) return true;
   auto& all = begun != pieces_.end() ? begun->second : pieces_[sender];
-  if (all.empty()) all.reserve(request.body.size() * (std::size_t{h.count} + 1));
   all.insert(all.end(), request.body.begin(), request.body.end());
   if (h.count != 0) return false;
   whole = std::move(all);
