@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -S
 # SPDX-License-Identifier: BSD-3-Clause
 """Starts a Paracel job: one scheduler, the servers, the workers; watches them; ends them all.
 
@@ -6,6 +6,7 @@
     prun.py -w 4 -p 2 -c cfg.json -m mpi --hostfile hosts build/bin/lr
     prun.py status --run RUN
     prun.py --servers +1|-1 --run RUN
+    prun.py runs [--keep N]
     prun.py checkpoint list|verify DIR
 
 Its parts are in tool/launcher/. One loop (job.py) waits for everything at once: signals and deaths of children (a wake-up
@@ -14,8 +15,27 @@ is in README.md and in --help.
 
 What is printed by worker 0 goes to standard output, everything that this launcher has to say to standard error.
 """
-import os
-import sys
+# First of all, and with what is built in: `signal` and `os` take milliseconds to load.
+import _signal
+import posix
+
+
+def interrupted(*_):
+    """Until main() is there to take it: nothing has been started or made."""
+    posix.write(2, b"prun.py: interrupted\n")
+    posix._exit(130)
+
+
+_signal.signal(_signal.SIGINT, interrupted)
+
+import os  # noqa: E402
+import sys  # noqa: E402
+
+for number in (0, 1, 2):  # one that is closed would be the number of the next file that is opened
+    try:
+        os.fstat(number)
+    except OSError:
+        os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 # launcher/: in tool/ of the source tree, in lib/paracel/ once installed
@@ -27,22 +47,27 @@ else:
     sys.exit(f"prun.py: error: its folder launcher/ is neither in {HERE}/tool nor in {HERE}/../lib/paracel")
 
 from launcher.checkpoints import checkpoint_command  # noqa: E402
-from launcher.config import check_config, read_config  # noqa: E402
+from launcher.config import Entries, check_config, read_config  # noqa: E402
 from launcher.job import Job  # noqa: E402
 from launcher.options import parse_command_line  # noqa: E402
+from launcher.output import write_quietly  # noqa: E402
 from launcher.plan import Plan  # noqa: E402
 from launcher.program import ask_schema, find_framework, find_program, marks_in  # noqa: E402
 from launcher.resizing import resize_command  # noqa: E402
 from launcher.running import COMMANDS, run_command  # noqa: E402
-from launcher.status import OK, Failure  # noqa: E402
-from launcher.terminal import write_quietly  # noqa: E402
+from launcher.runs import runs_command  # noqa: E402
+from launcher.status import FAILURE, OK, USAGE, Failure  # noqa: E402
 
 
 def main(arguments):
     job = None
+    words = ""
     try:
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
         if arguments and arguments[0] in COMMANDS:
             return run_command(arguments)
+        if arguments[:1] == ["runs"]:
+            return runs_command(arguments[1:])
         if arguments[:1] == ["checkpoint"]:
             return checkpoint_command(arguments[1:])
         if arguments and arguments[0].split("=")[0] in ("--servers", "--run"):
@@ -52,25 +77,33 @@ def main(arguments):
         framework = find_framework(program)
         publishes, linked = marks_in(program)
         schema = ask_schema(program) if publishes else None
-        entries = read_config(options.cfg_file) if options.cfg_file else {}
+        entries = read_config(framework, options.cfg_file) if options.cfg_file else Entries()
         plan = Plan(options, program, framework, schema, entries, linked)
         job = Job(plan)
         if schema is not None:
             # Files on other hosts are looked at there, by the program itself.
             check_config(schema, options.cfg_file, entries, look_at_files=not plan.remote)
+            if options.worker_wait and schema.get("always_begins_anew") is True:
+                raise Failure(USAGE, f"--on-worker-death {options.on_worker_death}: no process can take the place of a worker of "
+                                     f"{schema['program']}, because it does not ask where its loop begins (first_iteration)")
         plan.make_folders()
         if options.dry_run:
             plan.print_dry_run()
             return OK
         return job.run()
     except Failure as failure:
-        write_quietly(2, f"prun.py: error: {failure}\n".encode("utf-8", "replace"))
-        return failure.status
+        words, status = f"error: {failure}", failure.status
+    except OSError as error:  # no descriptors are left, say
+        words, status = f"error: {error}", FAILURE
     except KeyboardInterrupt:  # before the loop took the signals over
-        return 130
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+        words, status = "interrupted", 130
     finally:
         if job is not None:
-            job.clean_up()
+            job.clean_up(f"prun.py: {words}\n" if words else "")
+    if job is None:
+        write_quietly(2, f"prun.py: {words}\n".encode("utf-8", "replace"))
+    return status
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@
 
 #include <paracel/error.hpp>
 
+#include "net/job_key.hpp"
 #include "net/protocol.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
@@ -38,7 +39,6 @@ extern void (*gflags_exitfunc)(int);
 namespace {
 
 using namespace paracel;
-using steady = std::chrono::steady_clock;
 
 net::verb verb_named(const std::string& name) {
   for (int v = 1; v < 256; ++v) {
@@ -50,6 +50,7 @@ net::verb verb_named(const std::string& name) {
 int run() {
   if (FLAGS_rendezvous.empty()) throw usage_error("--rendezvous is missing");
   if (!(FLAGS_timeout > 0 && FLAGS_timeout < 1e6)) throw usage_error("--timeout must be a positive number of seconds");
+  net::take_job_key();
   net::request_header h;
   h.what = verb_named(FLAGS_verb);
   h.job = net::parse_job_id(FLAGS_job);
@@ -65,10 +66,11 @@ int run() {
   net::zmq_transport over;
   const auto port = over.open();
   port->send(port->connect(FLAGS_rendezvous), {.head = head, .body = net::bytes_of(FLAGS_body)});
-  const auto end = steady::now() + std::chrono::duration_cast<steady::duration>(std::chrono::duration<double>(FLAGS_timeout));
   net::incoming in;
-  while (steady::now() < end) {
-    if (!port->receive(in, std::chrono::milliseconds(50))) continue;
+  // What counts is how long it has waited, and not how long it was stopped with the job.
+  constexpr std::chrono::milliseconds turn{50};
+  for (std::chrono::duration<double> waited{}; waited.count() < FLAGS_timeout; waited += turn) {
+    if (!port->receive(in, turn)) continue;
     net::reply_view answer;
     if (const char* wrong = net::decode(in.frame, in.tail.size(), answer); wrong != nullptr) throw protocol_error(wrong);
     const auto text = net::text_of(answer.body);

@@ -8,21 +8,50 @@
 
 namespace paracel::srv {
 
+void asked_again::heard_from(std::uint64_t client, line& l) {
+  if (l.heard != 0) by_age_.erase(l.heard);
+  l.heard = ++heard_;
+  by_age_.emplace(l.heard, client);
+}
+
+/// The newest one stays.
+void asked_again::make_room() {
+  while ((lines_.size() > most_lines || bytes_ > most_bytes) && lines_.size() > 1) {
+    const auto oldest = lines_.find(by_age_.begin()->second);
+    for (const auto& p : oldest->second.peers) line_of_.erase(p);
+    bytes_ -= oldest->second.answer.size();
+    by_age_.erase(by_age_.begin());
+    lines_.erase(oldest);
+  }
+}
+
 bool asked_again::takes(const net::request_header& h, const net::peer& from) try {
   if ((h.flags & net::flag_stream) == 0) return true;
-  auto& l = lines_[h.client];
-  if ((h.flags & net::flag_first) != 0) {
-    l.at = from;
-    l.peers.push_back(from);
-    line_of_[from] = h.client;
-  } else if (l.at != from) {
-    completion(*this, from, h.what, h.sequence, h.job, 0).fail(net::status::reconnected);
+  const bool first = (h.flags & net::flag_first) != 0;
+  const auto known = lines_.find(h.client);
+  if (!first && (known == lines_.end() || known->second.at != from)) {
+    completion(*this, from, h.what, h.sequence, 0, 0).fail(net::status::reconnected);
     return false;
+  }
+  auto& l = known != lines_.end() ? known->second : lines_[h.client];
+  heard_from(h.client, l);
+  if (first) {
+    l.at = from;
+    if (std::ranges::find(l.peers, from) == l.peers.end()) {
+      if (l.peers.size() == most_peers) {
+        line_of_.erase(l.peers.front());
+        l.peers.erase(l.peers.begin());
+      }
+      l.peers.push_back(from);
+    }
+    line_of_[from] = h.client;
+    make_room();
   }
   if (h.sequence == 0) return true;  // pings, and what nobody waits for
   if (h.sequence > l.last) {
     l.last = h.sequence;
     l.answered = false;
+    bytes_ -= l.answer.size();
     l.answer = {};
     l.tail = {};
     for (const auto& p : std::exchange(l.peers, {from}))
@@ -39,7 +68,9 @@ void asked_again::send(const net::peer& to, const net::outgoing& message) {
   const auto known = line_of_.find(to);
   net::reply_view reply;
   if (known == line_of_.end()) return port_.reply(to, message);
-  auto& l = lines_.at(known->second);
+  const auto kept = lines_.find(known->second);
+  if (kept == lines_.end()) return port_.reply(to, message);
+  auto& l = kept->second;
   std::vector<std::byte> whole(message.head.begin(), message.head.end());
   whole.insert(whole.end(), message.body.begin(), message.body.end());
   const bool reads = net::decode(whole, message.tail.size(), reply) == nullptr;
@@ -51,6 +82,8 @@ void asked_again::send(const net::peer& to, const net::outgoing& message) {
   l.answered = true;
   l.answer = std::move(whole);
   l.tail = message.tail;
+  bytes_ += l.answer.size();
+  make_room();
 }
 
 }  // namespace paracel::srv

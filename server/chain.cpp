@@ -2,11 +2,13 @@
 #include "server/chain.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <string>
 
 #include <paracel/error.hpp>
+
+#include "server/chain_entries.hpp"
+#include "server/verb_rules.hpp"
 
 namespace paracel::srv {
 
@@ -15,74 +17,29 @@ using net::verb;
 
 namespace {
 
-constexpr std::uint16_t changes = 0;
-constexpr std::uint16_t whole_state = 1;
-constexpr std::uint16_t question = 2;
-
-template <class T>
-void put(std::vector<std::byte>& out, T v) {
-  const auto bytes = std::as_bytes(std::span(&v, 1));
-  out.insert(out.end(), bytes.begin(), bytes.end());
-}
-
-/// Reads numbers from bytes of another server; what is not there is zero and makes it bad.
-class reader {
- public:
-  explicit reader(std::span<const std::byte> bytes) noexcept : rest_(bytes) {}
-  template <class T>
-  T take() noexcept {
-    T v{};
-    const auto from = bytes(sizeof v);
-    if (!from.empty()) std::memcpy(&v, from.data(), sizeof v);
-    return v;
-  }
-  std::span<const std::byte> bytes(std::size_t n) noexcept {
-    if (n > rest_.size()) {
-      bad_ = true;
-      rest_ = {};
-      return {};
-    }
-    const auto out = rest_.first(n);
-    rest_ = rest_.subspan(n);
-    return out;
-  }
-  [[nodiscard]] std::span<const std::byte> rest() const noexcept { return rest_; }
-  [[nodiscard]] bool bad() const noexcept { return bad_; }
-
- private:
-  std::span<const std::byte> rest_;
-  bool bad_ = false;
-};
-
-void put_entry(std::vector<std::byte>& out, std::uint16_t partition, std::uint16_t what, std::uint64_t previous,
-               std::uint64_t index, std::span<const std::byte> records) {
-  put(out, partition);
-  put(out, what);
-  put(out, static_cast<std::uint32_t>(records.size()));
-  put(out, previous);
-  put(out, index);
-  out.insert(out.end(), records.begin(), records.end());
-}
-
 /// Requests of clients go by the epoch; these do not.
 bool is_of_any_epoch(verb v) noexcept {
-  switch (v) {
-    case verb::ping: case verb::register_update: case verb::register_bupdate: case verb::register_filter:
-    case verb::table_open: case verb::set_prepare: case verb::checkpoint: return true;
-    default: return false;
-  }
+  const auto* rule = rule_of(place::shard, v);
+  return rule != nullptr && rule->when != epoch_rule::current;
 }
 
 /// What looks at all partitions waits until their copies are whole.
 bool looks_everywhere(verb v) noexcept {
   switch (v) {
     case verb::scan: case verb::top_k: case verb::reduce: case verb::remove_if: case verb::rows_scan: case verb::subscribe:
-    case verb::clock_moved: case verb::clear: return true;
+    case verb::clock_moved: case verb::clear: case verb::fold: return true;
     default: return false;
   }
 }
 
 }  // namespace
+
+std::vector<server_identity> identities_in(const membership& members) {
+  std::vector<server_identity> all;
+  for (const auto& s : members.servers)
+    if (takes_part(s.state) || s.state == server_state::left) all.push_back({s.slot, s.incarnation});
+  return all;
+}
 
 copies_view::copies_view(membership m, std::uint32_t slot) : members(std::move(m)), router(members) {
   const auto at = std::find_if(members.servers.begin(), members.servers.end(), [&](const auto& s) { return s.slot == slot; });
@@ -91,13 +48,16 @@ copies_view::copies_view(membership m, std::uint32_t slot) : members(std::move(m
   }
   self = static_cast<std::uint32_t>(at - members.servers.begin());
   owned.epoch = members.epoch;
+  owned.servers = identities_in(members);
   for (std::uint32_t p = 0; p < partition_count; ++p) {
     owned.mine[p] = router.locate_partition(static_cast<std::uint16_t>(p)).server == self;
   }
 }
 
-chain::chain(const chain_options& options, shard& of, const plugin_registry& plugins, net::port& port, serve_function serve)
-    : options_(options), shard_(of), plugins_(plugins), port_(port), serve_(std::move(serve)) {
+chain::chain(const chain_options& options, server_budgets& budgets, shard& of, const plugin_registry& plugins, net::port& port,
+             serve_function serve)
+    : options_(options), budgets_(budgets), shard_(of), plugins_(plugins), port_(port), serve_(std::move(serve)),
+      held_(&budgets.replies), streams_(&budgets.streams) {
   const auto count = (partition_count + options_.threads - 1) / options_.threads;
   index_.resize(count);
   route_of_.resize(count);
@@ -124,6 +84,7 @@ void chain::follow(std::shared_ptr<const copies_view> view) {
   questions_.clear();
   pieces_.clear();
   asked_ = 0;
+  give_up_lines();
   shard_.begin_journal();
   shard_.begin_epoch(epoch_);
   begin_epoch();
@@ -152,11 +113,17 @@ void chain::begin_epoch() {
     const auto copies = view_->router.chain(partition);
     route_of_[place] = 0;
     if (std::find(copies.begin(), copies.end(), view_->self) == copies.end()) {
-      if (index_[place] != 0) gone.set(p);
+      if (index_[place] != 0 || partial_.contains(partition)) gone.set(p);
       index_[place] = 0;
+      partial_.erase(partition);
       continue;
     }
-    if (copies.front() != view_->self || copies.size() == 1) continue;
+    if (copies.front() != view_->self) continue;
+    if (const auto begun = partial_.find(partition); begun != partial_.end()) {
+      if (!begun->second.is_aside) throw error("partition " + std::to_string(p) + " was lost while it was being copied here");
+      partial_.erase(begun);  // what is here is the whole of an older version, and nothing newer was answered
+    }
+    if (copies.size() == 1) continue;
     route rest;
     for (const auto s : copies.subspan(1)) rest.push_back({servers[s].slot, shard_of(partition, servers[s].threads)});
     const auto [at, fresh] = numbers.try_emplace(rest, static_cast<std::uint32_t>(routes_.size()));
@@ -173,7 +140,7 @@ void chain::begin_epoch() {
 /// Is the copy where we are?
 void chain::ask_about(bundle& b, std::uint16_t partition) const {
   const auto index = index_[partition / options_.threads];
-  put_entry(b.entries, partition, question, index, index, {});
+  append(b.entries, {.partition = partition, .what = entry_kind::question, .previous = index, .index = index});
   b.probes.push_back(partition);
 }
 
@@ -224,24 +191,32 @@ void chain::refuse_stale(completion& done) {
 }
 
 void chain::park(const net::request_view& request, blob&& tail, completion&& done) {
-  const auto bytes = request.body.size() + tail.size() + sizeof(parked);
-  if (parked_bytes_ + bytes > options_.most_parked_bytes) {
-    const bool comes_again = (request.header.flags & net::flag_stream) != 0;
-    if (comes_again) streams_.end(request.header);  // with all that is behind it, in order
-    direct_ = true;
-    if (comes_again) done.fail(status::reconnected);
-    else done.fail(status::internal, "too much waits here for a membership");
-    direct_ = false;
-    return;
+  held_bytes held;
+  if (!held.take(budgets_.parked, request.body.size() + tail.size() + sizeof(parked))) {
+    return find_no_room(request.header, done, "too much waits here for a membership");
   }
-  parked_bytes_ += bytes;
-  parked_.push_back({request.header, {request.body.begin(), request.body.end()}, std::move(tail), std::move(done)});
+  parked_.push_back(
+      {request.header, {request.body.begin(), request.body.end()}, std::move(tail), std::move(done), std::move(held)});
+}
+
+/// What is of a stream comes again, with all that is behind it, in order.
+void chain::find_no_room(const net::request_header& h, completion& done, std::string_view why) {
+  const bool comes_again = (h.flags & net::flag_stream) != 0;
+  if (comes_again) streams_.end(h);
+  refuse(done, comes_again ? status::reconnected : status::internal, comes_again ? std::string_view() : why);
+}
+
+/// At once, whatever waits.
+void chain::refuse(completion& done, status why, std::string_view text) {
+  direct_ = true;
+  done.fail(why, text);
+  direct_ = false;
 }
 
 /// What is parked has another try, in the order in which it came.
 void chain::go_on() {
-  parked_bytes_ = 0;
   for (auto& p : std::exchange(parked_, {})) {
+    p.held = {};  // it may be parked again
     admit({p.header, p.body}, std::move(p.tail), std::move(p.done));
   }
   flush();  // before the replies are sealed, and before a whole partition is written that would hold it already
@@ -256,7 +231,14 @@ void chain::handle(const net::request_view& request, blob tail, completion done)
   if (taken && (h.flags & net::flag_first) != 0) forget_waiting(h);
   if (taken && h.what == verb::ping && h.count == net::ping_alive) done.ok();
   direct_ = false;
-  if (done) admit(request, std::move(tail), std::move(done));
+  if (!done) return;
+  // A copy that does not answer must not make its head keep the answers of everybody else.
+  const bool from_server = is_of_any_epoch(h.what) || h.what == verb::replicate || h.what == verb::handover;
+  if (!from_server && budgets_.replies.is_over()) {
+    budgets_.replies.refuse();
+    return find_no_room(h, done, "too many answers wait here for the copies");
+  }
+  admit(request, std::move(tail), std::move(done));
 }
 
 /// What is set aside of the stream that this begins anew.
@@ -265,7 +247,6 @@ void chain::forget_waiting(const net::request_header& first) {
   pieces_.erase({first.client, first.rank});
   std::erase_if(parked_, [&](parked& p) {
     if (!streams::are_of_one(p.header, first)) return false;
-    parked_bytes_ -= p.body.size() + p.tail.size() + sizeof(parked);
     p.done.fail(status::reconnected);
     return true;
   });
@@ -275,23 +256,25 @@ void chain::admit(const net::request_view& request, blob tail, completion done) 
   const auto& h = request.header;
   done.set_epoch(epoch_);
   // One of an epoch ahead waits: its answer could be held, and would be refused with a membership that its sender has.
+  const auto* rule = rule_of(place::shard, h.what);
   if (is_of_any_epoch(h.what) && h.epoch <= epoch_) {
     const auto what = h.what;
     serve_(request, std::move(tail), std::move(done));
     if (what == verb::checkpoint) find_restored();
     return;
   }
-  if (h.what != verb::clock_moved) {
-    if (h.epoch > epoch_) return park(request, std::move(tail), std::move(done));
-    if (h.what == verb::handover) {
-      direct_ = true;
-      done.ok();
-      direct_ = false;
-      return;
-    }
-    if (view_ == nullptr) return serve_(request, std::move(tail), std::move(done));
-    if (h.epoch < epoch_) return refuse_stale(done);
-    if (h.what == verb::replicate) return replicate(request, std::move(done));
+  if (h.epoch > epoch_) return park(request, std::move(tail), std::move(done));
+  const bool of_chains = h.what == verb::replicate || h.what == verb::handover;
+  if (view_ == nullptr && of_chains) return refuse(done, status::bad_request, no_peer);
+  if (view_ == nullptr) return serve_(request, std::move(tail), std::move(done));
+  if (h.epoch < epoch_) return refuse_stale(done);
+  if (rule != nullptr && rule->who == asker::peer && !is_of_peer(h)) return refuse(done, status::bad_request, no_peer);
+  if (h.what == verb::replicate) return replicate(request, std::move(done));
+  if (h.what == verb::handover) {
+    direct_ = true;
+    done.ok();
+    direct_ = false;
+    return;
   }
   // Requests of a client stay in order: what comes behind one that is parked is parked too.
   const bool waits = asked_ != 0 || (looks_everywhere(h.what) && synced_ != epoch_) ||
@@ -332,105 +315,15 @@ void chain::close() {
   held_.release(~std::uint64_t{0}, [&](const net::peer&, const net::outgoing&) {});
 }
 
-// ---- a copy ---------------------------------------------------------------------------------------------------------
-
-/// Returns: whether the request is whole now; `whole` is its body then, if it came in pieces.
-bool chain::join_pieces(const net::request_view& request, std::vector<std::byte>& whole) {
-  const auto& h = request.header;
-  const std::pair sender{h.client, h.rank};
-  const auto begun = pieces_.find(sender);
-  if (h.count == 0 && begun == pieces_.end()) return true;
-  auto& all = begun != pieces_.end() ? begun->second : pieces_[sender];
-  all.insert(all.end(), request.body.begin(), request.body.end());
-  if (h.count != 0) return false;
-  whole = std::move(all);
-  pieces_.erase(sender);
-  return true;
-}
-
-void chain::replicate(const net::request_view& request, completion done) {
-  std::vector<std::byte> joined;
-  if (!join_pieces(request, joined)) return answer(done, {});
-  const auto all = joined.empty() ? request.body : std::span<const std::byte>(joined);
-  reader r(all);
-  const auto hops = r.take<std::uint32_t>();
-  route rest;
-  for (std::uint32_t i = 0; i < hops && !r.bad(); ++i) {
-    const auto slot = r.take<std::uint32_t>();
-    const auto of = r.take<std::uint32_t>();
-    if (i != 0) rest.push_back({slot, of});
-  }
-  const auto entries = r.rest();
-  std::vector<std::uint16_t> lacking;
-  bool malformed = r.bad() || hops == 0;
-  while (!malformed && !r.rest().empty()) {
-    const auto partition = r.take<std::uint16_t>();
-    const auto what = r.take<std::uint16_t>();
-    const auto bytes = r.take<std::uint32_t>();
-    const auto previous = r.take<std::uint64_t>();
-    const auto index = r.take<std::uint64_t>();
-    const auto records = r.bytes(bytes);
-    malformed = r.bad() || what > question || partition >= partition_count ||
-                partition % options_.threads != options_.index || view_->owned.mine[partition];
-    if (!malformed && !apply(partition, what, previous, index, records)) lacking.push_back(partition);
-  }
-  if (malformed) {
-    direct_ = true;
-    done.fail(status::bad_request, "what is to be replicated is malformed, or not a copy of this thread");
-    direct_ = false;
-    return;
-  }
-  if (rest.empty()) return answer(done, lacking);
-  std::vector<std::byte> body;
-  body.reserve(all.size());
-  put(body, static_cast<std::uint32_t>(rest.size()));
-  for (const auto& h : rest) {
-    put(body, h.slot);
-    put(body, h.shard);
-  }
-  body.insert(body.end(), entries.begin(), entries.end());
-  const auto number = transmit(rest.front(), verb::replicate, body);
-  forwarded_.emplace(number, forwarded{std::move(done), std::move(lacking), rest.front(), now_});
-}
-
-/// Returns: whether the copy is now where its head is.
-bool chain::apply(std::uint16_t partition, std::uint16_t what, std::uint64_t previous, std::uint64_t index,
-                  std::span<const std::byte> records) {
-  auto& at = index_[partition / options_.threads];
-  if (at == index) return true;
-  if (what == question || (what == changes && at != previous)) return false;
-  if (what == whole_state && at != 0) {
-    std::bitset<partition_count> one;
-    one.set(partition);
-    shard_.drop_partitions(one);
-  }
-  at = 0;  // until it is whole
-  std::string why;
-  if (shard_.apply_records(partition, records, why, shard::room::unlimited) != status::ok) {
-    // It is no copy then, and cannot become one: better a server less than a copy that is none.
-    throw error("a copy of partition " + std::to_string(partition) + " cannot be kept: " + why);
-  }
-  at = index;
-  return true;
-}
-
-void chain::answer(completion& done, const std::vector<std::uint16_t>& lacking) {
-  net::reply_header reply;
-  reply.count = static_cast<std::uint32_t>(lacking.size());
-  direct_ = true;
-  done.answer(reply, std::as_bytes(std::span(lacking)));
-  direct_ = false;
-}
-
 // ---- the head -------------------------------------------------------------------------------------------------------
 
-void chain::settle(time_point now, time_point lease_end) {
-  now_ = now;
+void chain::settle(const net::time_source& time, time_point lease_end) {
+  now_ = time.now();
   flush();
   sweep();
   look_after_lines();
   held_.seal(last_sent_);
-  if (now < lease_end) {
+  if (!held_.empty() && time.now() < lease_end) {
     held_.release(next_open(), [&](const net::peer& to, const net::outgoing& m) { port_.reply(to, m); });
   }
 }
@@ -448,7 +341,7 @@ void chain::flush() {
     if (incomplete_[partition]) {
       install(partition, out, 0, 0);
     } else if (!records.empty()) {
-      put_entry(out[route_of_[place]].entries, partition, changes, previous, at, records);
+      append(out[route_of_[place]].entries, {.partition = partition, .previous = previous, .index = at, .records = records});
     }
     if (auto& b = out[route_of_[place]]; b.entries.size() > options_.message_bytes) dispatch(route_of_[place], b, 0, 0);
   });
@@ -460,10 +353,29 @@ void chain::install(std::uint16_t partition, bundles& into, std::uint64_t parent
   state_.clear();
   shard_.encode_partition(partition, state_);
   incomplete_.reset(partition);
+  // Cut where a record ends, so that nobody has to hold more than a message.
+  std::vector<std::span<const std::byte>> parts;
+  const std::span<const std::byte> all(state_);
+  std::size_t begin = 0;
+  records walk(all);
+  for (record r; walk.next(r);) {
+    const auto end = all.size() - walk.rest().size();
+    if (end - begin < options_.message_bytes && end != all.size()) continue;
+    parts.push_back(all.subspan(begin, end - begin));
+    begin = end;
+  }
+  if (parts.empty()) parts.emplace_back();
   auto& b = into[route_of_[place]];
-  put_entry(b.entries, partition, whole_state, 0, index_[place], state_);
-  b.makes_whole = true;
-  if (b.entries.size() > options_.message_bytes) dispatch(route_of_[place], b, parent, sweep);
+  chain_entry e{.partition = partition, .what = entry_kind::whole_state, .index = index_[place]};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    e.after = static_cast<std::uint32_t>(parts.size() - 1 - i);
+    e.records = parts[i];
+    append(b.entries, e);
+    e.what = entry_kind::more_state;
+    b.makes_whole = true;
+    if (b.entries.size() > options_.message_bytes) dispatch(route_of_[place], b, parent, sweep);
+  }
+  if (state_.capacity() > most_kept_state_bytes) state_ = {};
 }
 
 /// Whole partitions for those who lack them, as many at once as do not disturb.
@@ -560,9 +472,12 @@ void chain::take_reply(const net::incoming& in) {
   const auto number = reply.header.sequence;
   const auto from = std::ranges::find_if(lines_, [&](const auto& l) { return l.second.channel == in.channel; });
   if (from == lines_.end()) return;  // over a connection that was given up: asked again since
+  // Somebody else has its address. Of the server itself nothing is known but that it is silent.
+  if (reply.header.server != from->second.incarnation) return;
   if (take_refusal(from->first, reply)) return;
-  if (questions_.erase(number) != 0) {
-    // Refused: whoever was asked is ahead of us, so it does not serve by an older membership either.
+  const bool is_ahead = reply.header.result == status::stale_epoch || reply.header.result == status::job_ended;
+  if ((reply.header.result == status::ok || is_ahead) && questions_.erase(number) != 0) {
+    // Refused: whoever was asked is ahead of us, or ends, so it does not serve by an older membership either.
     if (--asked_ == 0) {
       look_whether_whole();
       go_on();
@@ -570,9 +485,9 @@ void chain::take_reply(const net::incoming& in) {
     return;
   }
   // Whoever is of another epoch, or ends, will be known by the next membership. Any other refusal would never be answered.
-  if (reply.header.result == status::stale_epoch || reply.header.result == status::job_ended) return;
+  if (is_ahead) return;
   if (reply.header.result != status::ok) {
-    if (!pending_.contains(number) && !forwarded_.contains(number)) return;
+    if (!pending_.contains(number) && !forwarded_.contains(number) && !questions_.contains(number)) return;
     throw error("a copy refused what it was sent: " + std::string(net::text_of(reply.body)));
   }
   std::vector<std::uint16_t> lacking(reply.body.size() / sizeof(std::uint16_t));

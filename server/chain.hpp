@@ -8,13 +8,20 @@
 //            <--        <--answer--         <--answer--
 //
 //     replicate   u32 n | n * (u32 slot, u32 shard) whom it shall reach, the receiver first | entries
-//     entry       u16 partition | u16 what | u32 bytes | u64 previous | u64 index | records
+//     entry       u16 partition | u16 what | u32 after | u64 bytes | u64 previous | u64 index | records
 //     what        0 changes: apply if the copy is at `previous`; 1 the whole state: take its place unless the copy is at
 //                 `index`; 2 nothing: is the copy at `index`?
-//                 A body that is longer than a message may be comes in pieces; the header's count says how many come after
-//                 this one. All but the last are answered at once.
+//                 A whole state is cut where a record ends: behind 1 comes 3, more of it, as often as `after` says, and the
+//                 copy is at `index` with the last. So its length has no limit. Until then the version before is kept, if
+//                 there is one.
+//                 A body with a single record that is longer than a message may be comes in pieces; the header's count says
+//                 how many come after this one. All but the last are answered at once.
 //     reply       the partitions whose copies are not as they should be: count * u16
 //     handover    nothing; answered when nobody is served here by an older membership
+//
+// Both say who sends them, by incarnation and slot, and whom they are for (verb_rules.hpp, `link`): an address may be
+// another process's by now. A copy takes what comes from the server before it in the partition's chain, a sender the answers
+// of the server that it asked; all else is refused, or not heard, and changes nothing.
 //
 // A copy is at an index: (epoch in which its head began to write) * 2^32 + changes since, 0 at first. Two copies at one index
 // are equal. Whoever answers that it is elsewhere is sent the whole partition.
@@ -37,13 +44,16 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/membership.hpp"
 #include "net/line_care.hpp"
 #include "net/protocol.hpp"
+#include "net/time_source.hpp"
 #include "net/transport.hpp"
+#include "server/byte_budget.hpp"
 #include "server/completion.hpp"
 #include "server/held_replies.hpp"
 #include "server/plugin_registry.hpp"
@@ -51,6 +61,11 @@
 #include "server/streams.hpp"
 
 namespace paracel::srv {
+
+struct chain_entry;
+
+/// The servers that may speak to each other.
+[[nodiscard]] std::vector<server_identity> identities_in(const membership& members);
 
 /// A membership as the threads of a server share it.
 struct copies_view {
@@ -65,9 +80,9 @@ struct copies_view {
 struct chain_options {
   std::uint64_t job = 0;
   std::uint64_t incarnation = 0;
+  std::uint32_t slot = 0;
   std::uint32_t index = 0;    ///< of the shard
   std::uint32_t threads = 1;
-  std::size_t most_parked_bytes = std::size_t{256} << 20;  ///< of requests that wait for a membership
   /// Whole partitions that are under way at once. A reply waits behind them as long as they take.
   std::size_t sweep_bytes = std::size_t{1} << 20;
   /// Entries go in messages of about this size, unless one is larger.
@@ -80,10 +95,14 @@ struct chain_options {
 /// Lifetime: shard, registry and port outlive it.
 class chain final : public reply_sink {
  public:
-  using time_point = std::chrono::steady_clock::time_point;
+  /// Said to whoever is no server of the membership, or asks another one than it thinks.
+  static constexpr std::string_view no_peer = "it does not come from a server of this epoch, or is for another one";
+  using time_point = net::time_source::time_point;
   using serve_function = std::function<void(const net::request_view&, blob, completion)>;
 
-  chain(const chain_options& options, shard& of, const plugin_registry& plugins, net::port& port, serve_function serve);
+  /// `budgets`: of what is held here for others; outlives it.
+  chain(const chain_options& options, server_budgets& budgets, shard& of, const plugin_registry& plugins, net::port& port,
+        serve_function serve);
 
   /// A newer membership; the shard goes by it from now on.
   void follow(std::shared_ptr<const copies_view> view);
@@ -100,12 +119,14 @@ class chain final : public reply_sink {
   /// The answer to something that was sent from here.
   void take_reply(const net::incoming& in);
   /// The end of a batch: sends what has changed, and the replies that wait for nothing any more. None leaves at or after
-  /// `lease_end`.
-  void settle(time_point now, time_point lease_end);
+  /// `lease_end`, by a look at the clock after all that they say was read: a process that was paused meanwhile sees it then.
+  void settle(const net::time_source& time, time_point lease_end);
   /// Whether something waits, for an answer or for the lease.
   [[nodiscard]] bool waits() const noexcept { return !held_.empty() || !pending_.empty() || !installs_.empty(); }
   /// The epoch of which all copies are made; 0: none yet.
   [[nodiscard]] std::uint32_t synced() const noexcept { return synced_; }
+  /// Whether nobody else may still serve, by an earlier membership, what is served here now.
+  [[nodiscard]] bool serves() const noexcept { return asked_ == 0; }
   /// The thread ends: what is parked is answered.
   void close();
 
@@ -143,6 +164,13 @@ class chain final : public reply_sink {
     std::vector<std::byte> body;
     blob tail;
     completion done;
+    held_bytes held;
+  };
+  /// What has come of a message that comes in pieces.
+  struct joined {
+    std::vector<std::byte> bytes;
+    std::uint32_t left = 0;  ///< pieces that are due
+    held_bytes held;
   };
   struct line {
     std::uint64_t incarnation = 0;
@@ -166,11 +194,15 @@ class chain final : public reply_sink {
   void ask_others();
   void park(const net::request_view& request, blob&& tail, completion&& done);
   void go_on();
+  void refuse(completion& done, net::status why, std::string_view text);
   void refuse_stale(completion& done);
+  [[nodiscard]] bool is_of_peer(const net::request_header& h) const;
+  [[nodiscard]] bool follows(std::uint16_t partition, const server_identity& sender) const;
   void find_restored();
   void replicate(const net::request_view& request, completion done);
-  bool apply(std::uint16_t partition, std::uint16_t what, std::uint64_t previous, std::uint64_t index,
-             std::span<const std::byte> records);
+  bool apply(const chain_entry& e);
+  void apply_to_copy(std::uint16_t partition, std::span<const std::byte> records);
+  void empty_copy(std::uint16_t partition);
   void answer(completion& done, const std::vector<std::uint16_t>& lacking);
   void flush();
   void sweep();
@@ -179,13 +211,16 @@ class chain final : public reply_sink {
   void answered(std::uint64_t number, const std::vector<std::uint16_t>& lacking);
   void close_one(std::uint64_t number);
   line& line_to(const hop& to);
+  void give_up_lines();
   void introduce(line& to);
   void look_after_lines();
   void renew(hop to);
   void ask_again(std::uint32_t route_number);
   bool take_refusal(const hop& from, const net::reply_view& reply);
   void forget_waiting(const net::request_header& first);
-  bool join_pieces(const net::request_view& request, std::vector<std::byte>& whole);
+  enum class piece : std::uint8_t { last, more, unexpected };
+  piece join_pieces(const net::request_view& request, std::vector<std::byte>& whole);
+  void find_no_room(const net::request_header& h, completion& done, std::string_view why);
   void admit(const net::request_view& request, blob tail, completion done);
   std::uint64_t transmit(const hop& to, net::verb what, std::span<const std::byte> body);
   std::uint64_t send_on(line& to, net::verb what, std::string_view key, std::span<const std::byte> payload,
@@ -194,7 +229,10 @@ class chain final : public reply_sink {
   [[nodiscard]] bool is_whole() const noexcept { return installs_.empty() && next_open() > last_install_; }
   void look_whether_whole();
 
+  static constexpr std::size_t most_kept_state_bytes = std::size_t{16} << 20;
+
   const chain_options options_;
+  server_budgets& budgets_;
   shard& shard_;
   const plugin_registry& plugins_;
   net::port& port_;
@@ -218,10 +256,19 @@ class chain final : public reply_sink {
   std::map<std::uint64_t, forwarded> forwarded_;
   std::map<std::uint64_t, asked> questions_;   // of ask_others
   std::map<hop, line> lines_;
-  std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<std::byte>> pieces_;  // that have come, by client and rank
+  std::map<std::pair<std::uint64_t, std::uint32_t>, joined> pieces_;  // that have come, by client and rank
+  /// A whole state of which parts are still to come. While the copy is at an index they are kept aside: it may be the only
+  /// one if who sends them dies. Otherwise, or when there is no room aside, they are the copy already, which is torn.
+  struct partial {
+    std::uint64_t index = 0;
+    std::uint32_t after = 0;
+    bool is_aside = false;
+    std::vector<std::byte> aside{};
+    held_bytes held{};
+  };
+  std::map<std::uint16_t, partial> partial_;   // by partition
   held_replies held_;
   std::vector<parked> parked_;
-  std::size_t parked_bytes_ = 0;
   bool direct_ = false;                        // what is sent now waits for nothing
   streams streams_;                            // of whoever sends to this thread
   time_point now_{};                           // at the last batch

@@ -7,6 +7,7 @@
 #include <paracel/error.hpp>
 
 #include "server/chain.hpp"
+#include "server/verb_rules.hpp"
 
 namespace paracel::srv {
 
@@ -30,6 +31,18 @@ chain::line& chain::line_to(const hop& to) {
   l.incarnation = s->incarnation;
   l.channel = port_.connect(s->shards[to.shard]);
   return l;
+}
+
+/// Lines to processes that are not there any more.
+void chain::give_up_lines() {
+  std::erase_if(lines_, [this](const auto& l) {
+    for (const auto& s : view_->members.servers) {
+      const bool lives = takes_part(s.state) || s.state == server_state::left;
+      if (lives && s.slot == l.first.slot && s.incarnation == l.second.incarnation) return false;
+    }
+    if (l.second.channel >= 0) port_.disconnect(l.second.channel);
+    return true;
+  });
 }
 
 /// Functions and tables that the other side may not know: records name them.
@@ -74,6 +87,9 @@ std::uint64_t chain::send_on(line& to, verb what, std::string_view key, std::spa
   h.flags = static_cast<std::uint16_t>(net::flag_stream | (std::exchange(to.begun, true) ? 0 : net::flag_first));
   h.job = options_.job;
   h.client = options_.incarnation;
+  if (what == verb::replicate || what == verb::handover) {
+    link{.from = options_.incarnation, .from_slot = options_.slot, .to = to.incarnation}.write(h);
+  }
   h.rank = options_.index;
   h.sequence = ++next_;
   h.epoch = epoch_;

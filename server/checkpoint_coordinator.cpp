@@ -19,6 +19,8 @@ using nlohmann::json;
 // A shard that writes or reads answers nothing before it is done, so the time doubles.
 constexpr std::chrono::milliseconds first_again{5000};
 constexpr std::chrono::milliseconds longest_again{60'000};
+// What a server says of its file and of the functions that are registered there, 1,024 at most.
+constexpr std::size_t most_saved_bytes = std::size_t{16} << 20;
 
 /// no_clock, which is no rank either: it is not there, or no number.
 std::uint32_t number_in(const json& j, const char* key) {
@@ -204,7 +206,7 @@ void checkpoint_coordinator::hear_saved(const net::reply_view& reply) {
     if (failure_.empty()) failure_ = net::text_of(reply.body);
   } else {
     try {
-      const auto body = json::parse(net::text_of(reply.body));
+      const auto body = json_from(net::text_of(reply.body), most_saved_bytes);
       manifest_.files.push_back(net::entry_from_json(json_text(body.at("file")), clock_, job_));
       for (const auto& f : body.at("functions")) {
         functions_.insert({from_hex(f.at("id").get<std::string>()).value_or(0), f.at("plugin").get<std::string>(),

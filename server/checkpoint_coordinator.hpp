@@ -73,6 +73,8 @@ class checkpoint_coordinator {
   /// An answer to something that was sent. False: to nothing of ours.
   bool hear(std::uint64_t number, const net::reply_view& reply, time_point now);
   void tick(const membership& members, time_point now);
+  /// The scheduler was away for so long: workers have that much longer to come.
+  void was_away(time_point::duration missed) noexcept { since_ += missed; }
   /// The job ends. Everybody who waits is answered with this.
   void fail_all(net::status why, std::string_view text);
 

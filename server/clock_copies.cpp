@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "server/clock_copies.hpp"
 
-#include "net/line_care.hpp"
-
+#include <algorithm>
 #include <string>
+
+#include "net/line_care.hpp"
+#include "server/verb_rules.hpp"
 
 namespace paracel::srv {
 
@@ -22,11 +24,14 @@ void clock_copies::follow(std::shared_ptr<const copies_view> view, time_point no
   clock_.refuse_waits(status::stale_epoch, json);
   direct_ = false;
   pending_.clear();
-  for (const auto c : copies_) port_.disconnect(c);
+  for (const auto& [channel, incarnation] : copies_) port_.disconnect(channel);
   copies_.clear();
   const auto chain = view_->router.chain(clock_partition);
   if (chain.front() == view_->self) {
-    for (const auto s : chain.subspan(1)) copies_.push_back(port_.connect(view_->members.servers[s].clock));
+    for (const auto s : chain.subspan(1)) {
+      const auto& to = view_->members.servers[s];
+      copies_.emplace_back(port_.connect(to.clock), to.incarnation);
+    }
     spread();
     spread_at_ = now;
   }
@@ -40,7 +45,10 @@ void clock_copies::stay_alone(std::uint32_t epoch, time_point now) {
 }
 
 void clock_copies::go_on(time_point now) {
-  for (auto& p : std::exchange(parked_, {})) admit({p.header, p.body}, std::move(p.done), now);
+  for (auto& p : std::exchange(parked_, {})) {
+    p.held = {};
+    admit({p.header, p.body}, std::move(p.done), now);
+  }
 }
 
 void clock_copies::send(const net::peer& to, const net::outgoing& message) {
@@ -77,13 +85,26 @@ void clock_copies::admit(const net::request_view& request, completion done, time
     return;
   }
   if (h.epoch > epoch_) {
-    if (parked_.size() >= most_parked) return refuse(done, status::internal, "too much waits here for a membership");
-    parked_.push_back({h, {request.body.begin(), request.body.end()}, std::move(done)});
+    held_bytes held;
+    if (!held.take(budgets_.parked, request.body.size() + sizeof(parked))) {
+      const bool comes_again = (h.flags & net::flag_stream) != 0;
+      if (comes_again) streams_.end(h);  // with all that is behind it, in order
+      return comes_again ? refuse(done, status::reconnected, {})
+                         : refuse(done, status::internal, "too much waits here for a membership");
+    }
+    parked_.push_back({h, {request.body.begin(), request.body.end()}, std::move(done), std::move(held)});
     return;
   }
   if (view_ == nullptr) return serve_(request, std::move(done));
   if (h.epoch < epoch_) return refuse(done, status::stale_epoch, view_->members.to_json());
   if (h.what != verb::replicate) return serve_(request, std::move(done));
+  // Nobody but the clock's head has anything to say of it.
+  const auto& head = view_->members.servers[view_->router.clock_server()];
+  const auto between = link::of(h);
+  if (between.to != self_.incarnation || between.from != head.incarnation || between.from_slot != head.slot ||
+      head.slot == self_.slot) {
+    return refuse(done, status::bad_request, chain::no_peer);
+  }
   const char* wrong = clock_.merge(request.payload(), now);
   if (wrong != nullptr) return refuse(done, status::bad_request, wrong);
   direct_ = true;
@@ -96,11 +117,11 @@ void clock_copies::spread() {
   spread_changes_ = clock_.changes();
   if (copies_.empty() || !clock_.begun()) return;
   const auto state = clock_.encode();
-  for (const auto channel : copies_) {
+  for (const auto& [channel, incarnation] : copies_) {
     net::request_header h;
     h.what = verb::replicate;
     h.job = job_;
-    h.client = incarnation_;
+    link{.from = self_.incarnation, .from_slot = self_.slot, .to = incarnation}.write(h);
     h.sequence = ++next_;
     h.epoch = epoch_;
     h.body_bytes = static_cast<std::uint32_t>(state.size());
@@ -116,18 +137,21 @@ void clock_copies::take_reply(const net::incoming& in) {
   net::reply_view reply;
   if (net::decode(in.frame, in.tail.size(), reply) != nullptr || reply.header.result != status::ok) return;
   if (reply.header.what != net::verb::replicate) return;  // the crier's numbers are its own
+  const auto is_it = [&](const auto& c) { return c.first == in.channel && c.second == reply.header.server; };
+  if (std::ranges::none_of(copies_, is_it)) return;  // somebody else has its address
   // Each holds the whole state: whoever has this one needs none of those before.
   std::erase_if(pending_, [&](const auto& p) { return p.first <= reply.header.sequence && p.second == in.channel; });
   if (pending_.empty()) synced_ = epoch_;
 }
 
-void clock_copies::settle(time_point now, time_point lease_end) {
+void clock_copies::settle(const net::time_source& time, time_point lease_end) {
+  const auto now = time.now();
   if (clock_.changes() != spread_changes_ || (!pending_.empty() && now - spread_at_ >= net::late)) {
     spread();
     spread_at_ = now;
   }
   held_.seal(last_sent_);
-  if (now < lease_end) {
+  if (!held_.empty() && time.now() < lease_end) {
     held_.release(pending_.empty() ? next_ + 1 : pending_.begin()->first,
                   [&](const net::peer& to, const net::outgoing& m) { port_.reply(to, m); });
   }

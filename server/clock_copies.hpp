@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/byte_budget.hpp"
 #include "server/chain.hpp"
 #include "server/clock_service.hpp"
 #include "server/held_replies.hpp"
@@ -23,11 +24,14 @@ namespace paracel::srv {
 /// Thread-safety: owned by the clock thread. Lifetime: clock and port outlive it.
 class clock_copies final : public reply_sink {
  public:
-  using time_point = std::chrono::steady_clock::time_point;
+  using time_point = net::time_source::time_point;
   using serve_function = std::function<void(const net::request_view&, completion)>;
 
-  clock_copies(std::uint64_t job, std::uint64_t incarnation, clock_service& clock, net::port& port, serve_function serve)
-      : job_(job), incarnation_(incarnation), clock_(clock), port_(port), serve_(std::move(serve)) {}
+  /// `budgets`: as of chain.
+  clock_copies(std::uint64_t job, const server_identity& self, server_budgets& budgets, clock_service& clock, net::port& port,
+               serve_function serve)
+      : job_(job), self_(self), budgets_(budgets), clock_(clock), port_(port), serve_(std::move(serve)),
+        streams_(&budgets.streams), held_(&budgets.replies) {}
 
   void follow(std::shared_ptr<const copies_view> view, time_point now);
   [[nodiscard]] bool active() const noexcept { return view_ != nullptr; }
@@ -47,7 +51,7 @@ class clock_copies final : public reply_sink {
   void handle(const net::request_view& request, completion done, time_point now);
   void take_reply(const net::incoming& in);
   /// As chain::settle.
-  void settle(time_point now, time_point lease_end);
+  void settle(const net::time_source& time, time_point lease_end);
   void close();
 
   void send(const net::peer& to, const net::outgoing& message) override;
@@ -57,8 +61,8 @@ class clock_copies final : public reply_sink {
     net::request_header header;
     std::vector<std::byte> body;
     completion done;
+    held_bytes held;
   };
-  static constexpr std::size_t most_parked = std::size_t{1} << 16;
 
   void refuse(completion& done, net::status why, std::string_view text);
   void go_on(time_point now);
@@ -66,7 +70,8 @@ class clock_copies final : public reply_sink {
   void admit(const net::request_view& request, completion done, time_point now);
 
   const std::uint64_t job_;
-  const std::uint64_t incarnation_;
+  const server_identity self_;
+  server_budgets& budgets_;
   clock_service& clock_;
   net::port& port_;
   serve_function serve_;
@@ -74,7 +79,7 @@ class clock_copies final : public reply_sink {
   std::uint32_t epoch_ = 0;
   std::uint32_t synced_ = 0;
   std::uint64_t spread_changes_ = 0;  // of the clock, that the copies have been sent
-  std::vector<int> copies_;           // channels
+  std::vector<std::pair<int, std::uint64_t>> copies_;  // channel, and the incarnation of the server behind it
   std::uint64_t next_ = 0;
   std::uint64_t last_sent_ = 0;
   std::map<std::uint64_t, int> pending_;  // numbers of messages, and over which channel

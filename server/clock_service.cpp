@@ -13,7 +13,8 @@ using net::status;
 using net::verb;
 
 namespace {
-constexpr std::size_t most_held = std::size_t{1} << 16;
+constexpr std::size_t wait_bytes = 256;     // what one that is parked takes, about
+constexpr std::size_t most_asked = 4096;    // clocks of checkpoints that are to come
 }
 
 void clock_service::answer(completion& done, net::instruction order) const {
@@ -31,6 +32,9 @@ bool clock_service::is_checkpoint(std::uint32_t clock) const {
 void clock_service::ask_for_checkpoint(std::uint32_t clock, completion& done) {
   asked_.erase(asked_.begin(), asked_.upper_bound(clock_.slowest()));
   if (clock == net::no_clock) clock = clock_.greatest() + 1;
+  if (asked_.size() >= most_asked && !asked_.contains(clock)) {
+    return done.fail(status::internal, "checkpoints are asked for at " + std::to_string(most_asked) + " clocks already");
+  }
   asked_.insert(clock);
   ++changes_;  // whoever keeps the clock after us has to stop the rest of the workers there
   net::reply_header reply;
@@ -47,7 +51,10 @@ void clock_service::begin(std::uint32_t workers, time_point now, std::uint32_t c
   if (begun_) return;
   clock_ = ssp_clock(workers, clock);
   begun_ = true;
-  for (auto& [header, done] : std::exchange(held_, {})) handle({header, {}}, std::move(done), now);
+  for (auto& h : std::exchange(held_, {})) {
+    h.held = {};
+    handle({h.header, {}}, std::move(h.done), now);
+  }
 }
 
 void clock_service::handle(const net::request_view& request, completion done, time_point now) {
@@ -55,8 +62,9 @@ void clock_service::handle(const net::request_view& request, completion done, ti
   if (ended_ != status::ok) return done.fail(ended_, why_ended_);
   if (!begun_ && (h.what == verb::clock_tick || h.what == verb::clock_wait || h.what == verb::checkpoint)) {
     // A worker may hear that the job has begun before its servers do.
-    if (held_.size() >= most_held) return done.fail(status::internal, "the job has not begun");
-    held_.emplace_back(h, std::move(done));
+    held_bytes held;
+    if (!held.take(budget_, wait_bytes)) return done.fail(status::internal, "the job has not begun");
+    held_.push_back({h, std::move(done), std::move(held)});
     return;
   }
   switch (h.what) {
@@ -72,7 +80,9 @@ void clock_service::handle(const net::request_view& request, completion done, ti
                                                   std::to_string(clock_.workers()) + " workers");
       }
       ++changes_;
-      const bool rose = h.clock == net::no_clock ? clock_.remove(h.rank) : clock_.tick(h.rank, h.clock);
+      if ((h.flags & net::flag_staged) != 0) stages_ = true;
+      if (h.clock == net::no_clock) return leave(h.rank, std::move(done));
+      const bool rose = clock_.tick(h.rank, h.clock);
       answer(done, is_checkpoint(h.clock) ? net::instruction::checkpoint : net::instruction::go_on);
       if (rose) wake();
       return;
@@ -81,8 +91,10 @@ void clock_service::handle(const net::request_view& request, completion done, ti
       if (clock_.slowest() >= h.clock) return answer(done);
       const auto deadline =
           h.deadline_ms == 0 ? time_point::max() : now + std::chrono::milliseconds(h.deadline_ms);
+      held_bytes held;
+      if (!held.take(budget_, wait_bytes)) return done.fail(status::internal, "too many requests wait for the clock");
       next_deadline_ = std::min(next_deadline_, deadline);
-      waits_.emplace(h.clock, wait{std::move(done), deadline});
+      waits_.emplace(h.clock, wait{std::move(done), deadline, std::move(held)});
       return;
     }
     default:
@@ -90,8 +102,34 @@ void clock_service::handle(const net::request_view& request, completion done, ti
   }
 }
 
+void clock_service::leave(std::uint32_t rank, completion done) {
+  if (stages_ && clock_.is_in(rank)) {
+    auto& l = leaving_[rank];
+    l.finished = clock_.finished(rank);
+    l.done.push_back(std::move(done));
+    return;
+  }
+  const bool rose = clock_.remove(rank);
+  answer(done);
+  if (rose) wake();
+}
+
+void clock_service::left(std::uint32_t rank, std::uint32_t dropped, std::string_view example) {
+  auto gone = leaving_.extract(rank);
+  if (gone.empty()) return;
+  ++changes_;
+  const bool rose = clock_.remove(rank);
+  for (auto& done : gone.mapped().done) {
+    net::reply_header reply;
+    reply.clock = clock_.slowest();
+    reply.count = dropped;
+    done.answer(reply, net::bytes_of(example));
+  }
+  if (rose) wake();
+}
+
 std::vector<std::byte> clock_service::encode() const {
-  std::vector<std::byte> state{static_cast<std::byte>(watched_ ? 1 : 0)};
+  std::vector<std::byte> state{static_cast<std::byte>((watched_ ? 1U : 0U) | (stages_ ? 2U : 0U))};
   const auto append = [&](std::uint32_t number) {
     for (unsigned i = 0; i < 4; ++i) state.push_back(static_cast<std::byte>(number >> (8 * i)));
   };
@@ -105,7 +143,7 @@ std::vector<std::byte> clock_service::encode() const {
 const char* clock_service::merge(std::span<const std::byte> state, time_point now) {
   constexpr const char* malformed = "the state of a clock is malformed";
   constexpr std::size_t front = 5;
-  if (state.size() < front || state[0] > std::byte{1}) return malformed;
+  if (state.size() < front || state[0] > std::byte{3}) return malformed;
   const auto number_at = [&](std::size_t at) {
     std::uint32_t number = 0;
     for (unsigned i = 0; i < 4; ++i) number |= std::to_integer<std::uint32_t>(state[at + i]) << (8 * i);
@@ -117,7 +155,8 @@ const char* clock_service::merge(std::span<const std::byte> state, time_point no
     const auto other = ssp_clock::decode(state.subspan(front + asked * 4));
     if (!begun_) begin(other.workers(), now);
     if (other.workers() != clock_.workers()) return "a clock of another number of workers";
-    watched_ = watched_ || state[0] == std::byte{1};
+    watched_ = watched_ || (state[0] & std::byte{1}) != std::byte{0};
+    stages_ = stages_ || (state[0] & std::byte{2}) != std::byte{0};
     for (std::size_t i = 0; i < asked; ++i) asked_.insert(number_at(front + i * 4));
     bool rose = false;
     for (std::uint32_t rank = 0; rank < other.workers(); ++rank) {
@@ -156,7 +195,10 @@ void clock_service::fail_all(status why, std::string_view text) {
 
 void clock_service::refuse_waits(status why, std::string_view text) {
   for (auto& [needed, w] : waits_) w.done.fail(why, text);
-  for (auto& [header, done] : held_) done.fail(why, text);
+  for (auto& h : held_) h.done.fail(why, text);
+  for (auto& [rank, l] : leaving_)
+    for (auto& done : l.done) done.fail(why, text);
+  leaving_.clear();
   waits_.clear();
   held_.clear();
 }

@@ -13,6 +13,8 @@
 
 #include "core/ssp_clock.hpp"
 #include "net/protocol.hpp"
+#include "net/time_source.hpp"
+#include "server/byte_budget.hpp"
 #include "server/completion.hpp"
 
 namespace paracel::srv {
@@ -20,7 +22,9 @@ namespace paracel::srv {
 /// The clock of the job as requests see it: ticks are applied, waits are parked until the slowest worker has come far
 /// enough. Nobody polls.
 ///
-///   clock_tick  rank, clock = iterations finished       answered at once; clock = no_clock: the worker leaves
+///   clock_tick  rank, clock = iterations finished       answered at once; clock = no_clock: the worker leaves.
+///               flag_staged: the shards have staged updates that are due when the clock moves. Then one that leaves is
+///               answered when they have dropped what it staged for an iteration that it did not finish: count, and a key
 ///   subscribe   somebody has subscribed at the shards    answered at once
 ///   clock_wait  clock = what the slowest must have       answered when it has, or at the deadline
 ///   checkpoint  clock = one to stop at, or no_clock: the first one that nobody has finished; answered at once with it
@@ -30,7 +34,7 @@ namespace paracel::srv {
 /// Thread-safety: owned by the clock thread.
 class clock_service {
  public:
-  using time_point = std::chrono::steady_clock::time_point;
+  using time_point = net::time_source::time_point;
 
   /// 0 workers: their number is not known yet; requests are held until `begin`.
   explicit clock_service(std::uint32_t workers) : clock_(workers), begun_(workers != 0) {}
@@ -52,7 +56,8 @@ class clock_service {
 
   // ---- copies of the clock on other servers
 
-  /// The state as bytes: u8 somebody subscribes | u32 n, n * u32 clocks of checkpoints that were asked for | as
+  /// The state as bytes: u8 (1 somebody subscribes, 2 somebody stages updates) | u32 n, n * u32 clocks of checkpoints that
+  /// were asked for | as
   /// ssp_clock::encode.
   [[nodiscard]] std::vector<std::byte> encode() const;
   /// Takes over what is newer in another one's state. Returns: null, or what is wrong with the bytes.
@@ -62,28 +67,51 @@ class clock_service {
   /// Rises with every change.
   [[nodiscard]] std::uint64_t changes() const noexcept { return changes_; }
 
+  /// Of what is parked. Thread-safety: any thread.
+  [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
+  /// Workers that want to leave, and what they have finished: before they may, the shards have to drop what they have
+  /// staged for later iterations.
+  struct leaver {
+    std::uint32_t finished = 0;
+    std::vector<completion> done{};
+  };
+  [[nodiscard]] const std::map<std::uint32_t, leaver>& leaving() const noexcept { return leaving_; }
+  /// The shards have: so many updates, `example` names one.
+  void left(std::uint32_t rank, std::uint32_t dropped, std::string_view example);
+
   [[nodiscard]] std::size_t parked() const noexcept { return waits_.size() + held_.size(); }
   [[nodiscard]] std::uint32_t slowest() const noexcept { return clock_.slowest(); }
-  /// Whether somebody has said that it subscribes to keys: then the shards are to be told when the clock moves.
-  [[nodiscard]] bool is_watched() const noexcept { return watched_; }
+  /// Whether somebody has said that it subscribes to keys, or stages updates: then the shards are to be told when the clock
+  /// moves.
+  [[nodiscard]] bool is_watched() const noexcept { return watched_ || stages_; }
 
  private:
   struct wait {
     completion done;
     time_point deadline;
+    held_bytes held;
+  };
+  struct early {
+    net::request_header header;
+    completion done;
+    held_bytes held;
   };
   void answer(completion& done, net::instruction order = net::instruction::go_on) const;
   void ask_for_checkpoint(std::uint32_t clock, completion& done);
   [[nodiscard]] bool is_checkpoint(std::uint32_t clock) const;
   void wake();
+  void leave(std::uint32_t rank, completion done);
 
   ssp_clock clock_;
   bool begun_;
   bool watched_ = false;
+  bool stages_ = false;  // somebody stages updates
+  std::map<std::uint32_t, leaver> leaving_;  // by rank
   std::uint32_t every_ = 0;
   std::set<std::uint32_t> asked_;  // clocks of checkpoints that somebody asked for and some worker has not finished
   std::uint64_t changes_ = 0;
-  std::vector<std::pair<net::request_header, completion>> held_;
+  byte_budget budget_{std::size_t{64} << 20};
+  std::vector<early> held_;
   std::multimap<std::uint32_t, wait> waits_;  // by the minimum they need
   time_point next_deadline_ = time_point::max();
   net::status ended_ = net::status::ok;

@@ -15,15 +15,24 @@
 #include <unordered_map>
 #include <vector>
 
+#include "server/byte_budget.hpp"
+
 namespace paracel::srv {
 
 /// Thread-safety: owned by the shard thread.
 /// Cost: a request that is the newest of its client costs an append to a list; one that comes again a binary search.
-/// 48 bytes a part, and the answer where it is longer than 16.
+/// 48 bytes a part, and the answer where it is longer than 16. When all of them come to the limit, the oldest requests of those
+/// clients go that have more than their share, and the clients that come new are not to be served.
 class dedup_window {
  public:
   /// Requests of one client; those below its watermark go anyway. Beyond it the oldest go.
   static constexpr std::size_t most_requests = 4096;
+  static constexpr std::size_t default_bytes = std::size_t{256} << 20;
+  static constexpr std::size_t client_bytes = 1024;  ///< of a client of which nothing is remembered, about
+  /// A client that has asked once is known for good: what it asked must not be applied again.
+  static constexpr std::size_t most_clients = std::size_t{1} << 16;
+
+  explicit dedup_window(std::size_t most_bytes = default_bytes) : budget_(most_bytes) {}
 
   enum class verdict : std::uint8_t {
     fresh,      ///< never seen
@@ -53,6 +62,14 @@ class dedup_window {
     }
     return sequence < c.low ? verdict::forgotten : verdict::fresh;
   }
+  /// Whether requests of this client can be remembered; a refusal is counted.
+  [[nodiscard]] bool admits(std::uint64_t client) noexcept {
+    if (clients_.contains(client) || (clients_.size() < most_clients && !budget_.is_over())) [[likely]] return true;
+    budget_.refuse();
+    return false;
+  }
+  /// Of all that is remembered. Thread-safety: any thread.
+  [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
   /// Whether anything is known of this request, whatever the partition.
   [[nodiscard]] bool knows(std::uint64_t client, std::uint64_t sequence) const {
     const auto at = clients_.find(client);
@@ -66,7 +83,9 @@ class dedup_window {
   /// Remembers a part; one that is there is replaced. Everything of the client below `low` goes.
   void add(std::uint64_t client, std::uint64_t low, std::uint64_t sequence, std::uint16_t partition, const answer& what) {
     ++changes_;
-    auto& c = clients_[client];
+    const auto [known, fresh] = clients_.try_emplace(client);
+    auto& c = known->second;
+    if (fresh) budget_.add(client_bytes);
     forget_below(c, low);
     if (sequence < c.low) return;
     const place where{sequence, partition};
@@ -75,14 +94,17 @@ class dedup_window {
       at = std::lower_bound(c.parts.begin(), c.parts.end(), where, before);
     }
     if (at != c.parts.end() && at->at.sequence == sequence && at->at.partition == partition) {
+      uncount(c, *at);
       *at = entry(where, what);
+      count(c, *at);
       return;
     }
     const bool same = (at != c.parts.begin() && std::prev(at)->at.sequence == sequence) ||
                       (at != c.parts.end() && at->at.sequence == sequence);
     if (!same) ++c.requests;
-    c.parts.insert(at, entry(where, what));
+    count(c, *c.parts.insert(at, entry(where, what)));
     while (c.requests > most_requests) forget_below(c, c.parts.front().at.sequence + 1);
+    if (budget_.is_over()) [[unlikely]] make_room(c);
   }
   /// The client has all answers below this.
   void answered_below(std::uint64_t client, std::uint64_t low) {
@@ -96,7 +118,11 @@ class dedup_window {
   void drop_if(const F& gone) {
     ++changes_;
     for (auto& [client, c] : clients_) {
-      std::erase_if(c.parts, [&](const entry& e) { return gone(e.at.partition); });
+      std::erase_if(c.parts, [&](const entry& e) {
+        const bool goes = gone(e.at.partition);
+        if (goes) uncount(c, e);
+        return goes;
+      });
       c.requests = 0;
       for (std::size_t i = 0; i < c.parts.size(); ++i) {
         if (i == 0 || c.parts[i].at.sequence != c.parts[i - 1].at.sequence) ++c.requests;
@@ -137,6 +163,7 @@ class dedup_window {
       }
       if (bytes != 0) std::memcpy(to, what.items.data(), bytes);
     }
+    [[nodiscard]] std::size_t memory() const noexcept { return sizeof *this + (large != nullptr ? bytes : 0); }
     [[nodiscard]] std::span<const std::byte> items() const noexcept {
       return {large != nullptr ? large.get() : small.data(), bytes};
     }
@@ -149,6 +176,7 @@ class dedup_window {
   struct client_window {
     std::uint64_t low = 0;     // everything below it is forgotten
     std::size_t requests = 0;  // that the parts belong to
+    std::size_t bytes = 0;     // of the parts
     std::deque<entry> parts;   // by sequence and partition
   };
   struct indexed {
@@ -160,11 +188,29 @@ class dedup_window {
   static bool before(const entry& e, const place& p) noexcept {
     return e.at.sequence != p.sequence ? e.at.sequence < p.sequence : e.at.partition < p.partition;
   }
-  static void forget_below(client_window& c, std::uint64_t low) noexcept {
+  void count(client_window& c, const entry& e) noexcept {
+    c.bytes += e.memory();
+    budget_.add(e.memory());
+  }
+  void uncount(client_window& c, const entry& e) noexcept {
+    c.bytes -= e.memory();
+    budget_.give_back(e.memory());
+  }
+  /// Half of the limit is shared equally, so that it is some time until this comes again. `mine` may have one request that
+  /// is too large by itself.
+  void make_room(client_window& mine) noexcept {
+    const auto share = budget_.limit() / 2 / clients_.size();
+    for (auto& [client, c] : clients_) {
+      while (c.bytes > share && c.requests > 1) forget_below(c, c.parts.front().at.sequence + 1);
+    }
+    if (budget_.is_over() && !mine.parts.empty()) forget_below(mine, mine.parts.back().at.sequence + 1);
+  }
+  void forget_below(client_window& c, std::uint64_t low) noexcept {
     if (low <= c.low) return;
     c.low = low;
     while (!c.parts.empty() && c.parts.front().at.sequence < low) {
       const auto gone = c.parts.front().at.sequence;
+      uncount(c, c.parts.front());
       c.parts.pop_front();
       if (c.parts.empty() || c.parts.front().at.sequence != gone) --c.requests;
     }
@@ -182,6 +228,7 @@ class dedup_window {
     indexed_at_ = changes_;
   }
 
+  byte_budget budget_;
   std::unordered_map<std::uint64_t, client_window> clients_;
   std::vector<indexed> index_;
   std::uint64_t changes_ = 1;

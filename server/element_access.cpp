@@ -163,11 +163,11 @@ status pull_elements(const value_view& value, const element_choice& choice, valu
   return status::ok;
 }
 
-status update_elements(const loaded_update& f, table& t, entry& e, const element_change& change, std::string& why) {
-  if (const auto s = check(e.view(), change.where, why); s != status::ok) return s;
+status fits_elements(const loaded_update& f, const value_view& value, const element_change& change, std::string& why) {
+  if (const auto s = check(value, change.where, why); s != status::ok) return s;
   const auto wanted = static_cast<value_tag>(f.function->value_tag);
-  if (e.tag() != change.numbers.tag || (wanted != value_tag::none && wanted != element_of(e.tag()))) {
-    why = f.name + ": value is " + name_of(e.tag()) + ", delta is " + name_of(change.numbers.tag) +
+  if (value.tag != change.numbers.tag || (wanted != value_tag::none && wanted != element_of(value.tag))) {
+    why = f.name + ": value is " + name_of(value.tag) + ", delta is " + name_of(change.numbers.tag) +
           ": elements are changed by numbers of their own type";
     return status::type_mismatch;
   }
@@ -175,6 +175,11 @@ status update_elements(const loaded_update& f, table& t, entry& e, const element
     why = f.name + ": it makes a new value of a whole one; elements need a function made with update_in_place";
     return status::type_mismatch;
   }
+  return status::ok;
+}
+
+status update_elements(const loaded_update& f, table& t, entry& e, const element_change& change, std::string& why) {
+  if (const auto s = fits_elements(f, e.view(), change, why); s != status::ok) return s;
   const auto value = t.open(e);
   if (change.where.is_range) {
     const auto width = element_bytes(e.tag());

@@ -46,6 +46,10 @@ struct element_change {
 [[nodiscard]] net::status pull_elements(const value_view& value, const element_choice& choice, value_view& out,
                                         std::vector<std::byte>& memory, std::string& why);
 
+/// Whether `update_elements` may succeed, as far as elements, types and sizes tell. Any status but ok: `why` says why not.
+[[nodiscard]] net::status fits_elements(const loaded_update& f, const value_view& value, const element_change& change,
+                                        std::string& why);
+
 /// Updates the elements of `e`, an entry of `t`, where they lie. A list is changed one element after the other, a range
 /// in one call of the function. Any status but ok: `why` says what was wrong, and the value is as before.
 /// Cost: an additive function is a loop of additions over a list; another one is called for each element. A

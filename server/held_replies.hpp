@@ -9,6 +9,7 @@
 #include "core/blob.hpp"
 #include "net/protocol.hpp"
 #include "net/transport.hpp"
+#include "server/byte_budget.hpp"
 
 namespace paracel::srv {
 
@@ -17,12 +18,17 @@ namespace paracel::srv {
 /// Thread-safety: none.
 class held_replies {
  public:
+  /// `budget`: all that is held is added to it, whatever its limit; null: it is not counted. Lifetime: it outlives this.
+  explicit held_replies(byte_budget* budget = nullptr) noexcept : budget_(budget) {}
+
   void hold(const net::peer& to, const net::outgoing& m) {
     std::vector<std::byte> frame;
     frame.reserve(m.head.size() + m.body.size());
     frame.insert(frame.end(), m.head.begin(), m.head.end());
     frame.insert(frame.end(), m.body.begin(), m.body.end());
-    waiting_.push_back({0, to, std::move(frame), m.tail});
+    held_bytes held;
+    if (budget_ != nullptr) held.add(*budget_, frame.size() + m.tail.size() + sizeof(reply));
+    waiting_.push_back({0, to, std::move(frame), m.tail, std::move(held)});
   }
   /// Those given since the last call wait for message number `need`.
   void seal(std::uint64_t need) {
@@ -65,7 +71,9 @@ class held_replies {
     net::peer to;
     std::vector<std::byte> frame;
     blob tail;
+    held_bytes held;
   };
+  byte_budget* budget_;
   std::deque<reply> waiting_;
   std::size_t sealed_ = 0;  // the first so many know what they wait for
 };

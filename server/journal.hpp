@@ -34,6 +34,8 @@ class journal {
   void begin(const net::request_header& h);
   /// What it was answered is remembered if it has changed anything.
   void end();
+  /// Whether it will be remembered if it changes anything.
+  [[nodiscard]] bool remembers() const noexcept { return remembers_; }
   /// Whether some of it has been applied before.
   [[nodiscard]] bool retried() const noexcept { return retried_; }
   struct earlier {

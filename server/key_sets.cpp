@@ -175,6 +175,7 @@ const char* key_sets::prepare(const digest128& digest, std::span<const std::byte
   if (digest_of(payload) != digest) return "the keys of the set are not those of its digest";
   if (find(digest) != nullptr) return nullptr;
   prepared_set fresh;
+  if (count > most_keys) return "a key set has at most 33,554,432 keys";
   // The walk is over at the first item that does not fit, so that `count` reserves nothing.
   const char* reason = parse_set_keys(payload, count, [&](std::string_view key) {
     fresh.ends_.push_back(static_cast<std::uint32_t>(fresh.texts_.size()));
@@ -187,11 +188,11 @@ const char* key_sets::prepare(const digest128& digest, std::span<const std::byte
   fresh.texts_.shrink_to_fit();
   fresh.ends_.shrink_to_fit();
   fresh.hashes_.shrink_to_fit();
-  bytes_ += fresh.memory_bytes();
+  budget_.add(fresh.memory_bytes());
   sets_.push_front(std::move(fresh));
   by_digest_[digest] = sets_.begin();
-  while (bytes_ > most_bytes_ && sets_.size() > 1) {
-    bytes_ -= sets_.back().memory_bytes();
+  while (budget_.is_over() && sets_.size() > 1) {
+    budget_.give_back(sets_.back().memory_bytes());
     by_digest_.erase(sets_.back().digest_);
     sets_.pop_back();
   }

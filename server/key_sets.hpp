@@ -19,6 +19,7 @@
 
 #include "core/hash.hpp"
 #include "net/protocol.hpp"
+#include "server/byte_budget.hpp"
 #include "server/key_store.hpp"
 #include "server/user_functions.hpp"
 
@@ -113,12 +114,13 @@ class prepared_set {
 ///
 /// Thread-safety: owned by the shard thread.
 /// Cost: about 40 bytes a key beside its text; the least recently used sets go when `most_bytes` is exceeded, the newest
-/// never.
+/// never. A set of more than `most_keys` is refused.
 class key_sets {
  public:
   static constexpr std::size_t default_bytes = std::size_t{256} << 20;
+  static constexpr std::uint32_t most_keys = 1U << 25;
 
-  explicit key_sets(std::size_t most_bytes = default_bytes) : most_bytes_(most_bytes) {}
+  explicit key_sets(std::size_t most_bytes = default_bytes) : budget_(most_bytes) {}
 
   /// Keeps the keys of `payload` under their digest, which is computed here and not believed.
   /// Returns: null, or why the request is refused.
@@ -127,15 +129,16 @@ class key_sets {
   [[nodiscard]] prepared_set* find(const digest128& digest);
 
   [[nodiscard]] std::size_t size() const noexcept { return sets_.size(); }
-  [[nodiscard]] std::size_t memory_bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::size_t memory_bytes() const noexcept { return budget_.held(); }
+  /// Of all sets. Thread-safety: any thread.
+  [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
 
  private:
   struct digest_hash {
     std::size_t operator()(const digest128& d) const noexcept { return d.low; }
   };
 
-  std::size_t most_bytes_;
-  std::size_t bytes_ = 0;
+  byte_budget budget_;
   std::list<prepared_set> sets_;
   tsl::robin_map<digest128, std::list<prepared_set>::iterator, digest_hash> by_digest_;
 };

@@ -25,9 +25,20 @@
 
 namespace paracel::srv {
 
-/// The partitions that the ring gives to this server at one epoch.
+/// A server of a membership.
+struct server_identity {
+  std::uint32_t slot = 0;
+  std::uint64_t incarnation = 0;
+  friend bool operator==(const server_identity&, const server_identity&) = default;
+};
+
+/// The partitions that the ring gives to this server at one epoch, and who the servers are.
 struct ownership {
   std::uint32_t epoch = 0;
+  std::vector<server_identity> servers;  ///< those that take part, or can still say that they do not
+  [[nodiscard]] bool knows(const server_identity& s) const noexcept {
+    return std::find(servers.begin(), servers.end(), s) != servers.end();
+  }
   std::bitset<partition_count> mine;
   std::bitset<partition_count> copies;  ///< of which we have one, those that are ours among them
 };

@@ -78,6 +78,8 @@ class records {
   /// The next one; false at the end, or when the rest is malformed (`ok` tells which).
   bool next(record& out) noexcept;
   [[nodiscard]] bool ok() const noexcept { return !bad_ && rest_.empty(); }
+  /// What comes behind the last one.
+  [[nodiscard]] std::span<const std::byte> rest() const noexcept { return rest_; }
 
  private:
   std::span<const std::byte> rest_;

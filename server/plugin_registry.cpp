@@ -1,27 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The only file that knows the dynamic loader's plug-in side. A plug-in is trusted once it is loaded; what is checked
-// here is which file that may be, and that its author and this server mean the same by `update_result`.
+// here is that its author and this server mean the same by `update_result`.
 #include "server/plugin_registry.hpp"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <link.h>
-#include <linux/openat2.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
-#include <climits>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <new>
 #include <optional>
 #include <system_error>
@@ -29,6 +21,7 @@
 #include <paracel/error.hpp>
 
 #include "core/hash.hpp"
+#include "server/plugin_files.hpp"
 
 namespace paracel::srv {
 
@@ -37,23 +30,11 @@ namespace {
 constexpr std::string_view default_plugin = "libparacel_default.so";
 constexpr std::string_view default_symbol = "paracel_add";
 constexpr std::size_t most_names_in_a_text = 8;
-
-class descriptor {
- public:
-  explicit descriptor(int fd) : fd_(fd) {}
-  descriptor(descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  descriptor& operator=(descriptor&&) = delete;
-  ~descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int get() const noexcept { return fd_; }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
-
-std::string errno_text(int code) { return std::generic_category().message(code); }
+// Functions of all plug-ins, each set of hyper-parameters one; readers without a lock cost the square of it in memory.
+constexpr std::size_t most_functions = 1024;
+constexpr std::size_t most_spellings = 1024;  // of plug-ins; further ones are looked up each time
+constexpr std::size_t most_written_bytes = 512;
+constexpr const char* how_to_allow = "; a path in the config allows its folder, prun.py --plugin-dir DIR one more";
 
 std::string join(std::vector<std::string> names) {
   std::ranges::sort(names);
@@ -64,88 +45,11 @@ std::string join(std::vector<std::string> names) {
   return cut ? all + ", ..." : all;
 }
 
-/// The folder of the shared object this code is in: libparacel.so, or the program it was linked into.
-std::string own_folder() {
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return {};
-  const std::string path = info.dli_fname;
-  const auto slash = path.rfind('/');
-  return slash == std::string::npos ? std::string() : path.substr(0, slash);
-}
-
-/// Opens `name`, a base name, in the folder; never through a symbolic link.
-descriptor open_beneath(const descriptor& folder, const std::string& name) {
-  open_how how{};
-  how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
-  auto fd = static_cast<int>(::syscall(SYS_openat2, folder.get(), name.c_str(), &how, sizeof(how)));
-  // Kernels before 5.6 and some container runtimes do not have it; for a name without a slash this says the same.
-  if (fd < 0 && (errno == ENOSYS || errno == EPERM))
-    fd = ::openat(folder.get(), name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-  return descriptor(fd);
-}
-
-/// What is wrong with `name` in `folder` as a plug-in; the path and content hash when nothing is.
-struct candidate {
-  std::string path;
-  std::uint64_t content = 0;
-  bool exists = false;
-  std::string problem;
-};
-
-std::uint64_t hash_content(int fd) {
-  std::string content;
-  std::array<char, 1 << 16> piece;
-  ssize_t n = 0;
-  while ((n = ::read(fd, piece.data(), piece.size())) != 0) {
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw plugin_error("cannot be read: " + errno_text(errno));
-    content.append(piece.data(), static_cast<std::size_t>(n));
-  }
-  return hash_key(content);
-}
-
-candidate inspect(const std::string& folder, const std::string& name) {
-  candidate c;
-  c.path = folder + "/" + name;
-  const descriptor directory(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!directory) return c;
-  const auto file = open_beneath(directory, name);
-  if (!file) {
-    const int code = errno;
-    if (code == ENOENT) return c;
-    c.exists = true;
-    c.problem = code == ELOOP ? "is a symbolic link, which is not followed: put the file itself there"
-                              : "cannot be opened: " + errno_text(code);
-    return c;
-  }
-  c.exists = true;
-  struct stat at_file {
-  }, at_folder{}, by_path{};
-  if (::fstat(file.get(), &at_file) != 0 || ::fstat(directory.get(), &at_folder) != 0) {
-    c.problem = "cannot be examined: " + errno_text(errno);
-  } else if (!S_ISREG(at_file.st_mode)) {
-    c.problem = "is not a regular file";
-  } else if ((at_file.st_mode & S_IWOTH) != 0) {
-    c.problem = "may be written by everyone: chmod o-w it";
-  } else if ((at_folder.st_mode & S_IWOTH) != 0 && (at_folder.st_mode & S_ISVTX) == 0) {
-    c.problem = "lies in a folder in which everyone may exchange it: chmod o-w " + folder;
-  } else {
-    // The loader gets the path and not /proc/self/fd/N: debuggers read it, and glibc takes a reused number for the
-    // library that had it before.
-    const std::unique_ptr<char, decltype(&std::free)> real(::realpath(folder.c_str(), nullptr), &std::free);
-    if (real != nullptr) c.path = std::string(real.get()) + "/" + name;
-    if (::stat(c.path.c_str(), &by_path) != 0 || by_path.st_dev != at_file.st_dev || by_path.st_ino != at_file.st_ino)
-      c.problem = "was exchanged while it was looked at";
-  }
-  if (c.problem.empty()) {
-    try {
-      c.content = hash_content(file.get());
-    } catch (const plugin_error& e) {
-      c.problem = e.what();
-    }
-  }
-  return c;
+/// What the user wrote, for a text.
+std::string written(std::string_view plugin) {
+  std::string text(plugin.substr(0, most_written_bytes));
+  std::ranges::replace_if(text, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, '?');
+  return text.size() < plugin.size() ? text + "..." : text;
 }
 
 /// Two servers of one process may load one file. The loader has a lock of its own, but what a plug-in's initialisers wrote
@@ -154,35 +58,6 @@ void* open_library(const std::string& path) {
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   return ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-}
-
-std::vector<std::string> libraries_in(const std::string& folder) {
-  std::vector<std::string> names;
-  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()), &::closedir);
-  if (dir == nullptr) return names;
-  while (const auto* entry = ::readdir(dir.get())) {
-    const std::string_view name = entry->d_name;
-    if (name.ends_with(".so")) names.emplace_back(name);
-  }
-  return names;
-}
-
-/// The file names that `plugin` may mean, the likeliest first.
-std::vector<std::string> file_names(std::string_view plugin) {
-  if (const auto slash = plugin.rfind('/'); slash != std::string_view::npos) plugin.remove_prefix(slash + 1);
-  if (plugin.empty()) throw plugin_error("a plug-in is named by the file name of its library, such as libx.so");
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20; };
-  if (plugin == "." || plugin == ".." || plugin.size() > NAME_MAX - 6 || std::ranges::any_of(plugin, is_control)) {
-    std::string shown(plugin.substr(0, 64));
-    std::ranges::replace_if(shown, is_control, '?');
-    throw plugin_error("'" + shown + "' cannot be the file name of a plug-in");
-  }
-  const std::string name(plugin);
-  const std::string suffix = plugin.ends_with(".so") ? "" : ".so";
-  std::vector<std::string> names{name};
-  if (!suffix.empty()) names.push_back(name + suffix);
-  names.push_back("lib" + name + suffix);
-  return names;
 }
 
 /// One exported symbol of a loaded library.
@@ -433,6 +308,14 @@ symbol_entry symbol_of(const Library& from, const std::string& symbol, const fun
 
 }  // namespace
 
+std::string framework_folder() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&framework_folder), &info) == 0 || info.dli_fname == nullptr) return {};
+  const std::string path = info.dli_fname;
+  const auto slash = path.rfind('/');
+  return slash == std::string::npos ? std::string() : path.substr(0, slash);
+}
+
 plugin_registry::plugin_registry(std::vector<std::string> allowed_folders) : folders_(std::move(allowed_folders)) {}
 
 plugin_registry::~plugin_registry() = default;
@@ -444,14 +327,21 @@ void plugin_registry::allow_folder(std::string folder) {
 
 plugin_registry::library& plugin_registry::find_library(std::string_view plugin) {
   if (const auto known = spellings_.find(plugin); known != spellings_.end()) return *known->second;
-  const auto names = file_names(plugin.empty() ? default_plugin : plugin);
+  const auto names = plugin_file_names(plugin.empty() ? default_plugin : plugin);
 
   auto folders = folders_;
-  if (std::ranges::find(names, default_plugin) != names.end()) folders.insert(folders.begin(), own_folder());
+  if (std::ranges::find(names, default_plugin) != names.end()) folders.insert(folders.begin(), framework_folder());
+  // Of a path that was written its own folder comes first, if it is one of them.
+  if (const auto slash = plugin.rfind('/'); slash != std::string_view::npos) {
+    std::error_code none;
+    const std::filesystem::path written(plugin.substr(0, slash + 1));
+    const auto same = [&](const std::string& f) { return std::filesystem::equivalent(f, written, none); };
+    if (const auto at = std::ranges::find_if(folders, same); at != folders.end()) std::rotate(folders.begin(), at, at + 1);
+  }
   std::string problem;
   for (const auto& name : names) {
     for (const auto& folder : folders) {
-      auto c = inspect(folder, name);
+      auto c = find_plugin_file(folder, name);
       if (!c.exists) continue;
       if (!c.problem.empty()) {
         if (problem.empty()) problem = "plug-in " + c.path + " " + c.problem;
@@ -469,24 +359,34 @@ plugin_registry::library& plugin_registry::find_library(std::string_view plugin)
         }
         slot = std::make_unique<library>(library{name, c.path, c.content, handle});
       }
-      spellings_.emplace(plugin, slot.get());
+      if (spellings_.size() < most_spellings) spellings_.emplace(plugin, slot.get());
       return *slot;
     }
   }
   if (!problem.empty()) throw plugin_error(problem);
 
-  std::string text = "no plug-in '" + names.front() + "'";
-  if (names.back() != names.front()) text += " (nor " + names.back() + ")";
-  text += folders.empty() ? ": no folder is allowed for plug-ins" : " in ";
+  std::string text = "no plug-in \"" + written(plugin.empty() ? default_plugin : plugin) + "\": ";
+  if (folders.empty()) throw plugin_error(text + "no folder is allowed for plug-ins" + how_to_allow);
+  text += "looked for " + names.front() + (names.back() != names.front() ? " and " + names.back() : "") + " in ";
   std::vector<std::string> there;
   for (const auto& folder : folders) {
     text += (&folder == &folders.front() ? "" : ", ") + folder;
-    const auto in_folder = libraries_in(folder);
+    const auto in_folder = plugins_in(folder);
     there.insert(there.end(), in_folder.begin(), in_folder.end());
   }
-  if (!there.empty()) text += "; there are " + join(std::move(there));
+  text += how_to_allow;
+  if (!there.empty()) text += "; plug-ins there: " + join(std::move(there));
   throw plugin_error(text);
 }
+
+namespace {
+
+void require_room(std::size_t functions) {
+  if (functions < most_functions) return;
+  throw plugin_error(std::to_string(most_functions) + " functions are registered already, which is as many as a server takes");
+}
+
+}  // namespace
 
 const loaded_update& plugin_registry::load_update(std::string_view plugin, std::string_view symbol) {
   const std::scoped_lock lock(mutex_, turn_at_the_loader());
@@ -494,6 +394,7 @@ const loaded_update& plugin_registry::load_update(std::string_view plugin, std::
   if (symbol.empty() && from.name == default_plugin) symbol = default_symbol;
   std::string name(symbol);  // with its hyper-parameters
   if (const auto known = updates_.find({&from, name}); known != updates_.end()) return *known->second;
+  require_room(updates_.size() + filters_.size());
   const auto asked_as = name;
   std::string hyper;
   if (const auto zero = name.find('\0'); zero != std::string::npos) {
@@ -532,6 +433,7 @@ const loaded_filter& plugin_registry::load_filter(std::string_view plugin, std::
   auto& from = find_library(plugin);
   const std::string name(symbol);
   if (const auto known = filters_.find({&from, name}); known != filters_.end()) return *known->second;
+  require_room(updates_.size() + filters_.size());
 
   const auto found = symbol_of(from, name, filter_kind);
   refuse(from, name, problem_of_filter(found, name));

@@ -48,6 +48,9 @@ class function_index {
   std::atomic<const table*> current_{nullptr};
 };
 
+/// The folder of the shared object this code is in: libparacel.so, or the program it was linked into.
+std::string framework_folder();
+
 /// The plug-ins of one server.
 ///
 /// Thread-safety: any thread. Loading is serialised; `find` takes no lock.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -28,6 +27,10 @@ constexpr std::uint16_t not_here = 0xffff;
 constexpr std::size_t scan_chunk_bytes = std::size_t{1} << 20;
 constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
 constexpr std::size_t largest_row_bytes = std::size_t{64} << 20;
+// Each has an index for every partition of the shard, and is looked at after every request.
+constexpr std::size_t most_tables = 1024;
+// What a batch that waits for the clock takes besides its payload, about.
+constexpr std::size_t staged_batch_bytes = 128;
 
 void prefetch_row(const std::byte* row, std::size_t bytes) noexcept {
   const auto n = std::min(bytes, prefetched_bytes);
@@ -95,7 +98,8 @@ rows_service::typed_table::typed_table(std::string of, const net::table_definiti
 
 rows_service::rows_service(const key_store& keys, plugin_registry& plugins)
     : keys_(keys), plugins_(plugins), place_of_(partition_count, not_here),
-      partitions_((partition_count + keys.settings().threads - 1) / keys.settings().threads) {
+      partitions_((partition_count + keys.settings().threads - 1) / keys.settings().threads),
+      staged_bytes_(keys.settings().max_memory_bytes) {
   const auto& s = keys.settings();
   for (std::uint32_t p = s.index; p < partition_count; p += s.threads)
     place_of_[p] = static_cast<std::uint16_t>(p / s.threads);
@@ -110,7 +114,7 @@ const std::string& rows_service::doing(const net::request_header& header) const 
 }
 
 std::size_t rows_service::memory_bytes() const noexcept {
-  std::size_t n = 0;
+  std::size_t n = staged_bytes_.held();
   for (const auto& [id, t] : tables_)
     n += t->by_id.memory_bytes() + (t->by_name != nullptr ? t->by_name->memory_bytes() : 0);
   return n;
@@ -171,14 +175,17 @@ rows_service::problem rows_service::open(std::string_view name, std::span<const 
     const bool fits = f->optimizer != nullptr ? steps(*f, d.element)
                                               : f->function->in_place != nullptr &&
                                                     (wanted == value_tag::none || wanted == d.element);
-    if (!fits) {
-      return refusal{status::type_mismatch,
+    if (!fits) {  // no value has another type: this plug-in cannot serve such a table
+      return refusal{status::plugin_failed,
                      f->name + (f->optimizer == nullptr && f->function->in_place == nullptr
                                     ? " cannot work in place, as it must on rows"
                                     : std::string(" does not take rows of ") + name_of(d.element))};
     }
   }
   const auto id = net::table_id(name);
+  if (tables_.size() >= most_tables && !tables_.contains(id)) {
+    return refusal{status::out_of_memory, std::to_string(most_tables) + " tables are open already"};
+  }
   auto& slot = tables_[id];
   if (slot != nullptr) {
     const auto& t = *slot;
@@ -212,6 +219,10 @@ rows_service::problem rows_service::open(std::string_view name, std::span<const 
       return refusal{status::too_large, "a row with its state has " + std::to_string(bytes) + " bytes; at most " +
                                             std::to_string(largest_row_bytes) + " are taken"};
     }
+    if (!keys_.has_room(slot->by_id.memory_bytes())) {
+      tables_.erase(id);
+      return refusal{status::out_of_memory, memory_limit_reached().what()};
+    }
   }
   const std::array<std::uint64_t, 2> sizes{owned_rows(slot->by_id),
                                            slot->by_name != nullptr ? owned_rows(*slot->by_name) : 0};
@@ -244,7 +255,7 @@ rows_service::problem rows_service::on_rows(const net::request_view& request, bl
   }
   if ((h.flags & net::flag_bsp_read) != 0 && h.clock != net::no_clock) {
     folded_clock = std::max(folded_clock, h.clock);
-    fold_before(h.clock, t);
+    fold_before(h.clock, t, [] { return false; });
     if (!t.broken.empty()) return t.failure();
   }
   if (h.what == verb::rows_scan) return scan(t, request, out);
@@ -292,7 +303,8 @@ rows_service::problem rows_service::change(typed_table& t, row_table& rows, cons
                                            const net::rows_view& r, bool staged, blob&& tail, reply& out,
                                            std::uint32_t folded_clock) {
   const auto& h = request.header;
-  if (h.what != verb::rows_remove && !has_room(t, rows, staged)) {
+  const auto staged_bytes = staged ? r.values.size() + r.texts.size() + r.count * sizeof(std::uint64_t) + staged_batch_bytes : 0;
+  if (h.what != verb::rows_remove && !has_room(t, rows, staged_bytes)) {
     return refusal{status::out_of_memory, memory_limit_reached().what()};
   }
   out.header.count = h.count;
@@ -307,11 +319,12 @@ rows_service::problem rows_service::change(typed_table& t, row_table& rows, cons
 }
 
 /// Whether the rows that were located may be made, as far as they are not there.
-bool rows_service::has_room(typed_table& t, const row_table& rows, bool staged) const {
+/// `staged_bytes`: of the batch, if it is to wait for the clock.
+bool rows_service::has_room(typed_table& t, const row_table& rows, std::size_t staged_bytes) const {
   constexpr std::size_t index_bytes = 16;  // of a row, as much as it takes at most
   const auto row_bytes = t.layout().stride() + index_bytes;
-  if (keys_.has_room(hashes_.size() * row_bytes)) return true;
-  if (staged) return false;
+  if (keys_.has_room(hashes_.size() * row_bytes + staged_bytes)) return true;
+  if (staged_bytes != 0) return false;
   std::size_t missing = 0;
   for (std::size_t i = 0; i < hashes_.size(); ++i) {
     const auto place = place_of_[partition_of(hashes_[i])];
@@ -573,80 +586,10 @@ rows_service::problem rows_service::scan(typed_table& t, const net::request_view
   return {};
 }
 
-// ---- BSP: batches that wait for the clock ---------------------------------------------------------------------------
-
-rows_service::problem rows_service::stage(typed_table& t, const net::request_view& request, blob&& tail,
-                                          std::uint32_t folded_clock) {
-  const auto& h = request.header;
-  t.staged[net::any_partition].push_back({h.clock, h.rank, arrivals_++, h.count, (h.flags & net::flag_named) != 0,
-                                          tail ? blob::own(std::move(tail)) : blob::copy_of(request.payload())});
-  ++staged_count_;
-  if (journal_ != nullptr) {
-    split_staged(t);
-    auto partitions = hashes_;
-    for (auto& p : partitions) p = partition_of(p);
-    std::sort(partitions.begin(), partitions.end());
-    partitions.erase(std::unique(partitions.begin(), partitions.end()), partitions.end());
-    for (const auto p : partitions) {
-      journal_->rows_staged(net::table_id(t.name), static_cast<std::uint16_t>(p), arrivals_ - 1);
-    }
-  }
-  fold_before(folded_clock, t);  // a table that is updated and never read would gather its batches for ever
-  return t.failure();
-}
-
-std::uint64_t rows_service::fence(std::uint32_t rank, std::uint32_t clock) {
-  std::uint64_t dropped = 0;
-  for (auto& [id, t] : tables_) {
-    if (journal_ != nullptr) split_staged(*t);
-    for (auto& [partition, waiting] : t->staged) {
-      if (partition != net::any_partition && !keys_.owns(partition)) continue;  // a copy: as its head says
-      const auto gone = std::erase_if(waiting, [&](const auto& b) { return b.rank == rank && b.clock >= clock; });
-      dropped += gone;
-      if (gone == 0 || journal_ == nullptr) continue;
-      journal_->rows_folded(id, partition, net::no_clock);  // all of them; what is left follows
-      for (const auto& b : waiting) journal_->rows_staged(id, partition, b.arrival);
-    }
-  }
-  staged_count_ -= dropped;
-  return dropped;
-}
-
-void rows_service::fold_before(std::uint32_t clock, typed_table& t) {
-  // They are taken out first: whatever happens to one, none is folded twice.
-  std::vector<staged_batch> now;
-  if (journal_ != nullptr) split_staged(t);
-  for (auto& [partition, waiting] : t.staged) {
-    if (partition != net::any_partition && !keys_.owns(partition)) continue;  // a copy: its head folds them
-    const auto due = std::partition(waiting.begin(), waiting.end(), [&](const auto& b) { return b.clock >= clock; });
-    if (journal_ != nullptr && due != waiting.end()) journal_->rows_folded(net::table_id(t.name), partition, clock);
-    now.insert(now.end(), std::make_move_iterator(due), std::make_move_iterator(waiting.end()));
-    waiting.erase(due, waiting.end());
-  }
-  if (now.empty()) return;
-  // The parts of a batch that was split have one arrival, and no row in common.
-  std::sort(now.begin(), now.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.clock, a.rank, a.arrival) < std::tie(b.clock, b.rank, b.arrival);
-  });
-  staged_count_ -= now.size();
-  for (const auto& b : now) {
-    net::rows_view r;
-    (void)net::decode(b.payload.bytes(), b.count, b.named, t.layout().value_bytes(), r);  // was checked when it came
-    problem p;
-    failed_row_ = 0;
-    try {
-      p = locate(r, b.named);
-      if (!p) p = update(t, rows_of(t, b.named), r);
-      if (journal_ != nullptr) note_rows(t, b.named);
-    } catch (const std::bad_alloc&) {
-      p = refusal{status::out_of_memory, "there was no memory for it"};
-    }
-    if (!p) continue;
-    const auto where = failed_row_ < hashes_.size() ? partition_of(hashes_[failed_row_]) : std::uint16_t{0};
-    if (t.broken.empty()) t.first_broken = where;
-    t.broken.try_emplace(where, refusal{p->why, "staged rows of rank " + std::to_string(b.rank) + " in iteration " +
-                                                    std::to_string(b.clock) + ": " + p->text});
-  }
+held_bytes rows_service::counted(const blob& payload) noexcept {
+  held_bytes held;
+  held.add(staged_bytes_, payload.size() + staged_batch_bytes);
+  return held;
 }
 
 }  // namespace paracel::srv

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "core/blob.hpp"
 #include "net/protocol.hpp"
 #include "net/rows.hpp"
+#include "server/byte_budget.hpp"
 #include "server/completion.hpp"
 #include "server/journal.hpp"
 #include "server/key_store.hpp"
@@ -65,11 +67,19 @@ class rows_service {
   }
   [[nodiscard]] std::size_t tables() const noexcept { return tables_.size(); }
 
+  /// Of tables, rows and staged batches.
   [[nodiscard]] std::size_t memory_bytes() const noexcept;
   /// Batches that wait for the clock.
   [[nodiscard]] std::uint64_t staged() const noexcept { return staged_count_; }
-  /// What a rank has staged for iterations from `clock` on goes. Returns: how many batches.
-  std::uint64_t fence(std::uint32_t rank, std::uint32_t clock);
+  /// Folds batches of clocks before this one until `over` says so, which is asked after each. Returns: whether none is left.
+  bool fold_before(std::uint32_t clock, const std::function<bool()>& over);
+  [[nodiscard]] bool has_due(std::uint32_t clock) const noexcept { return staged_count_ != 0 && clock > folded_to_; }
+  /// Other partitions are our own than before.
+  void begin_epoch() noexcept { folded_to_ = 0; }
+  /// A batch that could not be folded. Returns: its status, and why; or ok.
+  net::status failed_fold(std::string& why) const;
+  /// What a rank has staged for iterations from `clock` on goes. Returns: how many batches; `example`, if empty, names one.
+  std::uint64_t fence(std::uint32_t rank, std::uint32_t clock, std::string& example);
   [[nodiscard]] std::uint64_t rows() const noexcept;
 
  private:
@@ -85,6 +95,7 @@ class rows_service {
     std::uint32_t count;
     bool named;
     blob payload;
+    held_bytes counted;
   };
   /// By partition; under net::any_partition what came with rows of several and has not been split.
   using staged_batches = std::map<std::uint16_t, std::vector<staged_batch>>;
@@ -128,14 +139,16 @@ class rows_service {
   problem scan(typed_table& t, const net::request_view& request, reply& out);
   problem locate(const net::rows_view& rows, bool named);
   row_table& rows_of(typed_table& t, bool named);
-  bool has_room(typed_table& t, const row_table& rows, bool staged) const;
+  bool has_room(typed_table& t, const row_table& rows, std::size_t staged_bytes) const;
   problem pull(typed_table& t, row_table& rows, const net::rows_view& r, std::uint32_t credit, reply& out);
   void push(typed_table& t, row_table& rows, const net::rows_view& r);
   problem update(typed_table& t, row_table& rows, const net::rows_view& r);
   void remove(row_table& rows, const net::rows_view& r, reply& out);
   problem stage(typed_table& t, const net::request_view& request, blob&& tail, std::uint32_t folded_clock);
-  void fold_before(std::uint32_t clock, typed_table& t);
+  bool fold_before(std::uint32_t clock, typed_table& t, const std::function<bool()>& over);
+  void fold(typed_table& t, const staged_batch& b);
   void split_staged(typed_table& t);
+  [[nodiscard]] held_bytes counted(const blob& payload) noexcept;
   void encode_rows(std::uint32_t id, typed_table& t, bool named, std::uint16_t partition, std::vector<std::byte>& out);
   static void append_row(std::vector<std::byte>& out, std::uint32_t id, const row_table& rows, const std::byte* row);
   static void append_staged(std::vector<std::byte>& out, std::uint32_t id, const staged_batch& b);
@@ -155,8 +168,10 @@ class rows_service {
   std::map<std::uint16_t, std::uint32_t> removed_;  // of the request in hand, by partition; with a journal
   std::vector<std::uint16_t> place_of_;  // by partition: its number within the shard, or not_here
   std::uint32_t partitions_;
+  byte_budget staged_bytes_;  // within the limit of the keys and rows
   std::map<std::uint32_t, std::unique_ptr<typed_table>> tables_;
   std::uint64_t staged_count_ = 0;
+  std::uint32_t folded_to_ = 0;  // nothing of an own partition waits that is of a clock before this one
   std::uint64_t arrivals_ = 0;
 
   // Of the request in hand; capacities are used again.

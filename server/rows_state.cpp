@@ -90,8 +90,10 @@ void rows_service::split_staged(typed_table& t) {
     }
     --staged_count_;
     for (const auto& [partition, chosen] : rows_of_partition) {
+      auto payload = chosen_rows(r, b.named, row_bytes, chosen, names);
+      auto held = counted(payload);
       t.staged[partition].push_back({b.clock, b.rank, b.arrival, static_cast<std::uint32_t>(chosen.size()), b.named,
-                                     chosen_rows(r, b.named, row_bytes, chosen, names)});
+                                     std::move(payload), std::move(held)});
       ++staged_count_;
     }
   }
@@ -397,8 +399,12 @@ rows_service::problem rows_service::apply_staged(std::uint16_t partition, typed_
     if (partition_of(hash) != partition) return refusal{status::bad_request, "a staged row of another partition"};
   }
   split_staged(t);
-  t.staged[partition].push_back({front.clock, front.rank, front.arrival, front.count, named, blob::copy_of(r.value)});
+  auto payload = blob::copy_of(r.value);
+  auto held = counted(payload);
+  t.staged[partition].push_back({front.clock, front.rank, front.arrival, front.count, named, std::move(payload),
+                                 std::move(held)});
   ++staged_count_;
+  folded_to_ = std::min(folded_to_, front.clock);
   arrivals_ = std::max(arrivals_, front.arrival + 1);
   return {};
 }

@@ -12,6 +12,7 @@
 #include "core/hex.hpp"
 #include "core/json_text.hpp"
 #include "core/ring.hpp"
+#include "server/verb_rules.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -25,10 +26,6 @@ constexpr std::size_t max_cause_bytes = 4096;
 constexpr std::size_t max_busy_items = 64;     // of one heartbeat
 // The same long call is named again after this time, so that a log of hours shows that it is still the same.
 constexpr std::chrono::seconds busy_again{30};
-// Nobody reads faster; a job of a thousand rounds a second would keep the launcher busy with its progress.
-constexpr std::chrono::milliseconds progress_interval{50};
-// mpirun names the rank whose death made it end the others about 1.1 s after it has told them to go (measured, 4.1.4).
-constexpr std::chrono::milliseconds early_leave_grace{1500};
 
 /// A request that cannot be served; the text goes back to its sender.
 class refusal : public error {
@@ -78,12 +75,6 @@ int exit_status_in(const json& j) {
   return s >= 0 && s <= 255 ? static_cast<int>(s) : exit_status::failure;
 }
 
-std::string seconds(std::chrono::milliseconds t) {
-  char out[32];
-  std::snprintf(out, sizeof out, "%.1f s", static_cast<double>(t.count()) / 1000.0);
-  return out;
-}
-
 }  // namespace
 
 struct scheduler::sender {
@@ -111,6 +102,7 @@ scheduler::scheduler(scheduler_options options, event_sink events, time_point no
     : options_(std::move(options)),
       events_(std::move(events)),
       begin_(now),
+      joining_since_(now),
       roster_(options_.job, options_.workers, options_.servers, options_.replicas, options_.elastic),
       servers_(options_.servers),
       workers_(options_.workers),
@@ -133,8 +125,9 @@ void scheduler::refuse_ended(completion& done) const { done.fail(net::status::jo
 
 void scheduler::handle(const net::request_view& in, blob tail, completion done, time_point now) {
   if (in.header.job != options_.job)
-    return done.fail(net::status::wrong_job, "this is the scheduler of job " + to_hex(options_.job) +
-                                                 ", the request is of job " + to_hex(in.header.job));
+    return done.fail(net::status::wrong_job,
+                     "this is the scheduler of job " + to_hex(options_.job) + ", the request is of another");
+  if (const auto no = refused_at(place::scheduler, in.header, options_.job, options_.job)) return done.fail(no->why, no->text);
   if (in.header.what == net::verb::ping) return done.ok();
   if (in.header.what == net::verb::stats) return done.answer({}, net::bytes_of(report(now)));
   if (phase_ == phase::aborted && in.header.what != net::verb::heartbeat) {
@@ -153,8 +146,7 @@ void scheduler::handle(const net::request_view& in, blob tail, completion done, 
     case net::verb::resize: return resize(in, std::move(done), now);
     case net::verb::checkpoint: return checkpoints_.handle(in, std::move(done), roster_.members(), now);
     case net::verb::collective: return collective(in, std::move(tail), std::move(done));
-    default:
-      return done.fail(net::status::bad_request, std::string("a scheduler does not serve ") + net::name_of(in.header.what));
+    default: return;  // refused before
   }
 }
 
@@ -170,6 +162,7 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
   const auto host = text(body, "host");
   const auto pid = static_cast<int>(number(body, "pid", 0x7fffffff));
   json joined{{"event", "joined"}, {"host", host}, {"pid", pid}};
+  const auto before = holder(who);
   if (who.what == role::server) {
     server_entry s;
     s.slot = who.index;
@@ -217,6 +210,7 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
     if (!returns) ++workers_joined_;
   }
   auto& n = at(who.what, who.index);
+  if (returns && n.joined) n.earlier.push_back(before);
   if (returns && who.what == role::worker) {
     n.host = host;
     n.pid = pid;
@@ -226,7 +220,6 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
   }
   if (returns) {
     auto earlier = std::move(n.earlier);
-    earlier.push_back(n.pid);
     n = {};
     n.earlier = std::move(earlier);
   }
@@ -268,7 +261,7 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
   // The beats have a connection of their own and may overtake the join.
   const bool lost = is_awaited(who.what, who.index) ||
                     (who.what == role::server && roster_.state(who.index) == server_state::down);
-  const bool known = n.joined && is_that_of(who, body);
+  const bool known = n.joined && is_of(body, holder(who));
   const bool is_awaited = who.what == role::server && awaits(who.index);
   if (n.joined && !known && !lost && !is_awaited) throw refusal(name(who.what, who.index) + " holds this place");
   if (phase_ == phase::aborted) {
@@ -290,9 +283,10 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
     fields.order = net::instruction::shutdown;
     return done.answer(fields);
   }
-  if ((lost && known) || n.ejected) {  // it was stopped, or cut off: others serve what it did
+  const bool is_replaced = !known && std::ranges::any_of(n.earlier, [&](const auto& p) { return is_of(body, p); });
+  if ((lost && known) || is_replaced || n.ejected) {  // it was stopped, or cut off: others serve what it did
     return tell_to_end(done, who.what == role::server ? exit_status::server_lost : exit_status::worker_lost,
-                       name(who.what, who.index) + " was taken for lost");
+                       is_replaced ? "another process has its place" : name(who.what, who.index) + " was taken for lost");
   }
   if (known && n.hung.empty()) {
     n.last_sign = now;
@@ -307,7 +301,9 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
       hear_synced(who.index, synced->get<std::uint64_t>());
   }
   if (known && !n.hung.empty()) return tell_to_end(done, exit_status::server_lost, n.hung);
-  done.ok();
+  net::reply_header fields;
+  if (known) fields.count = net::known_sender;
+  done.answer(fields);
 } catch (const refusal& e) {
   done.fail(net::status::bad_request, e.what());
 }
@@ -320,17 +316,30 @@ void scheduler::tell_to_end(completion& done, int with_status, const std::string
   done.answer(fields, net::bytes_of(body));
 }
 
-/// Whether a heartbeat or a launcher speaks of the process that holds the place.
-bool scheduler::is_that_of(const sender& who, const nlohmann::json& body) const {
-  const auto& n = who.what == role::server ? servers_[who.index] : workers_[who.index];
-  if (const auto pid = body.find("pid"); pid != body.end() && *pid != n.pid) return false;
+/// The process that has, or had last, the place of which somebody speaks.
+scheduler::process scheduler::holder(const sender& who) const {
+  const bool server = who.what == role::server;
+  const auto& n = server ? servers_[who.index] : workers_[who.index];
+  const bool entered = server && who.index < roster_.members().servers.size();
+  return {n.pid, n.host, entered ? roster_.at(who.index).incarnation : 0};
+}
+
+/// Whether a heartbeat or a launcher speaks of this process. A launcher knows the pid alone.
+bool scheduler::is_of(const nlohmann::json& body, const process& p) {
+  if (const auto pid = body.find("pid"); pid != body.end() && *pid != p.pid) return false;
+  if (const auto host = body.find("host"); host != body.end() && *host != p.host) return false;
   const auto incarnation = body.find("incarnation");
-  return who.what != role::server || incarnation == body.end() || !incarnation->is_string() ||
-         from_hex(incarnation->get_ref<const std::string&>()) == roster_.at(who.index).incarnation;
+  return p.incarnation == 0 || incarnation == body.end() || !incarnation->is_string() ||
+         from_hex(incarnation->get_ref<const std::string&>()) == p.incarnation;
 }
 
 void scheduler::watch(const net::request_view& in, completion done) try {
-  const auto who = sender::in(object_in(in), options_);
+  const auto body = object_in(in);
+  const auto who = sender::in(body, options_);
+  // One that was replaced sees in the membership that it was; it may not take the place of its successor's watch.
+  const bool replaced = at(who.what, who.index).joined && !is_of(body, holder(who));
+  if (replaced && (phase_ == phase::joining || in.header.epoch == roster_.members().epoch))
+    throw refusal(name(who.what, who.index) + " holds this place");
   if (phase_ == phase::joining || in.header.epoch == roster_.members().epoch) {
     auto& parked = at(who.what, who.index).watching;
     if (parked) parked.fail(net::status::conflict, "it watches again");
@@ -356,9 +365,9 @@ void scheduler::hear_of_death(const net::request_view& in, completion done, time
   auto why = text_or(body, "why", "its process has ended");
   if (why.size() > max_cause_bytes) why.resize(max_cause_bytes);
   const auto& n = at(who.what, who.index);
-  const bool is_known = n.joined && is_that_of(who, body);
+  const bool is_known = n.joined && is_of(body, holder(who));
   // A report may come when its place is another one's already.
-  const bool is_late = std::ranges::any_of(n.earlier, [&](int pid) { return body.value("pid", json()) == pid; });
+  const bool is_late = std::ranges::any_of(n.earlier, [&](const auto& p) { return body.value("pid", json()) == p.pid; });
   if (who.what == role::server && awaits(who.index) && !is_known && !is_late) give_up_entering(why);
   else if (phase_ != phase::done && is_known && !n.gone) lose(who.what, who.index, why, now);
   const auto answer =
@@ -401,6 +410,10 @@ void scheduler::name_busy(std::uint32_t slot, const json& list, time_point now) 
 
 void scheduler::progress(const net::request_view& in, completion done, time_point now) try {
   auto body = object_in(in);
+  if (const auto warning = body.find("warning"); warning != body.end()) {
+    events_(json_text({{"event", "warning"}, {"text", *warning}}), false);
+    return done.ok();
+  }
   body["event"] = "progress";
   held_progress_ = json_text(body);
   done.ok();
@@ -425,12 +438,12 @@ void scheduler::leave(const net::request_view& in, completion done, time_point n
     return refuse_ended(done);
   }
   if (!n.joined) throw refusal("it has not joined");
-  const bool first = !n.gone;
-  n.gone = true;
-  done.ok();
-  if (!first) return;
+  if (!is_of(body, holder(who))) throw refusal(name(who.what, who.index) + " holds this place");
+  if (n.gone) return done.ok();
   const int status = exit_status_in(body);
+  n.gone = true;
   if (who.what == role::server) {
+    done.ok();
     if (phase_ == phase::done) return;
     if (phase_ == phase::running && roster_.may_change()) {
       n.gone = false;
@@ -441,7 +454,9 @@ void scheduler::leave(const net::request_view& in, completion done, time_point n
     events_(json_text({{"event", "left"}, {"role", "server"}, {"index", who.index}, {"status", status}}), false);
     return;
   }
+  // Before the answer, so that who sees the end of that process can know that it was no early one.
   events_(json_text({{"event", "left"}, {"role", "worker"}, {"index", who.index}, {"status", status}}), false);
+  done.ok();
   if (status != 0) {
     abort(status, name(who.what, who.index) + " ended with status " + std::to_string(status), now);
     return;
@@ -519,12 +534,15 @@ void scheduler::lose(role r, std::uint32_t index, const std::string& why, time_p
   roster::verdict verdict{false};
   if (server && phase_ == phase::running && roster_.may_change()) verdict = roster_.lose(index);
   if (!verdict.why_not.empty()) cause += "; " + verdict.why_not;
+  const bool is_worker_0 = !server && index == 0 && options_.eject_workers && phase_ == phase::running;
+  if (is_worker_0) cause += "; worker 0 writes the results: it cannot be ejected";
   json event{{"event", "lost"}, {"role", server ? "server" : "worker"}, {"index", index}, {"pid", n.pid},
              {"host", n.host}, {"cause", cause}, {"status", status}};
   if (roster_.may_change()) {
     event["goes_on"] = verdict.goes_on;
     event["epoch"] = roster_.members().epoch;
   }
+  if (!verdict.goes_on) emit_progress(now);  // before the cause
   events_(json_text(event), false);
   if (!verdict.goes_on) return abort(status, cause, now);
   losses_.emplace_back(now, cause);
@@ -533,62 +551,10 @@ void scheduler::lose(role r, std::uint32_t index, const std::string& why, time_p
   spread();
 }
 
-std::string scheduler::missing() const {
-  std::string text;
-  std::size_t left_out = 0;
-  const auto list = [&](const std::vector<node>& nodes, const char* prefix) {
-    std::size_t named = 0;
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-      if (nodes[i].joined) continue;
-      if (named++ < 8) text += (text.empty() ? "" : ", ") + std::string(prefix) + std::to_string(i);
-      else ++left_out;
-    }
-  };
-  list(servers_, "server s");
-  list(workers_, "worker ");
-  if (left_out != 0) text += " and " + std::to_string(left_out) + " more";
-  return text;
-}
-
 void scheduler::hear(std::uint64_t number, const net::reply_view& reply, time_point now) {
   if (!checkpoints_.hear(number, reply, now) || phase_ != phase::joining) return;
   if (const auto& why = checkpoints_.restore_failure(); !why.empty()) abort(exit_status::data, why, now);
   else if (checkpoints_.restored()) answer_joins(now);
-}
-
-void scheduler::tick(time_point now) {
-  if (phase_ == phase::done || phase_ == phase::aborted) return;
-  checkpoints_.tick(roster_.members(), now);
-  if (now - last_progress_ >= progress_interval) emit_progress(now);
-  const auto look = [&](role r, std::vector<node>& nodes) {
-    const bool has_lease = r == role::server && roster_.has_copies();
-    const auto limit = has_lease ? std::min(options_.lease_limit, options_.heartbeat_limit) : options_.heartbeat_limit;
-    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-      const auto& n = nodes[i];
-      if (!n.joined || n.gone || !n.last_sign || now - *n.last_sign <= limit) continue;
-      const auto silent = std::chrono::duration_cast<std::chrono::milliseconds>(now - *n.last_sign);
-      lose(r, i, "no heartbeat for " + seconds(silent), now);
-    }
-  };
-  look(role::server, servers_);
-  look(role::worker, workers_);
-  look_at_awaited(now);
-  if (entering_ && now - entering_->second > options_.join_limit)
-    give_up_entering("it did not join within " + seconds(options_.join_limit));
-  if (left_early_ && now - left_early_->second > early_leave_grace)
-    abort(exit_status::server_lost, name(role::server, left_early_->first) + " left before the workers had finished", now);
-  if (phase_ == phase::joining && now - begin_ > options_.join_limit && !checkpoints_.restoring())
-    abort(exit_status::timeout,
-          "the job did not start within " + seconds(options_.join_limit) + ": " + missing() + " did not join", now);
-}
-
-bool scheduler::everybody_knows(time_point now) const noexcept {
-  if (phase_ != phase::done && phase_ != phase::aborted) return false;
-  if (now - ended_at_ > options_.heartbeat_limit) return true;
-  const auto knows = [](const node& n) { return n.joined && n.gone; };
-  for (std::uint32_t slot = 0; slot < servers_.size(); ++slot)
-    if (!knows(servers_[slot]) && !awaits(slot)) return false;
-  return std::ranges::all_of(workers_, knows);
 }
 
 }  // namespace paracel::srv

@@ -27,7 +27,8 @@
 //              and the epoch "synced" whose copies it has made; of a worker its "clock", and if it may be replaced
 //              "caught_up" and "collectives":{"again":[[begin,end]..],"from"} (kept_answers.hpp). The answer's order is go_on,
 //              shutdown (the job is done) or abort, with {"status","cause"} as its body: a server that was taken for lost
-//              gets that too, and ends itself.
+//              gets that too, and ends itself. Its count is 1 if the sender has the place that it speaks for: only then a
+//              lease is renewed. A process may beat before it has joined, and after another one has taken its place.
 //   watch      {"role","slot" or "rank"}; the header's epoch is what it has. Answered with the membership as soon as there
 //              is one of another epoch.
 //   dead       {"role","slot" or "rank","pid","why"}: a launcher has reaped the process. Answered at once with
@@ -35,7 +36,7 @@
 //   resize     {"servers": 1 or -1}: a server shall enter, which the launcher is asked for in an event, or one shall leave.
 //              Answered at once with {"slot","epoch"}; refused while another change is under way, or when too few would
 //              be left.
-//   progress   any object; becomes an event, at most 20 a second, the last one always
+//   progress   any object; becomes an event, at most 20 a second, the last one always; one with a "warning", each, at once
 //   leave      {"role","slot" or "rank","status"}. A server that leaves before the workers ends the job, a little later:
 //              it may be a launcher's answer to the death of another one, which then is the cause to be named.
 //   abort      {"status","cause"}
@@ -110,6 +111,9 @@ class scheduler {
   void handle(const net::request_view& in, blob tail, completion done, time_point now);
   /// Finds lost nodes and a missed join deadline. Feed it the heartbeats that have arrived first.
   void tick(time_point now);
+  /// The caller himself was away for so long until now (net/attention.hpp): everybody has a whole interval to be heard again,
+  /// and no other limit counts that time.
+  void was_away(time_point::duration missed, time_point now);
   /// An answer to a request that `send` has sent.
   void hear(std::uint64_t number, const net::reply_view& reply, time_point now);
   /// All workers are to stop for a checkpoint as soon as can be.
@@ -120,6 +124,7 @@ class scheduler {
   void abort(int status, const std::string& cause, time_point now);
 
   [[nodiscard]] phase state() const noexcept { return phase_; }
+  [[nodiscard]] const membership& members() const noexcept { return roster_.members(); }
   /// The exit status that fits the end of the job: 0 unless it was aborted.
   [[nodiscard]] int status() const noexcept { return status_; }
   [[nodiscard]] const std::string& cause() const noexcept { return cause_; }
@@ -128,6 +133,11 @@ class scheduler {
 
  private:
   enum class role : std::uint8_t { server, worker };
+  struct process {
+    int pid;
+    std::string host;
+    std::uint64_t incarnation;  ///< of a server
+  };
   struct node {
     bool joined = false;
     bool gone = false;      ///< left, lost, or told that the job has ended
@@ -137,7 +147,7 @@ class scheduler {
     std::uint32_t turn = 0;               ///< how many processes were this worker before
     std::uint64_t client = 0;             ///< whose collectives count
     int pid = 0;
-    std::vector<int> earlier;  ///< of a server: the processes that held this place before
+    std::vector<process> earlier;  ///< that held this place
     std::string host;
     std::uint32_t clock = 0;  ///< iterations that a worker had finished at its last heartbeat
     std::optional<time_point> last_sign;  ///< since when the lease counts; empty until the node is known to beat
@@ -156,7 +166,8 @@ class scheduler {
   void answer_joins(time_point now);
   void watch(const net::request_view& in, completion done);
   void hear_of_death(const net::request_view& in, completion done, time_point now);
-  [[nodiscard]] bool is_that_of(const sender& who, const nlohmann::json& body) const;
+  [[nodiscard]] process holder(const sender& who) const;
+  [[nodiscard]] static bool is_of(const nlohmann::json& body, const process& p);
   void tell_to_end(completion& done, int with_status, const std::string& why);
   void hear_synced(std::uint32_t slot, std::uint64_t epoch);
   void resize(const net::request_view& in, completion done, time_point now);
@@ -184,9 +195,13 @@ class scheduler {
   [[nodiscard]] std::string missing() const;
   [[nodiscard]] std::string ended_json() const;
 
+  // Nobody reads faster; a job of a thousand rounds a second would keep the launcher busy with its progress.
+  static constexpr std::chrono::milliseconds progress_interval{50};
+
   scheduler_options options_;
   event_sink events_;
   time_point begin_;
+  time_point joining_since_;
   phase phase_ = phase::joining;
   roster roster_;
   std::vector<node> servers_;  // by slot

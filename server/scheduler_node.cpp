@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "server/scheduler_node.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <future>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include <paracel/error.hpp>
 
+#include "core/json_text.hpp"
+#include "net/attention.hpp"
 #include "server/asked_again.hpp"
+#include "server/channels.hpp"
 #include "server/unread_guard.hpp"
 
 namespace paracel::srv {
@@ -26,12 +29,14 @@ constexpr std::chrono::milliseconds soon{1};
 // Requests handled between two looks at the clock. A scheduler that was itself stopped finds the heartbeats of that
 // time in its queue; it must take them before it judges who is lost.
 constexpr int most_in_a_row = 10'000;
+// A turn that takes longer than this, or than a quarter of the interval after which a node is lost, is an absence.
+constexpr std::chrono::milliseconds long_turn{250};
 constexpr std::size_t most_unread_bytes = std::size_t{1} << 30;
 
 }  // namespace
 
 scheduler_node::scheduler_node(net::transport& transport, scheduler_node_options options, const net::time_source* time)
-    : options_(std::move(options)), time_(time != nullptr ? *time : steady_) {
+    : options_(std::move(options)), time_(time != nullptr ? *time : real_time_) {
   if (!options_.events) options_.events = [](std::string_view, bool) {};
   std::promise<std::string> bound;
   auto address = bound.get_future();
@@ -39,7 +44,7 @@ scheduler_node::scheduler_node(net::transport& transport, scheduler_node_options
     bool ready = false;
     try {
       auto here = mine->bind(options_.bind);
-      options_.events(nlohmann::json{{"event", "ready"}, {"address", here}}.dump(), false);
+      options_.events(json_text({{"event", "ready"}, {"address", here}}), false);
       ready = true;
       bound.set_value(std::move(here));
       run(*mine);
@@ -68,20 +73,21 @@ void scheduler_node::abort(int status, std::string cause) {
 
 void scheduler_node::run(net::port& mine) {
   asked_again sink(mine);
-  std::unordered_map<std::string, int> channels;  // to threads of servers
+  channels to_servers(mine);
   scheduler job(options_.job, options_.events, time_.now(),
                 [&, id = options_.job.job](const std::string& to, net::request_header h, std::string_view body) {
-                  const auto [at, fresh] = channels.try_emplace(to, -1);
-                  if (fresh) at->second = mine.connect(to);
                   h.job = id;
                   h.client = id;
                   h.body_bytes = static_cast<std::uint32_t>(body.size());
                   net::request_bytes head;
                   net::encode(h, head);
-                  mine.send(at->second, {.head = head, .body = net::bytes_of(body)});
+                  mine.send(to_servers.to(to), {.head = head, .body = net::bytes_of(body)});
                 });
   unread_guard unread(most_unread_bytes);
   net::incoming in;
+  const auto interval = std::min(options_.job.heartbeat_limit, options_.job.lease_limit);
+  net::attention own(time_.now(), net::time_source::time_point::duration(std::max(interval / 4, long_turn)));
+  auto epoch = job.members().epoch;
   bool over = false;
   while (!stop_.load(std::memory_order_acquire)) {
     bool came = mine.receive(in, job.busy() ? soon : idle);
@@ -99,7 +105,8 @@ void scheduler_node::run(net::port& mine) {
         came = mine.receive(in, std::chrono::milliseconds{0});
         continue;
       }
-      if (malformed == nullptr && !sink.takes(h, in.from)) {
+      // Nothing is kept of another job's requests; the scheduler answers them.
+      if (malformed == nullptr && h.job == options_.job.job && !sink.takes(h, in.from)) {
         came = mine.receive(in, std::chrono::milliseconds{0});
         continue;
       }
@@ -112,16 +119,16 @@ void scheduler_node::run(net::port& mine) {
         try {
           job.handle(request, std::move(in.tail), std::move(done), time_.now());
         } catch (const std::exception& e) {  // no memory, or a reply too large to send: that request alone has failed
-          options_.events(nlohmann::json{{"event", "error"}, {"text", e.what()}}.dump(
-                              -1, ' ', false, nlohmann::json::error_handler_t::replace),
-                          false);
+          options_.events(json_text({{"event", "error"}, {"text", e.what()}}), false);
         }
       }
       came = mine.receive(in, std::chrono::milliseconds{0});
     }
     const auto now = time_.now();
+    if (const auto missed = own.absence(now); missed.count() != 0) job.was_away(missed, now);
     if (checkpoint_asked_.exchange(false, std::memory_order_acquire)) job.ask_for_checkpoint();
     job.tick(now);
+    if (std::exchange(epoch, job.members().epoch) != job.members().epoch) to_servers.follow(job.members());
     if (const int status = abort_status_.load(std::memory_order_acquire); status != 0) job.abort(status, abort_cause_, now);
     status_.store(job.status(), std::memory_order_release);
     state_.store(job.state(), std::memory_order_release);

@@ -48,7 +48,7 @@ class scheduler_node {
   void run(net::port& mine);
 
   scheduler_node_options options_;
-  net::steady_time_source steady_;
+  net::boot_time_source real_time_;
   const net::time_source& time_;
   std::string address_;
   std::string abort_cause_;               // written before abort_status_

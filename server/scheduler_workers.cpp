@@ -104,7 +104,7 @@ void scheduler::look_at_awaited(time_point now) {
 /// What a process that was replaced has sent before it died is not its successor's.
 void scheduler::collective(const net::request_view& in, blob tail, completion done) {
   const auto rank = in.header.rank;
-  if (hub_.kept() != nullptr && in.header.table == 0 && rank < workers_.size() && workers_[rank].client != in.header.client)
+  if (in.header.table == 0 && rank < workers_.size() && workers_[rank].client != in.header.client)
     return done.fail(net::status::bad_request, "another process is worker " + std::to_string(rank) + " now");
   hub_.handle(in, std::move(tail), std::move(done));
 }

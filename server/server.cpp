@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <map>
 #include <random>
 #include <utility>
 
@@ -44,10 +45,21 @@ server_options checked(server_options o) {
   return o;
 }
 
+/// The memory of the machine: a partition that does not fit it cannot be copied here.
+std::size_t machine_bytes() {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long bytes = sysconf(_SC_PAGESIZE);
+  if (pages <= 0 || bytes <= 0) return std::size_t{1} << 40U;
+  return static_cast<std::size_t>(pages) * static_cast<std::size_t>(bytes);
+}
+
 }  // namespace
 
 server::server(server_options options)
-    : options_(checked(std::move(options))), plugins_(options_.plugin_folders), clock_(options_.workers),
+    : options_(checked(std::move(options))),
+      budgets_(options_.max_parked_bytes, machine_bytes(), std::max(options_.max_unread_bytes, unread_guard::least_limit),
+               options_.threads),
+      plugins_(options_.plugin_folders), clock_(options_.workers),
       workers_(options_.workers), unread_(options_.max_unread_bytes) {
   shard_settings s;
   s.slot = options_.slot;
@@ -106,6 +118,15 @@ std::uint32_t server::epoch() const noexcept {
   return owned == nullptr ? 0 : owned->epoch;
 }
 
+bool server::is_of_peer(const net::request_header& h) const noexcept {
+  const auto between = link::of(h);
+  if (between.to != options_.incarnation) return false;
+  const server_identity sender{between.from_slot, between.from};
+  if (sender == server_identity{options_.slot, options_.incarnation}) return true;
+  const auto* owned = owned_.load(std::memory_order_acquire);
+  return owned != nullptr && owned->knows(sender);
+}
+
 void server::set_membership(const membership& members) {
   const auto self = std::find_if(members.servers.begin(), members.servers.end(),
                                  [&](const auto& s) { return s.slot == options_.slot; });
@@ -117,6 +138,7 @@ void server::set_membership(const membership& members) {
   const key_router router(members);
   auto fresh = std::make_unique<ownership>();
   fresh->epoch = members.epoch;
+  fresh->servers = identities_in(members);
   for (std::uint32_t p = 0; p < partition_count; ++p) {
     const auto chain = router.chain(static_cast<std::uint16_t>(p));
     fresh->mine[p] = chain.front() == index;
@@ -158,6 +180,14 @@ std::uint64_t server::requests_served() const noexcept {
   return n;
 }
 
+/// f(name, budget) for each; a name comes as often as there are shards that have a budget of it.
+template <class F>
+void server::each_budget(const F& f) const {
+  budgets_.each(f);
+  f("clock_waits", clock_.budget());
+  for (const auto& s : shards_) s->each_budget(f);
+}
+
 std::string server::stats_json() const {
   using nlohmann::json;
   const auto value = [](const shard_counters::counter& c) { return c.load(std::memory_order_relaxed); };
@@ -168,7 +198,24 @@ std::string server::stats_json() const {
               {"pid", getpid()},
               {"keys", 0},
               {"memory_bytes", 0},
+              {"max_memory_bytes", options_.max_memory_bytes},
+              {"connections_dropped", connections_dropped()},
               {"unread", {{"limit_bytes", unread_.limit()}, {"refused", unread_.refused()}, {"dropped", unread_.dropped()}}}};
+  struct holding {
+    std::size_t bytes = 0;
+    std::size_t limit = 0;
+    std::uint64_t refused = 0;
+  };
+  std::map<std::string, holding> holdings;
+  each_budget([&](const char* name, const byte_budget& b) {
+    auto& h = holdings[name];
+    h.bytes += b.held();
+    h.limit += b.limit();
+    h.refused += b.refused();
+  });
+  for (const auto& [name, h] : holdings) {
+    all["held"][name] = {{"bytes", h.bytes}, {"limit_bytes", h.limit}, {"refused", h.refused}};
+  }
   std::uint64_t keys = 0;
   std::uint64_t memory = 0;
   for (const auto& s : shards_) {

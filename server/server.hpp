@@ -20,6 +20,7 @@
 #include "core/membership.hpp"
 #include "net/disk.hpp"
 #include "net/protocol.hpp"
+#include "server/byte_budget.hpp"
 #include "server/chain.hpp"
 #include "server/checkpoint_service.hpp"
 #include "server/clock_service.hpp"
@@ -27,6 +28,7 @@
 #include "server/plugin_registry.hpp"
 #include "server/shard.hpp"
 #include "server/unread_guard.hpp"
+#include "server/verb_rules.hpp"
 
 namespace paracel::srv {
 
@@ -60,7 +62,7 @@ struct server_options {
   std::size_t max_message_bytes = std::size_t{1} << 30;
   std::size_t max_memory_bytes = 0;  ///< of all shards, equal shares; 0: no limit
   std::size_t max_unread_bytes = std::size_t{1} << 30;  ///< of replies on one connection, see unread_guard
-  std::size_t max_parked_bytes = std::size_t{256} << 20;  ///< of requests that wait for a membership, in each shard
+  std::size_t max_parked_bytes = std::size_t{256} << 20;  ///< of requests that wait for a membership, in all threads
 };
 
 /// Thread-safety: `handle(i, ...)` by the thread of shard i, `clock()` by the clock thread, the rest by any thread.
@@ -84,6 +86,13 @@ class server final : public request_handler {
   std::chrono::milliseconds tend_clock(clock_service::time_point now);
   [[nodiscard]] clock_service& clock() noexcept { return clock_; }
   [[nodiscard]] unread_guard& unread() noexcept { return unread_; }
+  /// A connection has been dropped because of what it brought. Thread-safety: any thread.
+  void count_dropped_connection() noexcept { connections_dropped_.fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t connections_dropped() const noexcept {
+    return connections_dropped_.load(std::memory_order_relaxed);
+  }
+  /// What the threads hold together. Thread-safety: any thread.
+  [[nodiscard]] server_budgets& budgets() noexcept { return budgets_; }
 
   /// The answer that is due to a request, with this server's name and epoch on it; in a job with copies the request's epoch,
   /// by which its sender tells an answer to how it asked before from one to how it asks now.
@@ -97,6 +106,12 @@ class server final : public request_handler {
   /// Throws: error when this slot is not a member; the old ring stays.
   void set_membership(const membership& members);
   [[nodiscard]] std::uint32_t epoch() const noexcept;
+  /// Whether a request from a thread of a server is from one of the newest membership, or from this one, and meant for us.
+  [[nodiscard]] bool is_of_peer(const net::request_header& h) const noexcept;
+  /// As refused_at, of this server.
+  [[nodiscard]] std::optional<refusal_at_door> refused(place at, const net::request_header& h) const {
+    return refused_at(at, h, options_.job, options_.incarnation);
+  }
   /// The newest membership of a job whose partitions have copies; null in another one. Thread-safety: any thread.
   [[nodiscard]] std::shared_ptr<const copies_view> copies() const;
   /// Its epoch, or 0. Cost: one load.
@@ -120,7 +135,11 @@ class server final : public request_handler {
   [[nodiscard]] std::string stats_json() const;
 
  private:
+  template <class F>
+  void each_budget(const F& f) const;
+
   server_options options_;
+  server_budgets budgets_;
   plugin_registry plugins_;
   std::atomic<const ownership*> owned_{nullptr};
   std::unique_ptr<std::atomic<const ownership*>[]> shard_owned_;
@@ -135,6 +154,7 @@ class server final : public request_handler {
   std::atomic<std::uint32_t> checkpoint_every_{0};  // likewise
   std::atomic<bool> keeps_clock_{true};
   std::atomic<bool> has_copies_{false};
+  std::atomic<std::uint64_t> connections_dropped_{0};
   unread_guard unread_;
   net::posix_disk file_system_;
   std::vector<checkpoint_service> checkpoints_;  // of each shard

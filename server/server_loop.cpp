@@ -4,13 +4,16 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
+#include <map>
+#include <new>
+#include <set>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <paracel/error.hpp>
 
+#include "server/channels.hpp"
 #include "server/unread_guard.hpp"
 
 namespace paracel::srv {
@@ -19,7 +22,7 @@ using net::status;
 using net::verb;
 using std::chrono::milliseconds;
 
-bool decode_for(server& s, reply_sink& sink, const net::incoming& in, net::request_view& request) {
+bool decode_for(server& s, place at, reply_sink& sink, const net::incoming& in, net::request_view& request) {
   const char* reason = net::decode(in.frame, in.tail.size(), request);
   if (reason != nullptr) request.header.what = verb::none;  // it may be a number that no reply can carry
   // These two free what is held for the sender, and are answered in 64 bytes.
@@ -30,9 +33,13 @@ bool decode_for(server& s, reply_sink& sink, const net::incoming& in, net::reque
     }
     return false;
   }
-  if (reason == nullptr) return true;
-  s.completion_for(sink, in.from, request.header).fail(status::bad_request, reason);
-  return false;
+  if (reason != nullptr) {
+    s.completion_for(sink, in.from, request.header).fail(status::bad_request, reason);
+    return false;
+  }
+  const auto refused = s.refused(at, request.header);
+  if (refused) [[unlikely]] s.completion_for(sink, in.from, request.header).fail(refused->why, refused->text);
+  return !refused;
 }
 
 /// Takes the requests that wait, `expect`s them together and calls `handle` for each in order.
@@ -48,10 +55,11 @@ void server_loop::take(milliseconds sleep, Copies& copies, const Follow& follow,
   reply_sink& sink = copies.active() ? static_cast<reply_sink&>(copies) : alone_;
   for (std::size_t i = 0; i < received; ++i) {
     if (messages_[i].channel >= 0) {  // an answer of another server; those to `clock_moved` mean nothing
-      if (with_copies) copies.take_reply(messages_[i]);
+      if (!take_reply(messages_[i]) && with_copies) copies.take_reply(messages_[i]);
       continue;
     }
-    if (decode_for(server, sink, messages_[i], requests_[n])) from_[n++] = &messages_[i];
+    // What is refused here depends on nothing that replies wait for.
+    if (decode_for(server, at_, alone_, messages_[i], requests_[n])) from_[n++] = &messages_[i];
     else messages_[i].tail = {};
   }
   if (n != 0) expect(std::span<const net::request_view>(requests_.data(), n));
@@ -87,19 +95,18 @@ milliseconds server_loop::settle(Copies& copies) {
   // Without copies nobody can be put in our place.
   const auto lease = copies.active() ? in_.lease_end.load(std::memory_order_relaxed) : std::numeric_limits<std::int64_t>::max();
   using time_point = net::time_source::time_point;
-  copies.settle(in_.time.now(), time_point(time_point::duration(lease)));
+  copies.settle(in_.time, time_point(time_point::duration(lease)));
   in_.synced.store(copies.synced(), std::memory_order_release);
   return copies.waits() ? while_waiting : idle;
 }
 
 shard_loop::shard_loop(const loop_surroundings& s, request_handler& handler, unsigned index)
-    : server_loop(s), handler_(handler), index_(index),
-      copies_({.job = s.of.options().job, .incarnation = s.of.options().incarnation, .index = index,
-               .threads = s.of.options().threads, .most_parked_bytes = s.of.options().max_parked_bytes,
-               .most_body_bytes = s.of.options().max_message_bytes / 2},
-              s.of.at(index), s.of.plugins(), s.port,
+    : server_loop(s, place::shard), handler_(handler), index_(index),
+      copies_({.job = s.of.options().job, .incarnation = s.of.options().incarnation, .slot = s.of.options().slot, .index = index,
+               .threads = s.of.options().threads, .most_body_bytes = s.of.options().max_message_bytes / 2},
+              s.of.budgets(), s.of.at(index), s.of.plugins(), s.port,
               [this](const net::request_view& request, blob tail, completion done) {
-                handler_.handle(index_, request, std::move(tail), std::move(done));
+                serve(request, std::move(tail), std::move(done));
               }) {}
 
 shard_loop::~shard_loop() {
@@ -108,6 +115,14 @@ shard_loop::~shard_loop() {
     copies_.close();
   } catch (const std::exception&) {  // the clients will see that the connection is gone
   }
+}
+
+void shard_loop::serve(const net::request_view& request, blob tail, completion done) {
+  if (request.header.what == verb::clock_moved) [[unlikely]] {
+    if (!in_.of.is_of_peer(request.header)) return done.fail(status::bad_request, chain::no_peer);
+    if (request.header.epoch != in_.of.epoch()) return done.fail(status::stale_epoch);
+  }
+  handler_.handle(index_, request, std::move(tail), std::move(done));
 }
 
 milliseconds shard_loop::step(milliseconds sleep) {
@@ -119,77 +134,162 @@ milliseconds shard_loop::step(milliseconds sleep) {
       },
       [&](std::span<const net::request_view> requests) { handler_.expect(index_, requests); },
       [&](const net::request_view& request, blob tail, completion done, bool with_copies) {
-        if (!with_copies) [[likely]] handler_.handle(index_, request, std::move(tail), std::move(done));
+        if (!with_copies) [[likely]] serve(request, std::move(tail), std::move(done));
         else copies_.handle(request, std::move(tail), std::move(done));
       });
-  return settle(copies_);
+  const bool more = copies_.serves() && fold();
+  const auto until = settle(copies_);
+  return more ? milliseconds{0} : until;
 }
 
-/// Tells every shard of the job when the clock has moved, once somebody has subscribed to keys.
+/// A slice of what is staged and due: requests that wait are served between two of them.
+bool shard_loop::fold() {
+  constexpr std::chrono::microseconds slice{500};
+  auto& shard = in_.of.at(index_);
+  if (!shard.has_due()) return false;
+  const auto end = in_.time.now() + slice;
+  try {
+    return shard.fold_due([&] { return in_.time.now() >= end; });
+  } catch (const std::bad_alloc&) {  // later, when there is some again; a read of the key says so
+    return false;
+  }
+}
+
+/// What the clock thread has to say to every shard of the job: that the clock has moved, once somebody has subscribed to keys
+/// or stages updates, and who leaves the clock.
 class clock_loop::crier {
  public:
   crier(const server_options& options, net::port& mine, const server_entry& self,
         std::function<std::shared_ptr<const membership>()> newest)
-      : options_(options), port_(mine), self_(self), newest_(std::move(newest)) {}
+      : options_(options), port_(mine), channels_(mine), self_(self), newest_(std::move(newest)) {}
 
-  void tend(const clock_service& clock) {
-    if (!clock.is_watched() || clock.slowest() == told_) return;
+  void tend(clock_service& clock, net::time_source::time_point now) {
+    if (!clock.is_watched()) return;
+    fence_leavers(clock, now);
     follow_membership();
+    if (clock.slowest() == told_) return;
     told_ = clock.slowest();
-    net::request_header h;
-    h.what = verb::clock_moved;
-    h.job = options_.job;
-    h.client = options_.incarnation;
-    h.clock = told_;
-    for (const auto channel : shards_) {
-      h.sequence = ++sequence_;
-      net::request_bytes head;
-      net::encode(h, head);
-      try {
-        port_.send(channel, {.head = head});
-      } catch (const error&) {  // that server is gone; who subscribed there asks by itself
-      }
+    const auto epoch = members_ != nullptr ? members_->epoch : 0;
+    for (const auto& to : shards_) {
+      net::request_header h{.what = verb::clock_moved, .clock = told_, .epoch = epoch};
+      link{.from = options_.incarnation, .from_slot = options_.slot, .to = to.incarnation}.write(h);
+      send(to.channel, h);
     }
   }
 
+  /// Returns: whether it was an answer to something that was said here.
+  bool take_reply(const net::incoming& in) {
+    net::reply_view reply;
+    if (net::decode(in.frame, in.tail.size(), reply) != nullptr || reply.header.what != verb::fence) return false;
+    for (auto& [rank, f] : fences_) {
+      if (f.open.erase(reply.header.sequence) == 0) continue;
+      // A shard of another epoch is asked again when this thread hears of it.
+      if (reply.header.result != status::ok) f.refused = true;
+      f.dropped += reply.header.count;
+      if (f.example.empty()) f.example = net::text_of(reply.body);
+    }
+    return true;
+  }
+
  private:
+  struct fence {
+    std::set<std::uint64_t> open;  // numbers of the requests that are not answered
+    bool refused = false;
+    net::time_source::time_point sent{};
+    std::shared_ptr<const membership> by;
+    std::uint32_t dropped = 0;
+    std::string example;
+  };
+
+  std::uint64_t send(int channel, net::request_header h) {
+    h.job = options_.job;
+    h.client = options_.incarnation;
+    h.sequence = ++sequence_;
+    net::request_bytes head;
+    net::encode(h, head);
+    try {
+      port_.send(channel, {.head = head});
+    } catch (const error&) {  // that server is gone
+    }
+    return h.sequence;
+  }
+
+  void fence_leavers(clock_service& clock, net::time_source::time_point now) {
+    constexpr std::chrono::milliseconds again{500};
+    std::erase_if(fences_, [&](const auto& f) { return !clock.leaving().contains(f.first); });
+    if (clock.leaving().empty()) return;
+    follow_membership();
+    std::vector<std::uint32_t> over;
+    for (const auto& [rank, l] : clock.leaving()) {
+      auto& f = fences_[rank];
+      if (f.by == members_ && !f.refused && f.open.empty() && f.sent != net::time_source::time_point{}) {
+        over.push_back(rank);
+        continue;
+      }
+      const bool first = f.sent == net::time_source::time_point{};
+      if (!first && f.by == members_ && now - f.sent < again) continue;
+      f.open.clear();
+      f.refused = false;
+      f.by = members_;
+      f.sent = now;
+      const auto epoch = members_ != nullptr ? members_->epoch : 0;
+      for (const auto& to : shards_) {
+        f.open.insert(send(to.channel, {.what = verb::fence, .flags = net::flag_staged, .rank = rank, .clock = l.finished,
+                                     .epoch = epoch}));
+      }
+    }
+    for (const auto rank : over) {
+      const auto f = std::move(fences_.extract(rank).mapped());
+      clock.left(rank, f.dropped, f.example);
+    }
+  }
+
   void follow_membership() {
     auto newest = newest_();
     if (newest == members_ && !shards_.empty()) return;
     members_ = std::move(newest);
     shards_.clear();
+    told_ = 0;  // who was told by an older one may have refused it
     const auto call = [&](const server_entry& s) {
-      for (const auto& address : s.shards) {
-        const auto [at, fresh] = channels_.try_emplace(address, -1);
-        if (fresh) at->second = port_.connect(address);
-        shards_.push_back(at->second);
-      }
+      for (const auto& address : s.shards) shards_.push_back({channels_.to(address), s.incarnation});
     };
-    if (members_ == nullptr) return call(self_);
+    if (members_ == nullptr) {
+      call(self_);
+      return;
+    }
+    channels_.follow(*members_);
     for (const auto& s : members_->servers) {
       if (takes_part(s.state)) call(s);
     }
   }
 
+  struct destination {
+    int channel;
+    std::uint64_t incarnation;  // of its server
+  };
+
   const server_options& options_;
   net::port& port_;
+  channels channels_;
   const server_entry& self_;
   std::function<std::shared_ptr<const membership>()> newest_;
   std::shared_ptr<const membership> members_;
-  std::unordered_map<std::string, int> channels_;  // by address
-  std::vector<int> shards_;                        // channels of the members'
+  std::vector<destination> shards_;  // the members'
   std::uint64_t sequence_ = 0;
   std::uint32_t told_ = 0;
+  std::map<std::uint32_t, fence> fences_;  // by the rank of who leaves
 };
 
 clock_loop::clock_loop(const loop_surroundings& s, const server_entry& self,
                        std::function<std::shared_ptr<const membership>()> newest)
-    : server_loop(s),
-      copies_(s.of.options().job, s.of.options().incarnation, s.of.clock(), s.port,
+    : server_loop(s, place::clock),
+      copies_(s.of.options().job, {s.of.options().slot, s.of.options().incarnation}, s.of.budgets(), s.of.clock(), s.port,
               [this](const net::request_view& request, completion done) {
                 in_.of.handle_clock(request, std::move(done), now(), copies_.keeps());
               }),
       crier_(std::make_unique<crier>(s.of.options(), s.port, self, std::move(newest))) {}
+
+bool clock_loop::take_reply(const net::incoming& in) { return crier_->take_reply(in); }
 
 clock_loop::~clock_loop() {
   try {
@@ -208,8 +308,8 @@ milliseconds clock_loop::step(milliseconds sleep) {
         else copies_.handle(request, std::move(done), now());
       });
   const auto longest = in_.of.tend_clock(now());
+  crier_->tend(in_.of.clock(), now());
   const auto settled = settle(copies_);
-  crier_->tend(in_.of.clock());
   return std::min(longest, settled);
 }
 

@@ -33,8 +33,9 @@ struct loop_surroundings {
   const net::time_source& time;
 };
 
-/// Decodes a request; answers one that cannot be decoded, or whose sender does not read, and returns false.
-bool decode_for(server& s, reply_sink& sink, const net::incoming& in, net::request_view& request);
+/// Decodes a request; answers one that cannot be decoded, whose sender does not read, or that is not for this thread of this
+/// job (verb_rules.hpp), and returns false.
+bool decode_for(server& s, place at, reply_sink& sink, const net::incoming& in, net::request_view& request);
 
 /// Thread-safety: owned by the thread that makes the steps.
 class server_loop {
@@ -52,7 +53,9 @@ class server_loop {
   [[nodiscard]] bool told_to_stop() const noexcept { return told_; }
 
  protected:
-  explicit server_loop(const loop_surroundings& s) : in_(s), alone_(s.port) {}
+  /// An answer of another server. Returns: whether it was meant for the loop itself, and not for its copies.
+  virtual bool take_reply(const net::incoming& /*in*/) { return false; }
+  server_loop(const loop_surroundings& s, place at) : in_(s), at_(at), alone_(s.port) {}
   template <class Copies, class Follow, class Expect, class Handle>
   void take(std::chrono::milliseconds sleep, Copies& copies, const Follow& follow, const Expect& expect, const Handle& handle);
   template <class Copies>
@@ -65,6 +68,7 @@ class server_loop {
   // the first is not answered late. A batch of 32 single keys is handled in 3 to 5 us.
   static constexpr std::size_t batch = 32;
 
+  const place at_;
   port_sink alone_;
   bool told_ = false;
   std::array<net::incoming, batch> messages_;
@@ -80,6 +84,9 @@ class shard_loop final : public server_loop {
   std::chrono::milliseconds step(std::chrono::milliseconds sleep) override;
 
  private:
+  bool fold();
+  void serve(const net::request_view& request, blob tail, completion done);
+
   request_handler& handler_;
   const unsigned index_;
   chain copies_;
@@ -95,8 +102,9 @@ class clock_loop final : public server_loop {
   std::chrono::milliseconds step(std::chrono::milliseconds sleep) override;
 
  private:
+  bool take_reply(const net::incoming& in) override;
   class crier;
-  [[nodiscard]] std::chrono::steady_clock::time_point now() const { return in_.time.now(); }
+  [[nodiscard]] net::time_source::time_point now() const { return in_.time.now(); }
 
   clock_copies copies_;
   std::unique_ptr<crier> crier_;

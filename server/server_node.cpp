@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "server/server_node.hpp"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -17,6 +18,8 @@
 
 #include <paracel/error.hpp>
 
+#include "net/attention.hpp"
+#include "server/channels.hpp"
 #include "server/port_sink.hpp"
 
 namespace paracel::srv {
@@ -31,6 +34,12 @@ constexpr milliseconds idle = server_loop::idle;
 // A proxied request without a deadline of its own: long enough for a slow user function, short enough to be given back.
 constexpr milliseconds proxy_deadline{30'000};
 constexpr std::size_t most_proxied = 4096;
+// So much must have waited and gone before what the allocator keeps of it is given back to the system: that stops every
+// thread for milliseconds.
+constexpr std::size_t worth_trimming = std::size_t{64} << 20;
+constexpr std::chrono::seconds trim_interval{5};
+// The control thread sleeps for less than half of it; one that was away for longer was stopped with its process.
+constexpr milliseconds long_turn{250};
 
 std::string host_name() {
   char name[256] = {};
@@ -48,13 +57,15 @@ std::string seconds_text(milliseconds t) {
 class server_node::control {
  public:
   control(server_node& node, net::port& mine)
-      : node_(node), port_(mine), sink_(mine), watched_(node.server_.threads()) {}
+      : node_(node), port_(mine), sink_(mine), channels_(mine), watched_(node.server_.threads()) {}
 
   void run() {
     net::incoming in;
     auto next_beat = steady::now() + node_.options_.heartbeat_interval;
+    net::attention own(steady::now(), steady::duration(long_turn));
     while (!node_.stopping()) {
       const auto now = steady::now();
+      if (const auto missed = own.absence(now); missed.count() != 0) was_away(missed);
       if (now >= next_beat) {
         beat(now);
         next_beat = now + node_.options_.heartbeat_interval;
@@ -64,7 +75,7 @@ class server_node::control {
       net::request_view request;
       if (in.channel >= 0) {
         take_reply(in);
-      } else if (decode_for(node_.server_, sink_, in, request)) {
+      } else if (decode_for(node_.server_, place::control, sink_, in, request)) {
         handle(request, std::move(in.tail), node_.server_.completion_for(sink_, in.from, request.header));
       }
     }
@@ -76,6 +87,7 @@ class server_node::control {
   struct proxied {
     completion done;
     steady::time_point deadline;
+    held_bytes held;
   };
   struct watched {
     std::uint64_t ping = 0;  ///< sequence of the unanswered ping, 0: none
@@ -87,10 +99,7 @@ class server_node::control {
   };
 
   void handle(const net::request_view& request, blob tail, completion done) {
-    const auto& h = request.header;
-    const auto job = node_.options_.server.job;
-    if (job != 0 && h.job != job) return done.fail(status::wrong_job, "this server works for another job");
-    switch (h.what) {
+    switch (request.header.what) {
       case verb::ping: return done.ok();
       case verb::stats: return done.answer({}, net::bytes_of(node_.server_.stats_json()));
       case verb::proxy: return proxy(request, std::move(tail), std::move(done));
@@ -99,9 +108,7 @@ class server_node::control {
         node_.stop_.store(true, std::memory_order_release);
         if (node_.options_.on_stop) node_.options_.on_stop();
         return;
-      default:
-        return done.fail(status::bad_request,
-                         std::string(net::name_of(h.what)) + " is not a verb of the control thread");
+      default: return;  // refused before
     }
   }
 
@@ -115,7 +122,12 @@ class server_node::control {
     if (h.what < verb::pull || h.what > verb::update_at) {
       return done.fail(status::bad_request, std::string(net::name_of(h.what)) + " cannot be proxied: one key only");
     }
-    if (proxied_.size() >= most_proxied) return done.fail(status::internal, "too many proxied requests wait here");
+    // Whoever does not take what is passed on to him lets it wait in this process.
+    held_bytes held;
+    if (proxied_.size() >= most_proxied ||
+        !held.take(node_.server_.budgets().proxied, inner.body.size() + tail.size() + sizeof(proxied))) {
+      return done.fail(status::internal, "too many proxied requests wait here");
+    }
     const auto deadline = h.deadline_ms != 0       ? milliseconds(h.deadline_ms)
                           : outer.header.deadline_ms != 0 ? milliseconds(outer.header.deadline_ms)
                                                           : proxy_deadline;
@@ -130,11 +142,11 @@ class server_node::control {
     net::request_bytes head;
     net::encode(h, head);
     try {
-      port_.send(channel_to(home), {head, inner.body, std::move(tail)});
+      port_.send(channels_.to(home), {head, inner.body, std::move(tail)});
     } catch (const error& e) {
       return done.fail(status::internal, e.what());
     }
-    proxied_.emplace(h.sequence, proxied{std::move(done), steady::now() + deadline});
+    proxied_.emplace(h.sequence, proxied{std::move(done), steady::now() + deadline, std::move(held)});
   }
 
   const std::string& home_of(std::string_view key) {
@@ -155,19 +167,7 @@ class server_node::control {
     if (newest == members_) return;
     members_ = std::move(newest);
     router_.emplace(*members_);
-  }
-
-  int channel_to(const std::string& address) {
-    const auto [at, fresh] = channels_.try_emplace(address, -1);
-    if (fresh) {
-      try {
-        at->second = port_.connect(address);
-      } catch (...) {
-        channels_.erase(at);
-        throw;
-      }
-    }
-    return at->second;
+    channels_.follow(*members_);
   }
 
   void take_reply(net::incoming& in) {
@@ -196,7 +196,7 @@ class server_node::control {
     if (what == verb::ping) h.count = net::ping_alive;
     net::request_bytes head;
     net::encode(h, head);
-    port_.send(channel_to(address), {.head = head});
+    port_.send(channels_.to(address), {.head = head});
     return h.sequence;
   }
 
@@ -216,8 +216,29 @@ class server_node::control {
       p->second.done.fail(status::deadline_exceeded, "the owner of the key has not answered; it is unknown whether it will");
       p = proxied_.erase(p);
     }
+    give_memory_back();
     const std::lock_guard lock(node_.mutex_);
     node_.long_runs_ = std::move(running);
+  }
+
+  void give_memory_back() {
+    const auto& budgets = node_.server_.budgets();
+    const auto held = budgets.parked.held() + budgets.pieces.held();
+    most_held_ = std::max(most_held_, held);
+    const auto dropped = node_.server_.connections_dropped();
+    const auto now = steady::now();
+    if ((most_held_ - held < worth_trimming && dropped == dropped_) || now < next_trim_) return;
+    most_held_ = held;
+    dropped_ = dropped;
+    next_trim_ = now + trim_interval;
+    malloc_trim(0);
+  }
+
+  /// The process was stopped for so long: neither a user function nor one who is asked by proxy had that time.
+  void was_away(steady::duration missed) {
+    for (auto& w : watched_) w.since += missed;
+    for (unsigned i = 0; i < watched_.size(); ++i) node_.seen_[i].fetch_add(missed.count(), std::memory_order_relaxed);
+    for (auto& [sequence, p] : proxied_) p.deadline += missed;
   }
 
   void watch(unsigned i, watched& w, steady::time_point now, std::vector<long_run>& running) {
@@ -263,9 +284,12 @@ class server_node::control {
   server_node& node_;
   net::port& port_;
   port_sink sink_;
+  channels channels_;
   std::uint64_t sequence_ = 0;
-  std::unordered_map<std::string, int> channels_;  // by address
   std::unordered_map<std::uint64_t, proxied> proxied_;
+  std::size_t most_held_ = 0;    // since memory was given back
+  std::uint64_t dropped_ = 0;    // connections, until then
+  steady::time_point next_trim_{};
   std::vector<watched> watched_;  // by shard
   std::shared_ptr<const membership> members_;
   std::optional<key_router> router_;
@@ -406,6 +430,7 @@ bool server_node::stop(milliseconds limit) noexcept {
     if (!self_.control.empty()) {
       net::request_header h;
       h.what = verb::ping;
+      h.job = options_.server.job;
       net::request_bytes head;
       net::encode(h, head);
       mine->send(mine->connect(self_.control), {.head = head});

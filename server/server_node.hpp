@@ -65,7 +65,7 @@ class server_node {
   [[nodiscard]] std::uint32_t synced() const noexcept;
   /// Nothing is answered at or after this time, until it is set anew. Without a call: always.
   /// Thread-safety: any thread.
-  void set_lease_end(std::chrono::steady_clock::time_point end) noexcept {
+  void set_lease_end(net::time_source::time_point end) noexcept {
     auto now = lease_end_.load(std::memory_order_relaxed);
     while (now != no_lease && !lease_end_.compare_exchange_weak(now, end.time_since_epoch().count())) {
     }
@@ -105,7 +105,7 @@ class server_node {
   net::transport& transport_;
   node_options options_;
   server server_;
-  net::steady_time_source time_;
+  net::boot_time_source time_;
   server_entry self_;
   std::atomic<bool> stop_{false};
   std::atomic<unsigned> alive_{0};

@@ -24,13 +24,20 @@ namespace {
 constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_at_multi; }
 constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::update_at; }
 constexpr bool is_rows(verb v) noexcept { return v >= verb::table_open && v <= verb::rows_scan; }
-/// Whether a request begins with what is there, so that under BSP it is the one of its clock.
-constexpr bool reads(verb v) noexcept {
-  return v == verb::pull || v == verb::contains || v == verb::remove || v == verb::cas || v == verb::pull_at;
+/// Whether a request begins with what is there, so that under BSP it is the one of its clock: all but `push`.
+constexpr bool begins_with_what_is_there(verb v) noexcept { return v != verb::push; }
+
+/// Whether a key that is not there takes a delta of this type as it is, without a word of the function.
+bool becomes_the_value(const loaded_update& f, value_tag delta) noexcept {
+  const auto& u = *f.function;
+  if (u.initialise != nullptr || !is_numeric(delta)) return false;
+  const auto wanted = static_cast<value_tag>(u.value_tag);
+  return u.apply != nullptr ? wanted == delta : wanted == value_tag::none || wanted == element_of(delta);
 }
 
-/// A key as it may stand in an error text: what cannot be printed is escaped, what is long is cut.
-std::string quoted(std::string_view key) {
+}  // namespace
+
+std::string shard::quoted(std::string_view key) {
   constexpr std::size_t most = 120;
   std::string out = "key \"";
   for (const char c : key.substr(0, most)) {
@@ -45,16 +52,6 @@ std::string quoted(std::string_view key) {
   out += key.size() > most ? "...\"" : "\"";
   return out;
 }
-
-/// Whether a key that is not there takes a delta of this type as it is, without a word of the function.
-bool becomes_the_value(const loaded_update& f, value_tag delta) noexcept {
-  const auto& u = *f.function;
-  if (u.initialise != nullptr || !is_numeric(delta)) return false;
-  const auto wanted = static_cast<value_tag>(u.value_tag);
-  return u.apply != nullptr ? wanted == delta : wanted == value_tag::none || wanted == element_of(delta);
-}
-
-}  // namespace
 
 shard::shard(const shard_settings& settings, plugin_registry& plugins, const std::atomic<const ownership*>& owned)
     : settings_(settings), plugins_(plugins), keys_(settings, owned), rows_(keys_, plugins),
@@ -87,6 +84,9 @@ void shard::guarded_dispatch(const net::request_view& request, blob&& tail, comp
   try {
     if (journal_ == nullptr) [[likely]] return dispatch(request, std::move(tail), done);
     journal_->begin(request.header);
+    if (journal_->remembers() && !applied_.admits(request.header.client)) [[unlikely]] {
+      return refuse(done, status::out_of_memory, "requests of too many clients are remembered here");
+    }
     dispatch(request, std::move(tail), done);
     journal_->end();
   } catch (const std::exception& e) {
@@ -102,10 +102,10 @@ void shard::guarded_dispatch(const net::request_view& request, blob&& tail, comp
 /// As guarded_dispatch while a client's refused request is awaited again.
 void shard::handle_in_order(const net::request_view& request, blob&& tail, completion& done) noexcept {
   using verdict = waiting_room::verdict;
-  const auto what = waiting_room_.judge(request, tail);
+  const auto what = waiting_room_.judge(request);
   try {
-    if (what == verdict::hold) return waiting_room_.hold(request, std::move(tail), std::move(done));
-    if (what == verdict::full) {
+    if (what == verdict::hold) {
+      if (waiting_room_.hold(request, std::move(tail), std::move(done))) return;
       return refuse(done, status::internal, "too much waits here for a key set that was not prepared again");
     }
   } catch (const std::exception&) {  // no memory: the completion answers
@@ -165,6 +165,12 @@ void shard::dispatch(const net::request_view& request, blob tail, completion& do
   if (!fenced_.empty() && fenced_.contains(h.client)) [[unlikely]] {
     return refuse(done, status::bad_request, "another process is the worker of rank " + std::to_string(h.rank) + " now");
   }
+  if (!left_.empty() && (h.flags & net::flag_staged) != 0 && h.what != verb::fence) [[unlikely]] {
+    const auto gone = left_.find(h.rank);
+    if (gone != left_.end() && h.clock >= gone->second) {
+      return refuse(done, status::bad_request, "worker " + std::to_string(h.rank) + " has left the job");
+    }
+  }
   if (is_rows(h.what)) return handle_rows(request, std::move(tail), done);
   if (h.table != 0) return refuse(done, status::bad_request, "there is only table 0");
   if (is_single(h.what)) return handle_single(request, std::move(tail), done);
@@ -179,9 +185,11 @@ void shard::dispatch(const net::request_view& request, blob tail, completion& do
     case verb::subscribe: return subscriptions_.subscribe(request, std::move(done));
     case verb::clock_moved:
       subscriptions_.clock_moved(h.clock);
+      if (h.clock != net::no_clock) due_clock_ = std::max(due_clock_, h.clock);
       return done.ok();
     case verb::clear: return handle_clear(done);
     case verb::fence: return fence(request, done);
+    case verb::fold: return handle_fold(request, done);
     case verb::register_update:
     case verb::register_bupdate:
     case verb::register_filter: return handle_register(request, done);
@@ -328,7 +336,8 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
     return out.fail(status::too_large, quoted(key) + ": elements of " + std::to_string(value.bytes.size()) +
                                            " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
   }
-  if ((c.header->flags & net::flag_bsp_read) != 0 && c.header->clock != net::no_clock && reads(c.what)) {
+  if ((c.header->flags & net::flag_bsp_read) != 0 && c.header->clock != net::no_clock && !staged &&
+      begins_with_what_is_there(c.what)) {
     fold_before(c.header->clock, key, hash, out);
     if (c.what == verb::remove) out = {};  // it goes, whatever became of it
     if (out.result != status::ok) return;
@@ -505,11 +514,12 @@ void shard::handle_clear(completion& done) {
     for (const auto& u : staged.waiting) keys_.note(-staged_bytes(u.delta.size()));
   }
   staged_.clear();
+  due_.clear();
   ++staged_changes_;
   staged_count_ = 0;
   broken_count_ = 0;
   folded_clock_ = 0;
-  all_folded_clock_ = 0;
+  due_clock_ = 0;
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
   done.answer(reply);
 }

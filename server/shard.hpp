@@ -9,6 +9,9 @@
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -130,11 +133,27 @@ class shard final : private scan_host {
     journal_->clear();
   }
   /// Versions that are given from now on are above those of every earlier epoch, so that none is given twice by two heads.
-  void begin_epoch(std::uint32_t epoch) noexcept {
+  void begin_epoch(std::uint32_t epoch) {
     keys_.raise_versions(std::uint64_t{epoch} << 40U);
-    all_folded_clock_ = 0;  // not of the partitions that were copies so far
+    list_again();  // with the partitions that were copies so far
+    rows_.begin_epoch();
   }
   [[nodiscard]] const rows_service& tables() const noexcept { return rows_; }
+
+  /// Calls f(name, budget) for each kind of thing that is held here for clients. Thread-safety: any thread.
+  template <class F>
+  void each_budget(const F& f) const {
+    f("key_sets", sets_.budget());
+    f("key_set_waits", waiting_room_.budget());
+    f("subscriptions", subscriptions_.budget());
+    f("applied", applied_.budget());
+  }
+  /// Folds what is staged below the clock that the clock thread has told last, until `over` says so: it is asked after each
+  /// key. Returns: whether there is more. Throws: std::bad_alloc.
+  bool fold_due(const std::function<bool()>& over);
+  [[nodiscard]] bool has_due() const noexcept {
+    return (!due_.empty() && due_.begin()->first < due_clock_) || rows_.has_due(due_clock_);
+  }
 
   [[nodiscard]] const shard_counters& counters() const noexcept { return counters_; }
   [[nodiscard]] busy_function busy() const noexcept;
@@ -182,6 +201,8 @@ class shard final : private scan_host {
     std::vector<staged_update> waiting;
     net::status broken = net::status::ok;  ///< an update, acknowledged when it was staged, could not be folded
     std::string why;
+    std::uint32_t listed = net::no_clock;  ///< in due_, under this clock or (too) under an earlier one
+    bool changes_type = false;             ///< one of those that wait may make a value of another type or size
   };
   struct key_hasher {
     using is_transparent = void;
@@ -192,6 +213,8 @@ class shard final : private scan_host {
     bool operator()(std::string_view a, std::string_view b) const noexcept { return a == b; }
   };
 
+  /// A key as it may stand in an error text: what cannot be printed is escaped, what is long is cut.
+  static std::string quoted(std::string_view key);
   /// The hash of a request's key, computed already when the request was expected.
   std::uint64_t hash_of(std::string_view key) noexcept;
   void dispatch(const net::request_view& request, blob tail, completion& done);
@@ -234,6 +257,19 @@ class shard final : private scan_host {
   void fold(staged_update& u, std::string_view key, std::uint64_t hash, outcome& folded);
   void fold_before(std::uint32_t clock, staged_key& staged, std::string_view key, std::uint64_t hash);
   bool fold_all_before(std::uint32_t clock, time_point until) override;
+  bool fold_keys_before(std::uint32_t clock, const std::function<bool()>& over);
+  /// Whether a key that is there, or is not, may become a value of another type or size.
+  static bool may_change_type(net::verb what, const loaded_update& f) noexcept {
+    return what == net::verb::update_default || (f.optimizer == nullptr && f.function->apply != nullptr);
+  }
+  bool fold_listed(std::uint32_t clock, const std::string& key);
+  void list(staged_key& staged, std::string_view key, std::uint32_t clock);
+  void list_anew(staged_key& staged, std::string_view key);
+  void list_again();
+  bool can_be_folded(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta,
+                     const staged_key* waiting, outcome& out);
+  void handle_fold(const net::request_view& request, completion& done);
+  net::status failed_fold(std::string& why) const;
   void fence(const net::request_view& request, completion& done);
   net::status broken(std::string_view prefix, std::string& why) const override;
   void erasing(std::string_view key, std::uint64_t hash) override;
@@ -258,7 +294,7 @@ class shard final : private scan_host {
   void encode_key(const entry& e, std::uint64_t hash, std::vector<std::byte>& out);
   void apply_record(std::uint16_t partition, const record& r, outcome& out);
   void apply_put(std::string_view key, std::uint64_t hash, const record& r, outcome& out);
-  void apply_stage(std::string_view key, const record& r, outcome& out);
+  void apply_stage(std::uint16_t partition, std::string_view key, const record& r, outcome& out);
   void apply_applied(std::uint16_t partition, const record& r, outcome& out);
   void make_staged_index();
 
@@ -288,6 +324,8 @@ class shard final : private scan_host {
   key_sets sets_;
   subscriptions subscriptions_{keys_};
   waiting_room waiting_room_;
+  static constexpr std::size_t most_fenced = std::size_t{1} << 16;
+  std::map<std::uint32_t, std::uint32_t> left_;  // ranks that have left, and what they had finished
   std::set<std::uint64_t> fenced_;  // clients of workers in whose place another process is
 
   const loaded_update* default_update_ = nullptr;
@@ -298,7 +336,9 @@ class shard final : private scan_host {
   std::uint64_t broken_count_ = 0;  // keys whose staged update could not be folded
   std::uint64_t arrivals_ = 0;
   std::uint32_t folded_clock_ = 0;  // the greatest clock of a BSP read: everything before it is complete
-  std::uint32_t all_folded_clock_ = 0;  // and of those, what has been folded at every key
+  std::uint32_t due_clock_ = 0;     // what the clock thread has told: as far as this all is to be folded
+  // Own keys that have something staged, by the least clock of it; a key that was folded since is there no more, or again.
+  std::map<std::uint32_t, std::deque<std::string>> due_;
 
   /// What an update that waits for the clock takes besides its delta, about.
   static constexpr std::ptrdiff_t staged_bytes(std::size_t delta) noexcept {

@@ -21,25 +21,92 @@ using net::verb;
 
 void shard::stage(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
                   outcome& out) {
-  if (!keys_.has_room(static_cast<std::size_t>(staged_bytes(delta.bytes.size())))) {
-    return out.fail(status::out_of_memory, memory_limit_reached().what());
+  // What could not be folded ends the program; so nobody goes on as if nothing had happened.
+  if (broken_count_ != 0) [[unlikely]] {
+    if (const auto s = failed_fold(out.text); s != status::ok) return out.fail(s, std::move(out.text));
   }
   auto at = staged_.find(key, hash);
+  if (!can_be_folded(c, key, hash, delta, at != staged_.end() ? &at->second : nullptr, out)) return;
+  if (!keys_.has_room(static_cast<std::size_t>(staged_bytes(delta.bytes.size())))) {
+    return out.fail(status::out_of_memory, quoted(key) + ": " + memory_limit_reached().what());
+  }
   if (at == staged_.end()) {
     at = staged_.insert({std::string(key), {}}).first;
     ++staged_changes_;
   }
   auto& staged = at.value();
+  list(staged, key, c.header->clock);
   keys_.note(staged_bytes(delta.bytes.size()));
   if (journal_ != nullptr) journal_->staged(hash, key, arrivals_);
   staged.waiting.push_back(
       {c.header->clock, c.header->rank, arrivals_++, c.what,
        static_cast<std::uint16_t>(c.header->flags & ~(net::flag_stream | net::flag_first)), c.function, delta.tag,
        tail ? blob::own(std::move(tail)) : blob::copy_of(delta.bytes)});
+  staged.changes_type = staged.changes_type || may_change_type(c.what, *c.function);
   ++staged_count_;
-  // A key that is written and never read would gather its updates for ever.
+  // One of a clock that everybody has finished comes late: it was sent again.
   fold_before(folded_clock_, staged, key, hash);
   if (staged.broken != status::ok) out.fail(staged.broken, staged.why);
+}
+
+/// Whether the update may succeed, as far as types and sizes tell now: of the value that is there, or else of the first
+/// delta that would become it.
+bool shard::can_be_folded(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta,
+                          const staged_key* waiting, outcome& out) {
+  const bool others = waiting != nullptr && !waiting->waiting.empty();
+  if (others && waiting->changes_type) return true;
+  value_view current;
+  if (const auto* e = keys_.find(hash, key)) {
+    current = e->view();
+  } else if (others && c.what == verb::update) {
+    const auto& first = waiting->waiting.front();
+    const auto wanted = static_cast<value_tag>(c.function->function->value_tag);
+    const bool becomes_it = first.what == verb::update && first.function == c.function && is_numeric(first.tag) &&
+                            c.function->function->initialise == nullptr &&
+                            (wanted == value_tag::none || wanted == element_of(first.tag));
+    if (!becomes_it) return true;
+    current = {first.tag, first.delta.bytes()};
+  } else {
+    return true;
+  }
+  auto how = status::ok;
+  if (c.what == verb::update_at) {
+    element_change change;
+    if (parse_update_at(delta, (c.header->flags & net::flag_range) != 0, change) != nullptr) return true;
+    how = fits_elements(*c.function, current, change, out.text);
+  } else {
+    default_and_delta both;
+    if (c.what == verb::update_default && !parse(delta.bytes, both)) return true;
+    const auto& by = c.what == verb::update_default ? both.delta : delta;
+    if (!srv::fits(*c.function, current, by, out.text)) how = status::type_mismatch;
+  }
+  if (how == status::ok) return true;
+  out.fail(how, quoted(key) + ": " + out.text);
+  return false;
+}
+
+/// Says that the key has something staged for this clock. Where it was listed for a later one it still stands, in vain.
+void shard::list(staged_key& staged, std::string_view key, std::uint32_t clock) {
+  if (staged.listed <= clock) return;
+  due_[clock].emplace_back(key);
+  staged.listed = clock;
+}
+
+/// The key is listed nowhere: it is now, if anything is staged.
+void shard::list_anew(staged_key& staged, std::string_view key) {
+  staged.listed = net::no_clock;
+  const auto least = std::ranges::min_element(staged.waiting, {}, &staged_update::clock);
+  if (least != staged.waiting.end()) list(staged, key, least->clock);
+}
+
+/// Makes due_ anew: other keys are our own than before.
+void shard::list_again() {
+  due_.clear();
+  for (auto at = staged_.begin(); at != staged_.end(); ++at) {
+    const bool own = journal_ == nullptr || keys_.owns(partition_of(hash_key(at->first)));
+    if (own) list_anew(at.value(), at->first);
+    else at.value().listed = net::no_clock;  // a copy: its head folds it
+  }
 }
 
 void shard::mend(staged_key& staged) noexcept {
@@ -66,6 +133,7 @@ void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_vie
   // They are taken out first: whatever happens to one, none is folded twice.
   std::vector<staged_update> now(std::make_move_iterator(due), std::make_move_iterator(waiting.end()));
   waiting.erase(due, waiting.end());
+  if (waiting.empty()) staged.changes_type = false;
   staged_count_ -= now.size();
   for (const auto& u : now) keys_.note(-staged_bytes(u.delta.size()));
   for (auto& u : now) {
@@ -96,42 +164,86 @@ void shard::fold(staged_update& u, std::string_view key, std::uint64_t hash, out
       update(*u.function, key, hash, delta, std::move(large), folded);
     }
   } catch (const std::bad_alloc&) {
-    folded.fail(status::out_of_memory, "there was no memory for it");
+    folded.fail(status::out_of_memory, quoted(key) + ": there was no memory for it");
   }
 }
 
 bool shard::fold_all_before(std::uint32_t clock, time_point until) {
   folded_clock_ = std::max(folded_clock_, clock);
-  if (clock <= all_folded_clock_) return true;
-  for (auto at = staged_.begin(); at != staged_.end();) {
-    if (journal_ != nullptr && !keys_.owns(partition_of(hash_key(at->first)))) {  // a copy: its head folds it
-      ++at;
-      continue;
+  return fold_keys_before(clock, [&] { return std::chrono::steady_clock::now() >= until; });
+}
+
+/// Returns: whether all is folded.
+bool shard::fold_keys_before(std::uint32_t clock, const std::function<bool()>& over) {
+  while (!due_.empty() && due_.begin()->first < clock) {
+    auto& keys = due_.begin()->second;
+    while (!keys.empty()) {
+      const bool folded = fold_listed(clock, keys.front());
+      keys.pop_front();
+      // Only what was done counts against the time, so that every call comes further.
+      if (folded && over()) return false;
     }
-    auto& staged = at.value();
-    const auto before = staged.waiting.size();
-    fold_before(clock, staged, at->first, hash_key(at->first));
-    const bool folded = staged.waiting.size() != before;
-    if (staged.waiting.empty() && staged.broken == status::ok) {
-      at = staged_.erase(at);
-      ++staged_changes_;
-    } else {
-      ++at;
-    }
-    // Only what was done counts against the time, so that every call comes further.
-    if (folded && std::chrono::steady_clock::now() >= until) return false;
+    due_.erase(due_.begin());
   }
-  all_folded_clock_ = clock;
   return true;
 }
 
+/// Returns: whether there was anything to do.
+bool shard::fold_listed(std::uint32_t clock, const std::string& key) {
+  const auto hash = hash_key(key);
+  const auto at = staged_.find(key, hash);
+  if (at == staged_.end()) return false;
+  auto& staged = at.value();
+  if (staged.listed != due_.begin()->first) return false;  // folded, and listed anew
+  if (journal_ != nullptr && !keys_.owns(partition_of(hash))) return false;
+  const auto before = staged.waiting.size();
+  fold_before(clock, staged, key, hash);
+  const bool folded = staged.waiting.size() != before;
+  if (staged.waiting.empty() && staged.broken == status::ok) {
+    staged_.erase(at);
+    ++staged_changes_;
+  } else {
+    list_anew(staged, key);
+  }
+  return folded;
+}
+
+bool shard::fold_due(const std::function<bool()>& over) {
+  const bool done = fold_keys_before(due_clock_, over) && rows_.fold_before(due_clock_, over);
+  publish();
+  return !done;
+}
+
+/// Folds a slice of what is staged below header.clock, and says what could not be folded.
+void shard::handle_fold(const net::request_view& request, completion& done) {
+  const auto& h = request.header;
+  if (h.clock == net::no_clock) return refuse(done, status::bad_request, "fold without a clock");
+  constexpr std::chrono::milliseconds slice{4};
+  const auto until = std::chrono::steady_clock::now() + slice;
+  const auto over = [&] { return std::chrono::steady_clock::now() >= until; };
+  net::reply_header reply;
+  if (!fold_all_before(h.clock, until) || !rows_.fold_before(h.clock, over)) reply.flags = net::reply_more;
+  std::string why;
+  if (const auto s = failed_fold(why); s != status::ok) return refuse(done, s, why);
+  shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
+  done.answer(reply);
+}
+
+status shard::failed_fold(std::string& why) const {
+  if (const auto s = broken({}, why); s != status::ok) return s;
+  return rows_.failed_fold(why);
+}
+
 /// The worker of this rank begins again after header.clock iterations: what another process had staged for the next one goes,
-/// and what still comes from its clients is refused.
+/// and what still comes from its clients is refused. With flag_staged it has left the job, and stages nothing more.
 void shard::fence(const net::request_view& request, completion& done) {
   const auto& h = request.header;
   auto rest = request.payload();
   if (h.clock == net::no_clock || rest.size() % sizeof(std::uint64_t) != 0) {
     return refuse(done, status::bad_request, "a fence has a clock and ids of clients");
+  }
+  if (rest.size() / sizeof(std::uint64_t) > most_fenced - std::min(most_fenced, fenced_.size())) {
+    return refuse(done, status::out_of_memory, "too many clients are fenced off here");
   }
   for (; !rest.empty(); rest = rest.subspan(sizeof(std::uint64_t))) {
     std::uint64_t client = 0;
@@ -139,7 +251,9 @@ void shard::fence(const net::request_view& request, completion& done) {
     fenced_.insert(client);
     waiting_room_.forget(client, status::bad_request);
   }
+  if ((h.flags & net::flag_staged) != 0) left_[h.rank] = h.clock;
   std::uint64_t dropped = 0;
+  std::string example;
   for (auto at = staged_.begin(); at != staged_.end();) {
     const auto hash = hash_key(at->first);
     auto& waiting = at.value().waiting;
@@ -150,6 +264,7 @@ void shard::fence(const net::request_view& request, completion& done) {
       continue;
     }
     dropped += static_cast<std::uint64_t>(waiting.end() - gone);
+    if (example.empty()) example = quoted(at->first);
     for (auto u = gone; u != waiting.end(); ++u) keys_.note(-staged_bytes(u->delta.size()));
     waiting.erase(gone, waiting.end());
     if (journal_ != nullptr) journal_->key_gone(hash, at->first);  // the copies get what is left of it
@@ -161,10 +276,10 @@ void shard::fence(const net::request_view& request, completion& done) {
     }
   }
   staged_count_ -= dropped;
-  dropped += rows_.fence(h.rank, h.clock);
+  dropped += rows_.fence(h.rank, h.clock, example);
   net::reply_header reply;
   reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(dropped, 0xffffffffU));
-  done.answer(reply);
+  done.answer(reply, net::bytes_of(example));
 }
 
 status shard::broken(std::string_view prefix, std::string& why) const {

@@ -153,7 +153,7 @@ void shard::apply_record(std::uint16_t partition, const record& r, outcome& out)
       keys_.erase(hash, key);
       return;
     case record_kind::clear: return clear_partition(partition);
-    case record_kind::stage: return apply_stage(key, r, out);
+    case record_kind::stage: return apply_stage(partition, key, r, out);
     case record_kind::folded: {
       const auto at = staged_.find(key, hash);
       if (at == staged_.end()) return;
@@ -211,7 +211,7 @@ void shard::apply_put(std::string_view key, std::uint64_t hash, const record& r,
   }
 }
 
-void shard::apply_stage(std::string_view key, const record& r, outcome& out) {
+void shard::apply_stage(std::uint16_t partition, std::string_view key, const record& r, outcome& out) {
   staged_front front;
   const value_view delta{static_cast<value_tag>(r.tag), r.value};
   const auto what = read(r.state, front) ? static_cast<verb>(front.what) : verb::none;
@@ -249,6 +249,8 @@ void shard::apply_stage(std::string_view key, const record& r, outcome& out) {
     ++staged_changes_;
   }
   auto& waiting = at.value().waiting;
+  if (keys_.owns(partition)) list(at.value(), key, front.clock);
+  at.value().changes_type = at->second.changes_type || may_change_type(what, *f);
   waiting.push_back({front.clock, front.rank, front.arrival, what, front.flags, f, delta.tag, blob::copy_of(delta.bytes)});
   keys_.note(staged_bytes(delta.bytes.size()));
   ++staged_count_;

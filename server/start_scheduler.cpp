@@ -21,19 +21,24 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <mutex>
 #include <string>
 #include <string_view>
 
 #include <paracel/error.hpp>
 
+#include "core/config_listing.hpp"
 #include "core/hash.hpp"
 #include "core/membership.hpp"
 #include "net/bind_policy.hpp"
 #include "net/checkpoint_store.hpp"
 #include "net/descriptor_limit.hpp"
+#include "net/heartbeat.hpp"
+#include "net/job_key.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
 #include "server/scheduler_node.hpp"
+#include "server/start_guard.hpp"
 
 DEFINE_string(bind, "tcp://127.0.0.1:*", "address to answer at: ipc:///path, or tcp://host:port with * for a free port");
 DEFINE_string(job, "", "id of the job, 16 hex digits");
@@ -56,6 +61,7 @@ DEFINE_double(checkpoint_wait, 300, "seconds that workers may come to a checkpoi
 DEFINE_string(resume, "", "folder of the checkpoint that the job goes on from");
 DEFINE_string(program, "", "name of the workers' program, for the manifest of a checkpoint");
 DEFINE_string(config, "", "its config file, likewise");
+DEFINE_string(print_config, "", "prints what this config file holds, for prun.py, and ends");
 DEFINE_bool(insecure, false, "allow an address that other hosts can reach");
 
 // gflags calls this when it cannot understand the command line; it says why on stderr itself.
@@ -67,25 +73,53 @@ namespace {
 
 using paracel::usage_error;
 
-/// Writes lines to stdout without ever waiting for its reader: a scheduler that waits answers no heartbeats.
+/// Lines on stdout, written without waiting for their reader: a scheduler that waits answers no heartbeats. What the reader
+/// has not taken waits here, except what may be dropped: a launcher that was stopped must still hear how the job ended.
+/// Thread-safety: any thread.
 class event_lines {
  public:
-  event_lines() {
+  /// `stuck`: an eventfd, written when lines begin to wait.
+  explicit event_lines(int stuck) : stuck_(stuck) {
     struct stat about {};
     const int flags = fcntl(STDOUT_FILENO, F_GETFL);
     // A pipe is ours alone; a terminal is shared, and there O_NONBLOCK would hit others.
     if (fstat(STDOUT_FILENO, &about) == 0 && S_ISFIFO(about.st_mode) && flags >= 0)
       fcntl(STDOUT_FILENO, F_SETFL, flags | O_NONBLOCK);
   }
-  void operator()(std::string_view json, bool droppable) {
-    flush();
+
+  void add(std::string_view json, bool droppable) {
+    const std::lock_guard held(mutex_);
+    write_some();
     if (droppable && !backlog_.empty()) return;
     backlog_.append(json).push_back('\n');
-    flush();
+    if (!write_some()) {
+      [[maybe_unused]] const int same = eventfd_write(stuck_, 1);
+    }
+  }
+
+  /// Writes what the reader takes now. Returns whether nothing waits any more.
+  bool flush() {
+    const std::lock_guard held(mutex_);
+    return write_some();
+  }
+
+  /// Blocks: until all is written or nobody reads any more; at most `patience` once a signal has come, or had before.
+  void finish(int signals, bool signalled, std::chrono::milliseconds patience) {
+    auto end = std::chrono::steady_clock::now() + patience;
+    while (!flush()) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+      if (signalled && left.count() <= 0) return;
+      pollfd waits[2] = {{STDOUT_FILENO, POLLOUT, 0}, {signalled ? -1 : signals, POLLIN, 0}};
+      if (poll(waits, 2, signalled ? static_cast<int>(left.count()) : -1) < 0 && errno != EINTR) return;
+      if (waits[1].revents != 0) {
+        signalled = true;
+        end = std::chrono::steady_clock::now() + patience;
+      }
+    }
   }
 
  private:
-  void flush() {
+  bool write_some() {
     while (!backlog_.empty()) {
       const auto n = write(STDOUT_FILENO, backlog_.data(), backlog_.size());
       if (n > 0) {
@@ -94,12 +128,19 @@ class event_lines {
         continue;
       } else {
         if (errno != EAGAIN) backlog_.clear();  // nobody reads any more
-        return;
+        break;
       }
     }
+    return backlog_.empty();
   }
+
+  const int stuck_;
+  std::mutex mutex_;
   std::string backlog_;
 };
+
+/// How long a scheduler that was told to end waits for the reader of its events. The launcher reads them until its end.
+constexpr std::chrono::milliseconds reader_patience{2000};
 
 std::uint32_t count_of(const char* flag, int value, int most) {
   if (value < 1 || value > most)
@@ -125,7 +166,9 @@ paracel::srv::checkpoint_options checkpoints_from_flags() {
     const auto text = disk.read(FLAGS_config, std::size_t{1} << 30);
     o.config = paracel::hash_key(paracel::net::text_of(text));
   }
+  if (!FLAGS_checkpoint_dir.empty()) disk.require_own(FLAGS_checkpoint_dir);
   if (!FLAGS_resume.empty()) {
+    disk.require_own(FLAGS_resume);
     const auto from = paracel::net::read_manifest(disk, FLAGS_resume);
     o.plan.resume = FLAGS_resume;
     o.plan.clock = from.clock;
@@ -136,7 +179,42 @@ paracel::srv::checkpoint_options checkpoints_from_flags() {
   return o;
 }
 
-int run(int over, int signals) {
+/// The job, until it is over or a signal ends it. Returns the status; `by_signal` says which of the two it was.
+int serve(paracel::srv::scheduler_node_options options, event_lines& lines, int over, int stuck, int signals,
+          bool& by_signal) {
+  options.events = [&lines](std::string_view json, bool droppable) { lines.add(json, droppable); };
+  options.on_over = [over] { [[maybe_unused]] const int same = eventfd_write(over, 1); };
+  paracel::net::zmq_transport transport;
+  paracel::srv::scheduler_node node(transport, std::move(options));
+  int status = 0;  // that of a signal
+  for (;;) {
+    eventfd_t count = 0;
+    eventfd_read(stuck, &count);  // before the look at what waits
+    pollfd waits[4] = {{over, POLLIN, 0}, {signals, POLLIN, 0}, {stuck, POLLIN, 0}, {STDOUT_FILENO, POLLOUT, 0}};
+    if (poll(waits, lines.flush() ? 3 : 4, -1) < 0 && errno != EINTR) break;
+    if (waits[0].revents != 0) break;
+    if (waits[1].revents == 0) continue;
+    signalfd_siginfo which{};
+    if (read(signals, &which, sizeof which) != sizeof which) continue;
+    const int signal = static_cast<int>(which.ssi_signo);
+    if (signal == SIGUSR1) {
+      node.ask_for_checkpoint();
+      continue;
+    }
+    by_signal = true;
+    if (node.state() == paracel::srv::scheduler::phase::done) {  // the launcher waits
+      lines.finish(signals, true, reader_patience);
+      std::_Exit(paracel::exit_status::ok);
+    }
+    if (status != 0 || node.state() == paracel::srv::scheduler::phase::aborted) break;
+    status = 128 + signal;
+    node.abort(status, signal == SIGINT ? "the scheduler was interrupted" : "the scheduler was told to stop");
+  }
+  return status != 0 ? status : node.status();
+}
+
+int run(int over, int stuck, int signals) {
+  paracel::net::take_job_key();
   paracel::srv::scheduler_node_options options;
   options.job.job = paracel::net::parse_job_id(FLAGS_job);
   options.job.workers = count_of("workers", FLAGS_workers, 1 << 16);
@@ -152,6 +230,9 @@ int run(int over, int signals) {
   else if (FLAGS_on_worker_death != "abort" && !options.job.eject_workers)
     throw usage_error("--on_worker_death=" + FLAGS_on_worker_death + ": want abort, eject or wait:T");
   options.job.heartbeat_limit = time_of("heartbeat_limit", FLAGS_heartbeat_limit);
+  if (options.job.heartbeat_limit < paracel::net::least_heartbeat_limit)
+    throw usage_error("--heartbeat_limit=" + std::to_string(FLAGS_heartbeat_limit) +
+                      ": nodes beat every 0.5 s, and one beat may be late: want 1 to 1000000 seconds");
   if (FLAGS_hang_limit != 0) options.job.hang_limit = time_of("hang_limit", FLAGS_hang_limit);
   options.job.join_limit = time_of("join_timeout", FLAGS_join_timeout);
   options.job.checkpoints = checkpoints_from_flags();
@@ -159,31 +240,12 @@ int run(int over, int signals) {
   paracel::net::check_bind(options.bind, FLAGS_insecure);
   if (!FLAGS_run_dir.empty() && chdir(FLAGS_run_dir.c_str()) != 0)
     throw usage_error("--run_dir=" + FLAGS_run_dir + ": no folder that can be entered");
-  options.events = event_lines();
-  options.on_over = [over] { [[maybe_unused]] const int same = eventfd_write(over, 1); };
-
-  paracel::net::zmq_transport transport;
-  paracel::srv::scheduler_node node(transport, std::move(options));
-  int by_signal = 0;
-  for (;;) {
-    pollfd waits[2] = {{over, POLLIN, 0}, {signals, POLLIN, 0}};
-    if (poll(waits, 2, -1) < 0 && errno != EINTR) break;
-    if (waits[0].revents != 0) break;
-    if (waits[1].revents == 0) continue;
-    signalfd_siginfo which{};
-    if (read(signals, &which, sizeof which) != sizeof which) continue;
-    const int signal = static_cast<int>(which.ssi_signo);
-    if (signal == SIGUSR1) {
-      node.ask_for_checkpoint();
-      continue;
-    }
-    // Everything worth knowing has been written; the launcher waits.
-    if (node.state() == paracel::srv::scheduler::phase::done) std::_Exit(paracel::exit_status::ok);
-    if (by_signal != 0 || node.state() == paracel::srv::scheduler::phase::aborted) break;
-    by_signal = 128 + signal;
-    node.abort(by_signal, signal == SIGINT ? "the scheduler was interrupted" : "the scheduler was told to stop");
-  }
-  return by_signal != 0 ? by_signal : node.status();
+  paracel::srv::guard_connections({.most_message_bytes = 2 * paracel::net::transport_limits().max_message_bytes}, {});
+  event_lines lines(stuck);
+  bool by_signal = false;
+  const int status = serve(std::move(options), lines, over, stuck, signals, by_signal);
+  lines.finish(signals, by_signal, reader_patience);
+  return status;
 }
 
 }  // namespace
@@ -197,6 +259,10 @@ int main(int argc, char** argv) try {
   if (FLAGS_parent == 0) prctl(PR_SET_PDEATHSIG, 0);
   else if (getppid() != FLAGS_parent) return paracel::exit_status::failure;
   if (argc > 1) throw usage_error(std::string("unexpected argument \"") + argv[1] + "\"");
+  if (!FLAGS_print_config.empty()) {
+    std::printf("%s\n", paracel::config_listing(FLAGS_print_config).c_str());
+    return std::fflush(stdout) == 0 ? paracel::exit_status::ok : paracel::exit_status::failure;
+  }
   paracel::net::raise_descriptor_limit();
   signal(SIGPIPE, SIG_IGN);
   sigset_t asked;
@@ -206,9 +272,10 @@ int main(int argc, char** argv) try {
   sigaddset(&asked, SIGUSR1);
   sigprocmask(SIG_BLOCK, &asked, nullptr);  // inherited by every thread; read here
   const int over = eventfd(0, EFD_CLOEXEC);
+  const int stuck = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   const int signals = signalfd(-1, &asked, SFD_CLOEXEC);
-  if (over < 0 || signals < 0) throw paracel::error("cannot open a descriptor for signals");
-  return run(over, signals);
+  if (over < 0 || stuck < 0 || signals < 0) throw paracel::error("cannot open a descriptor for signals");
+  return run(over, stuck, signals);
 } catch (const paracel::error& e) {
   std::fprintf(stderr, "start_scheduler: error: %s\n", e.what());
   return e.status();

@@ -32,16 +32,19 @@
 #include <paracel/error.hpp>
 
 #include "core/hex.hpp"
+#include "core/json_text.hpp"
 #include "core/membership.hpp"
 #include "core/text_number.hpp"
 #include "net/bind_policy.hpp"
 #include "net/descriptor_limit.hpp"
 #include "net/heartbeat.hpp"
+#include "net/job_key.hpp"
 #include "net/protocol.hpp"
 #include "net/question_line.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
 #include "server/server_node.hpp"
+#include "server/start_guard.hpp"
 
 DEFINE_string(rendezvous, "", "address of the scheduler");
 DEFINE_string(job, "", "id of the job, 16 hex digits");
@@ -52,7 +55,7 @@ DEFINE_string(bind, "tcp://127.0.0.1:*", "ipc:///folder or tcp://host:*; tcp://*
 DEFINE_string(advertise, "", "host by which others reach this one, where it is not that of --bind (a translator of addresses)");
 DEFINE_string(plugin_dirs, "", "folders in which plug-ins are looked up, separated by colons");
 DEFINE_double(function_timeout, 30, "seconds after which a user function that still runs is named in the log");
-DEFINE_double(heartbeat_limit, 3, "seconds of silence after which the scheduler is lost");
+DEFINE_double(heartbeat_limit, 3, "seconds of silence after which a node is lost; the scheduler, after three times as long");
 DEFINE_int64(parent, 0, "process without which this one shall not live");
 // Numbers of bytes may end in K, M, G or T.
 DEFINE_string(max_value_bytes, "256M", "largest value that is taken");
@@ -219,17 +222,16 @@ std::string advertised(const std::string& address) {
 std::string join_body(const server_entry& self) {
   auto shards = self.shards;
   std::ranges::transform(shards, shards.begin(), advertised);
-  return nlohmann::json{{"role", "server"},
-                        {"slot", self.slot},
-                        {"weight", self.weight},
-                        {"incarnation", self.incarnation},
-                        {"threads", self.threads},
-                        {"host", self.host},
-                        {"pid", self.pid},
-                        {"shards", shards},
-                        {"clock", advertised(self.clock)},
-                        {"control", advertised(self.control)}}
-      .dump();
+  return json_text({{"role", "server"},
+                    {"slot", self.slot},
+                    {"weight", self.weight},
+                    {"incarnation", self.incarnation},
+                    {"threads", self.threads},
+                    {"host", self.host},
+                    {"pid", self.pid},
+                    {"shards", shards},
+                    {"clock", advertised(self.clock)},
+                    {"control", advertised(self.control)}});
 }
 
 std::string heartbeat_body(const srv::server_node& node) {
@@ -244,7 +246,7 @@ std::string heartbeat_body(const srv::server_node& node) {
                     {"function", run.function},
                     {"seconds", static_cast<double>(run.time.count()) / 1000}});
   }
-  return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json_text(body);
 }
 
 srv::node_options options_from_flags() {
@@ -260,13 +262,16 @@ srv::node_options options_from_flags() {
   o.server.max_memory_bytes = bytes_of(FLAGS_max_memory, "--max-memory");
   o.server.max_unread_bytes = bytes_of(FLAGS_max_unread_bytes, "--max-unread-bytes");
   o.function_timeout = milliseconds_of(FLAGS_function_timeout, "--function-timeout");
+  if (milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit") < net::least_heartbeat_limit) {
+    throw usage_error("--heartbeat-limit must be at least 1 s: nodes beat every 0.5 s, and one beat may be late");
+  }
   o.bind = bind_address(FLAGS_bind, FLAGS_rendezvous);
   return o;
 }
 
 /// The scheduler has answered a heartbeat: until two seconds after it left, less when its limit is less, nobody is put in
 /// this server's place. A tenth is for clocks that run apart.
-void renew_lease(srv::server_node& node, std::chrono::steady_clock::time_point sent) {
+void renew_lease(srv::server_node& node, net::time_source::time_point sent) {
   const auto limit = milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit");
   node.set_lease_end(sent + std::min(milliseconds{2000}, limit * 10 / 11));
 }
@@ -293,9 +298,9 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
       over,
       {.scheduler = FLAGS_rendezvous,
        .job = node.object().options().job,
-       .limit = milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit"),
+       .limit = milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit") * net::patience_with_scheduler,
        .on_answer =
-           [&](std::chrono::steady_clock::time_point sent) {
+           [&](net::time_source::time_point sent) {
              if (!end.has_come()) renew_lease(node, sent);
            },
        .on_membership = [&](std::string_view json) { return adopt(node, json, end); }},
@@ -314,17 +319,21 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
     try {
       if (!line.ask(net::verb::join, join_body(node.addresses()), end, std::chrono::hours(24 * 365), answer)) return;
       if (answer.header.result != net::status::ok) {
-        const auto body = nlohmann::json::parse(net::text_of(answer.body), nullptr, false);
+        const auto body = json_from(net::text_of(answer.body));
         const bool told = body.is_object() && body.contains("cause") && body["cause"].is_string();
         end.come(told ? body.value("status", exit_status::failure) : exit_status::failure,
                  told ? body["cause"].get<std::string>() : std::string(net::text_of(answer.body)));
         return;
       }
       const auto members = membership::from_json(net::text_of(answer.body));
+      // Its lease begins with the first heartbeat that is answered since; following the members sends one at once.
+      if (members.may_change()) node.set_lease_end(net::boot_clock::now());
       node.set_membership(members);
       if (members.may_change()) beats.follow(members.epoch);
     } catch (const error& e) {
       end.come(e.status(), e.what());
+    } catch (const std::exception& e) {
+      end.come(exit_status::failure, e.what());
     }
   });
   int signal = 0;
@@ -339,7 +348,12 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
     // Nobody then waits for a heartbeat that does not come.
     const ending never;
     line.ask(net::verb::leave,
-             nlohmann::json{{"role", "server"}, {"slot", node.addresses().slot}, {"status", 0}}.dump(), never,
+             json_text({{"role", "server"},
+                        {"slot", node.addresses().slot},
+                        {"pid", node.addresses().pid},
+                        {"incarnation", to_hex(node.addresses().incarnation)},
+                        {"status", 0}}),
+             never,
              milliseconds(50), answer);
   } else if (!end.why().empty()) {
     std::fprintf(stderr, "start_server: error: s%u: %s\n", node.addresses().slot, end.why().c_str());
@@ -351,6 +365,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   if (FLAGS_rendezvous.empty()) throw usage_error("--rendezvous is missing; prun.py starts this program");
 
   net::raise_descriptor_limit();
+  net::take_job_key();
   // Memory of a large value is used again for the next one instead of going back to the system page by page. Measured,
   // 250 pushes of 4 MB to one key: 2,316 page faults instead of 4,274. 32 MiB is the largest threshold that glibc
   // takes.
@@ -365,8 +380,16 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
 
   ending end;
   auto options = options_from_flags();
-  net::zmq_transport over({.max_message_bytes = options.server.max_message_bytes});
   std::atomic<srv::server_node*> running{nullptr};
+  srv::guard_connections({.most_message_bytes = 2 * options.server.max_message_bytes}, [&](std::string_view why) {
+    auto* node = running.load();
+    if (node == nullptr) return;
+    node->object().count_dropped_connection();
+    if (node->object().connections_dropped() != 1) return;
+    std::fprintf(stderr, "start_server: s%u drops a connection: %.*s\n", node->addresses().slot, static_cast<int>(why.size()),
+                 why.data());
+  });
+  net::zmq_transport over({.max_message_bytes = options.server.max_message_bytes});
   options.on_stop = [&] {
     const auto* failed = running.load();
     const auto why = failed == nullptr ? std::string() : failed->failure();

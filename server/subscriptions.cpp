@@ -34,15 +34,14 @@ void subscriptions::subscribe(const net::request_view& request, completion done)
     net::reply_header reply;
     reply.clock = clock_;
     before->second.done.answer(reply);
-    parked_bytes_ -= before->second.items.size();
     parked_.erase(before);
   }
   if (h.clock < clock_) return answer(h, items, done);
-  if (parked_bytes_ + items.size() > most_parked_bytes) {
+  held_bytes held;
+  if (!held.take(budget_, items.size() + sizeof(subscription))) {
     return done.fail(status::too_large, "too many keys are subscribed to here");
   }
-  parked_bytes_ += items.size();
-  parked_.emplace(h.client, subscription{h, {items.begin(), items.end()}, std::move(done)});
+  parked_.emplace(h.client, subscription{h, {items.begin(), items.end()}, std::move(done), std::move(held)});
 }
 
 void subscriptions::clock_moved(std::uint32_t clock) {
@@ -54,7 +53,6 @@ void subscriptions::clock_moved(std::uint32_t clock) {
       continue;
     }
     answer(s->second.header, s->second.items, s->second.done);
-    parked_bytes_ -= s->second.items.size();
     s = parked_.erase(s);
   }
 }
@@ -92,7 +90,6 @@ void subscriptions::answer(const net::request_header& header, std::span<const st
 void subscriptions::close(net::status why, std::string_view text) {
   for (auto& [client, s] : parked_) s.done.fail(why, text);
   parked_.clear();
-  parked_bytes_ = 0;
 }
 
 }  // namespace paracel::srv

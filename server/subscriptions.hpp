@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "net/protocol.hpp"
+#include "server/byte_budget.hpp"
 #include "server/completion.hpp"
 #include "server/key_store.hpp"
 
@@ -46,6 +47,8 @@ class subscriptions {
   /// Answers everything that is parked.
   void close(net::status why, std::string_view text);
 
+  /// Of what is parked. Thread-safety: any thread.
+  [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
   [[nodiscard]] std::size_t parked() const noexcept { return parked_.size(); }
 
  private:
@@ -53,13 +56,14 @@ class subscriptions {
     net::request_header header;
     std::vector<std::byte> items;
     completion done;
+    held_bytes held;
   };
   void answer(const net::request_header& header, std::span<const std::byte> items, completion& done);
 
   key_store& keys_;
   std::uint32_t clock_ = 0;
+  byte_budget budget_{most_parked_bytes};
   std::unordered_map<std::uint64_t, subscription> parked_;  // by client
-  std::size_t parked_bytes_ = 0;
   std::vector<std::byte> reply_;  // capacity is used again
 };
 

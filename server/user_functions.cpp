@@ -207,6 +207,19 @@ bool cannot_fail(const loaded_update& u, const value_view& current, const value_
          reinterpret_cast<std::uintptr_t>(delta.bytes.data()) % element_bytes(delta.tag) == 0;
 }
 
+bool fits(const loaded_update& u, const value_view& current, const value_view& delta, std::string& error) {
+  const verdict v{u, error, nullptr};
+  const auto wanted = static_cast<value_tag>(u.function->value_tag);
+  if (u.optimizer != nullptr) {
+    if (!steps(u, element_of(current.tag))) return v.mismatch(current, delta, "the optimizer does not take this type");
+  } else if (u.function->apply != nullptr) {
+    return true;
+  }
+  const bool alike = is_numeric(current.tag) && current.tag == delta.tag && current.bytes.size() == delta.bytes.size() &&
+                     (wanted == value_tag::none || wanted == element_of(current.tag));
+  return alike || matching_delta(current, delta, v).has_value();
+}
+
 bool apply_in_place(const loaded_update& u, value_tag tag, std::span<std::byte> value, const value_view& delta,
                     std::string& error, abi::outcome* outcome) {
   const verdict v{u, error, outcome};

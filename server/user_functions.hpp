@@ -51,6 +51,9 @@ enum class apply_path : std::uint8_t {
 /// needs no conversion. Its answer may then leave before it runs.
 [[nodiscard]] bool cannot_fail(const loaded_update& u, const value_view& current, const value_view& delta) noexcept;
 
+/// Whether an update of `current` by `delta` may succeed, as far as types and sizes tell. False: `error` says why not.
+[[nodiscard]] bool fits(const loaded_update& u, const value_view& current, const value_view& delta, std::string& error);
+
 /// Runs the in-place form on `value`, which must be aligned to its element and stays of its size. A delta that is not
 /// aligned or of a narrower type is first brought into a buffer of the thread.
 ///

@@ -13,6 +13,7 @@
 #include "core/blob.hpp"
 #include "core/hash.hpp"
 #include "net/protocol.hpp"
+#include "server/byte_budget.hpp"
 #include "server/completion.hpp"
 
 namespace paracel::srv {
@@ -35,6 +36,7 @@ class waiting_room {
     std::vector<std::byte> body;
     blob tail;
     completion done;
+    held_bytes counted;
     [[nodiscard]] net::request_view view() const noexcept { return {header, body}; }
   };
   /// What is to be done with a request.
@@ -42,10 +44,11 @@ class waiting_room {
     go_on,             ///< handle it
     go_on_then_drain,  ///< handle it, and if it was not refused, what `next` gives
     hold,
-    full,              ///< refuse it: there is no room to hold it
   };
 
   [[nodiscard]] bool empty() const noexcept { return clients_.empty(); }
+  /// Of what is held. Thread-safety: any thread.
+  [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
 
   /// A request of this client was refused. False: there is no room, and its order is not kept.
   bool refused(std::uint64_t client, const digest128& set) {
@@ -59,7 +62,7 @@ class waiting_room {
     return true;
   }
 
-  [[nodiscard]] verdict judge(const net::request_view& request, const blob& tail) {
+  [[nodiscard]] verdict judge(const net::request_view& request) {
     const auto at = clients_.find(request.header.client);
     if (at == clients_.end()) return verdict::go_on;
     auto& c = at->second;
@@ -73,14 +76,17 @@ class waiting_room {
       c.refused_again = false;
       return verdict::go_on_then_drain;
     }
-    return bytes_ + request.body.size() + tail.size() > most_bytes ? verdict::full : verdict::hold;
+    return verdict::hold;
   }
 
-  void hold(const net::request_view& request, blob&& tail, completion&& done) {
+  /// False: there is no room, and nothing was moved.
+  [[nodiscard]] bool hold(const net::request_view& request, blob&& tail, completion&& done) {
     auto& c = clients_.at(request.header.client);
-    bytes_ += request.body.size() + tail.size();
-    c.waiting.push_back(
-        {request.header, {request.body.begin(), request.body.end()}, std::move(tail), std::move(done)});
+    held_bytes counted;
+    if (!counted.take(budget_, request.body.size() + tail.size() + sizeof(held))) return false;
+    c.waiting.push_back({request.header, {request.body.begin(), request.body.end()}, std::move(tail), std::move(done),
+                         std::move(counted)});
+    return true;
   }
 
   /// The next request of a client that may go on, in order; false when there is none or the last one was refused.
@@ -94,7 +100,6 @@ class waiting_room {
     }
     out = std::move(c.waiting.front());
     c.waiting.pop_front();
-    bytes_ -= out.body.size() + out.tail.size();
     return true;
   }
 
@@ -102,10 +107,7 @@ class waiting_room {
   void forget(std::uint64_t client, net::status why) {
     const auto at = clients_.find(client);
     if (at == clients_.end()) return;
-    for (auto& h : at->second.waiting) {
-      bytes_ -= h.body.size() + h.tail.size();
-      h.done.fail(why);
-    }
+    for (auto& h : at->second.waiting) h.done.fail(why);
     clients_.erase(at);
   }
 
@@ -115,7 +117,6 @@ class waiting_room {
       for (auto& h : c.waiting) h.done.fail(why, text);
     }
     clients_.clear();
-    bytes_ = 0;
   }
 
  private:
@@ -131,8 +132,8 @@ class waiting_room {
            std::memcmp(request.key().data(), &set, sizeof set) == 0;
   }
 
+  byte_budget budget_{most_bytes};
   std::unordered_map<std::uint64_t, client_state> clients_;
-  std::size_t bytes_ = 0;
 };
 
 }  // namespace paracel::srv

@@ -5,8 +5,8 @@
     tool/datagen.py -m classification -o training.dat -n 2500 -k 100
     tool/datagen.py -m rmat -o edges.txt --size 10G --jobs 2
 
-It is the front of bin/datagen, a program of the build: of `--binary`, else of $PARACEL_BUILD, else of build/. Without it
-classification and regression are made here, more slowly, with the same bytes; the others need it.
+It is the front of bin/datagen, a program of the build: of `--binary`, else of $PARACEL_BUILD, else of build/, else beside
+this file. Without it classification and regression are made here, more slowly, with the same bytes; the others need it.
 """
 
 import argparse
@@ -203,9 +203,11 @@ def parse(argv):
 def find_binary(options):
     if options.binary:
         return options.binary
-    for build in (os.environ.get("PARACEL_BUILD"), os.path.join(SOURCE, "build")):
-        path = os.path.join(build, "bin", "datagen") if build else ""
-        if path and os.access(path, os.X_OK):
+    builds = [build for build in (os.environ.get("PARACEL_BUILD"), os.path.join(SOURCE, "build")) if build]
+    here = os.path.dirname(os.path.abspath(__file__))  # where it lies when it is installed
+    for folder in [os.path.join(build, "bin") for build in builds] + [here]:
+        path = os.path.join(folder, "datagen")
+        if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     return None
 

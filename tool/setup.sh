@@ -5,7 +5,7 @@
 #
 #   tool/setup.sh           what building and running needs
 #   tool/setup.sh --test    and what tool/test.sh needs
-#   tool/setup.sh --long    and what the long tests need (two network namespaces, an sshd in each)
+#   tool/setup.sh --long    and what the long tests need (two hosts as network namespaces; a Debian in a folder)
 #   tool/setup.sh --bench   and the tools that tool/bench/cost.py measures against
 set -euo pipefail
 
@@ -18,7 +18,7 @@ build_packages=(
 data_packages=(python3-sklearn)  # only its data sets are read; without it the data is generated
 test_packages=(libgtest-dev libgmock-dev clang libclang-rt-14-dev procps python3-numpy python3-scipy)
 bench_packages=(python3-numpy python3-scipy python3-sklearn python3-igraph liblinear-tools libopenblas0-pthread mawk)
-long_packages=(iproute2 openssh-server openssh-client)
+long_packages=(iproute2 openssh-server openssh-client mmdebstrap)
 
 say() { printf '\n== %s\n' "$*"; }
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Installs what is missing, builds, and runs every test. Stops at the first step that fails. `--long` installs what the test
-# over two hosts (network namespaces; needs root) needs too, kills each kind of process 20 times instead of 3, and simulates
-# 10,000 jobs instead of 300.
+# over two hosts (network namespaces; needs root) needs too, kills each kind of process 20 times instead of 3, simulates
+# 10,000 jobs instead of 300, and runs the demo on a machine that has nothing (mmdebstrap; needs root and a Debian mirror).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -28,7 +28,9 @@ say() { printf '\n== [%d min %02d s] %s\n' $(((SECONDS - started) / 60)) $(((SEC
 build() {
   local folder=$1 targets=$2
   shift 2
-  cmake -S . -B "$folder" -G Ninja "$@" >"$logs/configure.log" 2>&1 || { cat "$logs/configure.log"; exit 1; }
+  # What a demo or a developer has turned off in that folder is on again.
+  cmake -S . -B "$folder" -G Ninja -DPARACEL_TESTS=ON -DPARACEL_BENCH=ON "$@" >"$logs/configure.log" 2>&1 ||
+    { cat "$logs/configure.log"; exit 1; }
   # shellcheck disable=SC2086  # targets is a list of words
   cmake --build "$folder" --target $targets
 }
@@ -56,11 +58,13 @@ build build all -DCMAKE_BUILD_TYPE=Release
 
 say "every test: units, cluster of threads, processes, algorithms, installed tree, README"
 ((long)) && export PARACEL_KILL_RUNS=20
-ctest --test-dir build --output-on-failure --no-tests=error -j "$jobs" 2>&1 | tee "$logs/ctest.log"
+ctest --test-dir build --output-on-failure --no-tests=error -j "$jobs" -LE fresh 2>&1 | tee "$logs/ctest.log"
 
 if ((long)); then
   say "10,000 simulated jobs"
   PARACEL_LONG=1 ctest --test-dir build --output-on-failure --no-tests=error -R '^sim\.seeds$' 2>&1 | tee "$logs/sim.log"
+  say "the README's first command on a minimal Debian 12"
+  ctest --test-dir build --output-on-failure --no-tests=error -L fresh 2>&1 | tee "$logs/fresh.log"
 fi
 
 say "building with AddressSanitizer and UndefinedBehaviorSanitizer in build-asan/"

@@ -175,7 +175,7 @@ factor_lines load_factors(Comm comm, const std::vector<std::string>& files) {
   factor_lines out;
   bool wrong = false;
   std::string wanted;
-  visit_lines(files, comm.get_rank(), comm.get_size(), [&](std::string&& line) {
+  visit_lines(comm, files, [&](std::string&& line) {
     if (line.empty() || wrong) return;
     std::string id;
     const std::size_t before = out.values.size();
@@ -333,7 +333,8 @@ alternating_least_squares::alternating_least_squares(Comm comm, const std::strin
                                                      const als_settings& settings)
     : paralg(server_info, std::move(comm), settings.output, settings.rounds),
       settings_(settings),
-      log_(*this, settings.rounds, "objective", settings.debug),
+      log_(*this, settings.factor_input.empty() ? settings.rounds : 1, settings.factor_input.empty() ? "objective" : "rmse",
+           settings.debug),
       model_(settings.model) {}
 
 void alternating_least_squares::solve() {
@@ -372,7 +373,7 @@ void alternating_least_squares::solve_one_step() {
   }
   out.add_rows<double>("W", w, {problem.k()}, &problem.side().ratings.row_ids);
   out.finish();
-  log_.round(1, errors.train_rmse * errors.train_rmse * static_cast<double>(problem.side().ratings.entries_total));
+  log_.round(1, errors.train_rmse);
   log_.result("rmse", errors.train_rmse);
   if (settings_.use.test_input.empty()) return;
   log_.result("validate_pairs", errors.validated);

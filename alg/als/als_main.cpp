@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "als.hpp"
-#include "alg/common/program.hpp"
+#include <paracel/run.hpp>
+
 
 int main(int argc, char** argv) {
-  return paracel::alg::run_program(argc, argv, paracel::alg::als_schema(), [](const auto& config, const auto& server_info) {
-    paracel::alg::alternating_least_squares(paracel::Comm(), server_info, paracel::alg::als_settings(config)).solve();
+  return paracel::run(argc, argv, paracel::alg::als_schema(), [](const auto& config) {
+    paracel::alg::alternating_least_squares(paracel::Comm(), "", paracel::alg::als_settings(config)).solve();
   });
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "alg/common/program.hpp"
+#include <paracel/run.hpp>
+
 #include "bfs.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::alg::run_program(argc, argv, paracel::alg::bfs_schema(), [](const auto& config, const auto& server_info) {
-    paracel::alg::breadth_first_search(paracel::Comm(), server_info, paracel::alg::bfs_settings(config)).solve();
+  return paracel::run(argc, argv, paracel::alg::bfs_schema(), [](const auto& config) {
+    paracel::alg::breadth_first_search(paracel::Comm(), "", paracel::alg::bfs_settings(config)).solve();
   });
 }

@@ -96,20 +96,25 @@ group_summary summary_of_labels(Comm comm, const graph_part& graph, std::span<co
   return {static_cast<std::uint64_t>(groups), static_cast<std::uint64_t>(largest)};
 }
 
-bool input_has_weights(const std::vector<std::string>& input) {
+bool input_has_weights(Comm comm, const std::vector<std::string>& input) {
   struct found {
     std::string line;
   };
   std::string first;
-  try {
-    visit_lines(input, 0, 1, [](std::string&& line) {
-      const auto at = line.find_first_not_of(" \t\r");
-      if (at == std::string::npos || line[at] == '#' || line[at] == '%') return;
-      throw found{line.substr(at)};
-    });
-  } catch (const found& f) {
-    first = f.line;
+  if (comm.get_rank() == 0) {
+    try {
+      visit_lines(input, 0, 1, [](std::string&& line) {
+        const auto at = line.find_first_not_of(" \t\r");
+        if (at == std::string::npos || line[at] == '#' || line[at] == '%') return;
+        throw found{line.substr(at)};
+      });
+    } catch (const found& f) {
+      first = f.line;
+    } catch (const data_error&) {
+      first.clear();  // the loader will say it
+    }
   }
+  comm.bcast(first);
   std::size_t fields = 0;
   bool inside = false;
   for (const char c : first) {
@@ -202,7 +207,7 @@ void write_vertex_labels(paralg& job, const graph_settings& settings, const grap
   const auto ids = ids_of_numbers(job.get_comm(), graph, numbers);
   if (settings.format == "npy")
     return write_vertex_values<std::uint64_t>(job, settings, graph, algorithm, what, ids.numbers());
-  graph_detail::line_file file(job.get_output() + "/" + what + "_" + std::to_string(job.get_worker_id()));
+  graph_detail::line_file file(job.paracel_result(what + "_" + std::to_string(job.get_worker_id())));
   for (std::size_t v = 0; v < graph.own(); ++v) {
     graph_detail::append_id(file.text(), graph.ids, v);
     file.text() += '\t';
@@ -214,12 +219,14 @@ void write_vertex_labels(paralg& job, const graph_settings& settings, const grap
 
 namespace graph_detail {
 
-line_file::line_file(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "wb")) {
+line_file::line_file(const std::string& path) : path_(path), file_(std::fopen((path + ".tmp").c_str(), "wb")) {
   if (file_ == nullptr) throw error(path_ + ": cannot be written: " + std::strerror(errno));
 }
 
 line_file::~line_file() {
+  if (whole_) return;
   if (file_ != nullptr) std::fclose(file_);
+  std::remove((path_ + ".tmp").c_str());
 }
 
 void line_file::flush() {
@@ -232,7 +239,8 @@ void line_file::close() {
   flush();
   const auto closed = std::fclose(file_);
   file_ = nullptr;
-  if (closed != 0) throw error(path_ + ": cannot be written: " + std::strerror(errno));
+  whole_ = closed == 0 && std::rename((path_ + ".tmp").c_str(), path_.c_str()) == 0;
+  if (!whole_) throw error(path_ + ": cannot be written: " + std::strerror(errno));
 }
 
 }  // namespace graph_detail

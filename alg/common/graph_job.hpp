@@ -50,9 +50,9 @@ void read_checkpoint_keys(const config& from, graph_settings& settings);
 std::vector<std::uint64_t> label_totals(Comm comm, const graph_part& graph, std::span<const std::uint64_t> labels,
                                         std::span<const std::uint64_t> amounts = {});
 
-/// Whether the first line of the input that is not blank has a third field. Every worker looks alike. Reads standard input
+/// Whether the first line of the input that is not blank has a third field. A collective: rank 0 looks. Reads standard input
 /// up, if it is among the files.
-bool input_has_weights(const std::vector<std::string>& input);
+bool input_has_weights(Comm comm, const std::vector<std::string>& input);
 
 /// The number of the vertex with this id. A collective. Throws: config_error that begins with `place` when there is none, on
 /// every worker.
@@ -71,7 +71,7 @@ id_list ids_of_numbers(Comm comm, const graph_part& graph, std::span<const std::
 
 namespace graph_detail {
 
-/// <folder>/<name>, written in pieces. Throws: error that names the file.
+/// A file of lines, written in pieces to another name, so that it is whole or not there. Throws: error that names the file.
 class line_file {
  public:
   explicit line_file(const std::string& path);
@@ -92,6 +92,7 @@ class line_file {
   std::string path_;
   std::string text_;
   std::FILE* file_;
+  bool whole_ = false;
 };
 
 inline void append_id(std::string& out, const id_list& ids, std::size_t i) {
@@ -116,7 +117,7 @@ void write_vertex_values(paralg& job, const graph_settings& settings, const grap
     model.finish();
     return;
   }
-  graph_detail::line_file file(job.get_output() + "/" + what + "_" + std::to_string(job.get_worker_id()));
+  graph_detail::line_file file(job.paracel_result(what + "_" + std::to_string(job.get_worker_id())));
   for (std::size_t v = 0; v < graph.own(); ++v) {
     graph_detail::append_id(file.text(), graph.ids, v);
     file.text() += '\t';

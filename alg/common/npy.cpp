@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include <paracel/dump.hpp>
+#include <paracel/run.hpp>
 
 namespace paracel::alg {
 
@@ -294,6 +295,22 @@ npy_array read_npy(const std::string& path) {
 
 // ---- models
 
+namespace {
+
+std::string json_of(const config_value& value) {
+  if (const auto* b = std::get_if<bool>(&value)) return *b ? "true" : "false";
+  if (const auto* i = std::get_if<std::int64_t>(&value)) return std::to_string(*i);
+  if (const auto* d = std::get_if<double>(&value)) return json_number(*d);
+  if (const auto* s = std::get_if<std::string>(&value)) return json_string(*s);
+  std::vector<std::string> items;
+  if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) return list_json(*texts, true);
+  if (const auto* numbers = std::get_if<std::vector<double>>(&value))
+    for (const auto d : *numbers) items.push_back(json_number(d));
+  return list_json(items, false);
+}
+
+}  // namespace
+
 model_writer::model_writer(paralg& job, std::string algorithm, const std::string& format)
     : job_(job), algorithm_(std::move(algorithm)), text_(format == "text"), first_(job.get_worker_id() == 0) {
   if (format != "npy" && format != "text") throw error("a model has the format npy or text, not " + format);
@@ -302,7 +319,7 @@ model_writer::model_writer(paralg& job, std::string algorithm, const std::string
 void model_writer::write_array(const std::string& file, npy_type type, std::span<const std::byte> bytes,
                                const std::vector<std::uint64_t>& shape, std::uint64_t first_row, const id_list* ids,
                                bool keyed) {
-  const auto path = job_.get_output() + "/" + file;
+  const auto path = job_.paracel_result(file);
   if (!text_) {
     write_npy(path, type, bytes, shape);
     return;
@@ -368,7 +385,7 @@ void model_writer::add_part(const std::string& name, npy_type type, std::span<co
   if (ids != nullptr && !text_) {
     if (ids->size() != rows) throw error(name + ": found " + std::to_string(ids->size()) + " ids for " +
                                          std::to_string(rows) + " rows");
-    const auto path = job_.get_output() + "/" + name + "_id_" + rank + id_ending;
+    const auto path = job_.paracel_result(name + "_id_" + rank + id_ending);
     if (kind == 1) {
       write_npy(path, ids->numbers());
     } else {
@@ -401,8 +418,15 @@ void model_writer::finish() {
   auto text = manifest.text();
   text.pop_back();
   if (fields_.text() != "{}") text += ", " + fields_.text().substr(1, fields_.text().size() - 2);
+  if (const auto* config = running_config()) {
+    for (const auto& s : config->all()) {
+      const bool place = s.type == key_type::file || s.type == key_type::files || s.type == key_type::plugin ||
+                         s.type == key_type::output_folder;
+      if (!place && !settings_.has(s.name)) settings_.raw(s.name, json_of(s.value));
+    }
+  }
   text += ",\n \"settings\": " + settings_.text() + ",\n \"arrays\": " + arrays_.text() + "}\n";
-  write_text_file(job_.get_output() + "/model.json", text);
+  write_text_file(job_.paracel_result("model.json"), text);
 }
 
 namespace {

@@ -111,7 +111,8 @@ class model_writer {
                 const id_list* ids = nullptr) {
     add_part(name, npy_type_of<T>(), std::as_bytes(values), std::move(row_shape), ids);
   }
-  /// More fields of the manifest itself (objective, rows, ...), and those of "settings".
+  /// More fields of the manifest itself (objective, rows, ...), and those of "settings": they go before those of the config,
+  /// all of whose keys that name no file are there.
   [[nodiscard]] json_object& fields() noexcept { return fields_; }
   [[nodiscard]] json_object& settings() noexcept { return settings_; }
   /// Writes the manifest once the files of all workers are there. A collective.

@@ -37,33 +37,43 @@ std::string json_string(const std::string& text) {
 json_object& json_object::raw(const std::string& name, const std::string& json) {
   if (!fields_.empty()) fields_ += ", ";
   fields_ += json_string(name) + ": " + json;
+  names_.push_back(name);
   return *this;
 }
 
-run_log::run_log(paralg& job, int rounds, std::string objective_name, bool debug)
+run_log::run_log(paralg& job, int rounds, std::string metric, bool debug)
     : job_(job),
-      name_(std::move(objective_name)),
+      metric_(std::move(metric)),
       start_(std::chrono::steady_clock::now()),
       rounds_(rounds),
       debug_(debug),
       first_(job.get_worker_id() == 0) {
   if (!first_) return;
-  const auto path = job.get_output() + "/metrics.jsonl";
+  const auto path = job.paracel_result("metrics.jsonl");
   metrics_.open(path, std::ios::trunc);
   if (!metrics_) throw error(path + ": cannot be written: " + std::strerror(errno));
 }
 
-void run_log::round(int number, double objective, std::initializer_list<std::pair<const char*, double>> more) {
+void run_log::watch(std::string metric, int rounds) {
+  metric_ = std::move(metric);
+  rounds_ = rounds;
+}
+
+void run_log::round(int number, double value, std::initializer_list<std::pair<const char*, double>> more) {
   if (!first_) return;
   json_object line;
-  line.add("round", number).add(name_, objective).add("seconds", seconds());
-  for (const auto& [name, value] : more) line.add(name, value);
-  metrics_ << line.text() << std::endl;
+  line.add("round", number).add(metric_, value).add("seconds", seconds());
+  for (const auto& [name, other] : more) line.add(name, other);
+  if (metrics_.is_open() && !(metrics_ << line.text() << std::endl)) {
+    std::fprintf(stderr, "%s/metrics.jsonl: cannot be written: %s; the run goes on\n", job_.get_output().c_str(),
+                 std::strerror(errno));
+    metrics_.close();
+  }
   if (debug_) {
-    std::printf("round %d: %s %.10g\n", number, name_.c_str(), objective);
+    std::printf("round %d: %s %.10g\n", number, metric_.c_str(), value);
     std::fflush(stdout);
   }
-  job_.report_progress({number, rounds_, objective});
+  job_.report_progress({number, rounds_, value, metric_});
 }
 
 void run_log::result(const char* name, double value) { result(name, json_number(value)); }
@@ -84,8 +94,10 @@ void write_text_file(const std::string& path, const std::string& text) {
   out << text << std::flush;
   const bool written = static_cast<bool>(out);
   out.close();
-  if (!written || std::rename(temporary.c_str(), path.c_str()) != 0)
-    throw error(path + ": cannot be written: " + std::strerror(errno));
+  if (written && std::rename(temporary.c_str(), path.c_str()) == 0) return;
+  const std::string why = std::strerror(errno);
+  std::remove(temporary.c_str());
+  throw error(path + ": cannot be written: " + why);
 }
 
 }  // namespace paracel::alg

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What rank 0 says of a run: metrics.jsonl (a line a round), progress, and the lines `name value` on stdout at the end.
+// What rank 0 says of a run: metrics.jsonl (a line a round), progress, and the lines `name value` on stdout at the end. The
+// names are those of doc/metrics.md: `objective` is what the program makes small or great, and nothing else.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <initializer_list>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <paracel/paralg.hpp>
 
@@ -30,22 +33,26 @@ class json_object {
   json_object& add(const std::string& name, const char* v) { return raw(name, json_string(v)); }
   /// `json` is written as it is.
   json_object& raw(const std::string& name, const std::string& json);
+  [[nodiscard]] bool has(const std::string& name) const { return std::ranges::find(names_, name) != names_.end(); }
   [[nodiscard]] std::string text() const { return "{" + fields_ + "}"; }
 
  private:
   std::string fields_;
+  std::vector<std::string> names_;
 };
 
 /// Metrics and progress of a run. On other ranks than 0 every call does nothing.
 /// Thread-safety: none
 class run_log {
  public:
-  /// `objective_name` names the number in metrics.jsonl; `rounds` is the most there will be.
-  /// Throws: error when <output>/metrics.jsonl cannot be written.
-  run_log(paralg& job, int rounds, std::string objective_name = "objective", bool debug = false);
+  /// `metric` names the number that each round is watched by; `rounds` is the most there will be, 0: nobody knows.
+  /// Throws: error when <output>/metrics.jsonl cannot be opened; when it cannot be written later, that is said once.
+  run_log(paralg& job, int rounds, std::string metric = "objective", bool debug = false);
 
-  /// A line {"round", objective, "seconds", more...} and prun.py's progress; with `debug` a line on stdout, too.
-  void round(int number, double objective, std::initializer_list<std::pair<const char*, double>> more = {});
+  /// From here on rounds are watched by another number, and count to `rounds`.
+  void watch(std::string metric, int rounds);
+  /// A line {"round", metric, "seconds", more...} and prun.py's progress; with `debug` a line on stdout, too.
+  void round(int number, double value, std::initializer_list<std::pair<const char*, double>> more = {});
   /// `name value` on stdout, with enough digits.
   void result(const char* name, double value);
   void result(const char* name, std::uint64_t value);
@@ -55,7 +62,7 @@ class run_log {
 
  private:
   paralg& job_;
-  std::string name_;
+  std::string metric_;
   std::ofstream metrics_;
   std::chrono::steady_clock::time_point start_;
   int rounds_;
@@ -63,7 +70,7 @@ class run_log {
   bool first_;
 };
 
-/// Writes `text` to <output>/<name>, whole or not at all. Throws: error that names the file.
+/// Writes `text` to `path`, whole or not at all. Throws: error that names the file.
 void write_text_file(const std::string& path, const std::string& text);
 
 }  // namespace paracel::alg

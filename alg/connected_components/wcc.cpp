@@ -125,7 +125,7 @@ void connected_components::solve() {
   options.checkpoint_every = settings_.checkpoint_every;
   options.checkpoint_folder = settings_.checkpoint_folder();
   options.watch = [&](std::uint64_t superstep, std::uint64_t, std::uint64_t messages) {
-    log.round(static_cast<int>(superstep), static_cast<double>(messages));
+    log.round(static_cast<int>(superstep) + 1, static_cast<double>(messages));
   };
   const auto found = weak_components(get_comm(), graph, options, settings_.resume);
   const auto summary = summary_of_labels(get_comm(), graph, found.labels);

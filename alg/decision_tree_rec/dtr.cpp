@@ -443,7 +443,7 @@ void decision_tree_rec::dump() {
         }
         text += '\n';
       }
-      write_text_file(get_output() + "/average_user_factor_" + std::to_string(t.number), text);
+      write_text_file(paracel_result("average_user_factor_" + std::to_string(t.number)), text);
     }
   }
   if (settings_.format != "npy") return;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "alg/common/program.hpp"
+#include <paracel/run.hpp>
+
 #include "dtr.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::alg::run_program(argc, argv, paracel::alg::dtr_schema(), [](const auto& config, const auto& server_info) {
-    paracel::alg::decision_tree_rec(paracel::Comm(), server_info, paracel::alg::dtr_settings(config)).solve();
+  return paracel::run(argc, argv, paracel::alg::dtr_schema(), [](const auto& config) {
+    paracel::alg::decision_tree_rec(paracel::Comm(), "", paracel::alg::dtr_settings(config)).solve();
   });
 }

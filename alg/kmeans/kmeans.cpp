@@ -93,7 +93,7 @@ void kmeans::solve() {
     throw config_error(settings_.kclusters_place + ": found number " + std::to_string(settings_.kclusters) +
                        ", want at most the number of points, " + std::to_string(total_));
   }
-  run_log log(*this, settings_.rounds * settings_.n_init, "inertia", settings_.debug);
+  run_log log(*this, settings_.rounds, "inertia", settings_.debug);
   kmeans_driver driver(get_comm(), points_, total_, options(log));
   dump(driver.best(), log);
 }
@@ -107,10 +107,9 @@ kmeans_options kmeans::options(run_log& log) const {
   o.tolerance = settings_.tolerance;
   o.cosine = settings_.cosine;
   o.seed = settings_.seed;
-  o.progress = [this, &log](int run, int round, double inertia, std::optional<double> changed) {
-    const int number = run * settings_.rounds + round;
-    if (changed) log.round(number, inertia, {{"changed", *changed}, {"run", static_cast<double>(run)}});
-    else log.round(number, inertia, {{"run", static_cast<double>(run)}});
+  o.progress = [&log](int run, int round, double inertia, std::optional<double> changed) {
+    if (changed) log.round(round, inertia, {{"changed", *changed}, {"run", static_cast<double>(run)}});
+    else log.round(round, inertia, {{"run", static_cast<double>(run)}});
   };
   return o;
 }

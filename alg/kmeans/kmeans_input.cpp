@@ -82,20 +82,9 @@ std::string parse_fvec_line(std::string_view line, sample_rows& rows, id_list& n
 }
 
 sample_rows load_fvec(Comm comm, const std::vector<std::string>& files, std::uint32_t columns, id_list& names) {
-  const auto read = [&](const std::vector<std::string>& from, std::size_t rank, std::size_t size, sample_rows& rows,
-                        const auto& complain) {
-    std::uint64_t number = 0;
-    visit_text(from, rank, size, [&](std::string_view text) {
-      each_line(text, [&](std::string_view line) {
-        ++number;
-        if (const auto wrong = parse_fvec_line(line, rows, names); !wrong.empty()) complain(number, wrong);
-      });
-    });
-  };
   // Everybody knows how many coordinates a point has before the parts are read.
   std::int64_t width = columns;
   if (comm.get_rank() == 0 && width == 0) {
-    std::int64_t found = 0;
     try {
       visit_text(files, 0, 1, [&](std::string_view text) {
         each_line(text, [&](std::string_view line) {
@@ -103,13 +92,14 @@ sample_rows load_fvec(Comm comm, const std::vector<std::string>& files, std::uin
           sample_rows row;
           auto name = id_list::empty(false);
           (void)parse_fvec_line(line, row, name);
-          found = row.columns;
+          width = row.columns;
           throw enough();
         });
       });
     } catch (const enough&) {
+    } catch (const data_error&) {
+      width = 0;  // whoever reads that part says it
     }
-    width = found;
   }
   comm.bcast(width);
 
@@ -117,24 +107,12 @@ sample_rows load_fvec(Comm comm, const std::vector<std::string>& files, std::uin
   rows.dense = true;
   rows.columns = static_cast<std::uint32_t>(width);
   names = id_list::empty(false);
-  std::int64_t wrong = 0;
-  try {
-    read(files, comm.get_rank(), comm.get_size(), rows, [](std::uint64_t, const std::string&) { throw enough(); });
-  } catch (const enough&) {
-    wrong = 1;
-  }
-  comm.allreduce(wrong, reduce_op::max);
-  if (wrong != 0) {
-    // Once more from the beginning, to say where; every worker finds the same place.
-    for (const auto& file : expand(files)) {
-      sample_rows again;
-      again.columns = static_cast<std::uint32_t>(width);
-      read({file}, 0, 1, again, [&](std::uint64_t line, const std::string& what) {
-        throw data_error(file + ":" + std::to_string(line) + ":" + what);
-      });
-    }
-    throw data_error(files.front() + ": changed while it was read");
-  }
+  visit_text(comm, files, [&](std::string_view text, const text_failure& fail) {
+    each_line(text, [&](std::string_view line) {
+      const auto wrong = parse_fvec_line(line, rows, names);
+      if (!wrong.empty()) fail(line.data() + std::stoul(wrong) - 1, wrong.substr(wrong.find(' ') + 1));
+    });
+  });
   const auto counts = comm.allgather(static_cast<std::int64_t>(rows.row_count));
   for (std::size_t r = 0; r < counts.size(); ++r) {
     if (r < comm.get_rank()) rows.first_row += static_cast<std::uint64_t>(counts[r]);

@@ -76,7 +76,14 @@ lda::raw_documents lda::read(const std::vector<std::string>& files) {
 void lda::read_names() {
   if (settings_.vocabulary.empty()) return;
   if (text_) throw data_error(settings_.vocabulary.front() + ": found names of indices, want none: the input has words");
-  visit_lines(settings_.vocabulary, 0, 1, [&](std::string&& line) { names_.push_back(std::string_view(line)); });
+  visit_whole_text(get_comm(), settings_.vocabulary, [&](std::string_view text, const text_failure&) {
+    while (!text.empty()) {
+      auto line = text.substr(0, text.find('\n'));
+      text.remove_prefix(std::min(line.size() + 1, text.size()));
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      names_.push_back(line);
+    }
+  });
   vocabulary_size_ = names_.size();
 }
 

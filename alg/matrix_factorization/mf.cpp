@@ -106,6 +106,7 @@ void mf_order::cut(std::size_t number, std::size_t count, piece& into) {
 
 config_schema mf_schema() {
   config_schema s("mf", "matrix factorization with biases by stochastic gradient descent");
+  s.always_begins_anew();
   s.key("input", key_type::files, "ratings: user,item,rating; further fields are not read")
       .required_unless({"model_input"});
   s.key("output", key_type::output_folder, "folder of the results").required();
@@ -168,7 +169,7 @@ matrix_factorization::matrix_factorization(Comm comm, const std::string& server_
     : paralg(server_info, std::move(comm), settings.output, settings.rounds * settings.clocks_per_round, settings.limit_s,
              settings.limit_s > 0),
       settings_(settings),
-      log_(*this, settings.rounds, "rmse", settings.debug) {
+      log_(*this, settings.rounds, "running_rmse", settings.debug) {
   set_consistency(settings_.limit_s > 0 ? consistency_model::ssp : consistency_model::bsp);
 }
 

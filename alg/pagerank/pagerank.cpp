@@ -113,34 +113,38 @@ pagerank_settings::pagerank_settings(const config& from)
     throw config_error(from.place_of("personalization") + ": Paracel's formula (\"paracel\": true) has none");
 }
 
+namespace {
+
+/// Calls f(id, text behind it) for each line that has an id.
+template <class F>
+void each_personal_line(std::string_view text, F&& f) {
+  constexpr std::string_view between = " \t,;|:\r";
+  while (!text.empty()) {
+    const auto line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const auto at = std::min(line.find_first_not_of(between), line.size());
+    if (at == line.size() || line[at] == '#') continue;
+    const auto end = std::min(line.find_first_of(between, at), line.size());
+    const auto second = std::min(line.find_first_not_of(between, end), line.size());
+    f(line.substr(at, end - at), line.substr(second));
+  }
+}
+
+}  // namespace
+
 std::vector<double> read_personalization(Comm comm, const graph_part& graph, const std::vector<std::string>& files) {
   std::vector<double> t(graph.own());
-  // Every worker reads all of it, so what is wrong with a line is said by all; whether an id exists is found together.
-  std::vector<std::string> places;
+  // Every worker reads all of it and looks for its own vertices; whether an id exists is found together.
   std::vector<std::int64_t> found;
   double sum = 0;
-  const auto between = [](char c) { return std::string_view(" \t,;|:\r").find(c) != std::string_view::npos; };
-  for (const auto& file : expand(files)) {
-    std::size_t number = 0;
-    visit_lines(file, 0, 1, [&](std::string&& line) {
-      ++number;
-      std::size_t at = 0;
-      while (at < line.size() && between(line[at])) ++at;
-      if (at == line.size() || line[at] == '#') return;
-      auto end = at;
-      while (end < line.size() && !between(line[end])) ++end;
-      const auto id = line.substr(at, end - at);
-      auto second = end;
-      while (second < line.size() && between(line[second])) ++second;
+  visit_whole_text(comm, files, [&](std::string_view text, const text_failure& fail) {
+    each_personal_line(text, [&](std::string_view id, std::string_view rest) {
       double weight = 1;
-      if (second < line.size()) {
-        auto last = second;
-        while (last < line.size() && !between(line[last])) ++last;
-        const auto read = std::from_chars(line.data() + second, line.data() + last, weight);
-        if (read.ec != std::errc() || read.ptr != line.data() + last || !std::isfinite(weight) || weight < 0) {
-          throw data_error(file + ":" + std::to_string(number) + ":" + std::to_string(second + 1) + ": found \"" +
-                           line.substr(second, last - second) + "\", want a weight of at least 0");
-        }
+      if (!rest.empty()) {
+        const auto field = rest.substr(0, rest.find_first_of(" \t,;|:\r"));
+        const auto read = std::from_chars(field.data(), field.data() + field.size(), weight);
+        if (read.ec != std::errc() || read.ptr != field.data() + field.size() || !std::isfinite(weight) || weight < 0)
+          fail(field.data(), "found \"" + std::string(field) + "\", want a weight of at least 0");
       }
       std::optional<std::size_t> local;
       if (graph.ids.numeric()) {
@@ -148,17 +152,22 @@ std::vector<double> read_personalization(Comm comm, const graph_part& graph, con
         const auto read = std::from_chars(id.data(), id.data() + id.size(), n);
         if (read.ec == std::errc() && read.ptr == id.data() + id.size()) local = graph.ids.find(n);
       } else {
-        local = graph.ids.find(std::string_view(id));
+        local = graph.ids.find(id);
       }
       if (local) t[*local] += weight;
       sum += weight;
       found.push_back(local ? 1 : 0);
-      places.push_back(file + ":" + std::to_string(number) + ":" + std::to_string(at + 1) + ": found \"" + id + "\"");
+    });
+  });
+  if (!found.empty()) comm.allreduce(found);
+  if (std::ranges::count(found, 0) > 0) {
+    std::size_t k = 0;
+    visit_whole_text(comm, files, [&](std::string_view text, const text_failure& fail) {
+      each_personal_line(text, [&](std::string_view id, std::string_view) {
+        if (found[k++] == 0) fail(id.data(), "found \"" + std::string(id) + "\", want the id of a vertex of the graph");
+      });
     });
   }
-  if (!found.empty()) comm.allreduce(found);
-  for (std::size_t k = 0; k < found.size(); ++k)
-    if (found[k] == 0) throw data_error(places[k] + ", want the id of a vertex of the graph");
   if (!(sum > 0)) throw data_error(files.front() + ": found no weight above 0, want at least one");
   for (auto& x : t) x /= sum;
   return t;
@@ -168,8 +177,8 @@ void pagerank::solve() {
   auto load = settings_.load_options();
   load.entries.transpose = true;
   // Standard input can be read once only: what follows a target there is its weight.
-  const auto weights_of = [](const std::vector<std::string>& input) {
-    return std::ranges::count(input, "-") > 0 || input_has_weights(input);
+  const auto weights_of = [&](const std::vector<std::string>& input) {
+    return std::ranges::count(input, "-") > 0 || input_has_weights(get_comm(), input);
   };
   load.weighted = settings_.weights == "yes" || (settings_.weights == "automatic" && weights_of(settings_.input));
   load.entries.non_negative = true;
@@ -182,7 +191,7 @@ void pagerank::solve() {
   auto options = settings_.options;
   if (!settings_.personalization.empty())
     options.personalization = read_personalization(get_comm(), graph, settings_.personalization);
-  run_log log(*this, static_cast<int>(options.rounds), "step");
+  run_log log(*this, static_cast<int>(options.rounds), "change");
   options.watch = [&](std::uint64_t round, double step) { log.round(static_cast<int>(round), step); };
   const auto found = page_ranks(get_comm(), graph, options);
 
@@ -202,7 +211,7 @@ void pagerank::solve() {
   log.result("vertices", graph.vertices_total());
   log.result("edges", graph.edges_total);
   log.result("rounds", found.rounds);
-  log.result("step", found.step);
+  log.result("change", found.step);
   log.result("sum", found.sum);
   if (top_id.size() > 0) log.result("top", top_id.text(0));
   log.result("top_score", best[0]);

@@ -208,7 +208,7 @@ void ridge_regression::train() {
   load_others(rows.columns);
   centred_samples samples(get_comm(), std::move(rows), settings_.standardize);
   penalty_ = settings_.penalty >= 0 ? settings_.penalty : 2 * samples.total() * settings_.beta;
-  run_log log(*this, settings_.rounds, "objective", linear_.debug);
+  run_log log(*this, settings_.rounds, settings_.exact ? "residual" : "objective", linear_.debug);
   const auto w = settings_.exact ? solve_exactly(samples, log) : descend(samples, log);
 
   double squares = 0;

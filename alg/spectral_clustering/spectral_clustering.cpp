@@ -158,7 +158,7 @@ void spectral_clustering::solve() {
                        ", want at most the number of vertices with edges, " + std::to_string(total));
   }
 
-  run_log log(*this, settings_.krylov.steps + settings_.kmeans.rounds * settings_.kmeans.n_init, "value", settings_.debug);
+  run_log log(*this, settings_.krylov.steps, "residual", settings_.debug);
   int round = 0;
   settings_.krylov.progress = [&](int /*step*/, std::size_t good, double residual) {
     log.round(++round, residual, {{"stage", 1}, {"converged", static_cast<double>(good)}});
@@ -182,8 +182,9 @@ void spectral_clustering::solve() {
   rows.first_row = before;
   rows.rows_total = total;
   kmeans_points samples(std::move(rows), false);
-  settings_.kmeans.progress = [&](int run, int /*round*/, double inertia, std::optional<double> changed) {
-    log.round(++round, inertia, {{"stage", 2}, {"run", static_cast<double>(run)}, {"changed", changed.value_or(0)}});
+  log.watch("inertia", settings_.kmeans.rounds);
+  settings_.kmeans.progress = [&](int run, int in_run, double inertia, std::optional<double> changed) {
+    log.round(in_run, inertia, {{"stage", 2}, {"run", static_cast<double>(run)}, {"changed", changed.value_or(0)}});
   };
   const auto best = kmeans_driver(comm, samples, total, settings_.kmeans).best();
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "alg/common/program.hpp"
+#include <paracel/run.hpp>
+
 #include "spectral_clustering.hpp"
 
 int main(int argc, char** argv) {
   const auto schema = paracel::alg::spectral_clustering_schema();
-  return paracel::alg::run_program(argc, argv, schema, [](const auto& config, const auto& server_info) {
+  return paracel::run(argc, argv, schema, [](const auto& config) {
     const paracel::alg::spectral_clustering_settings settings(config);
-    paracel::alg::spectral_clustering(paracel::Comm(), server_info, settings).solve();
+    paracel::alg::spectral_clustering(paracel::Comm(), "", settings).solve();
   });
 }

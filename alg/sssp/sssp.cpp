@@ -54,7 +54,7 @@ void single_source_shortest_paths::solve() {
   options.checkpoint_every = settings_.checkpoint_every;
   options.checkpoint_folder = settings_.checkpoint_folder();
   options.watch = [&](std::uint64_t superstep, std::uint64_t, std::uint64_t messages) {
-    log.round(static_cast<int>(superstep), static_cast<double>(messages));
+    log.round(static_cast<int>(superstep) + 1, static_cast<double>(messages));
   };
   const auto found = shortest_paths(get_comm(), graph, source, options, settings_.resume);
   write_vertex_values<double>(*this, settings_, graph, "sssp", "distance", found.distances);

@@ -329,7 +329,7 @@ void steady_state_inversion::check_feasibility() {
       const auto right = names(s.right, right_names);
       std::string text;
       for (const auto& n : right) text += n + "\n";
-      write_text_file(get_output() + "/infeasible_0", text);
+      write_text_file(paracel_result("infeasible_0"), text);
       said = settings_.distribution_input.front() + ": infeasible: " + joined(right) + " must receive at least " +
              number_of(s.wanted) + ", and all who lead there, " + joined(names(s.left, left_names)) + ", have " +
              number_of(s.available);

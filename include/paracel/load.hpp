@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Reading input files: each worker its own byte range, cut at line ends, so that together they read every line once.
-// The range is a function of the files, the rank and the number of workers alone.
+// The range is a function of the files, the rank and the number of workers alone. The workers of a job use the functions that
+// take a Comm: there rank 0 says which files there are and how long, so that none loses or doubles a line while files grow,
+// come and go. The others look for themselves: for one process, or one file that all have agreed on.
 #pragma once
 
 #include <cstddef>
@@ -51,6 +53,11 @@ void visit_text(const std::vector<std::string>& names, std::size_t rank, std::si
 /// Throws: the same error on every worker, the first in the order of the ranks. Blocks: a collective.
 void visit_text(Comm comm, const std::vector<std::string>& names,
                 const std::function<void(std::string_view, const text_failure&)>& visit);
+/// The same where every worker needs all of the text. Standard input is nobody's.
+void visit_whole_text(Comm comm, const std::vector<std::string>& names,
+                      const std::function<void(std::string_view, const text_failure&)>& visit);
+/// visit_text, line by line, without line ends.
+void visit_lines(Comm comm, const std::vector<std::string>& names, const std::function<void(std::string&&)>& visit);
 
 /// Samples with labels: compressed sparse rows, or a dense row-major matrix.
 struct sample_rows {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 /// Open MPI's communicator, named here so that this header needs no mpi.h.
 struct ompi_communicator_t;
@@ -18,8 +19,8 @@ class session;
 /// * `prun.py -m mpi`, or mpirun by hand: MPI is initialised here and finalised by the destructor.
 /// * neither: embedded mode. One worker, and a server inside this process that lives as long as this object.
 ///
-/// One object a process. When it is destroyed by an exception it leaves the job without saying goodbye, so that the
-/// others learn of the failure from the launcher instead of waiting.
+/// One object a process, made by `run` (run.hpp, which says how a program ends) or by main. When an exception destroys it, it
+/// leaves the job without saying goodbye, so that the others learn of the failure from the launcher instead of waiting.
 class main_env {
  public:
   main_env(int& argc, char**& argv);
@@ -32,6 +33,10 @@ class main_env {
   /// Blocks: until every server and worker has joined, at most the scheduler's join timeout.
   /// Throws: job_error when the job ends before, or the scheduler does not answer.
   static std::shared_ptr<session> job(const std::string& server_info = "");
+
+  /// Files that the program reads, models (folders, or their model.json) among them: results of an earlier run that it needs
+  /// are not removed from its output folder. To be called before the first paralg is made.
+  static void keep_inputs(const std::vector<std::string>& paths);
 
   /// The backend of `Comm`: under mpirun that communicator (null: all workers), elsewhere all workers.
   static std::shared_ptr<comm_backend> communicator(ompi_communicator_t* of);

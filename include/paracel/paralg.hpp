@@ -32,13 +32,15 @@
 
 namespace paracel {
 
+class input_set;
 class parasrv;
 
 /// One line of a run's progress.
 struct progress_report {
   int round = 0;
   int rounds = 0;
-  double objective = 0;
+  double objective = 0;  ///< what is being watched,
+  str_type metric = "objective";  ///< and what it is called
 };
 /// Base class of algorithms: Paracel's `paralg`.
 ///
@@ -49,7 +51,9 @@ struct progress_report {
 class paralg : public graph_loading, public many_parameters {
  public:
   /// Joins the job. `server_info` is what prun.py passes as --server_info; empty: what main_env found.
-  /// `output`: folder of results, made if it is not there. `limit_s`: staleness s. `ssp_switch`: false is ASP.
+  /// `output`: folder of results, made if it is not there. It belongs to this job until the process ends: another job that
+  /// would write there is refused, and what this program's last run has written there is removed (its results, that is: not
+  /// what was appended to, objects of pkl_dat, or files of others). `limit_s`: staleness s. `ssp_switch`: false is ASP.
   /// Blocks: until every server and worker has joined.
   paralg(const str_type& server_info, Comm comm, const str_type& output = "", int rounds = 1, int limit_s = 0,
          bool ssp_switch = false);
@@ -61,6 +65,10 @@ class paralg : public graph_loading, public many_parameters {
 
   /// The algorithm. Empty here, so that a program may also use a paralg directly.
   virtual void solve() {}
+
+  // ---- input. Every worker must call these, paracel_loadall and its sequential form apart: worker 0 says which files there
+  // are and how long, and the others read just that. Throws: data_error on every worker when a file cannot be read, or is no
+  // longer what worker 0 saw (growth by appending is fine, and not read). Blocks: a collective.
 
   /// Lines of this worker's part of the input: a file, a list of files, a folder, a glob pattern, or "-", standard input,
   /// all of which is worker 0's. What is compressed by gzip or zstd goes whole to one worker.
@@ -76,19 +84,17 @@ class paralg : public graph_loading, public many_parameters {
   list_type<str_type> paracel_load(const T& files, const parser_type& /*parser*/) {
     return paracel_load(files);
   }
-  /// All lines of the input, on every worker. Blocks: of standard input, a collective.
+  /// All lines of the input. A worker may call it alone, as programs for 0.3 do: each reads the files as it finds them. For
+  /// standard input, which worker 0 passes on, it is a collective like the others.
   template <class T>
   list_type<str_type> paracel_loadall(const T& files) {
     return load_all(list_of(files));
   }
-  /// `func(lines)` with every worker's part of the input, one part after the other: as paracel_loadall for whom all lines
-  /// at once are too many. Blocks: of standard input, a collective.
+  /// `func(lines)` with every worker's part of the input, one part after the other: paracel_loadall for those to whom all
+  /// lines at once are too many.
   template <class T, class F>
   void paracel_sequential_loadall(const T& files, F&& func) {
-    for (std::size_t part = 0; part < get_worker_size(); ++part) {
-      auto lines = load_part(list_of(files), part);
-      func(lines);
-    }
+    load_parts(list_of(files), [&](list_type<str_type>& lines) { func(lines); });
   }
   /// `func(line)` with each line of this worker's part of the input; no more than a piece of it is kept.
   /// `pattern` only becomes that of get_decomp_info: lines stay with the worker that reads them.
@@ -113,7 +119,8 @@ class paralg : public graph_loading, public many_parameters {
   /// not read for 8 iterations is dropped again. Throws: key_error when one is not there.
   void paracel_subscribe(const list_type<str_type>& keys);
 
-  /// The end of an iteration: waits until its updates are acknowledged and ticks the clock, under every consistency.
+  /// The end of an iteration: waits until its updates are acknowledged and ticks the clock, under every consistency. Under BSP
+  /// they take effect when every worker has done so; those that none follows are lost, with a warning.
   /// Where the job makes a checkpoint it also calls checkpoint_state, and waits until all of it is on the disk.
   /// Cost: one round trip. Throws: what an unwatched update went wrong with.
   void iter_commit();
@@ -142,8 +149,9 @@ class paralg : public graph_loading, public many_parameters {
   /// Iterations that this worker was ahead of the slowest it knew of at its last read.
   [[nodiscard]] std::uint32_t last_staleness() const;
 
-  /// A barrier of all workers: what each has updated before is in the servers when it returns.
-  /// Throws: what an unwatched update went wrong with.
+  /// A barrier of all workers: what each has updated before is in the servers when it returns, and visible to all; under BSP
+  /// that is what was updated before the last iter_commit of the slowest worker, because the barrier ends no iteration.
+  /// Throws: what an unwatched update went wrong with, or what BSP could not fold.
   void paracel_sync();
 
   [[nodiscard]] std::size_t get_worker_id() const { return comm_.get_rank(); }
@@ -160,6 +168,12 @@ class paralg : public graph_loading, public many_parameters {
   // ---- results: files below the output folder --------------------------------------------------------------------------
   // Numbers are written with every bit. Throws: data_error that names the file, also when it would not be below the output
   // folder. Cost: memory for about a megabyte of text, whatever is written or merged.
+
+  // A file is whole or not there; one that is appended to keeps what it had when that fails.
+
+  /// <output>/<name>, the path of a result that the caller writes himself: this program's next run with this output folder
+  /// removes it.
+  str_type paracel_result(const str_type& name);
 
   /// Writes `data` to <output>/<filename><rank>, elements joined by `sep`.
   /// `append_flag`: after what is there. `merge` (every worker must call): rank 0 then joins what all ranks have written
@@ -258,7 +272,8 @@ class paralg : public graph_loading, public many_parameters {
   void visit_part(const list_type<str_type>& files, std::size_t part, std::size_t parts,
                   const std::function<void(str_type&&)>& visit);
   list_type<str_type> load_all(const list_type<str_type>& files);
-  list_type<str_type> load_part(const list_type<str_type>& files, std::size_t part);
+  list_type<str_type> standard_input(const list_type<str_type>& files);
+  void load_parts(const list_type<str_type>& files, const std::function<void(list_type<str_type>&)>& visit);
   /// `next` appends the next piece of the result to its argument; false: there is none.
   void dump(const str_type& filename, bool append, bool merge, const std::function<bool(str_type&)>& next);
   void merge_files(const list_type<str_type>& files, const str_type& prefix, bool append);

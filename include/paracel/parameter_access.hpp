@@ -151,7 +151,7 @@ class parameter_access {
     return update(key, e.view(), find_function(file_name, func_name, hyper));
   }
 
-  /// The same, and waits for the server. Immediate also under BSP.
+  /// The same, and waits for the server. Immediate also under BSP, where it waits for the clock as a read does.
   template <class V>
   bool paracel_bupdate(const str_type& key, const V& delta, bool /*replica_flag*/ = false) {
     const encoded<V> e(delta);

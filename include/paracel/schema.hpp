@@ -100,6 +100,14 @@ class config {
   }
   /// Whether the file has the key; false where its fallback is in use.
   [[nodiscard]] bool given(std::string_view name) const;
+  /// A key with what holds for it, given or not.
+  struct setting {
+    std::string name;
+    key_type type;
+    config_value value;
+  };
+  /// All of them, by their names.
+  [[nodiscard]] std::vector<setting> all() const;
   /// The beginning of an error about that key: `file:line:column: key "name"`.
   [[nodiscard]] std::string place_of(std::string_view name) const;
 
@@ -109,6 +117,7 @@ class config {
     config_value value;
     std::size_t line = 0;  // 0: not in the file
     std::size_t column = 0;
+    key_type type = key_type::string;
   };
   [[nodiscard]] const config_value& at(std::string_view name) const;
 
@@ -126,8 +135,12 @@ class config_schema {
   key_spec& key(std::string name, key_type type, std::string help);
 
   [[nodiscard]] const std::string& program() const noexcept { return program_; }
-  /// {"format": "paracel-schema-v1", "program": ..., "keys": [{"name", "type", "required", "required_unless", "default",
-  /// "choices", "min", "max", "exclusive_min", "help"}]}; what a key does not have is left out.
+  /// The program commits iterations without asking for `first_iteration()`: no process can take the place of a worker that
+  /// dies, so prun.py refuses --on-worker-death wait:T (doc/workers.md).
+  config_schema& always_begins_anew() { always_begins_anew_ = true; return *this; }
+
+  /// {"format": "paracel-schema-v1", "program": ..., "always_begins_anew": true, "keys": [{"name", "type", "required",
+  /// "required_unless", "default", "choices", "min", "max", "exclusive_min", "help"}]}; what is not so is left out.
   [[nodiscard]] std::string to_json() const;
   /// The same for people, a key a line.
   [[nodiscard]] std::string help_text() const;
@@ -146,6 +159,7 @@ class config_schema {
   std::string program_;
   std::string summary_;
   std::string marker_;
+  bool always_begins_anew_ = false;
   std::vector<key_spec> keys_;
 };
 

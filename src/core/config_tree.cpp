@@ -2,13 +2,16 @@
 #include "core/config_tree.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <memory>
+#include <system_error>
 #include <nlohmann/json.hpp>
 
 #include "core/text_number.hpp"
@@ -189,6 +192,25 @@ class tree_builder {
   std::size_t line_begin_ = 0;
 };
 
+/// The folders of configs, for the whole process, the newest first: who reads a config knows nothing of servers. Nodes stay.
+struct folder_node {
+  std::string folder;
+  const folder_node* next = nullptr;
+};
+std::atomic<const folder_node*> folders_read{nullptr};
+
+void note_folder_of(const std::string& file) {
+  std::error_code failed;
+  const auto folder = std::filesystem::absolute(file, failed).parent_path().string();
+  if (failed) return;
+  const auto* newest = folders_read.load(std::memory_order_acquire);
+  for (const auto* n = newest; n != nullptr; n = n->next)
+    if (n->folder == folder) return;
+  auto* fresh = new folder_node{folder, newest};
+  while (!folders_read.compare_exchange_weak(fresh->next, fresh, std::memory_order_acq_rel)) {
+  }
+}
+
 }  // namespace
 
 const config_node* config_node::find(std::string_view name) const noexcept {
@@ -303,7 +325,16 @@ config_node read_config(const std::string& file) {
     if (text.size() > limit) throw config_error(file + ": larger than 16 MB, not a config");
   }
   if (std::ferror(in.get()) != 0) throw config_error(file + ": cannot be read: " + std::strerror(errno));
-  return parse_config(file, text);
+  auto root = parse_config(file, text);
+  note_folder_of(file);
+  return root;
+}
+
+std::vector<std::string> config_folders() {
+  std::vector<std::string> all;
+  for (const auto* n = folders_read.load(std::memory_order_acquire); n != nullptr; n = n->next) all.push_back(n->folder);
+  std::ranges::reverse(all);
+  return all;
 }
 
 }  // namespace paracel

@@ -58,4 +58,8 @@ config_node parse_config(const std::string& file, std::string_view text);
 /// Throws: config_error.
 config_node read_config(const std::string& file);
 
+/// The folders of the configs that this process has read, the first one first: plug-ins are looked for beside them.
+/// Thread-safety: any thread.
+std::vector<std::string> config_folders();
+
 }  // namespace paracel

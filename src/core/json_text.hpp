@@ -18,4 +18,8 @@ namespace paracel {
 /// whoever writes it again would recurse as deep. Cost: memory in proportion to the text.
 [[nodiscard]] nlohmann::json json_from(std::string_view text, std::size_t most_bytes = std::size_t{1} << 20);
 
+/// The same for whoever wants to say what is wrong, of any length.
+/// Throws: nlohmann::json::exception; data_error when it is nested too deeply.
+[[nodiscard]] nlohmann::json json_or_throw(std::string_view text);
+
 }  // namespace paracel

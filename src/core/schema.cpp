@@ -117,6 +117,12 @@ std::string config::place_of(std::string_view name) const {
   return place + ": key \"" + std::string(name) + "\"";
 }
 
+std::vector<config::setting> config::all() const {
+  std::vector<setting> settings;
+  for (const auto& [name, e] : entries_) settings.push_back({name, e.type, e.value});
+  return settings;
+}
+
 config_schema::config_schema(std::string program, std::string summary, const char* marker)
     : program_(std::move(program)), summary_(std::move(summary)), marker_(marker) {}
 
@@ -125,7 +131,9 @@ key_spec& config_schema::key(std::string name, key_type type, std::string help) 
 }
 
 std::string config_schema::to_json() const {
-  std::string s = "{\"format\": " + json_quoted(marker_) + ", \"program\": " + json_quoted(program_) + ", \"keys\": [";
+  std::string s = "{\"format\": " + json_quoted(marker_) + ", \"program\": " + json_quoted(program_);
+  if (always_begins_anew_) s += ", \"always_begins_anew\": true";
+  s += ", \"keys\": [";
   bool first = true;
   for (const auto& k : keys_) {
     s += first ? "\n" : ",\n";
@@ -193,6 +201,7 @@ config config_schema::check_tree(const std::string& file, const config_node& roo
   for (const auto& k : keys_) {
     auto value = std::holds_alternative<std::monostate>(k.fallback_) ? zero_of(k.type_) : k.fallback_;
     result.entries_[k.name_].value = std::move(value);
+    result.entries_[k.name_].type = k.type_;
   }
   for (const auto& m : root.members) {
     const auto place = file + ":" + std::to_string(m.line) + ":" + std::to_string(m.column) + ": key " + shown(m.name);

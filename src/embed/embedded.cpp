@@ -1,20 +1,43 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // One process, one worker, one server: the only place where server and worker meet.
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <system_error>
 #include <utility>
+#include <vector>
 
+#include "core/config_tree.hpp"
 #include "net/inproc_transport.hpp"
+#include "server/plugin_registry.hpp"
 #include "server/server_node.hpp"
 #include "worker/embedded.hpp"
 #include "worker/session.hpp"
 
 namespace paracel {
 
+namespace {
+
+/// As prun.py has them for its servers: beside the config, beside the program, the framework's.
+std::vector<std::string> plugin_folders() {
+  auto folders = config_folders();
+  std::error_code failed;
+  if (const auto program = std::filesystem::read_symlink("/proc/self/exe", failed); !failed)
+    folders.push_back(program.parent_path().string());
+  const auto framework = srv::framework_folder();
+  folders.push_back(framework);
+  folders.push_back(framework + "/paracel");
+  return folders;
+}
+
+}  // namespace
+
 std::shared_ptr<session> start_embedded_job() {
   auto transport = std::make_shared<net::inproc_transport>();
   srv::node_options o;
   o.bind = "inproc://server";
+  o.server.plugin_folders = plugin_folders();
   auto node = std::make_shared<srv::server_node>(*transport, std::move(o));
   membership members;
   members.servers.push_back(node->addresses());

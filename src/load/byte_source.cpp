@@ -9,13 +9,19 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <climits>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "core/hash.hpp"
 #include "paracel/error.hpp"
 
 namespace paracel {
@@ -26,8 +32,39 @@ constexpr std::size_t raw_buffer_bytes = std::size_t{256} << 10;
 constexpr std::string_view gzip_magic = "\x1f\x8b";
 constexpr std::string_view zstd_magic = "\x28\xb5\x2f\xfd";
 
+// Of a file that is looked at again: as much of its beginning and of its end as is compared.
+constexpr std::size_t compared_bytes = std::size_t{4} << 10;
+// An append sets the time of modification a moment before the length.
+constexpr std::chrono::milliseconds append_takes_at_most{1000};
+constexpr std::chrono::milliseconds append_poll{5};
+
 [[noreturn]] void unreadable(const std::string& name, const std::string& why) {
   throw data_error(name + ": cannot be read: " + why);
+}
+
+[[noreturn]] void became_shorter(const input_file& file, std::uint64_t now) {
+  throw data_error(file.name + ": became shorter while it was loaded: found " + std::to_string(now) + " bytes, want the " +
+                   std::to_string(file.bytes) + " of the beginning");
+}
+
+[[noreturn]] void replaced(const input_file& file) {
+  throw data_error(file.name + ": was replaced or rewritten while it was loaded, want it left alone but for appending");
+}
+
+/// This host since it was booted, and what is mounted where for this process; empty when nobody says.
+const std::string& own_view() {
+  static const std::string view = [] {
+    std::string boot;
+    std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+    char mounts[64];
+    const auto n = ::readlink("/proc/self/ns/mnt", mounts, sizeof mounts);
+    return boot.empty() || n <= 0 ? std::string() : boot + ' ' + std::string(mounts, static_cast<std::size_t>(n));
+  }();
+  return view;
+}
+
+std::int64_t modified_ns(const struct stat& about) noexcept {
+  return std::int64_t{about.st_mtim.tv_sec} * 1'000'000'000 + about.st_mtim.tv_nsec;
 }
 
 file_kind kind_of(std::string_view front) noexcept {
@@ -50,44 +87,99 @@ class descriptor {
   descriptor(const descriptor&) = delete;
 
   /// A regular file. Does not block on a fifo.
-  static descriptor open(const std::string& name, std::uint64_t& bytes) {
+  static descriptor open(const std::string& name) {
     descriptor d(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (d.fd_ < 0) unreadable(name, std::strerror(errno));
-    struct stat about{};
-    if (::fstat(d.fd_, &about) != 0 || !S_ISREG(about.st_mode)) unreadable(name, "not a regular file");
-    bytes = static_cast<std::uint64_t>(about.st_size);
+    if (!S_ISREG(d.about(name).st_mode)) unreadable(name, "not a regular file");
     return d;
   }
   [[nodiscard]] int get() const noexcept { return fd_; }
+  [[nodiscard]] struct stat about(const std::string& name) const {
+    struct stat found{};
+    if (::fstat(fd_, &found) != 0) unreadable(name, std::strerror(errno));
+    return found;
+  }
 
  private:
   int fd_;
 };
 
+/// Reads [offset, offset + size) of a file; less at its end.
+std::size_t read_at(const descriptor& from, const std::string& name, std::uint64_t offset, std::span<char> to) {
+  std::size_t have = 0;
+  while (have < to.size()) {
+    const auto n = ::pread(from.get(), to.data() + have, to.size() - have, static_cast<off_t>(offset + have));
+    if (n == 0) break;
+    if (n > 0) have += static_cast<std::size_t>(n);
+    else if (errno != EINTR) unreadable(name, std::strerror(errno));
+  }
+  return have;
+}
+
+/// The hash of the first and the last of the first `bytes` bytes. `kind`: becomes what the first ones say.
+std::uint64_t content_of(const descriptor& from, const std::string& name, std::uint64_t bytes, file_kind& kind) {
+  char front[compared_bytes];
+  char back[compared_bytes];
+  const auto some = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, compared_bytes));
+  const auto first = read_at(from, name, 0, {front, some});
+  const auto last = read_at(from, name, bytes - some, {back, some});
+  kind = kind_of({front, first});
+  return hash_block(std::as_bytes(std::span(back, last)), hash_key({front, first}));
+}
+
+/// Whether the file that is open now is `file`, or that with more behind it.
+void must_be(const input_file& file, const descriptor& opened, bool own) {
+  for (const auto until = std::chrono::steady_clock::now() + append_takes_at_most;;) {
+    const auto now = opened.about(file.name);
+    const auto bytes = static_cast<std::uint64_t>(now.st_size);
+    if (bytes < file.bytes) became_shorter(file, bytes);
+    if (own && (now.st_ino != file.number || now.st_dev != file.device)) replaced(file);
+    if (!own || bytes > file.bytes || modified_ns(now) == file.modified_ns) break;
+    if (std::chrono::steady_clock::now() >= until) replaced(file);
+    std::this_thread::sleep_for(append_poll);
+  }
+  file_kind kind = file.kind;
+  if (content_of(opened, file.name, file.bytes, kind) != file.content) replaced(file);
+}
+
 /// What the file system gives.
 class raw_source final : public byte_source {
  public:
-  raw_source(std::string name, descriptor from, std::uint64_t offset)
-      : name_(std::move(name)), from_(std::move(from)), offset_(offset), seekable_(true) {}
-  explicit raw_source(std::string name) : name_(std::move(name)), from_(STDIN_FILENO) {}
+  raw_source(input_file file, descriptor from, std::uint64_t offset)
+      : file_(std::move(file)),
+        from_(std::move(from)),
+        offset_(offset),
+        end_(file_.divisible() ? std::uint64_t{LLONG_MAX} : file_.bytes),
+        seekable_(true),
+        own_(!file_.seen_from.empty() && file_.seen_from == own_view()) {
+    must_be(file_, from_, own_);
+  }
+  explicit raw_source(input_file standard_input) : file_(std::move(standard_input)), from_(STDIN_FILENO) {}
 
   std::size_t read(char* to, std::size_t size) override {
+    if (seekable_) size = static_cast<std::size_t>(std::min<std::uint64_t>(size, end_ - std::min(offset_, end_)));
     for (;;) {
       const auto n = seekable_ ? ::pread(from_.get(), to, size, static_cast<off_t>(offset_)) : ::read(from_.get(), to, size);
+      if (n == 0 && offset_ < file_.bytes) became_shorter(file_, offset_);
       if (n >= 0) {
         offset_ += static_cast<std::uint64_t>(n);
         return static_cast<std::size_t>(n);
       }
-      if (errno != EINTR) unreadable(name_, std::strerror(errno));
+      if (errno != EINTR) unreadable(file_.shown(), std::strerror(errno));
     }
+  }
+  void verify() override {
+    if (seekable_) must_be(file_, from_, own_);
   }
   [[nodiscard]] std::uint64_t consumed() const override { return offset_; }
 
  private:
-  std::string name_;
+  input_file file_;
   descriptor from_;
   std::uint64_t offset_ = 0;
+  std::uint64_t end_ = 0;
   bool seekable_ = false;
+  bool own_ = false;  // where it lies and when it was changed means the same here
 };
 
 /// What was read of standard input is gone: whoever would read it again gets an error and not the rest, or nothing.
@@ -129,6 +221,7 @@ class buffered {
     }
     return front();
   }
+  void verify() { from_->verify(); }
   /// Byte of the file at which front() begins.
   [[nodiscard]] std::uint64_t offset() const { return from_->consumed() - (end_ - begin_); }
 
@@ -183,6 +276,7 @@ class gzip_source final : public byte_source {
     }
     return size - state_.avail_out;
   }
+  void verify() override { from_.verify(); }
   [[nodiscard]] std::uint64_t consumed() const override { return from_.offset(); }
 
  private:
@@ -233,6 +327,7 @@ class zstd_source final : public byte_source {
     }
     return out.pos;
   }
+  void verify() override { from_.verify(); }
   [[nodiscard]] std::uint64_t consumed() const override { return from_.offset(); }
 
  private:
@@ -256,16 +351,19 @@ std::unique_ptr<byte_source> decompressed(file_kind kind, const std::string& nam
 }  // namespace
 
 input_file look_at(const std::string& name) {
-  input_file file{name, file_kind::plain, 0};
+  input_file file{.name = name};
   if (name == "-") {
     file.kind = file_kind::standard_input;
     return file;
   }
-  const auto opened = descriptor::open(name, file.bytes);
-  char front[4] = {};
-  const auto n = ::pread(opened.get(), front, sizeof front, 0);
-  if (n < 0) unreadable(name, std::strerror(errno));
-  file.kind = kind_of({front, static_cast<std::size_t>(n)});
+  const auto opened = descriptor::open(name);
+  const auto about = opened.about(name);
+  file.bytes = static_cast<std::uint64_t>(about.st_size);
+  file.device = about.st_dev;
+  file.number = about.st_ino;
+  file.modified_ns = modified_ns(about);
+  file.seen_from = own_view();
+  file.content = content_of(opened, name, file.bytes, file.kind);
   if (name.ends_with(".gz") && file.kind != file_kind::gzip)
     throw data_error(name + ": byte 0: found no gzip data, want it in a file that is called .gz");
   if (name.ends_with(".zst") && file.kind != file_kind::zstd)
@@ -276,14 +374,13 @@ input_file look_at(const std::string& name) {
 std::unique_ptr<byte_source> open_source(const input_file& file, std::uint64_t from) {
   if (file.kind == file_kind::standard_input) {
     take_standard_input();
-    buffered in(std::make_unique<raw_source>(file.shown()));
+    buffered in(std::make_unique<raw_source>(file));
     const auto kind = kind_of(in.peek(4));
     return decompressed(kind, file.shown(), std::move(in));
   }
-  std::uint64_t bytes = 0;
-  auto opened = descriptor::open(file.name, bytes);
+  auto opened = descriptor::open(file.name);
   static_cast<void>(::posix_fadvise(opened.get(), static_cast<off_t>(from), 0, POSIX_FADV_SEQUENTIAL));
-  auto raw = std::make_unique<raw_source>(file.name, std::move(opened), from);
+  auto raw = std::make_unique<raw_source>(file, std::move(opened), from);
   if (file.divisible()) return raw;
   return decompressed(file.kind, file.name, buffered(std::move(raw)));
 }

@@ -83,40 +83,39 @@ entry_layout layout_for_all(Comm& comm, const entry_layout& found) {
 local_entries read_entries(Comm comm, const std::vector<std::string>& names, const entry_options& options, entry_use use) {
   const auto rank = comm.get_rank();
   const auto size = comm.get_size();
-  std::optional<input_set> input;
+  input_set input(comm, names);
+  std::optional<input_set> also;
+  if (!options.rows_also.empty()) also.emplace(comm, options.rows_also);
   entry_layout layout;
   agree(comm, [&] {
-    input.emplace(names);
-    if (rank == 0) layout = find_layout(*input, options.format);
+    if (rank == 0) layout = find_layout(input, options.format);
   });
   layout = layout_for_all(comm, layout);
   std::optional<entry_parser> parser;
   agree(comm, [&] {
-    for (const auto& part : input->parts(rank, size)) {
-      const auto& file = input->files()[part.file];
+    for (const auto& part : input.parts(rank, size)) {
+      const auto& file = input.files()[part.file];
       // Text of compressed files is some times as long.
       use.expected_bytes += (part.end - part.begin) * (file.divisible() ? 1 : 4);
     }
     use.whole_matrices = true;
     parser.emplace(layout, options, use);
-    const auto parts = input->parts(rank, size);
+    const auto parts = input.parts(rank, size);
     if (options.header == entry_options::header_rule::yes && !parts.empty() && parts.front().begin > 0 &&
-        input->blank_before(parts.front().file, parts.front().begin))
+        input.blank_before(parts.front().file, parts.front().begin))
       parser->expect_header();
-    input->visit(rank, size, [&](const input_piece& piece) { parser->parse(piece); }, watch_load(comm, *input));
-    if (options.rows_also.empty()) return;
-    input_set also(options.rows_also);
-    if (also.standard_input() && rank != 0) return;
-    const auto line = first_line(also);
+    input.visit(rank, size, [&](const input_piece& piece) { parser->parse(piece); }, watch_load(comm, input));
+    if (!also || (also->standard_input() && rank != 0)) return;
+    const auto line = first_line(*also);
     const char separator = line.empty() ? ' ' : layout_of(line, entry_format::fields).separator;
-    also.visit(rank, size, [&](const input_piece& piece) { parser->parse_rows(piece, separator); });
+    also->visit(rank, size, [&](const input_piece& piece) { parser->parse_rows(piece, separator); });
   });
   auto counts = parser->entries_of_file();
   if (!counts.empty()) comm.allreduce(counts);
   for (std::size_t f = 0; f < layout.matrices.size(); ++f) {
     const auto& m = layout.matrices[f];
     if (m.entries != static_cast<std::uint64_t>(counts[f]))
-      throw data_error(input->files()[f].shown() + ":" + std::to_string(m.size_line) + ":1: found " +
+      throw data_error(input.files()[f].shown() + ":" + std::to_string(m.size_line) + ":1: found " +
                        std::to_string(counts[f]) + " entries, want " + std::to_string(m.entries) + " as this line says");
     // Rows and columns without an entry exist too: each worker brings its share of them.
     const auto range = [&](std::uint64_t n, bool rows) {
@@ -181,7 +180,7 @@ void find_entry(const input_piece& piece, entry_layout layout, const entry_optio
 
 std::string place_of_second(Comm comm, const std::vector<std::string>& names, const entry_options& options,
                             const entry_ids& wanted, bool either_way) {
-  input_set input(names);
+  input_set input(comm, names);
   std::string all;
   for (const auto& n : names) all += (all.empty() ? "" : ", ") + n;
   if (input.standard_input()) return all;

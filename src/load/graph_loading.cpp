@@ -3,7 +3,6 @@
 
 #include <climits>
 #include <exception>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -100,15 +99,14 @@ template <class Id>
 void graph_loading::load_entries(const request& r, id_index<Id>& rows, id_index<Id>& columns, edge_buffer& entries) {
   const auto grid = process_grid::of(r.pattern, comm_.get_size());
   const bool mixed = r.mixed || r.pattern == "fset";
-  std::optional<input_set> input;
-  agree(comm_, [&] { input.emplace(r.files); });
+  input_set input(comm_, r.files);
 
   // A worker whose lines are wrong still takes part in the rounds of the others.
   entry_exchange<Id> exchange(comm_, grid, rows, columns);
   std::exception_ptr problem;
   std::vector<entry_view> said;
   try {
-    visit_fields(comm_, *input, r.parser, split_fields, [&](const std::vector<std::string_view>& fields, auto&&) {
+    visit_fields(comm_, input, r.parser, split_fields, [&](const std::vector<std::string_view>& fields, auto&&) {
       said.clear();
       read_entries(fields, mixed, said);
       for (const auto& e : said) exchange.put(id_of<Id>(e.row), id_of<Id>(e.column), e.weight);
@@ -163,8 +161,7 @@ void graph_loading::load_block(const request& r, list_type<Id>& rows, list_type<
 
 template <class Id>
 void graph_loading::load_rows(const request& r, list_type<Id>& rows, dense_matrix& to) {
-  std::optional<input_set> input;
-  agree(comm_, [&] { input.emplace(r.files); });
+  input_set input(comm_, r.files);
   std::vector<double> values;
   std::size_t width = 0;
   std::string first_place;  // of a row here
@@ -178,7 +175,7 @@ void graph_loading::load_rows(const request& r, list_type<Id>& rows, dense_matri
     }
   };
   agree(comm_, [&] {
-    visit_fields(comm_, *input, r.parser, split, [&](const std::vector<std::string_view>& fields, auto&& place) {
+    visit_fields(comm_, input, r.parser, split, [&](const std::vector<std::string_view>& fields, auto&& place) {
       if (fields.empty()) return;
       if (fields.size() == 1) throw field_problem{fields[0].data(), "found an id alone, want numbers after it"};
       if (width == 0) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "load/agreement.hpp"
 #include "paracel/error.hpp"
 #include "paracel/load.hpp"
 
@@ -162,12 +163,46 @@ class input_set::line_reader {
 
 // ---- all files
 
-input_set::input_set(const std::vector<std::string>& names) {
-  for (const auto& name : expand(names)) {
-    files_.push_back(look_at(name));
-    names_.push_back(files_.back().shown());
-    standard_input_ = standard_input_ || files_.back().kind == file_kind::standard_input;
+namespace {
+
+/// What rank 0 tells the others of a file.
+struct told_file {
+  std::string name;
+  std::string seen_from;
+  std::uint32_t kind = 0;
+  std::uint64_t bytes = 0, content = 0, device = 0, number = 0;
+  std::int64_t modified_ns = 0;
+  MSGPACK_DEFINE(name, seen_from, kind, bytes, content, device, number, modified_ns)
+
+  static told_file of(const input_file& f) {
+    return {f.name, f.seen_from, static_cast<std::uint32_t>(f.kind), f.bytes, f.content, f.device, f.number, f.modified_ns};
   }
+  [[nodiscard]] input_file file() const {
+    return {name, static_cast<file_kind>(kind), bytes, content, seen_from, device, number, modified_ns};
+  }
+};
+
+}  // namespace
+
+input_set::input_set(const std::vector<std::string>& names) {
+  for (const auto& name : expand(names)) take(look_at(name));
+}
+
+input_set::input_set(Comm& comm, const std::vector<std::string>& names) {
+  std::vector<told_file> mine;
+  agree(comm, [&] {
+    if (comm.get_rank() != 0) return;
+    for (const auto& name : expand(names)) mine.push_back(told_file::of(look_at(name)));
+  });
+  // Gathered, not broadcast: a process in the place of a dead rank 0 gets what that one had found.
+  const auto all = comm.allgather(mine);
+  for (const auto& told : all.front()) take(told.file());
+}
+
+void input_set::take(input_file file) {
+  names_.push_back(file.shown());
+  standard_input_ = standard_input_ || file.kind == file_kind::standard_input;
+  files_.push_back(std::move(file));
 }
 
 input_set::~input_set() = default;
@@ -232,6 +267,7 @@ void input_set::visit(std::size_t rank, std::size_t size, const std::function<vo
       if (whole) piece.lines_before_ += line_ends(piece.text_);
       if (progress) progress(read, standard_input_ ? 0 : total);
     }
+    source->verify();
     before += m.end - m.begin;
   }
 }
@@ -260,8 +296,12 @@ std::string input_set::head(std::size_t file, std::size_t bytes) {
   auto& text = once ? heads_[file] : own_text;
   if (source == nullptr) source = open_source(files_[file]);
   std::size_t length = std::string::npos;
+  bytes = std::max<std::size_t>(bytes, 1);
+  // What was appended since is not there.
+  if (files_[file].divisible()) bytes = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, files_[file].bytes));
+  if (bytes == 0) return {};
   for (;;) {
-    const auto newline = text.find('\n', std::max<std::size_t>(bytes, 1) - 1);
+    const auto newline = text.find('\n', bytes - 1);
     if (newline != std::string::npos) {
       length = newline + 1;
       break;

@@ -3,7 +3,7 @@
 // All input files of one load as runs of whole lines. Every loader reads through this: it knows nothing of formats, and
 // the formats know nothing of files, compression and ranges.
 //
-//     input_set input(names);
+//     input_set input(comm, names);
 //     input.visit(rank, size, [&](const input_piece& piece) {
 //       for_each_line(piece.text(), [&](std::string_view line, std::size_t) {
 //         if (...) piece.fail(line.data() + 3, "found ..., want ...");       // data_error file:line:column: found ...
@@ -21,6 +21,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <paracel/comm.hpp>
 
 #include "load/byte_range.hpp"
 #include "load/byte_source.hpp"
@@ -76,6 +78,10 @@ class input_set {
   /// `names`: files, folders, patterns, "-". Looks at every file; reads none.
   /// Throws: data_error when there is none, or one cannot be read.
   explicit input_set(const std::vector<std::string>& names);
+  /// The same for all workers of a job, who must agree on what is there while files grow, come and go: rank 0 looks, and the
+  /// others believe it. What is read later must be what rank 0 saw.
+  /// Throws: as above, on every worker. Blocks: a collective. Cost: one round trip, some 150 bytes a file.
+  input_set(Comm& comm, const std::vector<std::string>& names);
   ~input_set();
   input_set(const input_set&) = delete;
   input_set& operator=(const input_set&) = delete;
@@ -88,7 +94,8 @@ class input_set {
   [[nodiscard]] std::vector<file_piece> parts(std::size_t rank, std::size_t size) const;
 
   /// Calls `visit` with this rank's lines in pieces of about `piece_bytes` or one line, whatever is more.
-  /// Throws: what `visit` throws; data_error when a file cannot be read or its compressed data is damaged.
+  /// Throws: what `visit` throws; data_error when a file cannot be read, became shorter, was replaced, or its compressed
+  ///         data is damaged.
   /// Cost: memory of one piece.
   void visit(std::size_t rank, std::size_t size, const std::function<void(const input_piece&)>& visit,
              const load_progress& progress = {}, std::size_t piece_bytes = default_piece_bytes);
@@ -105,6 +112,8 @@ class input_set {
 
  private:
   class line_reader;
+
+  void take(input_file file);
 
   std::vector<input_file> files_;
   std::vector<std::string> names_;           // for messages

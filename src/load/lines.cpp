@@ -13,6 +13,18 @@ namespace {
 
 constexpr std::size_t text_piece_bytes = std::size_t{1} << 20;
 
+/// Part `part` of `parts` of what rank 0 finds.
+void visit_part(Comm& comm, const std::vector<std::string>& names, std::size_t part, std::size_t parts,
+                const std::function<void(std::string_view, const text_failure&)>& visit) {
+  input_set input(comm, names);
+  agree(comm, [&] {
+    const auto each = [&](const input_piece& piece) {
+      visit(piece.text(), [&](const char* at, const std::string& what) { piece.fail(at, what); });
+    };
+    input.visit(part, parts, each, watch_load(comm, input), text_piece_bytes);
+  });
+}
+
 }  // namespace
 
 void visit_text(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
@@ -30,12 +42,17 @@ void visit_text(const std::vector<std::string>& names, std::size_t rank, std::si
 
 void visit_text(Comm comm, const std::vector<std::string>& names,
                 const std::function<void(std::string_view, const text_failure&)>& visit) {
-  agree(comm, [&] {
-    input_set input(names);
-    const auto each = [&](const input_piece& piece) {
-      visit(piece.text(), [&](const char* at, const std::string& what) { piece.fail(at, what); });
-    };
-    input.visit(comm.get_rank(), comm.get_size(), each, watch_load(comm, input), text_piece_bytes);
+  visit_part(comm, names, comm.get_rank(), comm.get_size(), visit);
+}
+
+void visit_whole_text(Comm comm, const std::vector<std::string>& names,
+                      const std::function<void(std::string_view, const text_failure&)>& visit) {
+  visit_part(comm, names, 0, 1, visit);
+}
+
+void visit_lines(Comm comm, const std::vector<std::string>& names, const std::function<void(std::string&&)>& visit) {
+  visit_text(comm, names, [&](std::string_view text, const text_failure&) {
+    for_each_line(text, [&](std::string_view line, std::size_t) { visit(std::string(line)); });
   });
 }
 

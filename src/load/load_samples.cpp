@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Samples of a job: what one worker reads, and what the workers then tell each other.
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,15 +57,14 @@ sample_rows read_samples(const std::vector<std::string>& names, std::size_t rank
 
 sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const sample_options& options) {
   const auto rank = comm.get_rank();
-  std::optional<input_set> input;
+  input_set input(comm, names);
   sample_layout layout;
   bool npy = false;
   agree(comm, [&] {
-    input.emplace(names);
-    npy = is_npy(input->files().front());
-    if (!npy && (rank == 0 || !input->standard_input())) layout = layout_of(*input, names, options);
+    npy = is_npy(input.files().front());
+    if (!npy && (rank == 0 || !input.standard_input())) layout = layout_of(input, names, options);
   });
-  if (input->standard_input()) {
+  if (input.standard_input()) {
     // The others cannot look at it.
     std::vector<std::string> said{layout.format == sample_format::csv ? "csv" : "libsvm", {layout.separator},
                                   std::to_string(layout.fields), layout.header ? "header" : "", layout.place};
@@ -81,9 +79,9 @@ sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const
   }
   sample_rows rows;
   agree(comm, [&] {
-    const auto watch = watch_load(comm, *input);
-    rows = npy ? read_npy(*input, rank, comm.get_size(), options, watch)
-               : read_part(*input, rank, comm.get_size(), layout, options, watch);
+    const auto watch = watch_load(comm, input);
+    rows = npy ? read_npy(input, rank, comm.get_size(), options, watch)
+               : read_part(input, rank, comm.get_size(), layout, options, watch);
   });
 
   std::vector<std::int64_t> greatest{rows.columns, rows.has_label_zero ? 1 : 0, rows.has_label_minus_one ? 1 : 0};

@@ -19,8 +19,8 @@ namespace paracel {
 
 vector_rows load_vectors(Comm comm, const std::vector<std::string>& files, const vector_options& options) {
   vector_parser parser(options.columns);
+  input_set input(comm, files);
   agree(comm, [&] {
-    input_set input(files);
     input.visit(
         comm.get_rank(), comm.get_size(), [&](const input_piece& piece) { parser.parse(piece); },
         watch_load(comm, input));

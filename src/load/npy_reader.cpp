@@ -284,12 +284,12 @@ sample_rows read_npy(const input_set& input, std::size_t rank, std::size_t size,
       std::size_t have = 0;
       while (have < want) {
         const auto n = from->read(block.data() + have, static_cast<std::size_t>(want) - have);
-        if (n == 0) throw data_error(input.files()[p.file].name + ": the file became shorter while it was read");
         have += n;
       }
       for (std::size_t at = 0; at < have; at += stride) to.take(block.data() + at, row++);
       if (progress) progress(done + h.data_begin + row * stride - p.begin, total);
     }
+    from->verify();
     done += p.end - p.begin;
   }
   return rows;

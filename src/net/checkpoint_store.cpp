@@ -93,7 +93,7 @@ std::string to_json(const checkpoint_entry& e) {
 }
 
 checkpoint_entry entry_from_json(std::string_view text, std::uint32_t clock, std::uint64_t job) try {
-  const auto j = json::parse(text);
+  const auto j = json_or_throw(text);
   checkpoint_entry e;
   e.header = {.kind = static_cast<checkpoint_kind>(j.at("kind").get<std::uint16_t>()),
               .clock = clock,
@@ -137,11 +137,13 @@ checkpoint_manifest checkpoint_manifest::from_text(std::string_view text, const 
   const reading in{path};
   json whole;
   try {
-    whole = json::parse(text);
+    whole = json_or_throw(text);
   } catch (const json::parse_error& e) {
     in.refuse(e.byte == 0 ? 0 : e.byte - 1, "is not JSON: cut off or damaged");
   } catch (const json::exception& e) {  // a number that is too large
     in.refuse(e.what());
+  } catch (const data_error& e) {
+    in.refuse(std::string("is ") + e.what());
   }
   if (!whole.is_object() || !whole.contains("checkpoint") || !whole["checkpoint"].is_object()) {
     in.refuse(0, "is no manifest of a checkpoint");

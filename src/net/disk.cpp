@@ -224,6 +224,19 @@ void posix_disk::make_folder(const std::string& folder) {
   if (!failed && !std::filesystem::is_directory(folder, failed) && !failed) refuse(folder, "cannot be made", ENOTDIR);
   if (failed) refuse(folder, "cannot be made", failed.value());
   for (const auto& above : fresh) sync_folder(above);
+  require_own(folder);
+}
+
+void posix_disk::require_own(const std::string& folder) const {
+  struct stat about {};
+  if (::stat(folder.c_str(), &about) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return;  // there is none, and whoever makes it will be told why it cannot be
+    refuse(folder, "cannot be examined", errno);
+  }
+  if (about.st_uid != ::geteuid()) {
+    throw error(folder + ": belongs to another user (uid " + std::to_string(about.st_uid) + ", this is uid " +
+                std::to_string(::geteuid()) + ")");
+  }
 }
 
 bool posix_disk::remove_folder(const std::string& folder) {

@@ -84,7 +84,10 @@ class posix_disk final : public disk {
   [[nodiscard]] std::unique_ptr<file_reader> open(const std::string& path) const override;
   [[nodiscard]] std::vector<std::byte> read(const std::string& path, std::size_t most_bytes) const override;
   [[nodiscard]] std::vector<std::string> list(const std::string& folder) const override;
+  /// Throws also when the folder that is there belongs to another user, who could exchange what is written.
   void make_folder(const std::string& folder) override;
+  /// Throws when the folder belongs to another user; one that is not there is nobody's.
+  void require_own(const std::string& folder) const;
   bool remove_folder(const std::string& folder) override;
   void rename(const std::string& from, const std::string& to) override;
   bool remove(const std::string& path) override;

@@ -10,11 +10,13 @@
 
 #include <paracel/error.hpp>
 
+#include "core/json_text.hpp"
+
 namespace paracel::net {
 
 namespace {
 
-using steady = std::chrono::steady_clock;
+using time_point = time_source::time_point;
 // How long the destructor may wait for a thread whose beat is unanswered.
 constexpr std::chrono::milliseconds look_up_interval{50};
 // After so many beats the watch is sent anew: the one that is parked may have been lost with a connection.
@@ -27,7 +29,7 @@ order order_of(const reply_view& reply) {
   o.what = reply.header.order;
   if (reply.header.result != status::ok) o.what = instruction::abort;
   if (o.what != instruction::abort) return o;
-  const auto body = nlohmann::json::parse(text_of(reply.body), nullptr, false);
+  const auto body = json_from(text_of(reply.body));
   o.status = exit_status::failure;
   if (body.is_object() && body.contains("cause") && body["cause"].is_string()) {
     o.cause = body["cause"].get<std::string>();
@@ -76,7 +78,7 @@ class beating::line {
   line(port& to_scheduler, const heartbeat_options& options)
       : port_(to_scheduler), channel_(to_scheduler.connect(options.scheduler)), job_(options.job) {}
 
-  void beat(const std::string& body, steady::time_point now) {
+  void beat(const std::string& body, time_point now) {
     beat_ = send(verb::heartbeat, 0, body);
     sent_[beat_ % sent_.size()] = now;
     answered_ = false;
@@ -94,7 +96,7 @@ class beating::line {
     return true;
   }
   /// When the beat left that is answered here. Beats older than the last few count for nothing.
-  std::optional<steady::time_point> take_answer(const reply_view& reply) noexcept {
+  std::optional<time_point> take_answer(const reply_view& reply) noexcept {
     answered_ = true;
     const auto s = reply.header.sequence;
     if (reply.header.what != verb::heartbeat || s > beat_ || s + sent_.size() <= beat_) return std::nullopt;
@@ -124,7 +126,7 @@ class beating::line {
   std::uint64_t sequence_ = 0;
   std::uint64_t beat_ = 0;   // the last one's number
   std::uint64_t watch_ = 0;  // of the one that is parked; 0: none
-  std::array<steady::time_point, 32> sent_{};
+  std::array<time_point, 32> sent_{};
   bool answered_ = true;
   incoming in_;
 };
@@ -132,14 +134,21 @@ class beating::line {
 beating::beating(port& to_scheduler, heartbeat_options options, std::function<std::string()> describe,
                  std::function<void(const order&)> obey, std::atomic<std::uint32_t>& followed, const time_source& time)
     : options_(std::move(options)), describe_(std::move(describe)), obey_(std::move(obey)), followed_(followed), time_(time),
-      scheduler_(std::make_unique<line>(to_scheduler, options_)), last_answer_(time.now()), next_beat_(last_answer_) {}
+      scheduler_(std::make_unique<line>(to_scheduler, options_)), last_answer_(time.now()), next_beat_(last_answer_),
+      own_(last_answer_, std::max(options_.limit / 4, options_.interval * 3 / 2)) {}
 
 beating::~beating() = default;
 
 bool beating::is_idle() const noexcept { return scheduler_->answered() && !scheduler_->watches(); }
 
+/// What was silent while this process was away itself has a whole interval to be heard.
+void beating::look_up(time_point now) {
+  if (own_.absence(now).count() != 0) last_answer_ = now;
+}
+
 void beating::beat_if_due() {
   const auto now = time_.now();
+  look_up(now);
   if (now < next_beat_) return;
   // Asked nothing, the scheduler says nothing: the time that this process itself slept is not its silence.
   if (scheduler_->answered()) last_answer_ = std::max(last_answer_, now - options_.interval);
@@ -152,7 +161,9 @@ void beating::beat_if_due() {
 beating::outcome beating::listen(std::chrono::milliseconds timeout) {
   reply_view reply;
   if (!scheduler_->receive(timeout, reply)) {
-    if (scheduler_->answered() || time_.now() - last_answer_ <= options_.limit) return outcome::nothing;
+    const auto now = time_.now();
+    look_up(now);
+    if (scheduler_->answered() || now - last_answer_ <= options_.limit) return outcome::nothing;
     obey_({instruction::abort, exit_status::scheduler_lost,
            "the scheduler is lost: silent for " + std::to_string(options_.limit.count()) + " ms"});
     return outcome::over;
@@ -172,7 +183,8 @@ beating::outcome beating::listen(std::chrono::milliseconds timeout) {
     last_answer_ = time_.now();
     const auto sent = scheduler_->take_answer(reply);
     const bool goes_on = reply.header.result == status::ok && reply.header.order == instruction::go_on;
-    if (sent && goes_on && options_.on_answer) options_.on_answer(*sent);
+    const bool known = reply.header.count == known_sender;
+    if (sent && goes_on && known && options_.on_answer) options_.on_answer(*sent);
   }
   const auto asked = order_of(reply);
   if (asked.what == instruction::go_on) return outcome::heard;
@@ -181,7 +193,7 @@ beating::outcome beating::listen(std::chrono::milliseconds timeout) {
 }
 
 void heartbeat::run(port& to_scheduler) {
-  const steady_time_source time;
+  const boot_time_source time;
   beating b(to_scheduler, options_, describe_, obey_, epoch_, time);
   while (!stop_.load(std::memory_order_relaxed)) {
     b.beat_if_due();
@@ -189,11 +201,11 @@ void heartbeat::run(port& to_scheduler) {
       std::unique_lock lock(mutex_);
       const auto before = epoch_.load(std::memory_order_relaxed);
       const auto has_changed = [&] { return epoch_.load(std::memory_order_relaxed) != before; };
-      wake_.wait_until(lock, b.next_beat(), [&] { return stop_.load(std::memory_order_relaxed) || has_changed(); });
+      wake_.wait_for(lock, b.next_beat() - time.now(), [&] { return stop_.load(std::memory_order_relaxed) || has_changed(); });
       if (has_changed()) b.beat_now();
       continue;
     }
-    const auto until_beat = std::chrono::ceil<std::chrono::milliseconds>(b.next_beat() - steady::now());
+    const auto until_beat = std::chrono::ceil<std::chrono::milliseconds>(b.next_beat() - time.now());
     if (b.listen(std::clamp(until_beat, std::chrono::milliseconds{1}, look_up_interval)) == beating::outcome::over) return;
   }
 }

@@ -13,11 +13,16 @@
 #include <string_view>
 #include <thread>
 
+#include "net/attention.hpp"
 #include "net/protocol.hpp"
 #include "net/time_source.hpp"
 #include "net/transport.hpp"
 
 namespace paracel::net {
+
+inline constexpr std::chrono::milliseconds heartbeat_interval{500};
+/// The least time of silence that may be called a loss: one beat may come late.
+inline constexpr std::chrono::milliseconds least_heartbeat_limit = 2 * heartbeat_interval;
 
 /// What the scheduler asked for in answer to a heartbeat, or what its silence means.
 struct order {
@@ -29,13 +34,18 @@ struct order {
 /// The order in a reply of the scheduler; a failure is an abort, with the cause in the body as JSON or as text.
 order order_of(const reply_view& reply);
 
+/// A silent scheduler is waited for so many times as long as it waits for others itself. Its death is seen at once by its
+/// launcher, so this is for one that is paused alone, or on a host that is gone; leases end without it.
+inline constexpr int patience_with_scheduler = 3;
+
 struct heartbeat_options {
   std::string scheduler;  ///< address
   std::uint64_t job = 0;
-  std::chrono::milliseconds interval{500};
+  std::chrono::milliseconds interval = heartbeat_interval;
   std::chrono::milliseconds limit{3000};  ///< a scheduler silent for longer is lost
-  /// A beat was answered that had been sent at this time: until two seconds after it nobody has been put in our place.
-  std::function<void(std::chrono::steady_clock::time_point)> on_answer{};
+  /// A beat was answered that had been sent at this time, and the scheduler knows us as who we say we are: until two seconds
+  /// after it nobody has been put in our place.
+  std::function<void(time_source::time_point)> on_answer{};
   /// A membership other than the followed one, as JSON. Returns: its epoch.
   std::function<std::uint32_t(std::string_view)> on_membership{};
 };
@@ -66,6 +76,8 @@ class beating {
  private:
   class line;
 
+  void look_up(time_point now);
+
   heartbeat_options options_;
   std::function<std::string()> describe_;
   std::function<void(const order&)> obey_;
@@ -74,6 +86,7 @@ class beating {
   std::unique_ptr<line> scheduler_;
   time_point last_answer_;
   time_point next_beat_;
+  attention<time_point> own_;
 };
 
 /// A thread with a port of its own that tells the scheduler that this process lives, and hears of the job's end.

@@ -7,6 +7,7 @@
 #include <paracel/error.hpp>
 
 #include "core/hash.hpp"
+#include "net/job_key.hpp"
 
 namespace paracel::net {
 namespace {
@@ -130,6 +131,7 @@ const char* name_of(verb v) noexcept {
     case verb::replicate: return "replicate";
     case verb::handover: return "handover";
     case verb::fence: return "fence";
+    case verb::fold: return "fold";
     case verb::checkpoint: return "checkpoint";
   }
   return unknown;
@@ -162,7 +164,7 @@ const char* name_of(status s) noexcept {
 void encode(const request_header& h, std::span<std::byte, request_header_bytes> out) noexcept {
   writer(out.data())
       .put(request_magic).put(protocol_version).put(h.what).put(h.flags)
-      .put(h.job).put(h.client).put(h.sequence).put(h.low_watermark)
+      .put(h.job ^ job_key()).put(h.client).put(h.sequence).put(h.low_watermark)
       .put(h.rank).put(h.clock)
       .put(h.epoch).put(h.partition).put(h.tag).put(std::uint8_t{0})
       .put(h.function)
@@ -199,6 +201,7 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, req
       .get(h.deadline_ms).get(h.count)
       .get(h.key_bytes).get(h.body_bytes)
       .get(h.tail_bytes);
+  h.job ^= job_key();
   const auto body = frame.subspan(request_header_bytes);
   if (magic != request_magic) return "not a request: wrong magic";
   if (version != protocol_version) return "request of another protocol version";

@@ -58,10 +58,21 @@ enum class verb : std::uint8_t {
   replicate = 106, handover = 107, checkpoint = 108,
   // another process is the worker of this rank now
   fence = 109,
+  // what BSP has staged
+  fold = 110,
 };
 /// One more than the greatest verb of a shard.
-inline constexpr std::size_t shard_verbs = 110;
+inline constexpr std::size_t shard_verbs = 111;
 const char* name_of(verb v) noexcept;
+/// Whether a request of this verb changes no value.
+constexpr bool only_looks(verb v) noexcept {
+  switch (v) {
+    case verb::pull: case verb::contains: case verb::pull_at: case verb::pull_multi: case verb::contains_multi:
+    case verb::pull_at_multi: case verb::scan: case verb::top_k: case verb::reduce: case verb::set_pull: case verb::rows_pull:
+    case verb::rows_scan: return true;
+    default: return false;
+  }
+}
 
 enum class status : std::uint16_t {
   ok = 0,
@@ -101,6 +112,8 @@ inline constexpr std::uint16_t flag_stream = 32;
 inline constexpr std::uint16_t flag_first = 64;
 /// Of a ping, in header.count: whether this thread lives; the order of requests has nothing to do with it.
 inline constexpr std::uint32_t ping_alive = 1;
+/// The count in the answer to a heartbeat of the process that has the place it speaks for: its lease is renewed.
+inline constexpr std::uint32_t known_sender = 1;
 /// Reply flags.
 inline constexpr std::uint16_t reply_uniform = 1;  ///< set_pull: the values without their items, all of the reply's tag
 inline constexpr std::uint16_t reply_more = 2;     ///< there is more: ask again from the cursor that the body begins with

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "net/zmq_transport.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #include <zmq.h>
 
 #include <algorithm>
@@ -48,8 +51,27 @@ constexpr unsigned longest_doubt = 15;
 // What ZeroMQ and poll can count, in milliseconds.
 constexpr milliseconds longest_wait(INT_MAX);
 
+// What ZeroMQ opens when it starts, two threads and the first socket, with some to spare. It ends the process where it gets none.
+constexpr std::size_t first_descriptors = 16;
+
 [[noreturn]] void fail(const std::string& what) {
-  throw network_error(what + ": " + zmq_strerror(zmq_errno()), false);
+  const int code = zmq_errno();
+  std::string why = zmq_strerror(code);
+  if (rlimit limit{}; code == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    why += "; this process may have " + std::to_string(limit.rlim_cur) + " (ulimit -n)";
+  }
+  throw network_error(what + ": " + why, false);
+}
+
+/// Throws: network_error when ZeroMQ could not open what it cannot do without.
+void require_descriptors() {
+  std::array<int, first_descriptors> open;
+  std::size_t n = 0;
+  while (n < open.size() && (open[n] = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0) ++n;
+  const int code = errno;
+  for (std::size_t i = 0; i < n; ++i) ::close(open[i]);
+  errno = code;
+  if (n < open.size()) fail("cannot start ZeroMQ");
 }
 
 void set(void* socket, int option, int value) {
@@ -139,7 +161,9 @@ struct sending {
 
 class zmq_transport::context {
  public:
-  context() : handle_(zmq_ctx_new()) {
+  context() {
+    require_descriptors();
+    handle_ = zmq_ctx_new();
     if (handle_ == nullptr) fail("cannot start ZeroMQ");
     zmq_ctx_set(handle_, ZMQ_MAX_SOCKETS, max_sockets);
   }
@@ -152,7 +176,7 @@ class zmq_transport::context {
   [[nodiscard]] void* handle() const { return handle_; }
 
  private:
-  void* handle_;
+  void* handle_ = nullptr;
 };
 
 class zmq_transport::zmq_port final : public port {

@@ -278,11 +278,12 @@ std::uint32_t kvclt::clock_channel() const noexcept {
   return first_channel_[server] + static_cast<std::uint32_t>(members_.servers[server].shards.size());
 }
 
-kvclt::sequence kvclt::clock_request(net::verb what, std::uint32_t clock, handler done) {
+kvclt::sequence kvclt::clock_request(net::verb what, std::uint32_t clock, handler done, std::uint16_t flags) {
   follow();
   const stay here(*this);
   net::request_header h;
   h.what = what;
+  h.flags = flags;
   h.clock = clock;
   subscribes_ = subscribes_ || what == net::verb::subscribe;
   return send(clock_channel(), h, {}, {}, {}, {}, std::move(done));
@@ -305,6 +306,8 @@ bool kvclt::receive(std::chrono::milliseconds timeout) {
     throw protocol_error(std::string("a server sent a malformed reply: ") + reason);
   // A server that ends. Whether the job has ended, and with which status, is for the scheduler or its silence to say.
   if (reply.header.result == net::status::job_ended && (ended_ != nullptr || keeps_)) return true;
+  // Somebody else has the address of a server that is gone. Of that one the scheduler will tell.
+  if (reply.header.result == net::status::wrong_job && keeps_) return true;
   if (reply.header.result == net::status::reconnected) {
     note_broken(incoming_.channel);
     if (!keeps_) give_up_connection(incoming_.channel);

@@ -58,7 +58,7 @@ struct kvclt_options {
   std::size_t max_message_bytes = 1UL << 30;
   std::size_t multi_chunk_bytes = 8UL << 20;          ///< a multi request is cut into requests of about this size
   std::uint64_t incarnation = 0;                      ///< 0: a random one is made
-  const net::time_source* time = nullptr;             ///< none: the steady clock
+  const net::time_source* time = nullptr;             ///< none: that of the machine
 };
 
 /// A client of every server of a job.
@@ -168,7 +168,7 @@ class kvclt {
   }
 
   /// To the clock thread of the server that owns the clock. `clock`: finished iterations (tick), needed minimum (wait).
-  sequence clock_request(net::verb what, std::uint32_t clock, handler done);
+  sequence clock_request(net::verb what, std::uint32_t clock, handler done, std::uint16_t flags = 0);
 
   /// To the control thread of one server (stats, ping).
   sequence control_request(net::verb what, std::uint32_t server, handler done);
@@ -178,6 +178,8 @@ class kvclt {
   /// job_error when the job has ended; whatever a handler throws.
   void wait(sequence s);
   void wait_all();
+  /// The handlers of requests that change nothing do not run any more: what they would fill may have gone.
+  void forget_reads() noexcept;
   /// Handles what has arrived; never blocks. Returns the number of answers.
   std::size_t poll();
 

@@ -221,7 +221,7 @@ void kvclt::note_silence(std::chrono::nanoseconds time) {
 /// What passes between two looks is silence too, but not what this process sleeps or computes.
 void kvclt::note_silence_while_polling() {
   const std::chrono::nanoseconds now =
-      (options_.time != nullptr ? options_.time->now() : std::chrono::steady_clock::now()).time_since_epoch();
+      (options_.time != nullptr ? options_.time->now() : net::boot_clock::now()).time_since_epoch();
   const auto passed = now - std::exchange(polled_, now);
   note_silence(std::clamp<std::chrono::nanoseconds>(passed, std::chrono::nanoseconds{0}, follow_interval));
 }

@@ -349,4 +349,9 @@ void kvclt::forget(sequence first, sequence last) noexcept {
   }
 }
 
+void kvclt::forget_reads() noexcept {
+  for (auto s = low_; s < next_; ++s)
+    if (slot(s).open && net::only_looks(slot(s).what)) forget(s, s);
+}
+
 }  // namespace paracel

@@ -8,23 +8,31 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <functional>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
 
 #include <paracel/comm.hpp>
 #include <paracel/error.hpp>
 
 #include "core/text_number.hpp"
 #include "net/descriptor_limit.hpp"
+#include "net/job_key.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
 #include "worker/comm_scheduler.hpp"
 #include "worker/comm_self.hpp"
 #include "worker/embedded.hpp"
+#include "worker/failure_line.hpp"
+#include "worker/live_algorithms.hpp"
 #include "worker/mpi_library.hpp"
+#include "worker/output_folder.hpp"
 #include "worker/session.hpp"
 
 namespace paracel {
@@ -54,6 +62,18 @@ std::size_t byte_count(const char* text) {
   if (!read_byte_count(text, count))
     throw usage_error(std::string("environment variable PARACEL_MAX_MESSAGE_BYTES=") + text + ": want a number of bytes");
   return count;
+}
+
+/// What --server_info says, with one dash or two; empty without it.
+std::string server_info_in(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    std::string_view word = argv[i];
+    if (!word.starts_with('-')) continue;
+    word.remove_prefix(word.starts_with("--") ? 2 : 1);
+    if (word == "server_info" && i + 1 < argc) return argv[i + 1];
+    if (word.starts_with("server_info=")) return std::string(word.substr(word.find('=') + 1));
+  }
+  return {};
 }
 
 /// Dies with the launcher: asks the kernel for it, then looks whether the launcher has died before the question.
@@ -97,13 +117,16 @@ struct main_env::impl {
   bool finalize_mpi = false;
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
+  std::string program;
   std::string rendezvous;
+  std::string given_info;  // --server_info of the command line, for who joins without
+  std::thread::id owner = std::this_thread::get_id();
   std::shared_ptr<session> job;
   std::shared_ptr<comm_backend> world;
 
   std::shared_ptr<session> join(const std::string& server_info) {
     if (job) return job;
-    const std::string& info = rendezvous.empty() ? server_info : rendezvous;
+    const std::string& info = !rendezvous.empty() ? rendezvous : !server_info.empty() ? server_info : given_info;
     // Programs written for Paracel 0.3 give --server_info a made-up default, which outside a job means nothing.
     if (info.empty() || (rendezvous.empty() && !info.starts_with("paracel"))) {
       if (size > 1) throw usage_error("several workers but no servers: start the program with prun.py");
@@ -111,6 +134,7 @@ struct main_env::impl {
       return job;
     }
     const auto where = net::rendezvous::parse(info);
+    net::take_job_key();
     session_options o;
     if (const char* limit = variable("PARACEL_MAX_MESSAGE_BYTES")) o.max_message_bytes = byte_count(limit);
     o.over = std::make_shared<net::zmq_transport>(net::transport_limits{.max_message_bytes = o.max_message_bytes});
@@ -125,6 +149,38 @@ struct main_env::impl {
     return job;
   }
 
+  /// Ends this process's part of the job; one that fails says no goodbye.
+  void end(bool failing) {
+    if (!failing && job) {
+      try {
+        job->leave();
+      } catch (const job_error&) {  // the job has ended already; the launcher knows why
+        failing = true;
+      } catch (...) {
+        end_with(tell_failure(program, std::current_exception()));
+        failing = true;
+      }
+    }
+    job.reset();
+    world.reset();
+    // Finalising waits for every rank; a failing one leaves without it, which is how mpirun learns of the failure.
+    if (!failing && finalize_mpi) mpi->finalize();
+  }
+
+  /// The program has called exit, so that nobody destroys the main_env. That of a program which fails is told by its status.
+  static void at_exit(int status, void*) {
+    auto* env = current();
+    if (env == nullptr || status != 0) return;
+    current() = nullptr;
+    const auto& job = env->job;
+    if (!job || !job->has_scheduler() || job->ended()->raised()) return;
+    if (std::this_thread::get_id() == env->owner && live_algorithms == 0) return env->end(false);
+    std::fflush(nullptr);
+    std::fprintf(stderr, "%s: error: worker %u called exit(0) before its algorithm had ended\n", env->program.c_str(),
+                 env->rank);
+    std::_Exit(exit_status::failure);
+  }
+
   /// One process has one main_env; the signatures inherited from Paracel leave no other way to find it.
   static impl*& current() {
     static impl* it = nullptr;
@@ -134,6 +190,11 @@ struct main_env::impl {
 
 main_env::main_env(int& argc, char**& argv) : impl_(std::make_unique<impl>()) {
   if (impl::current() != nullptr) throw error("a process has one main_env");
+  impl_->program = program_name(argc > 0 ? argv[0] : nullptr);
+  impl_->given_info = server_info_in(argc, argv);
+  end_on_uncaught(impl_->program);
+  static const int registered = on_exit(&impl::at_exit, nullptr);
+  if (registered != 0) throw error("no memory for what is done at exit");
   net::raise_descriptor_limit();
   // Large values come and go every iteration: keep their memory instead of giving it back to the kernel each time.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc takes
@@ -163,19 +224,8 @@ main_env::main_env(int& argc, char**& argv) : impl_(std::make_unique<impl>()) {
 }
 
 main_env::~main_env() {
-  bool failing = std::uncaught_exceptions() > 0;
   impl::current() = nullptr;
-  if (!failing && impl_->job) {
-    try {
-      impl_->job->leave();
-    } catch (const error&) {  // the job has ended already; the launcher knows why
-      failing = true;
-    }
-  }
-  impl_->job.reset();
-  impl_->world.reset();
-  // Finalising waits for every rank; a failing one leaves without it, which is how mpirun learns of the failure.
-  if (!failing && impl_->finalize_mpi) impl_->mpi->finalize();
+  impl_->end(std::uncaught_exceptions() > 0);
 }
 
 std::shared_ptr<session> main_env::job(const std::string& server_info) {
@@ -183,6 +233,8 @@ std::shared_ptr<session> main_env::job(const std::string& server_info) {
   if (env == nullptr) throw error("make a paracel::main_env first in main");
   return env->join(server_info);
 }
+
+void main_env::keep_inputs(const std::vector<std::string>& paths) { output_folder::keep(paths); }
 
 std::shared_ptr<comm_backend> main_env::communicator(ompi_communicator_t* of) {
   auto* env = impl::current();

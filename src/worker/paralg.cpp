@@ -9,9 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file_names.hpp"
+#include "core/json_text.hpp"
+#include "load/agreement.hpp"
 #include "load/input.hpp"
 #include "load/watch_load.hpp"
 #include "net/disk.hpp"
+#include "worker/live_algorithms.hpp"
 #include "worker/parasrv.hpp"
 #include "worker/result_files.hpp"
 #include "worker/session.hpp"
@@ -45,11 +48,14 @@ paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, i
     if (failure) throw config_error("output folder " + output_ + " cannot be made: " + failure.message());
     if (const auto why = why_not_writable(output_); !why.empty())
       throw config_error("output folder " + output_ + " cannot be written: " + why);
+    session_->output(output_);
   }
   part_ = session_->parts().enter(session_->finished(), [this](saved_state& to) { checkpoint_state(to); });
+  ++live_algorithms;
 }
 
 paralg::~paralg() {
+  --live_algorithms;
   session_->loop_ends(part_);
   session_->parts().leave(part_);
 }
@@ -65,7 +71,9 @@ void paralg::iter_commit() {
   }
   const bool stops = servers_->commit();
   session_->parts().committed(part_);
-  if (stops) session_->checkpoint();
+  if (!stops) return;
+  servers_->fold_committed();  // a checkpoint of what cannot be folded would fail in every run that begins with it
+  session_->checkpoint();
 }
 
 bool paralg::resumed() const { return session_->parts().is_resumed(part_) || session_->repeats(); }
@@ -90,6 +98,7 @@ std::uint32_t paralg::last_staleness() const { return servers_->last_staleness()
 void paralg::paracel_sync() {
   servers_->settle();
   comm_.synchronize();
+  servers_->fold_finished();
 }
 
 std::size_t paralg::get_server_size() const { return session_->servers().servers.size(); }
@@ -99,9 +108,9 @@ void paralg::report_progress(const progress_report& report) {
   const auto now = now_ms();
   if (last_report_ms_ >= 0 && now - last_report_ms_ < report_interval_ms && report.round != report.rounds) return;
   last_report_ms_ = now;
-  const nlohmann::json body = {
-      {"round", report.round}, {"rounds", report.rounds}, {"objective", report.objective}};
-  session_->tell(net::verb::progress, body.dump());
+  nlohmann::json body = {{"round", report.round}, {"metric", report.metric}, {report.metric, report.objective}};
+  if (report.rounds > 0) body["rounds"] = report.rounds;  // else nobody knows how many there will be
+  session_->tell(net::verb::progress, json_text(body));
 }
 
 void Comm::report(const std::string& json) const {
@@ -110,23 +119,35 @@ void Comm::report(const std::string& json) const {
 
 // ---- input
 
-void paralg::visit_part(const list_type<str_type>& files, std::size_t part, std::size_t parts,
-                        const std::function<void(str_type&&)>& visit) {
-  input_set input(files);
+namespace {
+
+void visit_lines_of(input_set& input, std::size_t part, std::size_t parts, const load_progress& progress,
+                    const std::function<void(str_type&&)>& visit) {
   const auto lines = [&](const input_piece& piece) {
     for_each_line(piece.text(), [&](std::string_view line, std::size_t) { visit(str_type(line)); });
   };
-  input.visit(part, parts, lines, watch_load(comm_, input));
+  input.visit(part, parts, lines, progress);
+}
+
+}  // namespace
+
+void paralg::visit_part(const list_type<str_type>& files, std::size_t part, std::size_t parts,
+                        const std::function<void(str_type&&)>& visit) {
+  input_set input(comm_, files);
+  agree(comm_, [&] { visit_lines_of(input, part, parts, watch_load(comm_, input), visit); });
 }
 
 list_type<str_type> paralg::load_all(const list_type<str_type>& files) {
+  input_set input(files);
+  if (input.standard_input()) return standard_input(files);
   list_type<str_type> lines;
-  const auto keep = [&](str_type&& line) { lines.push_back(std::move(line)); };
-  if (!input_set(files).standard_input()) {
-    visit_part(files, 0, 1, keep);
-    return lines;
-  }
-  // Only rank 0 has it: the text goes to the others in pieces, and an empty one is the end.
+  visit_lines_of(input, 0, 1, {}, [&](str_type&& line) { lines.push_back(std::move(line)); });
+  return lines;
+}
+
+/// All of it on every worker. Only worker 0 has it: the text goes to the others in pieces, and an empty one is the end.
+list_type<str_type> paralg::standard_input(const list_type<str_type>& files) {
+  list_type<str_type> lines;
   str_type text;
   const auto pass_on = [&] {
     comm_.bcast(text);
@@ -147,16 +168,32 @@ list_type<str_type> paralg::load_all(const list_type<str_type>& files) {
   return lines;
 }
 
-list_type<str_type> paralg::load_part(const list_type<str_type>& files, std::size_t part) {
-  if (input_set(files).standard_input()) return part == 0 ? load_all(files) : list_type<str_type>();
-  list_type<str_type> lines;
-  visit_part(files, part, get_worker_size(), [&](str_type&& line) { lines.push_back(std::move(line)); });
-  return lines;
+void paralg::load_parts(const list_type<str_type>& files, const std::function<void(list_type<str_type>&)>& visit) {
+  input_set input(files);
+  for (std::size_t part = 0; part < get_worker_size(); ++part) {
+    list_type<str_type> lines;
+    if (!input.standard_input()) {
+      visit_lines_of(input, part, get_worker_size(), {}, [&](str_type&& line) { lines.push_back(std::move(line)); });
+    } else if (part == 0) {
+      lines = standard_input(files);
+    }
+    visit(lines);
+  }
+}
+
+str_type paralg::paracel_result(const str_type& name) {
+  auto path = result_path(output_, name);
+  session_->output(output_).record(name);
+  return path;
 }
 
 void paralg::dump(const str_type& filename, bool append, bool merge, const std::function<bool(str_type&)>& next) {
-  const auto merged = result_path(output_, filename + "merge");
-  result_file out(result_path(output_, filename + std::to_string(get_worker_id())), append);
+  const auto result = [&](const str_type& name) {
+    if (!append) return paracel_result(name);
+    session_->output(output_);
+    return result_path(output_, name);
+  };
+  result_file out(result(filename + std::to_string(get_worker_id())), append);
   str_type text;
   while (next(text)) {
     if (text.size() < written_at_once) continue;
@@ -165,11 +202,13 @@ void paralg::dump(const str_type& filename, bool append, bool merge, const std::
   }
   out.write(text);
   out.close();
-  if (merge) join_results(comm_, out.path(), out.begin(), merged, append);
+  if (!merge) return;
+  const auto merged = get_worker_id() == 0 ? result(filename + "merge") : str_type();
+  join_results(comm_, out.path(), out.begin(), merged, append);
 }
 
 void paralg::merge_files(const list_type<str_type>& files, const str_type& prefix, bool append) {
-  copy_results(files, result_path(output_, prefix + "merge"), append);
+  copy_results(files, append ? result_path(output_, prefix + "merge") : paracel_result(prefix + "merge"), append);
 }
 
 // A tag, then the bytes of the value: what packer and pkl_dat_sequential of compat/ write.

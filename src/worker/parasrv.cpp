@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <future>
 #include <optional>
@@ -15,6 +16,7 @@
 #include <paracel/error.hpp>
 
 #include "core/ssp_clock.hpp"
+#include "worker/folds.hpp"
 
 namespace paracel {
 
@@ -45,14 +47,26 @@ parasrv::parasrv(std::shared_ptr<session> job, std::uint32_t staleness, consiste
 
 parasrv::~parasrv() {
   try {
-    send_combined_before(nullptr);  // as an update that was sent and not waited for
-  } catch (const std::exception&) {  // the job has ended, and with it what was to be sent
+    if (std::uncaught_exceptions() == 0) finish_last();
+  } catch (const job_error&) {  // and with it ended what was on its way
+  } catch (...) {
+    job_->fails(std::current_exception());
   }
   *self_ = nullptr;
   client_.reset();  // its handlers hold marks of reads
 }
 
+/// What nobody has waited for. Nobody is there any more for values, or to be called back.
+void parasrv::finish_last() {
+  closing_ = true;
+  client_->forget_reads();
+  send_all_combined();
+  client_->wait_all();
+  throw_untold();
+}
+
 void parasrv::set_model(consistency_model model) {
+  if (model == consistency_model::bsp) job_->stages();
   send_combined_before(nullptr);
   cache_.clear();
   if (model != consistency_model::ssp) pushed_.reset();
@@ -114,10 +128,12 @@ kvclt::call parasrv::read_call(net::verb what) const noexcept {
   return c;
 }
 
-kvclt::call parasrv::update_call(net::verb what, std::uint64_t function, bool clocked) const noexcept {
+kvclt::call parasrv::update_call(net::verb what, std::uint64_t function, bool clocked) {
   kvclt::call c{.what = what, .function = function};
-  if (clocked && model_ == consistency_model::bsp) c.flags = net::flag_staged;
-  if (clocked) c.clock = finished();
+  if (model_ == consistency_model::bsp) c.flags = clocked ? net::flag_staged : net::flag_bsp_read;
+  // One that acts at once acts on what all have finished, whenever that is folded.
+  if (!clocked && model_ == consistency_model::bsp) wait_for_minimum();
+  if (clocked || model_ == consistency_model::bsp) c.clock = finished();
   return c;
 }
 
@@ -413,7 +429,7 @@ std::uint64_t parasrv::find_function(const std::string& file, const std::string&
 
   failure f;
   function_ref found;
-  client_->broadcast({.what = what}, name, net::bytes_of(symbol), [&](const kv_result& r) {
+  client_->broadcast({.what = what}, file, net::bytes_of(symbol), [&](const kv_result& r) {
     if (!r.ok()) {
       if (f.result == net::status::ok) f = {r.header.result, std::string(r.text())};
     } else if (r.body.size() >= 9) {
@@ -471,6 +487,10 @@ void parasrv::settle() {
     client_->wait_all();
     run_ready();
   } while (client_->in_flight() != 0 || !combiner_.empty());
+  throw_untold();
+}
+
+void parasrv::throw_untold() {
   const auto joint = std::exchange(joint_failed_, {});
   std::optional<failed_request> first;
   for (auto& f : failed_) {
@@ -483,6 +503,20 @@ void parasrv::settle() {
   if (!joint.empty()) fail(joint.front()->result, joint.front()->text, "updating \"" + joint.front()->name + "\"");
 }
 
+void parasrv::fold_finished() {
+  if (model_ != consistency_model::bsp) return;
+  client_->wait(client_->clock_request(net::verb::clock_wait, 0, [&](const kv_result& r) {
+    if (r.ok()) known_slowest_ = std::max(known_slowest_, r.header.clock);
+  }));
+  fold_everywhere(*client_, known_slowest_);
+}
+
+void parasrv::fold_committed() {
+  if (model_ != consistency_model::bsp) return;
+  wait_for_minimum();
+  fold_everywhere(*client_, finished());
+}
+
 bool parasrv::commit() {
   settle();
   missing_.clear();
@@ -493,7 +527,7 @@ bool parasrv::commit() {
     stops = r.header.order == net::instruction::checkpoint;
     if (r.ok()) known_slowest_ = std::max(known_slowest_, r.header.clock);
     else f = {r.header.result, std::string(r.text())};
-  }));
+  }, model_ == consistency_model::bsp ? net::flag_staged : std::uint16_t{0}));
   if (f.result != net::status::ok) fail(f.result, f.text, "committing iteration " + std::to_string(next));
   job_->set_finished(next);
   if (pushed_ && model_ == consistency_model::ssp) pushed_->renew(known_slowest_, next);

@@ -164,6 +164,11 @@ class parasrv {
   /// Sends what was added up, waits for what is in flight and runs the callbacks that become ready. Throws the first failure
   /// of a request whose future nobody has asked; the others that failed before are forgotten with it.
   void settle();
+  /// Under BSP: all updates of iterations that every worker has finished are in the values. Throws: what one of them failed
+  /// with.
+  void fold_finished();
+  /// The same of the iterations that this worker has finished. Blocks: until every worker has.
+  void fold_committed();
   [[nodiscard]] std::uint32_t last_staleness() const noexcept { return last_staleness_; }
   [[nodiscard]] kvclt& client() noexcept { return *client_; }
 
@@ -173,8 +178,8 @@ class parasrv {
   kvclt::call begin_read(net::verb what);
   /// What a write carries now: under BSP what all have finished is folded before it. Blocks: under BSP, as begin_read.
   kvclt::call begin_write(net::verb what);
-  /// `clocked`: an update of this iteration, which BSP stages.
-  [[nodiscard]] kvclt::call begin_update(net::verb what, std::uint64_t function, bool clocked) const noexcept {
+  /// `clocked`: an update of this iteration, which BSP stages. Blocks: one that is not, under BSP, as begin_read.
+  [[nodiscard]] kvclt::call begin_update(net::verb what, std::uint64_t function, bool clocked) {
     return update_call(what, function, clocked);
   }
   /// The next commit or settle throws this, unless another failure came before. `what`: whose update it was.
@@ -244,7 +249,10 @@ class parasrv {
   [[nodiscard]] std::uint32_t needed() const noexcept;
   void wait_for_minimum();
   kvclt::call read_call(net::verb what) const noexcept;
-  kvclt::call update_call(net::verb what, std::uint64_t function, bool clocked) const noexcept;
+  kvclt::call update_call(net::verb what, std::uint64_t function, bool clocked);
+  void finish_last();
+  /// Throws the first failure that nobody was told.
+  void throw_untold();
   /// An update that is on its way when it returns. `value` travels; `delta` is what becomes of a cached copy.
   kvclt::sequence send_update(const kvclt::call& c, const std::string& key, const value_view& value,
                               const value_view& delta);
@@ -292,6 +300,7 @@ class parasrv {
   tsl::robin_map<std::string, std::uint64_t> changed_;  // the last of these, by key
   combiner combiner_;
   std::vector<std::shared_ptr<joint_update>> joint_failed_;  // whose futures nobody has asked
+  bool closing_ = false;  // callers' memory may have gone
   std::optional<bool> combining_;  // as it was said
   std::unique_ptr<subscriber> pushed_;  // null: off
   std::shared_ptr<parasrv*> self_ = std::make_shared<parasrv*>(this);  // futures look whether it is still there

@@ -145,20 +145,9 @@ void parasrv::send_all_combined() {
 
 // ---- values that come by themselves -----------------------------------------------------------------------------
 
-namespace {
-constexpr bool only_looks(net::verb v) noexcept {
-  using net::verb;
-  switch (v) {
-    case verb::pull: case verb::contains: case verb::pull_at: case verb::pull_multi: case verb::contains_multi:
-    case verb::pull_at_multi: case verb::scan: case verb::top_k: case verb::reduce: case verb::set_pull: return true;
-    default: return false;
-  }
-}
-}  // namespace
-
 void parasrv::before_request(net::verb what, const std::string_view* key) {
   send_combined_before(key);
-  if (pushed_ && !only_looks(what)) pushed_->changing(key, client_->next());
+  if (pushed_ && !net::only_looks(what)) pushed_->changing(key, client_->next());
 }
 
 void parasrv::set_push(bool on) {

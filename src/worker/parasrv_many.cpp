@@ -36,6 +36,7 @@ struct parasrv::multi_call {
   std::string what;
   std::exception_ptr error;
   std::optional<read_mark> mark;
+  const bool* closing = nullptr;  // the caller has gone
 
   void fail(net::status result, std::string_view text, std::string doing) {
     if (outcome.result != net::status::ok || error) return;
@@ -45,6 +46,7 @@ struct parasrv::multi_call {
   /// Hands a value to the caller; what he throws is the failure of the call.
   template <class F>
   void guarded(const F& f) noexcept {
+    if (closing != nullptr && *closing) return;
     try {
       f();
     } catch (...) {
@@ -140,6 +142,7 @@ kvclt::sequence parasrv::send_updates(const kvclt::call& c, std::span<const std:
   }
   auto call = std::make_shared<multi_call>();
   call->put = std::move(put);
+  call->closing = &closing_;
   const auto number = client_->multi_async(
       c, keys, values,
       [this, call](std::size_t i, std::string_view key, const net::reply_item& item) {
@@ -248,6 +251,7 @@ kvclt::sequence parasrv::start_set(const kvclt::call& c, std::shared_ptr<const k
   if (set == nullptr || set->keys.empty()) return 0;
   auto call = std::make_shared<set_call>();
   call->set = set;
+  call->closing = &closing_;
   call->to = std::move(to);
   call->doing = doing;
   const bool changes = c.what != net::verb::set_pull;

@@ -50,11 +50,22 @@ std::string result_path(const std::string& output, const std::string& name) {
   return (std::filesystem::path(output.empty() ? "." : output) / name).string();
 }
 
-result_file::result_file(std::string path, bool append) : path_(std::move(path)) {
-  file_.reset(std::fopen(path_.c_str(), append ? "ab" : "wb"));
+result_file::result_file(std::string path, bool append)
+    : path_(std::move(path)), written_(append ? path_ : path_ + ".tmp"), append_(append) {
+  std::error_code none;
+  was_there_ = std::filesystem::exists(path_, none);
+  file_.reset(std::fopen(written_.c_str(), append ? "ab" : "wb"));
   if (!file_) fail("cannot be opened");
   std::setvbuf(file_.get(), nullptr, _IOFBF, piece_bytes);
   if (append) begin_ = bytes_of_file(path_);
+}
+
+result_file::~result_file() {
+  if (written_.empty()) return;
+  file_.reset();
+  std::error_code none;
+  if (append_ && was_there_) std::filesystem::resize_file(path_, begin_, none);
+  else std::filesystem::remove(written_, none);
 }
 
 void result_file::fail(const char* what) const {
@@ -67,6 +78,8 @@ void result_file::write(std::string_view text) {
 
 void result_file::close() {
   if (std::fclose(file_.release()) != 0) fail("cannot be written");
+  if (!append_ && std::rename(written_.c_str(), path_.c_str()) != 0) fail("cannot be written");
+  written_.clear();
 }
 
 void join_results(Comm& comm, const std::string& part, std::uint64_t begin, const std::string& whole, bool append,

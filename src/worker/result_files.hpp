@@ -20,12 +20,16 @@ namespace paracel {
 /// Throws: data_error when that is not below the output folder.
 std::string result_path(const std::string& output, const std::string& name);
 
-/// A file that is being written.
+/// A file that is being written: under another name, so that it is whole or not there; or after what is there, which is all
+/// that stays when the rest cannot be written.
 /// Throws: every function throws data_error with the path and the reason of the system.
 class result_file {
  public:
   /// `append`: after what is there; otherwise what is there goes.
   result_file(std::string path, bool append);
+  ~result_file();
+  result_file(const result_file&) = delete;
+  result_file& operator=(const result_file&) = delete;
 
   /// Cost: a copy; a system call for every 256 KiB.
   void write(std::string_view text);
@@ -42,7 +46,10 @@ class result_file {
   [[noreturn]] void fail(const char* what) const;
 
   std::string path_;
+  std::string written_;  // where it is until it is whole
   std::uint64_t begin_ = 0;
+  bool append_;
+  bool was_there_ = true;
   std::unique_ptr<std::FILE, closer> file_;
 };
 

@@ -16,6 +16,7 @@
 #include <paracel/error.hpp>
 
 #include "core/json_text.hpp"
+#include "worker/folds.hpp"
 
 namespace paracel {
 
@@ -58,7 +59,7 @@ std::shared_ptr<session> session::join(session_options options) {
       net::heartbeat_options{.scheduler = o.scheduler,
                              .job = o.job,
                              .interval = o.heartbeat_interval,
-                             .limit = o.heartbeat_limit,
+                             .limit = o.heartbeat_limit * net::patience_with_scheduler,
                              .on_membership =
                                  [board = s->board_](std::string_view json) {
                                    auto m = membership::from_json(json);
@@ -111,6 +112,12 @@ std::shared_ptr<session> session::alone(std::shared_ptr<net::transport> over, me
   return s;
 }
 
+output_folder& session::output(const std::string& folder) {
+  // An embedded job has no id: its process is its only one.
+  static const auto alone = random_id();
+  return outputs_.at(folder, options_.job != 0 ? options_.job : alone, options_.rank);
+}
+
 session::~session() {
   closing_.store(true, std::memory_order_relaxed);
   heartbeat_.reset();
@@ -155,6 +162,15 @@ const net::reply_view& session::ask(net::request_header& h, std::span<const std:
   }
 }
 
+/// Under a launcher stderr is a log, so the scheduler passes it on as well.
+void session::warn(const std::string& text) {
+  const auto line = "worker " + std::to_string(rank()) + ": warning: " + text;
+  std::fprintf(stderr, "%s\n", line.c_str());
+  auto body = nlohmann::json::object();
+  body["warning"] = line;
+  tell(net::verb::progress, json_text(body));
+}
+
 void session::tell(net::verb what, const std::string& json) {
   if (!has_scheduler() || ended_->raised()) return;
   net::request_header h;
@@ -184,7 +200,7 @@ void session::checkpoint() {
   net::request_header h;
   h.what = net::verb::checkpoint;
   const auto text = json_text(body);
-  const auto answer = nlohmann::json::parse(net::text_of(ask(h, net::bytes_of(text)).body), nullptr, false);
+  const auto answer = json_from(net::text_of(ask(h, net::bytes_of(text)).body));
   if (path.empty() || (answer.is_object() && answer.value("ok", false))) return;
   try {
     disk.remove(path);
@@ -249,7 +265,10 @@ void session::refuse_to_repeat() {
 }
 
 void session::keep(std::size_t part) {
+  const bool could_be_replaced = cannot_.empty();
   loop_ends(part);
+  if (could_be_replaced && !cannot_.empty() && rank() == 0)
+    warn("no process can take the place of a worker that dies (--on-worker-death): " + cannot_);
   if (replaces_ && !parts_.at(part).asked) refuse_to_repeat();
   kept_state::commit c{.clock = finished() + 1, .collectives = numbers_.commit(), .cannot = cannot_, .parts = {}};
   try {
@@ -274,12 +293,21 @@ std::string session::beat(nlohmann::json body) {
 }
 
 void session::leave() {
-  if (!has_scheduler()) return;
-  if (replaces_ && !cannot_.empty()) refuse_to_repeat();
-  if (size() > 1) {
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  if (has_scheduler() && replaces_ && !cannot_.empty()) refuse_to_repeat();
+  if (stages_ || (has_scheduler() && size() > 1)) {
     const auto client = open_client();
-    client->wait(client->clock_request(net::verb::clock_tick, net::no_clock, nullptr));
+    auto slowest = finished();
+    client->wait(client->clock_request(net::verb::clock_tick, net::no_clock, [&](const kv_result& r) {
+      if (!r.ok()) return;
+      slowest = r.header.clock;
+      if (r.header.count != 0)
+        warn("updates since the last iter_commit are lost (" + std::to_string(r.header.count) + "; one is of " +
+             std::string(r.text()) + "): under bsp they would have taken effect at the next one");
+    }, stages_ ? net::flag_staged : std::uint16_t{0}));
+    if (stages_) fold_everywhere(*client, slowest);
   }
+  if (!has_scheduler()) return;
   auto body = identity_of(options_);
   body["status"] = 0;
   net::request_header h;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,7 @@
 #include "worker/collective_numbers.hpp"
 #include "worker/kept_state.hpp"
 #include "worker/kvclt.hpp"
+#include "worker/output_folder.hpp"
 
 namespace paracel {
 
@@ -35,7 +37,7 @@ struct session_options {
   std::uint32_t size = 1;
   std::size_t max_message_bytes = std::size_t{1} << 30;  ///< as the servers have it
   std::chrono::milliseconds heartbeat_interval{500};
-  std::chrono::milliseconds heartbeat_limit{3000};
+  std::chrono::milliseconds heartbeat_limit{3000};  ///< the scheduler's; it is waited for longer itself
   /// After the job was aborted the process ends itself with the job's status if the algorithm has not returned by then;
   /// 0: never (several sessions share one process in tests).
   std::chrono::milliseconds grace{0};
@@ -63,6 +65,8 @@ class session {
   [[nodiscard]] std::uint32_t size() const noexcept { return options_.size; }
   /// As they were when the job began.
   [[nodiscard]] const membership& servers() const noexcept { return members_; }
+  /// The output folder, which this job has from now on. Throws: as output_folder.
+  output_folder& output(const std::string& folder);
   [[nodiscard]] bool has_scheduler() const noexcept { return to_scheduler_ != nullptr; }
   [[nodiscard]] const std::shared_ptr<abort_signal>& ended() const noexcept { return ended_; }
 
@@ -104,8 +108,16 @@ class session {
   /// This process is in the place of another one and repeats what that one has done: up to the next collective, at least.
   [[nodiscard]] bool repeats() const noexcept { return numbers_.repeats(); }
 
+  /// An algorithm of this worker works under BSP: before it leaves, it looks whether all its updates could be folded.
+  void stages() noexcept { stages_ = true; }
+  /// What went wrong where nothing could be thrown: the first such is thrown by `leave`.
+  void fails(std::exception_ptr why) noexcept {
+    if (!failure_) failure_ = std::move(why);
+  }
+
   /// Says that this worker is done, to the clock (nobody waits for it any more) and to the scheduler; the job is complete
-  /// when all have said so.
+  /// when all have said so. Throws, and says nothing: what an update failed with that nobody has waited for, or that could
+  /// not be folded.
   void leave();
 
   /// In the embedded mode the server is told to accept plug-ins of a folder; elsewhere prun.py has done so.
@@ -119,6 +131,7 @@ class session {
   void take_over();
   [[noreturn]] void refuse_to_repeat();
   void look_whether_caught_up();
+  void warn(const std::string& text);
   [[nodiscard]] std::string beat(nlohmann::json body);
   void end(const net::order& o);
   void obey(const net::order& o);
@@ -132,8 +145,11 @@ class session {
   std::unique_ptr<net::question_line> to_scheduler_;
   std::atomic<std::uint32_t> finished_{0};  // the heartbeat tells the scheduler
   checkpoint_parts parts_;
+  output_folders outputs_;
   std::unique_ptr<kept_state> keeps_;
   collective_numbers numbers_;
+  bool stages_ = false;
+  std::exception_ptr failure_;
   std::string cannot_;  // be replaced, because
   bool replaces_ = false;  // another process
   std::atomic<bool> caught_up_{false};

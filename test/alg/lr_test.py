@@ -24,6 +24,7 @@ SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.
 BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 DATA = os.environ.get("PARACEL_TEST_DATA") or os.path.join(os.path.dirname(SOURCE), "shared", "data")
 LR = os.path.join(BUILD, "bin", "lr")
+PACED = os.path.join(BUILD, "lib", "test_plugins", "libpaced_updates.so")
 SERIAL = os.path.join(BUILD, "bin", "lr_serial")
 PRUN = os.path.join(SOURCE, "prun.py")
 
@@ -298,17 +299,25 @@ class Results(LrCase):
         with open(packed, "wb") as file:
             file.write(gzip.compress(text))
         self.assertAlmostEqual(self.train_model(3, 1, training_input=packed)["objective"], whole["objective"], places=9)
-        # Standard input is worker 0's; the load takes more than two seconds, so it is shown.
+        # Standard input is worker 0's; a load that lasts is shown, and this one lasts until it was.
         config = self.config(training_input="-", method="dgd", rounds=20, alpha=1.0, beta=0.01)
-        with subprocess.Popen([sys.executable, "-B", PRUN, "-w", "2", "-p", "1", "-c", config, "--output-dir",
-                               config + ".run", LR], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              cwd=SOURCE) as job:
+        said = config + ".said"
+
+        def words():
+            with open(said, "rb") as file:
+                return file.read()
+
+        with open(said, "wb") as into, \
+                subprocess.Popen([sys.executable, "-B", PRUN, "-w", "2", "-p", "1", "-c", config, "--output-dir", config + ".run",
+                                  LR], stdin=subprocess.PIPE, stdout=into, stderr=into, cwd=SOURCE) as job:
             job.stdin.write(text * (300000 // len(text)))
             job.stdin.flush()
-            time.sleep(3)
-            out, err = job.communicate(text, timeout=60)
-        self.assertEqual(job.returncode, 0, out + err)
-        self.assertIn(b"loading ", err)
+            until = time.monotonic() + 60
+            while b"loading " not in words() and job.poll() is None and time.monotonic() < until:
+                time.sleep(0.05)
+            job.communicate(text, timeout=60)
+        self.assertEqual(job.returncode, 0, words())
+        self.assertIn(b"loading ", words())
 
     def test_debug_prints_the_objective_of_each_round(self):
         done = self.job(1, 1, "embedded", debug=True, rounds=3)
@@ -590,13 +599,16 @@ class Deaths(LrCase):
         optimum = {path: float(run([SERIAL, path, "--beta", "0.01"]).stdout.split()[1]) for path in (self.train, rest)}
         for method, rounds, alpha in (("dgd", 3000, 1), ("ipm", 2000, 0.001), ("downpour", 300, 0.0005)):
             with self.subTest(method):
-                config = self.config(training_input=self.train, method=method, rounds=rounds, alpha=alpha, beta=0.01)
+                config = self.config(training_input=self.train, method=method, rounds=rounds, alpha=alpha, beta=0.01,
+                                     update_file=PACED, update_func="paced_add")
                 checkpoints = config + ".ckpt"
                 command = [sys.executable, "-B", PRUN, "-w", "3", "-p", "1", "-c", config, "-m", "local",
                            "--output-dir", config + ".run", "--on-worker-death", "eject", "--checkpoint-dir", checkpoints,
                            "--checkpoint-every", str(rounds // 10), LR]
+                killed = config + ".killed"  # until this is there a round takes its time
                 job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                       stderr=subprocess.STDOUT, text=True, cwd=SOURCE)
+                                       stderr=subprocess.STDOUT, text=True, cwd=SOURCE,
+                                       env=dict(os.environ, TEST_ENOUGH=killed))
                 metrics = os.path.join(self.output, "metrics.jsonl")
                 try:
                     until = time.monotonic() + 30
@@ -605,6 +617,8 @@ class Deaths(LrCase):
                             break
                         time.sleep(0.01)
                     os.kill(self.process_of(job, 1), signal.SIGKILL)
+                    with open(killed, "w", encoding="ascii"):
+                        pass
                     said = job.communicate(timeout=60)[0]
                 finally:
                     job.kill()

@@ -189,7 +189,7 @@ class Results(Mf):
         found = self.small(2, 1)
         metrics = self.metrics()
         self.assertEqual([m["round"] for m in metrics], list(range(1, 21)))
-        self.assertLess(metrics[-1]["rmse"], metrics[0]["rmse"])
+        self.assertLess(metrics[-1]["running_rmse"], metrics[0]["running_rmse"])
         self.assertEqual(found["rounds"], "20")
         found = self.small(2, 1, tolerance=0.05, rounds=500)
         self.assertLess(int(found["rounds"]), 100)

@@ -408,17 +408,17 @@ TEST_P(Chain, NothingIsAnsweredWithoutALease) {
   run(options(3), [&](cluster& c) {
     asker a(c);
     a.numbers({.what = verb::push}, "k", {1});
-    for (std::size_t i = 0; i < 3; ++i) c.node(i).set_lease_end(std::chrono::steady_clock::now());
+    for (std::size_t i = 0; i < 3; ++i) c.node(i).set_lease_end(net::boot_clock::now());
     bool answered = false;
     const auto s = a.client().request({.what = verb::pull}, "k", {}, [&](const kv_result&) { answered = true; });
     for (const auto end = std::chrono::steady_clock::now() + 100ms; std::chrono::steady_clock::now() < end;) a.client().poll();
     EXPECT_FALSE(answered);
-    for (std::size_t i = 0; i < 3; ++i) c.node(i).set_lease_end(std::chrono::steady_clock::time_point::max());
+    for (std::size_t i = 0; i < 3; ++i) c.node(i).set_lease_end(net::time_source::time_point::max());
     a.client().wait(s);
     EXPECT_TRUE(answered);
     // A heartbeat that is answered after the last one was given up opens nothing again.
     for (std::size_t i = 0; i < 3; ++i) c.node(i).end_lease();
-    for (std::size_t i = 0; i < 3; ++i) c.node(i).set_lease_end(std::chrono::steady_clock::time_point::max());
+    for (std::size_t i = 0; i < 3; ++i) c.node(i).set_lease_end(net::time_source::time_point::max());
     answered = false;
     a.client().request({.what = verb::pull}, "k", {}, [&](const kv_result&) { answered = true; });
     for (const auto end = std::chrono::steady_clock::now() + 100ms; std::chrono::steady_clock::now() < end;) a.client().poll();

@@ -3,8 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -200,8 +202,9 @@ TEST_F(ResultFiles, ErrorsNameTheFile) {
       }
     }
     EXPECT_THROW(a.paracel_dump_vector(list_type<int>{1}, std::string("nul\0_", 5)), data_error);
-    std::filesystem::create_symlink("/dev/full", path("full_0"));
+    std::filesystem::create_symlink("/dev/full", path("full_0.tmp"));
     EXPECT_THROW(a.paracel_dump_vector(list_type<int>(100'000, 1), "full_"), data_error) << "a full disk";
+    std::filesystem::create_symlink("/dev/full", path("full_0.tmp"));
     EXPECT_THROW(a.paracel_dump_vector(list_type<int>{1}, "full_"), data_error) << "noticed when it is closed";
   });
 }
@@ -239,6 +242,71 @@ TEST_F(ResultFiles, InputIsLoadedWholeInPartsOrLineByLine) {
     EXPECT_EQ(together, lines);
     EXPECT_THROW(a.paracel_load_handle(folder_, [](const str_type&) {}, "diagonal"), usage_error);
   });
+}
+
+/// Files of this process may not become larger than that, as on a full disk.
+class small_files {
+ public:
+  explicit small_files(rlim_t bytes) : before_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &limit_);
+    const rlimit less{bytes, limit_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &less);
+  }
+  ~small_files() {
+    ::setrlimit(RLIMIT_FSIZE, &limit_);
+    static_cast<void>(std::signal(SIGXFSZ, before_));
+  }
+
+ private:
+  rlimit limit_{};
+  void (*before_)(int);
+};
+
+TEST_F(ResultFiles, WhatCannotBeWrittenLeavesNoPartOfItselfAndWhatWasThereAsItWas) {
+  put("old_0", "of before\n");
+  put("log_0", "kept\n");
+  cluster c({.workers = 1, .servers = 1});
+  c.run([&](Comm comm) {
+    paralg a("", comm, folder_);
+    const list_type<std::string> lines(10000, "a line of some length");
+    const small_files full(20000);
+    for (const char* name : {"rows_", "old_"}) {
+      try {
+        a.paracel_dump_vector(lines, name, "\n");
+        ADD_FAILURE() << name << " was written";
+      } catch (const data_error& e) {
+        EXPECT_EQ(std::string(e.what()), path(std::string(name) + "0") + ": cannot be written: File too large");
+      }
+    }
+    EXPECT_THROW(a.paracel_dump_vector(lines, "log_", "\n", true), data_error);
+    EXPECT_THROW(a.paracel_dump_vector(lines, "new_log_", "\n", true), data_error);
+    EXPECT_THROW(a.files_merge(list_type<std::string>(5000, path("old_0")), "joined_"), data_error);
+  });
+  std::vector<std::string> names;
+  for (const auto& e : std::filesystem::directory_iterator(folder_))
+    if (e.path().filename() != ".paracel") names.push_back(e.path().filename());
+  EXPECT_THAT(names, testing::UnorderedElementsAre("old_0", "log_0"));
+  EXPECT_EQ(text("old_0"), "of before\n");
+  EXPECT_EQ(text("log_0"), "kept\n");
+}
+
+TEST_F(ResultFiles, ARunRemovesTheResultsOfTheRunBeforeButNotWhatWasAppendedTo) {
+  for (const std::size_t workers : {3U, 2U}) {
+    // A job's folder knows jobs by their ids, which those of these tests share.
+    std::filesystem::remove(path(".paracel/job"));
+    cluster c({.workers = workers, .servers = 1});
+    c.run([&](Comm comm) {
+      paralg a("", comm, folder_);
+      a.paracel_dump_vector(list_type<int>{1}, "labels_");
+      a.paracel_dump_vector(list_type<int>{1}, "log_", ",", true);
+      a.pkl_dat(1, "kept");
+    });
+  }
+  EXPECT_FALSE(std::filesystem::exists(path("labels_2")));
+  EXPECT_TRUE(std::filesystem::exists(path("labels_1")));
+  EXPECT_EQ(text("log_1"), "1\n1\n");
+  EXPECT_EQ(text("log_2"), "1\n");
+  EXPECT_TRUE(std::filesystem::exists(path("kept2.pkl")));
 }
 
 }  // namespace

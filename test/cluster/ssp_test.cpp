@@ -371,7 +371,7 @@ TEST(Combining, HasASwitchAndIsOffWhereItIsNotExpected) {
     paralg bsp("", comm, "", 100, 0, true);
     bsp.set_consistency(consistency_model::bsp);
     bsp.set_combining(true);
-    EXPECT_EQ(requests_of_three_updates(bsp), 3U) << "each is staged by itself";
+    EXPECT_EQ(requests_of_three_updates(bsp), 4U) << "each is staged by itself, and the sync has them folded";
   });
 }
 

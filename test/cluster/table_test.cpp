@@ -393,6 +393,8 @@ TEST(Table, AnotherDefinitionUnderTheSameNameIsRefusedWithTheDifference) {
                   table<int> o(a, "o", 4, row_init::zeros(), {"libparacel_default.so", "paracel_sgd", {}});
                 }),
                 HasSubstr("does not take rows of i32"));
+    EXPECT_THROW((table<int>(a, "o", 4, row_init::zeros(), {"libparacel_default.so", "paracel_sgd", {}})), plugin_error)
+        << "exit status 5";
     EXPECT_THAT(refusal([&] { table<int> o(a, "o", 4, row_init::uniform(0, 1, 1)); }), HasSubstr("whole numbers"));
     EXPECT_THAT(refusal([&] { table<int> o(a, "", 4); }), HasSubstr("name"));
     EXPECT_THAT(refusal([&] { table<int> o(a, "o", 0); }), HasSubstr("width of 0"));

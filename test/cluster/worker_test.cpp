@@ -308,9 +308,9 @@ TEST(Heartbeat, AnOrderToEndIsNoSignThatItMayGoOn) {
   scheduler->bind("inproc://s");
   std::atomic<int> signs{0}, orders{0};
   net::heartbeat_options o{"inproc://s", 1, milliseconds{10}, milliseconds{5000}};
-  o.on_answer = [&](std::chrono::steady_clock::time_point) { ++signs; };
+  o.on_answer = [&](net::time_source::time_point) { ++signs; };
   net::heartbeat h(over, std::move(o), [] { return std::string("{}"); }, [&](const net::order&) { ++orders; });
-  const auto answer = [&](net::instruction order) {
+  const auto answer = [&](net::instruction order, std::uint32_t count = net::known_sender) {
     net::incoming in;
     net::request_view asked;
     ASSERT_TRUE(scheduler->receive(in, std::chrono::seconds{5}));
@@ -319,11 +319,13 @@ TEST(Heartbeat, AnOrderToEndIsNoSignThatItMayGoOn) {
     reply.what = asked.header.what;
     reply.sequence = asked.header.sequence;
     reply.order = order;
+    reply.count = count;
     net::reply_bytes head;
     net::encode(reply, head);
     scheduler->reply(in.from, {.head = head});
   };
   answer(net::instruction::go_on);
+  answer(net::instruction::go_on, 0);  // to one that it does not know
   answer(net::instruction::abort);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{5};
   while (orders == 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(milliseconds{1});

@@ -18,8 +18,11 @@ BIN = os.path.join(BUILD, "bin")
 LR = os.path.join(BIN, "lr")
 # A job must end within this time of the event that ends it; seconds.
 END_LIMIT = 5.0
+HEARTBEAT_LIMIT = 3.0  # of prun.py, where no other is given; seconds
 MPI = shutil.which("mpirun") is not None
 SOCKET_FOLDER = re.compile(r"/tmp/prc-[0-9a-f]{8}")
+# Keys of a config with which rounds take time until the file is there that TEST_ENOUGH names; nothing without TEST_ENOUGH.
+PACED = {"update_file": os.path.join(BUILD, "lib", "test_plugins", "libpaced_updates.so"), "update_func": "paced_add"}
 SKIPPED = 77  # ctest's word for "not run"
 
 if "PARACEL_SEED" in os.environ:
@@ -36,9 +39,17 @@ def clean_environment(**more):
     return environment
 
 
+LOAD_BEFORE = os.getloadavg()[0]
+
+
+def patient(limit):
+    """What a limit in seconds is here: as many times more as there is more to do than there are processors for it."""
+    return limit * max(1.0, max(LOAD_BEFORE, os.getloadavg()[0]) / len(os.sched_getaffinity(0)))
+
+
 def wait_until(condition, limit, step=0.01):
-    """The first true value of `condition()`, or its last one when the limit has passed."""
-    end = time.monotonic() + limit
+    """The first true value of `condition()`, or its last one when the limit has passed (longer where more runs)."""
+    end = time.monotonic() + patient(limit)
     while True:
         value = condition()
         if value or time.monotonic() > end:
@@ -136,7 +147,7 @@ class Run:
 
     def wait(self, limit=60):
         try:
-            return self.process.wait(limit)
+            return self.process.wait(patient(limit))
         except subprocess.TimeoutExpired:
             return None
 
@@ -165,7 +176,7 @@ class JobTest(unittest.TestCase):
         # For programs that a test writes: prun.py looks for these beside the program.
         for name in ("start_server", "start_scheduler", "ask_scheduler"):
             os.symlink(os.path.join(BIN, name), os.path.join(cls.folder, name))
-        for name, changes in (("cfg.json", {}), ("long.json", {"rounds": 100000000})):
+        for name, changes in (("cfg.json", {}), ("long.json", {"rounds": 100000000, "output": "long_out/"})):
             cls.write_config(name, **changes)
 
     @classmethod
@@ -201,6 +212,10 @@ class JobTest(unittest.TestCase):
             pass
 
     def start(self, *arguments, **more):
+        # Where others keep the processors busy nobody is lost because it had none for a while.
+        runs_job = any(str(word).startswith(BIN) for word in arguments) and "--dry-run" not in arguments
+        if runs_job and "--heartbeat-limit" not in arguments and patient(HEARTBEAT_LIMIT) > HEARTBEAT_LIMIT:
+            arguments = ("--heartbeat-limit", f"{patient(HEARTBEAT_LIMIT):.1f}", *arguments)
         run = Run(arguments, self.folder, **more)
         self.addCleanup(run.destroy)
         return run
@@ -213,6 +228,15 @@ class JobTest(unittest.TestCase):
         run = self.start(*arguments, **more)
         status = run.wait()
         return status, run.out(), run.err()
+
+    def start_paced(self, config, *arguments, **changes):
+        """An lr whose rounds take 20 ms or more each until `run.enough` is there: however fast the machine is, it is not over
+        before it has been disturbed. Its model has the bits of any run with the same config."""
+        self.write_config(config, **PACED, **changes)
+        enough = self.not_there("enough")
+        run = self.start("-c", config, *arguments, LR, environment=clean_environment(TEST_ENOUGH=enough))
+        run.enough = enough
+        return run
 
     def status_of(self, run):
         """What prun.py status says of a job that runs."""

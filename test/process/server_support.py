@@ -16,7 +16,7 @@ ZMQ_LIBRARY = ctypes.util.find_library("zmq")
 DEALER, REQ = 5, 3
 ROUTING_ID, LINGER, RCVTIMEO, SNDHWM, RCVHWM = 5, 17, 27, 23, 24
 DONTWAIT, SNDMORE, RCVMORE = 1, 2, 13
-PULL, PUSH, REMOVE, PULL_MULTI, PUSH_MULTI, REMOVE_MULTI, PING, STATS = 1, 2, 6, 16, 17, 21, 65, 66
+PULL, PUSH, REMOVE, PULL_MULTI, PUSH_MULTI, REMOVE_MULTI, CLOCK_WAIT, PING, STATS = 1, 2, 6, 16, 17, 21, 49, 65, 66
 OK, NOT_FOUND, BAD_REQUEST, TOO_LARGE = 0, 1, 5, 8
 F64_ARRAY = 0x14
 REQUEST = struct.Struct("<4sBBHQQQQIIIHBxQIIIIIIQ")
@@ -66,9 +66,9 @@ class Client:
         self.sequence = 0
         self.buffer = ctypes.create_string_buffer(1 << 20)
 
-    def send(self, verb, key=b"", payload=b"", tag=0, count=0, tail=b""):
+    def send(self, verb, key=b"", payload=b"", tag=0, count=0, tail=b"", epoch=0):
         self.sequence += 1
-        head = REQUEST.pack(b"PRCQ", 1, verb, 0, self.job, self.client, self.sequence, 0, self.rank, 0xffffffff, 0, 0xffff,
+        head = REQUEST.pack(b"PRCQ", 1, verb, 0, self.job, self.client, self.sequence, 0, self.rank, 0xffffffff, epoch, 0xffff,
                             tag, 0, 0, 0, 0, count, len(key), len(key) + len(payload), len(tail))
         frames = ([b""] if self.kind == DEALER else []) + [head + key + payload] + ([tail] if tail else [])
         for i, frame in enumerate(frames):
@@ -110,22 +110,24 @@ def items(keys, value=None, tag=F64_ARRAY):
 
 
 class Server:
-    """A scheduler and one server of a job of one worker, who never comes."""
+    """A scheduler and one server of a job of one worker, who never comes. `servers`: of the job; the others never come
+    either, so that the one has no membership. `before`: called in the server's process before it starts."""
 
-    def __init__(self, threads=1, options=()):
+    def __init__(self, threads=1, options=(), servers=1, before=None):
         self.folder = tempfile.mkdtemp(prefix="prc-server-", dir="/tmp")
         self.job = int.from_bytes(os.urandom(8), "little")
         self.processes = []
         job = f"{self.job:016x}"
         scheduler = self.start("start_scheduler", "--bind", f"ipc://{self.folder}/s", "--job", job, "--workers", "1",
-                               "--servers", "1", "--run-dir", self.folder, stdout=subprocess.PIPE)
+                               "--servers", str(servers), "--run-dir", self.folder, stdout=subprocess.PIPE)
         self.log_path = os.path.join(self.folder, "log")
         with open(self.log_path, "wb") as log:
             for line in scheduler.stdout:
                 if json.loads(line).get("event") == "ready":
                     break
             self.process = self.start("start_server", "--rendezvous", f"ipc://{self.folder}/s", "--job", job, "--slot", "0",
-                                      "--threads", str(threads), "--bind", f"ipc://{self.folder}", *options, stderr=log)
+                                      "--threads", str(threads), "--bind", f"ipc://{self.folder}", *options, stderr=log,
+                                      preexec_fn=before)
 
     def start(self, name, *words, **more):
         process = subprocess.Popen([os.path.join(BIN, name), *words, "--parent", str(os.getpid())], **more)

@@ -15,7 +15,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import (BIN, LR, PRUN, JobTest, Run, clean_environment, main, processes_of,  # noqa: E402
+from process_support import (BIN, LR, PACED, PRUN, JobTest, Run, clean_environment, main, processes_of,  # noqa: E402
                              wait_until)
 
 RIDGE = os.path.join(BIN, "ridge")
@@ -61,12 +61,12 @@ class Checkpoints(JobTest):
                     x = [rng.uniform(-1, 1) for _ in range(6)]
                     file.write(",".join(map(repr, x + [sum(x) + rng.gauss(0, 0.1)])) + "\n")
             text = {"training_input": "ridge.csv", "output": output + "/", "rounds": 500, "alpha": 0.001, "beta": 0.01,
-                    "method": "sgd", **changes}
+                    "method": "sgd", **PACED, **changes}
             name = output + ".json"
             with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
                 json.dump(text, file)
             return name
-        return self.write_config(output + ".json", output=output + "/", **{"rounds": 500, "alpha": 0.05, **changes})
+        return self.write_config(output + ".json", output=output + "/", **{"rounds": 500, "alpha": 0.05, **PACED, **changes})
 
     def theta(self, output, program):
         name = "lr_theta_0" if program == LR else "ridge_theta_0"
@@ -98,7 +98,8 @@ class Checkpoints(JobTest):
     def killed_and_resumed(self, program, role, other_servers, number=signal.SIGKILL):
         self.finished(self.config("whole", program), program)
         config = self.config("parts", program)
-        run = self.started(config, program, "--checkpoint-dir", self.dir, "--checkpoint-every", "25")
+        run = self.started(config, program, "--checkpoint-dir", self.dir, "--checkpoint-every", "25",
+                           environment=clean_environment(TEST_ENOUGH="/nonexistent"))
         self.wait_for_checkpoints(run, 2)
         if role == "prun":
             run.process.kill()
@@ -291,7 +292,8 @@ class Checkpoints(JobTest):
         self.addCleanup(subprocess.run, ["umount", "-l", self.dir], check=False)
         self.finished(self.config("plenty", LR, rounds=300), LR)
         config = self.config("full", LR, rounds=300)
-        run = self.started(config, LR, "--checkpoint-dir", self.dir, "--checkpoint-every", "100", "--checkpoint-keep", "5")
+        run = self.started(config, LR, "--checkpoint-dir", self.dir, "--checkpoint-every", "100", "--checkpoint-keep", "5",
+                           environment=clean_environment(TEST_ENOUGH=os.path.join(self.folder, "disk_is_full")))
         self.wait_for_checkpoints(run, 1)
         with open(os.path.join(self.dir, "ballast"), "wb", buffering=0) as ballast:
             try:
@@ -299,6 +301,7 @@ class Checkpoints(JobTest):
                     ballast.write(b"x" * 512)
             except OSError:
                 pass
+        self.touch(os.path.join(self.folder, "disk_is_full"))
         status = run.wait()
         self.assertEqual(status, 0, run.err())
         self.assertIn("No space left on device", run.err())

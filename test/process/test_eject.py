@@ -11,8 +11,8 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, main, processes_of, read_bytes, role_of,  # noqa: E402
-                             wait_until)
+from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, main, patient, processes_of, read_bytes,  # noqa: E402
+                             role_of, wait_until)
 
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
 COUNTERS = os.path.join(BIN, "test_counters")
@@ -21,9 +21,8 @@ AGAIN = "copies of everything exist again"
 
 class Eject(JobTest):
     def start_lr(self, name, rounds=1500, **more):
-        self.write_config(name + ".json", output=name + "/", rounds=rounds, **more)
-        return self.start("-w", "4", "-p", "2", "-c", name + ".json", "--on-worker-death", "eject", "--heartbeat-limit", "1.5",
-                          LR)
+        return self.start_paced(name + ".json", "-w", "4", "-p", "2", "--on-worker-death", "eject", "--heartbeat-limit",
+                                f"{patient(1.5):.1f}", output=name + "/", rounds=rounds, **more)
 
     def under_way(self, run, count=4):
         """The job has begun; worker i's process, by rank."""
@@ -51,8 +50,11 @@ class Eject(JobTest):
         return [float(word) for word in text.strip().split("|")]
 
     def assert_finished_without(self, run, rank, name):
+        lost = rf"worker {rank} \(pid \d+ on \S+\) lost: .*; the job goes on without it"
+        self.assertTrue(wait_until(lambda: re.search(lost, run.err()) or run.process.poll() is not None, 30), run.err())
+        self.touch(run.enough)
         self.assertEqual(run.wait(60), 0, run.err())
-        self.assertRegex(run.err(), rf"worker {rank} \(pid \d+ on \S+\) lost: .*; the job goes on without it")
+        self.assertRegex(run.err(), lost)
         self.assertRegex(run.err(), rf"worker {rank} was ejected after \d+ iterations, as of its last heartbeat: from then on "
                                     r"its share of the data, 1 of 4 parts, went unseen\n")
         self.assert_nothing_left(run.job(), 1)
@@ -67,6 +69,7 @@ class Eject(JobTest):
     def setUp(self):
         if not os.path.exists(os.path.join(self.folder, "whole", "lr_theta_0")):
             run = self.start_lr("whole")
+            self.touch(run.enough)
             self.assertEqual(run.wait(60), 0, run.err())
             self.assertNotIn("eject", run.err())
 
@@ -83,11 +86,10 @@ class Eject(JobTest):
 
     def test_a_worker_is_ejected_while_servers_change(self):
         # The clock has moved, or is about to, when the worker is to be taken out of it.
-        self.write_config("both.json", output="both/", rounds=3000)
         for turn in range(4 * RUNS):
             with self.subTest(turn=turn):
-                run = self.start("-w", "4", "-p", "3", "--replicas", "2", "-c", "both.json", "--on-worker-death", "eject",
-                                 LR)
+                run = self.start_paced("both.json", "-w", "4", "-p", "3", "--replicas", "2", "--on-worker-death", "eject",
+                                       output="both/", rounds=3000)
                 workers = self.under_way(run)
                 rank = random.randrange(1, 4)
                 self.kill_worker_and_server(run, workers[rank], turn % 3, random.uniform(-0.02, 0.02))
@@ -130,7 +132,7 @@ class Eject(JobTest):
         self.assert_finished_without(run, 2, "stopped")
 
     def test_one_after_the_other_may_die(self):
-        run = self.start_lr("two", rounds=3000)
+        run = self.start_lr("two")
         workers = self.under_way(run)
         workers[1].kill()
         self.assertTrue(wait_until(lambda: "without it" in run.err(), 10), run.err())
@@ -154,7 +156,9 @@ class Eject(JobTest):
         run = self.start_lr("first", rounds=100000)
         self.under_way(run)[0].kill()
         self.assertEqual(run.wait(END_LIMIT), 10, run.err())
-        self.assertRegex(run.err(), r"worker 0 \(pid \d+\) was killed by SIGKILL")
+        self.assertRegex(run.err(), r"worker 0 \(pid \d+\) was killed by SIGKILL; worker 0 writes the results: it cannot be "
+                                    r"ejected\n")
+        self.assertNotIn("prun: round", run.err().split("was killed by SIGKILL", 1)[1], "how far it was is said before the cause")
         self.assert_nothing_left(run.job(), 1)
 
     def test_a_worker_that_fails_by_itself_ends_the_job(self):

@@ -12,7 +12,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, clean_environment, main, processes_of,  # noqa: E402
+from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, clean_environment, main, patient, processes_of,  # noqa: E402
                              read_bytes, role_of, wait_until)
 
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
@@ -53,7 +53,7 @@ class Failover(JobTest):
         self.assert_went_well(run)
         match = re.fullmatch(r"exact, longest round (\S+) s\n", run.out())
         self.assertTrue(match, run.out() + run.err())
-        self.assertLess(float(match.group(1)), longest, run.err())
+        self.assertLess(float(match.group(1)), patient(longest), run.err())
 
     # -- counting
 
@@ -78,6 +78,21 @@ class Failover(JobTest):
             self.assertIsNotNone(victim, run.err())
             victim.kill()
             self.assertTrue(wait_until(lambda n=kill + 1: run.err().count(AGAIN) == n, 20), run.err())
+        self.assert_exact(run, KILL_LIMIT)
+
+    def test_the_sockets_of_servers_that_were_replaced_are_removed(self):
+        run = self.counters("--max-restarts", "9")
+        for kill in range(2):
+            victim = self.server(run, 1)
+            self.assertIsNotNone(victim, run.err())
+            victim.kill()
+            self.assertTrue(wait_until(lambda n=kill + 1: run.err().count(AGAIN) == n, 20), run.err())
+        command = self.server(run, 0).command
+        folder = command[command.index("--bind") + 1].removeprefix("ipc://")
+        mine = [name for name in os.listdir(folder) if name.startswith(("1_", "s1."))]
+        self.assertEqual(mine, ["s1.2"])
+        self.assertTrue(os.listdir(os.path.join(folder, "s1.2")))
+        self.assertTrue([name for name in os.listdir(folder) if name.startswith("0_")])
         self.assert_exact(run, KILL_LIMIT)
 
     def test_a_stopped_server_is_replaced_within_its_lease_and_a_second(self):
@@ -109,11 +124,12 @@ class Failover(JobTest):
         return read_bytes(os.path.join(self.folder, name, "lr_theta_0"))
 
     def train(self, name, *options):
-        self.write_config(name + ".json", output=name + "/", rounds=3000)
-        return self.start("-w", "4", "-p", "3", "-c", name + ".json", *options, LR)
+        return self.start_paced(name + ".json", "-w", "4", "-p", "3", *options, output=name + "/", rounds=1000)
 
     def test_the_model_has_the_bits_of_the_undisturbed_one(self):
-        self.assert_went_well(self.train("alone"))
+        alone = self.train("alone")
+        self.touch(alone.enough)
+        self.assert_went_well(alone)
         expected = self.model("alone")
         self.assertTrue(expected)
         for turn in range(RUNS):
@@ -122,8 +138,9 @@ class Failover(JobTest):
                 self.under_way(run)
                 time.sleep(random.uniform(0, 0.5))
                 self.server(run).kill()
+                self.assertTrue(wait_until(lambda r=run: "the job goes on" in r.err(), 20), run.err())
+                self.touch(run.enough)
                 self.assert_went_well(run)
-                self.assertIn("the job goes on", run.err())
                 self.assertEqual(self.model(f"killed{turn}"), expected)
 
     def test_a_server_whose_function_hangs_is_replaced(self):

@@ -5,6 +5,7 @@ plug-in in the manner of Paracel 0.3, which give the same model in every way to 
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,44 @@ class InstalledTree(unittest.TestCase):
     def theta_of(self, name):
         with open(os.path.join(self.folder, name, "theta_0"), encoding="utf-8") as file:
             return [float(v) for v in file.read().strip().split("|")]
+
+    def test_what_was_not_built_is_left_out(self):
+        # A build tree as after tool/demo.sh: configured without tests, and one program of the toolbox built.
+        build = os.path.join(self.folder, "part")
+        run("cmake", "-S", SOURCE, "-B", build, "-G", "Ninja", "-DPARACEL_TESTS=OFF", "-DPARACEL_BENCH=OFF")
+        programs = ["lr", "start_server", "start_scheduler", "ask_scheduler", "paracel_checkpoint"]
+        for name in [f"bin/{p}" for p in programs] + [f"lib/lib{n}.so" for n in ("paracel", "paracel_default", "paracel_mpi",
+                                                                               "lr_update")]:
+            os.makedirs(os.path.dirname(os.path.join(build, name)), exist_ok=True)
+            shutil.copy2(os.path.join(BUILD, name), os.path.join(build, name))
+        prefix = os.path.join(self.folder, "part_prefix")
+        run("cmake", "--install", build, "--prefix", prefix)
+        self.assertEqual(sorted(os.listdir(os.path.join(prefix, "bin"))), sorted(programs + ["prun.py", "datagen.py"]))
+        self.assertIn("training_input", run(os.path.join(prefix, "bin", "lr"), "--help"))
+
+    def test_data_is_made_by_what_is_installed(self):
+        self.assertTrue(os.access(os.path.join(self.prefix, "bin", "datagen"), os.X_OK))
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
+        # rmat is made by the program alone, not in Python.
+        run(os.path.join(self.prefix, "bin", "datagen.py"), "-m", "rmat", "-o", "edges.txt", "-n", "100", cwd=self.folder,
+            env=environment)
+        with open(os.path.join(self.folder, "edges.txt"), encoding="utf-8") as file:
+            self.assertEqual(len(file.readlines()), 100)
+
+    def test_documents_are_there_and_lead_to_each_other(self):
+        documents = os.path.join(self.prefix, "share", "doc", "paracel")
+        found = 0
+        for folder, _, names in os.walk(documents):
+            for name in names:
+                if not name.endswith(".md"):
+                    continue
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    links = re.findall(r"\]\(([^):#]+\.(?:md|json))[)#]", file.read())
+                for link in links:
+                    self.assertTrue(os.path.exists(os.path.join(folder, link)), f"{os.path.join(folder, name)}: {link}")
+                found += len(links)
+        self.assertGreater(found, 10)
+        self.assertTrue(os.path.isfile(os.path.join(documents, "alg", "logistic_regression", "README.md")))
 
     def test_nothing_in_it_points_at_the_build_tree(self):
         for folder, _, names in os.walk(self.prefix):

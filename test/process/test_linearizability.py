@@ -12,7 +12,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import BIN, JobTest, main, processes_of, read_bytes, role_of, wait_until  # noqa: E402
+from process_support import BIN, JobTest, main, patient, processes_of, read_bytes, role_of, wait_until  # noqa: E402
 
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
 HISTORIES = os.path.join(BIN, "test_histories")
@@ -60,7 +60,7 @@ class Linearizable(JobTest):
                 random.choice(self.servers(run)).kill()
                 self.assert_linearizable(run)
                 self.assertIn("the job goes on", run.err())
-                self.assertLess(self.longest(run), 2.0)
+                self.assertLess(self.longest(run), patient(2.0))
 
     def test_while_a_server_is_stopped_for_a_moment(self):
         for turn in range(RUNS):
@@ -89,7 +89,7 @@ class Linearizable(JobTest):
                 except ProcessLookupError:
                     pass
                 self.assert_linearizable(run)
-                self.assertLess(self.longest(run), LEASE + 1)
+                self.assertLess(self.longest(run), patient(LEASE + 1))
 
     def test_while_a_worker_is_killed(self):
         # Nobody knows whether its last operation was carried out.

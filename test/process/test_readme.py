@@ -4,7 +4,6 @@
 its links lead somewhere."""
 import json
 import os
-import random
 import re
 import shutil
 import subprocess
@@ -41,11 +40,6 @@ class Readme(unittest.TestCase):
         for name in ("prun.py", "tool", "alg", "test"):
             os.symlink(os.path.join(SOURCE, name), os.path.join(cls.folder, name))
         os.symlink(BUILD, os.path.join(cls.folder, "build"))
-        rng = random.Random(5)
-        with open(os.path.join(cls.folder, "points.csv"), "w", encoding="utf-8") as file:
-            for _ in range(200):
-                x = rng.uniform(-1, 1)
-                file.write(f"{x!r},{2 - 3 * x + rng.gauss(0, 0.01)!r}\n")
         with open(os.path.join(cls.folder, "hosts"), "w", encoding="utf-8") as file:
             file.write("localhost slots=8\n")
 
@@ -67,7 +61,7 @@ class Readme(unittest.TestCase):
             return file.read()
 
     def test_commands_run_as_they_stand_there(self):
-        ran = 0
+        ran = together = 0
         thetas = []
         lines_fitted = []
         for block in BLOCK.finditer(readme()):
@@ -77,6 +71,11 @@ class Readme(unittest.TestCase):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(text)
+            elif mark == "run together":  # one line needs the shell of another
+                said = self.run_line(text)
+                together += 1
+                for words in ("server s2 serves, after ", "server s2 has left, after ", "prun: interrupted: stopping the job"):
+                    self.assertIn(words, said)
             elif mark == "run":
                 for line in text.replace("\\\n", "").splitlines():
                     if line == DONE:
@@ -88,22 +87,66 @@ class Readme(unittest.TestCase):
                             self.assertIn(words, said)
                     if "bin/lr" in line and "cfg.json" in line:
                         thetas.append([float(v) for v in self.read("result/lr_theta_0").strip().split("|")])
-                    if "line_fit" in line and not line.startswith("cmake"):
-                        lines_fitted.append([float(v) for v in self.read("line/theta_0").strip().split(",")])
+                    if "line_fit" in line:
+                        self.assertIn("y = 2.000000 -3.000000 x\n", said)
+                        lines_fitted.append(json.loads("[" + self.read("line/theta_0").strip() + "]"))
             elif language == "sh":
                 for line in text.splitlines():
                     self.assertTrue(line.startswith(NOT_HERE), f"{line}: say <!-- run --> before its block")
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
-        self.assertEqual(ran, 17)
+        self.assertEqual((ran, together), (16, 1))
         self.assertEqual(len(thetas), 6)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):
                 self.assertAlmostEqual(a, b, delta=1e-9)
         self.assertEqual(len(lines_fitted), 2)
         for theta in lines_fitted:
-            self.assertAlmostEqual(theta[0], 2, delta=0.01)
-            self.assertAlmostEqual(theta[1], -3, delta=0.01)
+            self.assertAlmostEqual(theta[0], 2, delta=1e-9)
+            self.assertAlmostEqual(theta[1], -3, delta=1e-9)
+        self.check_the_example_of_a_line()
+        self.check_the_example_of_a_vertex_program()
+
+    def check_the_example_of_a_vertex_program(self):
+        with open(os.path.join(SOURCE, "doc", "pregel.md"), encoding="utf-8") as file:
+            block = next(b for b in BLOCK.finditer(file.read()) if b["mark"] == "file: mine/distances.cpp")
+        with open(os.path.join(self.folder, "mine", "distances.cpp"), "w", encoding="utf-8") as file:
+            file.write(block["text"])
+        with open(os.path.join(self.folder, "graph.txt"), "w", encoding="utf-8") as file:
+            file.write("0 1 1.5\n1 2 2\n0 2 5\n2 0 1\n")
+        self.run_line("c++ -std=c++20 -Wall -I paracel/include $(pkg-config --cflags eigen3) mine/distances.cpp "
+                      "-o mine/distances -L paracel/lib -lparacel -Wl,-rpath,$PWD/paracel/lib")
+        said = self.run_line("mine/distances")
+        for line in ("0\t0\n", "1\t1.5\n", "2\t3.5\n", "supersteps\n"):
+            self.assertIn(line, said)
+
+    def check_the_example_of_a_line(self):
+        """The program of the README, built and run by now: a wrong line is no success, and a wrong config no start."""
+        def fit(**changes):
+            with open(os.path.join(self.folder, "mine", "line.json"), encoding="utf-8") as file:
+                keys = dict(json.load(file), **changes)
+            with open(os.path.join(self.folder, "line.json"), "w", encoding="utf-8") as file:
+                json.dump(keys, file)
+            prun = os.path.join(self.folder, "paracel", "bin", "prun.py")
+            done = subprocess.run([prun, "-w", "3", "-p", "2", "-c", "line.json", "mine/build/line_fit"], cwd=self.folder,
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
+            return done.returncode, done.stdout + done.stderr
+
+        status, said = fit(rounds=5)
+        self.assertEqual(status, 1, said)
+        self.assertIn("line_fit: error: not converged after 5 rounds", said)
+        for key, value, text in (("alpha", 1.5, 'key "alpha": found number 1.5, want a number > 0 and <= 1'),
+                                 ("round", 5, 'key "round" is unknown')):
+            status, said = fit(**{key: value})
+            self.assertEqual(status, 3, said)
+            self.assertIn(text, said)
+            self.assertNotIn("logs in", said)  # nothing was started
+        for text, words in (("1,2\nx,3\n", "found x,3, want x,y"), ("1,2\n1,3\n", "at least two different x")):
+            with open(os.path.join(self.folder, "bad.csv"), "w", encoding="utf-8") as file:
+                file.write(text)
+            status, said = fit(training_input="bad.csv")
+            self.assertEqual(status, 4, said)
+            self.assertIn(words, said)
 
     def test_the_two_commands_exist(self):
         for name in NOT_HERE:
@@ -132,7 +175,7 @@ class Readme(unittest.TestCase):
         with open(os.path.join(SOURCE, "include", "paracel", "error.hpp"), encoding="utf-8") as file:
             for name, number in re.findall(r"inline constexpr int (\w+) = (\d+);", file.read()):
                 self.assertTrue(said.pop(number).replace("-", "").startswith(name.replace("_", " ")), name)
-        self.assertEqual(list(said), ["130, 143"])
+        self.assertEqual(list(said), ["129, 130, 143"])
         listed = re.search(r"exit status: (.*)", self.run_line("./prun.py --help"))[1]
         for number in re.findall(r"\b\d+(?= [a-z])", listed.split(";")[0]):
             self.assertRegex(readme(), rf"\| .*\b{number}\b.* \|", number)
@@ -144,7 +187,7 @@ class Readme(unittest.TestCase):
                 self.assertIn(option, known)
 
     def test_links_lead_somewhere(self):
-        for target in re.findall(r"\]\(([^)]+)\)", readme()):
+        for target in re.findall(r"\]\(([^)]+)\)", BLOCK.sub("", readme())):
             if not target.startswith("https://"):
                 self.assertTrue(os.path.exists(os.path.join(SOURCE, target)), target)
 

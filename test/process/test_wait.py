@@ -11,7 +11,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, main, processes_of, read_bytes,  # noqa: E402
+from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, main, patient, processes_of, read_bytes,  # noqa: E402
                              wait_until)
 
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
@@ -25,9 +25,8 @@ class Wait(JobTest):
     steps = {}
 
     def start_lr(self, name, *options, rounds=ROUNDS, wait="20", **more):
-        self.write_config(name + ".json", output=name + "/", rounds=rounds, **more)
-        return self.start("-w", "4", "-p", "2", "-c", name + ".json", "--on-worker-death", "wait:" + wait, "--heartbeat-limit",
-                          "1.5", *options, LR)
+        return self.start_paced(name + ".json", "-w", "4", "-p", "2", "--on-worker-death", "wait:" + wait, "--heartbeat-limit",
+                                f"{patient(1.5):.1f}", *options, output=name + "/", rounds=rounds, **more)
 
     def workers(self, run, count=4):
         """The processes of the workers, by rank."""
@@ -50,6 +49,8 @@ class Wait(JobTest):
         return self.workers(run, count)
 
     def assert_replaced(self, run, rank):
+        self.says(run, f"worker {rank} is started again", 30)
+        self.touch(run.enough)
         self.assertEqual(run.wait(60), 0, run.err() + run.out())
         self.assertRegex(run.err(), rf"worker {rank} \(pid \d+ on \S+\) lost: .*; the others wait at most 20 s for another in "
                                     r"its place\n")
@@ -64,10 +65,33 @@ class Wait(JobTest):
 
     def undisturbed(self, method="dgd"):
         if method not in self.models:
-            self.assertEqual(self.start_lr("alone", method=method).wait(60), 0)
+            run = self.start_lr("alone", method=method)
+            self.touch(run.enough)
+            self.assertEqual(run.wait(60), 0, run.err())
             self.models[method] = self.model("alone")
             self.assertTrue(self.models[method])
         return self.models[method]
+
+    # -- programs that cannot be replaced
+
+    def test_a_program_whose_schema_says_that_it_begins_anew_is_refused_before_the_start(self):
+        schema = '{"format": "paracel-schema-v1", "program": "anew", "always_begins_anew": true, "keys": []}'
+        program = self.write_program("anew", "# paracel-schema-v1", f"[ \"$1\" = --schema ] && echo '{schema}' && exit",
+                                     "echo it was started >&2")
+        self.write_config("nothing.json", **dict.fromkeys(("training_input", "output", "method", "rounds", "alpha", "beta")))
+        status, _, err = self.prun("-c", "nothing.json", "--on-worker-death", "wait:5", program)
+        self.assertEqual(status, 2, err)
+        self.assertIn("no process can take the place of a worker of anew, because it does not ask where its loop begins", err)
+        self.assertNotIn("it was started", err)
+        status, _, err = self.prun("-c", "nothing.json", "--dry-run", program)
+        self.assertEqual(status, 0, err)
+
+    def test_a_program_that_never_asks_where_its_loop_begins_warns_at_its_first_commit(self):
+        program = os.path.join(BIN, "test_last_update")
+        for options, warns in (("--on-worker-death", "wait:5"), 1), ((), 0):
+            status, _, err = self.prun("-w", "2", *options, program, "bsp", "fits")
+            self.assertEqual(status, 0, err)
+            self.assertEqual(err.count("warning: no process can take the place of a worker that dies"), warns, err)
 
     # -- a model
 
@@ -128,12 +152,17 @@ class Wait(JobTest):
 
     # -- collectives in the iterations, random states, rows, one algorithm after another
 
-    def start_steps(self, rounds, *options, pause_us=500):
-        return self.start("-w", "3", "-p", "2", "--on-worker-death", "wait:20", *options, STEPS, str(rounds), str(pause_us))
+    def start_steps(self, rounds, *options):
+        """Each round takes 20 ms or more until `run.enough` is there."""
+        enough = self.not_there("enough")
+        run = self.start("-w", "3", "-p", "2", "--on-worker-death", "wait:20", *options, STEPS, str(rounds), "20000", enough)
+        run.enough = enough
+        return run
 
     def undisturbed_steps(self, rounds):
         if rounds not in self.steps:
             run = self.start_steps(rounds)
+            self.touch(run.enough)
             self.assertEqual(run.wait(60), 0, run.err())
             self.assertRegex(run.out(), r"^first \S+\nsecond \S+\n$")
             self.steps[rounds] = run.out()
@@ -144,7 +173,7 @@ class Wait(JobTest):
         for turn in range(max(2, RUNS)):
             for options in ([], ["--replicas", "2"]):
                 with self.subTest(turn=turn, options=options):
-                    run = self.start_steps(150, *options, pause_us=5000)
+                    run = self.start_steps(150, *options)
                     workers = self.under_way(run, 3)
                     time.sleep(random.uniform(0, 0.5))
                     rank = random.randrange(3)
@@ -155,7 +184,7 @@ class Wait(JobTest):
 
     def test_one_after_the_other_may_die_and_those_in_their_places_too(self):
         expected = self.undisturbed_steps(150)
-        run = self.start_steps(150, "--max-restarts", "4", pause_us=20000)
+        run = self.start_steps(150, "--max-restarts", "4")
         self.under_way(run, 3)
         for kill in range(4):
             workers = self.workers(run, 3)
@@ -163,6 +192,7 @@ class Wait(JobTest):
             workers[rank].kill()
             self.assertTrue(wait_until(lambda n=kill + 1: run.err().count("is started again") == n, 20), run.err())
             time.sleep(random.choice([0, 0.05, 0.3]))
+        self.touch(run.enough)
         self.assertEqual(run.wait(60), 0, run.err() + run.out())
         self.assertEqual(list(dict.fromkeys(run.out().splitlines())), expected.splitlines(), run.err())
         self.assert_nothing_left(run.job(), 1)
@@ -203,7 +233,8 @@ class Wait(JobTest):
     def test_a_program_that_cannot_go_on_ends_with_that_cause(self):
         run = self.start("-w", "2", "--on-worker-death", "wait:20", COUNTERS, "100000", "5")
         workers = self.under_way(run, 2)
-        time.sleep(0.3)  # a first iteration that is not committed can be made again
+        # A first iteration that is not committed can be made again.
+        self.assertTrue(wait_until(lambda: re.search(r"\n1 +up .* [1-9]\d*\n", self.status_of(run) + "\n"), 20), run.err())
         workers[1].kill()
         self.assertEqual(run.wait(2 * END_LIMIT), 10, run.err())
         self.assertRegex(run.err(), r"worker 1 \(pid \d+ on \S+\) lost: it was killed by SIGKILL; no other process can go on in "
@@ -211,11 +242,13 @@ class Wait(JobTest):
         self.assert_nothing_left(run.job(), 1)
 
     def test_what_may_count_twice_is_told_at_the_end(self):
-        run = self.start("-v", "-w", "2", "--on-worker-death", "wait:20", STEPS, "0", "1000000")
+        run = self.start_steps(0, "-v", "-w", "2")
         workers = self.workers(run, 2)
         self.says(run, "event started")
-        time.sleep(0.3)
+        time.sleep(random.uniform(0, 0.3))
         workers[1].kill()
+        self.says(run, "worker 1 is started again")
+        self.touch(run.enough)
         self.assertEqual(run.wait(20), 10, run.err())
         self.assertIn("worker 1 is another process than the one that began, and its program does not ask where its loop begins "
                       "(first_iteration): what that one had done may count twice\n", run.err())

@@ -17,6 +17,7 @@ simulation::forged answer_to(const net::request_header& request, bool swallowed)
   net::reply_header h;
   h.what = request.what;
   h.sequence = request.sequence;
+  h.server = request.function;  // of a `replicate`: whom it is for
   h.clock = request.clock;
   net::reply_bytes head;
   net::encode(h, head);
@@ -51,13 +52,14 @@ bool is_of_changes(const net::request_view& r) {
 }  // namespace
 
 std::optional<bite> bite_named(std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, bite>, 8> names{{{"early_acknowledgement", bite::early_acknowledgement},
+  constexpr std::array<std::pair<std::string_view, bite>, 9> names{{{"early_acknowledgement", bite::early_acknowledgement},
                                                                    {"no_memory", bite::no_memory},
                                                                    {"no_lease", bite::no_lease},
                                                                    {"early_read", bite::early_read},
                                                                    {"lone_clock", bite::lone_clock},
                                                                    {"hasty_clock", bite::hasty_clock},
                                                                    {"no_streams", bite::no_streams},
+                                                                   {"hasty_judge", bite::hasty_judge},
                                                                    {"no_sync", bite::no_sync}}};
   for (const auto& [text, b] : names)
     if (text == name) return b;

@@ -21,6 +21,7 @@ enum class bite : std::uint8_t {
   lone_clock,             ///< the clock is not sent to its copies
   hasty_clock,            ///< whoever waits for the clock may go on at once
   no_streams,             ///< servers take what comes over a new connection as if nothing were lost with the old one
+  hasty_judge,            ///< the scheduler finds silence though it was stopped itself
   no_sync,                ///< files of checkpoints are taken for safe before they are
 };
 std::optional<bite> bite_named(std::string_view name);

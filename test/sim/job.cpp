@@ -17,12 +17,15 @@
 
 #include <paracel/error.hpp>
 
+#include "net/attention.hpp"
 #include "net/checkpoint_store.hpp"
-#include "server/partition_state.hpp"
 #include "server/asked_again.hpp"
+#include "server/channels.hpp"
 #include "server/scheduler.hpp"
+#include "test/sim/copies.hpp"
 #include "test/sim/history.hpp"
 #include "test/sim/server_process.hpp"
+#include "test/sim/strays.hpp"
 #include "test/sim/worker_process.hpp"
 #include "test/support/torn_disk.hpp"
 
@@ -76,6 +79,7 @@ class job {
       worker_places_.push_back(&p);
     }
     if (!o.faults) return;
+    strays_.emplace(make_process("stray"));
     in_.after(dice.between(200_ms, 900_ms), [this] { break_something(); });
     // Everything goes at once; what was not safe on the disk is gone, or is there in part.
     if (!goes_on && dice.in(2)) in_.after(dice.between(1_s, quiet_after_), [this] { lose_power(); });
@@ -102,7 +106,7 @@ class job {
     run_until([&] { return std::ranges::all_of(workers_, [](const auto& w) { return w->finished(); }); }, end,
               "requests are not answered");
     run_until([&] { return replicas_made_; }, end, "the copies were not restored");
-    if (replicas_ > 1) compare_copies();
+    if (replicas_ > 1) compare_copies(by_incarnation_, known_->partitions(), replicas_, threads_);
     workers_[0]->read_all();
     run_until([&] { return workers_[0]->idle(); }, in_.now() + 5_s, "the last reads are not answered");
     known_->check_end();
@@ -153,6 +157,7 @@ class job {
     p.own(a);
     scheduler_port_ = p.open();
     scheduler_port_->bind(scheduler_address);
+    to_servers_.emplace(*scheduler_port_);
     scheduler_sink_.emplace(*scheduler_port_);
     srv::scheduler_options o;
     o.job = job_id;
@@ -166,7 +171,7 @@ class job {
     scheduler_.emplace(
         o, [this](std::string_view text, bool) { heard(text); }, p.time().now(),
         [this](const std::string& to, const net::request_header& h, std::string_view body) { send(to, h, body); });
-    a.step = [this, &p] {
+    a.step = [this, &p, own = net::attention(p.time().now(), std::chrono::nanoseconds(o.lease_limit / 4))]() mutable {
       net::incoming in;
       while (scheduler_port_->receive(in, milliseconds(0))) {
         net::reply_view reply;
@@ -182,7 +187,12 @@ class job {
         srv::completion done(*scheduler_sink_, in.from, request.header.what, request.header.sequence, job_id, 0);
         scheduler_->handle(request, std::move(in.tail), std::move(done), p.time().now());
       }
-      scheduler_->tick(p.time().now());
+      const auto now = p.time().now();
+      const auto missed = own.absence(now);
+      if (missed.count() != 0 && options_.broken != bite::hasty_judge) scheduler_->was_away(missed, now);
+      scheduler_->tick(now);
+      const auto& members = scheduler_->members();
+      if (std::exchange(known_epoch_, members.epoch) != members.epoch) to_servers_->follow(members);
       return scheduler_->busy() ? 1_ms : 50_ms;
     };
     in_.wake(a, 0);
@@ -199,14 +209,12 @@ class job {
 
   /// As scheduler_node does.
   void send(const std::string& to, net::request_header h, std::string_view body) {
-    const auto [at, fresh] = scheduler_channels_.try_emplace(to, -1);
-    if (fresh) at->second = scheduler_port_->connect(to);
     h.job = job_id;
     h.client = job_id;
     h.body_bytes = static_cast<std::uint32_t>(body.size());
     net::request_bytes head;
     net::encode(h, head);
-    scheduler_port_->send(at->second, {.head = head, .body = net::bytes_of(body)});
+    scheduler_port_->send(to_servers_->to(to), {.head = head, .body = net::bytes_of(body)});
   }
 
   void heard(std::string_view text) {
@@ -276,6 +284,7 @@ class job {
   }
 
   void start_server(std::uint32_t slot) {
+    if (launcher_->stopped()) return in_.after(100_ms, [this, slot] { start_server(slot); });
     const int pid = ++last_pid_;
     const auto entry = entry_of(slot, in_.dice().next() | 1U, threads_, pid);
     auto& p = make_process("s" + std::to_string(slot) + "#" + std::to_string(pid));
@@ -333,7 +342,8 @@ class job {
     if (faults_end_) return;
     auto& dice = in_.dice();
     in_.after(dice.between(50_ms, 900_ms), [this] { break_something(); });
-    if (!running_) return;
+    if (!running_ || paused_) return;
+    if (dice.in(25)) return pause();
     if (dice.in(10)) to_scheduler_->ask(verb::checkpoint, json{{"role", "launcher"}}.dump());
     if (dice.in(3)) to_scheduler_->ask(verb::resize, json{{"servers", dice.in(2) ? 1 : -1}}.dump());
     if (dice.in(20)) return fill_disk();
@@ -342,6 +352,10 @@ class job {
     if (s == nullptr) return;
     auto& p = s->place();
     const auto slot = s->self().slot;
+    if (dice.in(4)) {
+      const auto* from = any_server();
+      strays_->send(s->self(), from->self(), s->object().epoch());
+    }
     switch (dice.below(16)) {
       case 0: case 1: {
         if (spare_ == 0 || in_.now() > quiet_after_ - 1_s) return;
@@ -409,6 +423,29 @@ class job {
     in_.stop(*scheduler_place_);
     in_.after(in_.dice().between(1_ms, 1_s), [this] { in_.go_on(*scheduler_place_); });
   }
+  /// A machine is saved, or a laptop shut: everything stops for a while, or the scheduler and some others. Only who dies
+  /// meanwhile may be found lost, in whatever order they go on.
+  void pause() {
+    if (scheduler_place_->stopped()) return;
+    auto& dice = in_.dice();
+    const bool all = dice.in(2) && std::ranges::none_of(processes_, [](const auto& p) { return p->alive() && p->stopped(); });
+    const auto time = dice.between(500_ms, all ? 12_s : 7_s);
+    paused_ = true;
+    quiet_after_ += time;
+    if (auto* s = any_server(); s != nullptr && spare_ != 0 && dice.in(3)) {
+      lose(s->self().slot);
+      if (dice.in(2)) silent_deaths_.insert(s->place().name());
+      in_.after(dice.between(0, time), [this, &p = s->place()] {
+        if (p.alive()) died(p);
+      });
+    }
+    for (auto& p : processes_) {
+      if (!p->alive() || p->stopped() || !(all || p.get() == scheduler_place_ || dice.in(2))) continue;
+      in_.after(dice.between(0, 20_ms), [this, &p = *p] { in_.stop(p); });
+      in_.after(time + dice.between(20_ms, 400_ms), [this, &p = *p] { in_.go_on(p); });
+    }
+    in_.after(time + 1_s, [this] { paused_ = false; });
+  }
   void fill_disk() {
     disk_.fill_at(disk_.steps() + in_.dice().below(30));
     in_.after(in_.dice().between(10_ms, 1_s), [this] { disk_.free_space(); });
@@ -462,45 +499,10 @@ class job {
     in_.after(in_.dice().between(1_ms, 2_s), [this, &a, &b] { in_.mend(a, b); });
   }
 
-  // ---- the end
-
-  /// Records without those of what was applied: the head forgets them a little earlier, when it is read from.
-  static std::vector<std::byte> without_memory(std::span<const std::byte> state) {
-    std::vector<std::byte> out;
-    srv::records walk(state);
-    for (srv::record r; walk.next(r);)
-      if (r.kind != srv::record_kind::applied) srv::append(out, r);
-    return out;
-  }
-
-  /// All copies of what was used are equal.
-  void compare_copies() {
-    std::shared_ptr<const srv::copies_view> view;
-    for (auto& [incarnation, s] : by_incarnation_) {
-      const auto v = s->object().copies();
-      if (v != nullptr && (view == nullptr || v->members.epoch > view->members.epoch)) view = v;
-    }
-    if (view == nullptr) wrong("nobody knows a membership");
-    for (const auto partition : known_->partitions()) {
-      std::vector<std::byte> head;
-      const auto chain = view->router.chain(partition);
-      if (chain.size() < replicas_) wrong("partition " + std::to_string(partition) + " lacks copies");
-      for (std::size_t i = 0; i < chain.size(); ++i) {
-        const auto at = by_incarnation_.find(view->members.servers[chain[i]].incarnation);
-        if (at == by_incarnation_.end()) wrong("a copy is to be with a server that is not there");
-        std::vector<std::byte> state;
-        at->second->object().at(shard_of(partition, threads_)).encode_partition(partition, state);
-        state = without_memory(state);
-        if (i == 0) head = state;
-        else if (state != head) wrong("the copies of partition " + std::to_string(partition) + " differ");
-      }
-    }
-  }
-
   const job_options options_;
   test::torn_disk& disk_;
   const beginning from_;
-  const nanos quiet_after_;
+  nanos quiet_after_;
   simulation in_;
   std::optional<history> known_;
   std::vector<std::unique_ptr<process>> processes_;
@@ -512,7 +514,8 @@ class job {
   process* scheduler_place_ = nullptr;
   std::unique_ptr<net::port> scheduler_port_;
   std::optional<srv::asked_again> scheduler_sink_;
-  std::map<std::string, int> scheduler_channels_;  // by address
+  std::optional<srv::channels> to_servers_;
+  std::uint32_t known_epoch_ = 1;
   std::uint32_t every_ = 0;
   std::uint32_t newest_checkpoint_ = 0;
   unsigned saved_ = 0;
@@ -520,6 +523,7 @@ class job {
   process* launcher_ = nullptr;
   actor* launcher_thread_ = nullptr;
   std::optional<question> to_scheduler_;
+  std::optional<strays> strays_;
   std::vector<std::unique_ptr<server_process>> servers_;
   std::map<std::uint64_t, server_process*> by_incarnation_;
   std::vector<std::unique_ptr<worker_process>> workers_;
@@ -536,6 +540,7 @@ class job {
   bool running_ = false;
   bool replicas_made_ = true;
   bool faults_end_ = false;
+  bool paused_ = false;
   std::string aborted_;
   int last_pid_ = 0;
   unsigned losses_ = 0;

@@ -98,6 +98,7 @@ void server_process::join() {
     }
     const auto answer = joining_->answer();
     if (!answer) return 50_ms;
+    if (!broken_.ignores_lease) lease_end_ = process_.time().now().time_since_epoch().count();
     if (answer->empty()) ended_();
     else pulse_->follow(adopt(*answer));
     return never;

@@ -126,7 +126,7 @@ void worker_process::end_iteration() {
     take_clock(r, 0);
     if (r.header.order == net::instruction::checkpoint) phase_ = phase::to_stop;
     else wait_for_clock(r.header.clock);
-  });
+  }, net::flag_staged);
 }
 
 /// `known`: what the clock has said last.

@@ -210,6 +210,15 @@ TEST(CheckpointStore, AManifestIsRefusedWhereverItIsCutOrFlipped) {
   }
 }
 
+TEST(CheckpointStore, ADeeplyNestedManifestIsRefusedAndNotFollowed) {
+  const auto read = [](const std::string& t) { (void)checkpoint_manifest::from_text(t, "m"); };
+  for (const char* inner : {R"({"checkpoint":)", R"({"checkpoint":{"files":)", R"({"checkpoint":{"format":)"}) {
+    const std::string deep = inner + std::string(2'000'000, '[') + std::string(2'000'000, ']') + "}}";
+    EXPECT_NE(refusal([&] { read(deep); }, "m", deep.size()).find("nested deeper than 16 levels"), std::string::npos);
+    EXPECT_THROW((void)entry_from_json(deep, 1, 1), error);
+  }
+}
+
 TEST(CheckpointStore, TheNewestThatVerifiesIsChosenAndTheReasonAgainstNewerOnesNamed) {
   torn_disk disk;
   for (const std::uint32_t clock : {10U, 20U, 30U, 40U}) write_checkpoint(disk, clock);

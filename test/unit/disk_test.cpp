@@ -160,6 +160,25 @@ TEST_F(Disk, RemovesAFileOnce) {
   EXPECT_EQ(files(), 0);
 }
 
+TEST_F(Disk, AFolderOfAnotherUserIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  disk_.make_folder(at("theirs/0000000007"));
+  ASSERT_EQ(::chown(at("theirs").c_str(), 65534, 65534), 0);
+  EXPECT_NO_THROW(disk_.require_own(at("theirs/0000000007")));
+  EXPECT_NO_THROW(disk_.require_own(at("nowhere")));
+  const auto refusal = [&](auto&& f) {
+    try {
+      f();
+      return std::string("taken");
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+  };
+  const auto text = at("theirs") + ": belongs to another user (uid 65534, this is uid 0)";
+  EXPECT_EQ(refusal([&] { disk_.make_folder(at("theirs")); }), text);
+  EXPECT_EQ(refusal([&] { disk_.require_own(at("theirs")); }), text);
+}
+
 TEST_F(Disk, EveryFailureNamesThePathAndTheReason) {
   const auto said = [](auto call) -> std::string {
     try {

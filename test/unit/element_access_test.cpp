@@ -384,7 +384,11 @@ TEST_F(Elements, StagedOnesAreFoldedInOrderAmongUpdatesOfTheWholeValue) {
 
 TEST_F(Elements, AStagedOneThatCannotBeFoldedIsToldToTheReader) {
   push<double>("a", {0, 0});
+  EXPECT_EQ(update("a", {5}, {1}, {.flags = net::flag_staged, .clock = 0, .rank = 2}).header.result, status::bad_request)
+      << "one that cannot be folded as things are is refused at once";
+  push<double>("a", {0, 0, 0, 0, 0, 0});
   EXPECT_EQ(update("a", {5}, {1}, {.flags = net::flag_staged, .clock = 0, .rank = 2}).header.result, status::ok);
+  push<double>("a", {0, 0});
   const auto a = call(verb::pull, "a", value_tag::none, {}, {.flags = net::flag_bsp_read, .clock = 1});
   EXPECT_EQ(a.header.result, status::bad_request);
   EXPECT_THAT(a.text(), HasSubstr("rank 2 in iteration 0"));

@@ -210,8 +210,6 @@ void fill(one_server& s) {
     }
   }
   ASSERT_EQ(s.key(verb::push, "large", std::vector<double>(20'000, 0.25)).header.result, status::ok);
-  ASSERT_EQ(s.staged("key1", {1, 2}, 1, 0).header.result, status::ok);  // of another size: it cannot be folded
-  ASSERT_EQ(s.bsp_pull("key1", 2).header.result, status::type_mismatch);
   s.open("added", 3);
   s.open("stepped", 2, "libparacel_default.so", "paracel_adam");
   s.open("empty", 2);
@@ -234,6 +232,9 @@ void fill(one_server& s) {
     ASSERT_EQ(s.rows(verb::rows_update, "added", ids, threes, net::flag_staged, 5, rank).header.result, status::ok);
     ASSERT_EQ(s.named_rows(verb::rows_update, "stepped", names, twos, net::flag_staged, 5, rank).header.result, status::ok);
   }
+  ASSERT_EQ(s.staged("key1", {1, 2, 3}, 1, 0).header.result, status::ok);
+  ASSERT_EQ(s.key(verb::push, "key1", {1, 2}).header.result, status::ok);  // of another size: it cannot be folded any more
+  ASSERT_EQ(s.bsp_pull("key1", 2).header.result, status::type_mismatch);
 }
 
 TEST(PartitionState, WhatOneShardWritesMakesTheSamePartitionsInAnother) {
@@ -328,7 +329,8 @@ TEST(PartitionState, VersionsGoOnAboveThoseThatCame) {
 TEST(PartitionState, AFailureOfAStagedUpdateIsToldByTheNewCopyToo) {
   one_server from;
   ASSERT_EQ(from.key(verb::push, "k", {1, 2}).header.result, status::ok);
-  ASSERT_EQ(from.staged("k", {1}, 1, 0).header.result, status::ok);
+  ASSERT_EQ(from.staged("k", {1, 1}, 1, 0).header.result, status::ok);
+  ASSERT_EQ(from.key(verb::push, "k", {1}).header.result, status::ok);
   const auto told = from.bsp_pull("k", 2);
   ASSERT_EQ(told.header.result, status::type_mismatch);
   one_server to;

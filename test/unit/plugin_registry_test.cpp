@@ -2,6 +2,7 @@
 #include "server/plugin_registry.hpp"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -18,11 +19,15 @@
 
 #include <paracel/error.hpp>
 
+#include "server/plugin_files.hpp"
+
 namespace paracel::srv {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 namespace fs = std::filesystem;
 
 const std::string plugins = TEST_PLUGIN_DIR;
@@ -154,12 +159,38 @@ TEST(PluginRegistry, AnUnknownIdIsNull) {
 TEST(PluginRegistry, AMissingPluginIsToldWithWhatIsThere) {
   plugin_registry registry({plugins});
   EXPECT_THAT(refusal(registry, "god_updates", "f"),
-              AllOf(HasSubstr("no plug-in 'god_updates' (nor libgod_updates.so) in " + plugins),
-                    HasSubstr("libgood_updates.so")));
+              AllOf(HasSubstr("no plug-in \"god_updates\": looked for god_updates and libgod_updates.so in " + plugins),
+                    HasSubstr("--plugin-dir"), HasSubstr("; plug-ins there: "), HasSubstr("libgood_updates.so")));
   plugin_registry nowhere({});
   EXPECT_THAT(refusal(nowhere, "x.so", "f"), HasSubstr("no folder is allowed for plug-ins"));
   plugin_registry gone({"/nonexistent/folder"});
   EXPECT_THAT(refusal(gone, "x.so", "f"), HasSubstr("/nonexistent/folder"));
+}
+
+TEST(PluginRegistry, AMissingPluginIsToldAsItWasWrittenAndWithPluginsOnly) {
+  const temporary_folder folder;
+  std::ofstream(folder / "libtext.so") << "this is no library";
+  std::ofstream(folder / "libempty.so").flush();
+  fs::copy_file(plugins + "/libgood_updates.so", folder / "libmine.so");
+  fs::copy_file(plugins + "/libno_updates.so", folder / "libnone.so");
+  fs::copy_file(plugins + "/libgood_updates.so", folder / "libcut.so");
+  fs::resize_file(folder / "libcut.so", 5000);
+  plugin_registry registry({folder.path()});
+  const auto text = refusal(registry, "./sub/libhll_update.so", "f");
+  EXPECT_THAT(text, AllOf(HasSubstr("no plug-in \"./sub/libhll_update.so\": looked for libhll_update.so and "),
+                          HasSubstr("; plug-ins there: libmine.so")));
+  for (const auto* other : {"libtext", "libempty", "libnone", "libcut"}) EXPECT_THAT(text, Not(HasSubstr(other)));
+  EXPECT_THAT(plugins_in(defaults), AllOf(Contains("libparacel_default.so"), Not(Contains("libparacel.so"))));
+}
+
+TEST(PluginRegistry, APathThatIsWrittenIsLookedForInItsOwnFolderFirst) {
+  const temporary_folder first;
+  const temporary_folder second;
+  fs::copy_file(plugins + "/libgood_updates.so", first / "libmine.so");
+  fs::copy_file(plugins + "/libno_updates.so", second / "libmine.so");
+  plugin_registry registry({first.path(), second.path()});
+  EXPECT_THAT(refusal(registry, second.path() + "/libmine.so", "multiply"), HasSubstr(second.path() + "/libmine.so has no"));
+  EXPECT_EQ(refusal(registry, "libmine.so", "multiply"), "loaded");
 }
 
 TEST(PluginRegistry, AMissingFunctionIsToldWithWhatIsExported) {
@@ -221,6 +252,20 @@ TEST(PluginRegistry, OnlyTheAllowedFoldersAreLookedAt) {
   EXPECT_THAT(refusal(registry, "folder/", "f"), HasSubstr("named by the file name of its library"));
 }
 
+TEST(PluginRegistry, ALibraryThatIsCutOffIsRefusedBeforeItIsMapped) {
+  const temporary_folder folder;
+  const auto whole = plugins + "/libgood_updates.so";
+  plugin_registry registry({folder.path()});
+  for (const std::uintmax_t part : {2, 20, 50, 80}) {
+    const auto name = "cut" + std::to_string(part);
+    fs::copy_file(whole, folder / ("lib" + name + ".so"));
+    fs::resize_file(folder / ("lib" + name + ".so"), fs::file_size(whole) * part / 100);
+    EXPECT_THAT(refusal(registry, name, "multiply"), HasSubstr("is cut off")) << part;
+  }
+  fs::copy_file(whole, folder / "libwhole.so");
+  EXPECT_EQ(refusal(registry, "whole", "multiply"), "loaded");
+}
+
 TEST(PluginRegistry, WhatEveryoneMayWriteIsNotLoaded) {
   const temporary_folder folder;
   fs::copy_file(plugins + "/libgood_updates.so", folder / "libopen.so");
@@ -229,9 +274,42 @@ TEST(PluginRegistry, WhatEveryoneMayWriteIsNotLoaded) {
   EXPECT_THAT(refusal(registry, "open", "multiply"), HasSubstr("may be written by everyone: chmod o-w"));
   fs::permissions(folder / "libopen.so", fs::perms::others_write, fs::perm_options::remove);
   fs::permissions(folder.path(), fs::perms::others_write, fs::perm_options::add);
-  EXPECT_THAT(refusal(registry, "open", "multiply"), HasSubstr("chmod o-w " + folder.path()));
+  EXPECT_THAT(refusal(registry, "open", "multiply"),
+              HasSubstr("lies in " + folder.path() + ", which may be written by everyone: chmod o-w it"));
   fs::permissions(folder.path(), fs::perms::others_write, fs::perm_options::remove);
   EXPECT_EQ(refusal(registry, "open", "multiply"), "loaded");
+}
+
+TEST(PluginRegistry, WhatAGroupMayWriteIsNotLoaded) {
+  const temporary_folder folder;
+  const auto file = folder / "libgroup.so";
+  fs::copy_file(plugins + "/libgood_updates.so", file);
+  fs::permissions(file, fs::perms::group_write, fs::perm_options::add);
+  plugin_registry registry({folder.path()});
+  EXPECT_THAT(refusal(registry, "group", "multiply"), HasSubstr("libgroup.so may be written by its group: chmod g-w it"));
+  fs::permissions(file, fs::perms::group_write, fs::perm_options::remove);
+  fs::permissions(folder.path(), fs::perms::group_write, fs::perm_options::add);
+  EXPECT_THAT(refusal(registry, "group", "multiply"),
+              HasSubstr("lies in " + folder.path() + ", which may be written by its group"));
+  fs::permissions(folder.path(), fs::perms::group_write, fs::perm_options::remove);
+  EXPECT_EQ(refusal(registry, "group", "multiply"), "loaded");
+}
+
+TEST(PluginRegistry, WhatAnotherUserOwnsIsNotLoaded) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  const temporary_folder folder;
+  const auto file = folder / "libtheirs.so";
+  fs::copy_file(plugins + "/libgood_updates.so", file);
+  plugin_registry registry({folder.path()});
+  ASSERT_EQ(::chown(file.c_str(), 65534, 65534), 0);
+  EXPECT_THAT(refusal(registry, "theirs", "multiply"),
+              HasSubstr("libtheirs.so belongs to another user (uid 65534, neither root"));
+  ASSERT_EQ(::chown(file.c_str(), 0, 0), 0);
+  ASSERT_EQ(::chown(folder.path().c_str(), 65534, 65534), 0);
+  EXPECT_THAT(refusal(registry, "theirs", "multiply"),
+              HasSubstr("lies in " + folder.path() + ", which belongs to another user (uid 65534"));
+  ASSERT_EQ(::chown(folder.path().c_str(), 0, 0), 0);
+  EXPECT_EQ(refusal(registry, "theirs", "multiply"), "loaded");
 }
 
 TEST(PluginRegistry, ARefusedFileDoesNotHideAGoodOneInTheNextFolder) {

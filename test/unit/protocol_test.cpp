@@ -13,6 +13,8 @@
 #include <gtest/gtest.h>
 #include <paracel/error.hpp>
 
+#include "net/job_key.hpp"
+
 namespace paracel::net {
 namespace {
 
@@ -150,7 +152,7 @@ TEST(Protocol, TheNumbersOfVerbsStatusesAndTagsAreFixed) {
             "42 set_push 43 set_update 44 set_bupdate 48 clock_tick 49 clock_wait 64 proxy 65 ping 66 stats 67 stop "
             "80 join 81 heartbeat 82 progress 83 leave 84 abort 85 collective 86 watch 87 dead 88 resize "
             "96 table_open 97 rows_pull 98 rows_push 99 rows_update 100 rows_remove 101 rows_scan 104 subscribe 105 clock_moved "
-            "106 replicate 107 handover 108 checkpoint 109 fence ");
+            "106 replicate 107 handover 108 checkpoint 109 fence 110 fold ");
   std::ostringstream statuses;
   for (int i = 0; i < 65536; ++i) {
     const std::string name = name_of(static_cast<status>(i));
@@ -211,6 +213,29 @@ TEST(Protocol, AFrameMayLieAtAnyAlignment) {
     EXPECT_EQ(decode(std::span(shifted).subspan(shift), 0, v), nullptr);
     EXPECT_EQ(v.key(), "theta");
   }
+}
+
+TEST(Protocol, WithAKeyARequestCarriesTheJobOnlyForThoseWhoHaveIt) {
+  request_header h;
+  h.what = verb::ping;
+  h.job = 0x00c0ffee12345678U;
+  request_bytes without;
+  encode(h, without);
+  set_job_key(0x0123456789abcdefU);
+  request_bytes with;
+  encode(h, with);
+  request_view own;
+  const char* problem = decode(with, 0, own);
+  request_view foreign;
+  const char* problem_there = decode(without, 0, foreign);
+  set_job_key(0);
+  EXPECT_STREQ(problem, nullptr);
+  EXPECT_STREQ(problem_there, nullptr);
+  EXPECT_EQ(own.header.job, h.job);
+  EXPECT_NE(foreign.header.job, h.job);
+  request_view outside;
+  EXPECT_STREQ(decode(with, 0, outside), nullptr);
+  EXPECT_EQ(outside.header.job, h.job ^ 0x0123456789abcdefU);
 }
 
 TEST(Protocol, EveryTruncationOfARequestIsRefused) {

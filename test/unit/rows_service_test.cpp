@@ -259,6 +259,33 @@ TEST_F(RowsService, BatchesAreStagedWholeAndFoldedByClockRankAndArrival) {
   EXPECT_THAT(server_->stats_json(), HasSubstr("\"staged\":0"));
 }
 
+TEST_F(RowsService, BatchesThatAreDueAreFoldedInSlicesInTheirOrder) {
+  net::table_definition d;
+  d.element = value_tag::f32;
+  d.width = 1;
+  ASSERT_EQ(open("t", d).header.result, status::ok);
+  // Sums of such numbers depend on their order.
+  const std::vector<std::vector<float>> terms{{1e8F, 3}, {-1e8F, 7}, {0.3F, 1e-3F}};
+  float expected = 0;
+  for (std::uint32_t clock = 0; clock < 2; ++clock) {
+    for (std::uint32_t rank = 0; rank < 3; ++rank) expected += terms[rank][clock];
+    for (const std::uint32_t rank : {2U, 0U, 1U}) {
+      ASSERT_EQ(rows(verb::rows_update, {1}, {terms[rank][clock]}, {net::flag_staged, clock, rank}).header.result, status::ok);
+    }
+  }
+  ASSERT_EQ(rows(verb::rows_update, {1}, {64}, {net::flag_staged, 2, 0}).header.result, status::ok);
+  net::request_header h;
+  h.what = verb::clock_moved;
+  h.clock = 2;
+  EXPECT_EQ(send(h, {}).header.result, status::ok);
+  int slices = 1;
+  while (server_->at(0).fold_due([] { return true; })) ++slices;
+  EXPECT_GE(slices, 6);
+  EXPECT_FALSE(server_->at(0).has_due());
+  EXPECT_THAT(server_->stats_json(), HasSubstr("\"staged\":1"));
+  EXPECT_EQ(rows(verb::rows_pull, {1}).numbers()[0], expected);
+}
+
 TEST_F(RowsService, AFenceDropsTheBatchesThatARankHasStaged) {
   net::table_definition d;
   d.element = value_tag::f32;

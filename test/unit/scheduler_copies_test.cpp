@@ -201,6 +201,28 @@ TEST_F(SchedulerWithCopies, AServerThatWasTakenForLostIsToldToEnd) {
   EXPECT_EQ(to(ask(verb::heartbeat, another(1))).order, instruction::go_on);
 }
 
+TEST_F(SchedulerWithCopies, OnlyTheProcessThatHasThePlaceHoldsALease) {
+  EXPECT_EQ(to(ask(verb::heartbeat, server(1))).count, net::known_sender);
+  lose(1);
+  EXPECT_EQ(to(ask(verb::heartbeat, another(1))).count, 0U) << "it has not joined";
+  ask(verb::join, another(1));
+  EXPECT_EQ(to(ask(verb::heartbeat, another(1))).count, net::known_sender);
+  EXPECT_EQ(to(ask(verb::heartbeat, server(1))).count, 0U);
+}
+
+TEST_F(SchedulerWithCopies, AProcessThatWasReplacedIsToldToEndAlsoWhenItsSuccessorIsLost) {
+  lose(1);
+  ask(verb::join, another(1));
+  auto d = dead(1);
+  d["pid"] = 901;
+  ask(verb::dead, d);
+  ASSERT_EQ(state_of(1), server_state::down);
+  const auto& said = to(ask(verb::heartbeat, server(1)));
+  EXPECT_EQ(said.order, instruction::abort);
+  EXPECT_EQ(said.count, 0U);
+  EXPECT_EQ(said.parsed()["cause"], "another process has its place; the job goes on without it");
+}
+
 TEST_F(SchedulerWithCopies, AnIncarnationTellsTwoProcessesOfOneNumberApart) {
   auto b = server(1);
   b["incarnation"] = to_hex(101);

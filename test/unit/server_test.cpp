@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -97,7 +98,7 @@ class ClockServiceTest : public testing::Test {
     r.header.rank = rank;
     r.header.clock = clock;
     r.header.deadline_ms = deadline_ms;
-    service_.handle(r, {sink_, {}, what, ++sequence_, 7, 3}, now_);
+    service_->handle(r, {sink_, {}, what, ++sequence_, 7, 3}, now_);
   }
   void tick(std::uint32_t rank, std::uint32_t finished) { send(verb::clock_tick, rank, finished); }
   void wait(std::uint32_t needed, std::uint32_t deadline_ms = 0) { send(verb::clock_wait, 0, needed, deadline_ms); }
@@ -105,7 +106,7 @@ class ClockServiceTest : public testing::Test {
   notebook sink_;
   std::uint64_t sequence_ = 0;
   clock_service::time_point now_{};
-  clock_service service_{3};
+  std::optional<clock_service> service_{std::in_place, 3};
 };
 
 TEST_F(ClockServiceTest, AWaitIsAnsweredWhenTheSlowestHasComeSoFar) {
@@ -122,12 +123,12 @@ TEST_F(ClockServiceTest, AWaitIsAnsweredWhenTheSlowestHasComeSoFar) {
   tick(2, 2);                                         // 7
   tick(0, 2);                                         // 8
   EXPECT_THAT(sink_.answered(), ElementsAre(7, 8, 2));
-  EXPECT_EQ(service_.parked(), 0U);
+  EXPECT_EQ(service_->parked(), 0U);
 }
 
 TEST_F(ClockServiceTest, ManyWaitsForTheSameClockAreAnsweredTogether) {
   for (int i = 0; i < 1000; ++i) wait(1);
-  EXPECT_EQ(service_.parked(), 1000U);
+  EXPECT_EQ(service_->parked(), 1000U);
   for (std::uint32_t rank = 0; rank < 3; ++rank) tick(rank, 1);
   EXPECT_EQ(sink_.answered().size(), 1003U);
 }
@@ -139,7 +140,7 @@ TEST_F(ClockServiceTest, AWorkerThatLeavesHoldsNobodyUp) {
   sink_.answered();
   send(verb::clock_tick, 2, net::no_clock);
   EXPECT_EQ(sink_.answered().size(), 2U);
-  EXPECT_EQ(service_.slowest(), 5U);
+  EXPECT_EQ(service_->slowest(), 5U);
 }
 
 TEST_F(ClockServiceTest, ARankThatDoesNotExistIsABadRequest) {
@@ -153,13 +154,13 @@ TEST_F(ClockServiceTest, AWaitEndsAtItsDeadlineAndTheOthersGoOn) {
   wait(1, 50);   // 1
   wait(1, 100);  // 2
   wait(1);       // 3
-  service_.expire(now_ += milliseconds(49));
+  service_->expire(now_ += milliseconds(49));
   EXPECT_THAT(sink_.answered(), IsEmpty());
-  service_.expire(now_ += milliseconds(1));
+  service_->expire(now_ += milliseconds(1));
   ASSERT_EQ(sink_.replies.size(), 1U);
   EXPECT_EQ(sink_.replies[0].result, status::deadline_exceeded);
   EXPECT_THAT(sink_.answered(), ElementsAre(1));
-  service_.expire(now_ += milliseconds(50));
+  service_->expire(now_ += milliseconds(50));
   EXPECT_THAT(sink_.answered(), ElementsAre(2));
   for (std::uint32_t rank = 0; rank < 3; ++rank) tick(rank, 1);
   EXPECT_THAT(sink_.answered(), ElementsAre(4, 5, 6, 3));
@@ -168,7 +169,7 @@ TEST_F(ClockServiceTest, AWaitEndsAtItsDeadlineAndTheOthersGoOn) {
 TEST_F(ClockServiceTest, AtTheEndOfTheJobEveryWaitHearsTheCause) {
   wait(1);
   wait(2);
-  service_.fail_all(status::job_ended, "worker 2 is lost");
+  service_->fail_all(status::job_ended, "worker 2 is lost");
   ASSERT_EQ(sink_.replies.size(), 2U);
   for (const auto& r : sink_.replies) EXPECT_EQ(r.result, status::job_ended);
   EXPECT_EQ(sink_.texts[0], "worker 2 is lost");
@@ -177,14 +178,14 @@ TEST_F(ClockServiceTest, AtTheEndOfTheJobEveryWaitHearsTheCause) {
 }
 
 TEST_F(ClockServiceTest, RequestsBeforeTheNumberOfWorkersIsKnownAreHeld) {
-  service_ = clock_service(0);
+  service_.emplace(0);
   tick(1, 1);
   tick(0, 1);
   wait(1);
   tick(7, 1);
   EXPECT_THAT(sink_.replies, IsEmpty());
-  service_.begin(2, now_);
-  EXPECT_EQ(service_.slowest(), 1U);
+  service_->begin(2, now_);
+  EXPECT_EQ(service_->slowest(), 1U);
   EXPECT_THAT(sink_.answered(), UnorderedElementsAre(1, 2, 3, 4));
   wait(1);
   EXPECT_THAT(sink_.answered(), ElementsAre(5));

@@ -749,6 +749,95 @@ TEST_F(BspTest, AFenceDropsWhatARankHasStagedAndRefusesTheProcessBefore) {
   EXPECT_EQ(pull("a"), 132);
 }
 
+// Nobody reads: what is due is folded in slices when the clock has moved, and takes no memory any more.
+TEST_F(BspTest, WhatIsDueIsFoldedInSlicesWhenTheClockHasMoved) {
+  constexpr int keys = 100;
+  for (int k = 0; k < keys; ++k) {
+    for (const std::uint32_t rank : {2U, 1U}) EXPECT_EQ(stage(0, rank, rank, "k" + std::to_string(k)), status::ok);
+  }
+  stage(1, 0, 5, "k7");
+  auto& shard = server_->at(0);
+  const auto at_once = [] { return true; };
+  EXPECT_FALSE(shard.has_due());
+  EXPECT_EQ(call(verb::clock_moved, {}, {}, {.clock = 1}).header.result, status::ok);
+  EXPECT_TRUE(shard.has_due());
+  EXPECT_TRUE(shard.fold_due(at_once));
+  EXPECT_EQ(stats()["shards"][0]["staged"], 2 * keys + 1 - 2) << "one key a slice";
+  // A read in between sees all of its iterations, whether they were folded or not.
+  EXPECT_EQ(pull("k99", {.flags = net::flag_bsp_read, .clock = 1}), 12);
+  EXPECT_EQ(pull("k0", {.flags = net::flag_bsp_read, .clock = 1}), 12);
+  int slices = 1;
+  while (shard.fold_due(at_once)) ++slices;
+  EXPECT_GE(slices, keys - 2);
+  EXPECT_EQ(stats()["shards"][0]["staged"], 1);
+  for (int k = 0; k < keys; ++k) EXPECT_EQ(pull("k" + std::to_string(k)), 12);
+  EXPECT_FALSE(shard.has_due());
+  (void)call(verb::clock_moved, {}, {}, {.clock = 2});
+  while (shard.fold_due(at_once)) {
+  }
+  EXPECT_EQ(pull("k7"), 125);
+  EXPECT_EQ(stats()["shards"][0]["staged"], 0);
+}
+
+// The slowest worker moves the clock one by one, far behind the others, whose updates come in any order.
+TEST_F(BspTest, AKeyWithUpdatesOfManyIterationsIsVisitedOnceAClock) {
+  auto& shard = server_->at(0);
+  constexpr std::uint32_t clocks = 12;
+  for (std::uint32_t clock = clocks; clock-- > 0;) EXPECT_EQ(stage(clock, 0, 1), status::ok);
+  for (std::uint32_t clock = 1; clock <= clocks; ++clock) {
+    (void)call(verb::clock_moved, {}, {}, {.clock = clock});
+    int slices = 1;
+    while (shard.fold_due([] { return true; })) ++slices;
+    EXPECT_LE(slices, 2) << clock;
+    EXPECT_EQ(stats()["shards"][0]["staged"], clocks - clock);
+  }
+  EXPECT_EQ(pull("a"), 111'111'111'111.0);
+}
+
+TEST_F(BspTest, AnUpdateThatCannotFitIsRefusedWhenItIsStaged) {
+  const with staged{.flags = net::flag_staged, .clock = 0, .rank = 1};
+  const std::array<double, 2> two{1, 2};
+  const std::array<double, 3> three{1, 2, 3};
+  const value_view of_two{value_tag::f64_array, std::as_bytes(std::span(two))};
+  const value_view of_three{value_tag::f64_array, std::as_bytes(std::span(three))};
+  ASSERT_EQ(call(verb::push, "v", of_two).header.result, status::ok);
+  const auto a = call(verb::update, "v", of_three, staged);
+  EXPECT_EQ(a.header.result, status::type_mismatch);
+  EXPECT_THAT(a.text(), HasSubstr("key \"v\""));
+  EXPECT_EQ(call(verb::update, "v", of_two, staged).header.result, status::ok);
+  // A key that is not there becomes the first delta; no other size can be added to it.
+  EXPECT_EQ(call(verb::update, "new", of_three, staged).header.result, status::ok);
+  EXPECT_EQ(call(verb::update, "new", of_two, staged).header.result, status::type_mismatch);
+  EXPECT_EQ(call(verb::update, "new", view(1.0), staged).header.result, status::type_mismatch);
+  const std::array<std::uint32_t, 2> beyond{7, 0};
+  std::vector<std::byte> element(sizeof(std::uint32_t) + sizeof(double));
+  std::memcpy(element.data(), beyond.data(), sizeof(std::uint32_t));
+  EXPECT_NE(call(verb::update_at, "v", {value_tag::f64_array, element}, staged).header.result, status::ok);
+  EXPECT_EQ(stats()["shards"][0]["staged"], 2) << "what was refused is not staged";
+  EXPECT_EQ(call(verb::fold, {}, {}, {.clock = 1}).header.result, status::ok);
+}
+
+TEST_F(BspTest, WhatCannotBeFoldedIsToldToWhoAsksAndToWhoStagesNext) {
+  const auto refuse = function("refuse_negative_update");
+  EXPECT_EQ(call(verb::update, "a", view(-1.0), {.function = refuse, .flags = net::flag_staged, .clock = 0, .rank = 4})
+                .header.result, status::ok);
+  EXPECT_EQ(call(verb::fold, {}, {}, {.clock = 0}).header.result, status::ok) << "it is not due";
+  (void)call(verb::clock_moved, {}, {}, {.clock = 1});
+  while (server_->at(0).fold_due([] { return false; })) {
+  }
+  for (int time = 0; time < 2; ++time) {
+    const auto asked = call(verb::fold, {}, {}, {.clock = 1});
+    EXPECT_EQ(asked.header.result, status::plugin_failed);
+    EXPECT_THAT(asked.text(), HasSubstr("key \"a\""));
+    EXPECT_THAT(asked.text(), HasSubstr("rank 4 in iteration 0"));
+    EXPECT_THAT(asked.text(), HasSubstr("a negative delta"));
+  }
+  EXPECT_EQ(stage(1, 0, 1, "another"), status::plugin_failed);
+  push("a", 1);  // whoever writes the key has mended it
+  EXPECT_EQ(call(verb::fold, {}, {}, {.clock = 1}).header.result, status::ok);
+  EXPECT_EQ(stage(1, 0, 1, "another"), status::ok);
+}
+
 TEST_F(BspTest, EveryOrderOfArrivalGivesTheSameBits) {
   std::optional<double> expected;
   std::mt19937 random(3);
@@ -925,8 +1014,8 @@ TEST_F(ShardTest, AWalkOfABspReaderFoldsEveryKeyFirst) {
   EXPECT_EQ(stats()["shards"][0]["staged"], 0);
   // A staged update that cannot be folded is told to who walks over its key, and forgotten with the key.
   push("text", 1);
+  ASSERT_EQ(call(verb::update, "text", view(1.0), {.flags = net::flag_staged, .clock = 2}).header.result, status::ok);
   ASSERT_EQ(call(verb::push, "text", {value_tag::packed, std::as_bytes(std::span("\xa1x", 2))}).header.result, status::ok);
-  (void)call(verb::update, "text", view(1.0), {.flags = net::flag_staged, .clock = 2});
   const auto told = call(verb::scan, "", payload_of(bytes, net::scan_request{}), {.flags = net::flag_bsp_read, .clock = 3});
   EXPECT_NE(told.header.result, status::ok);
   EXPECT_THAT(told.text(), HasSubstr("a staged update of rank 0"));

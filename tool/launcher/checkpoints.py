@@ -4,7 +4,8 @@ import json
 import os
 
 from .folder_lock import OF_CHECKPOINTS, FolderLock
-from .program import TOP
+from .own_folder import NotOwn, OwnFolder
+from .program import dies_with_us, own_program
 from .status import DATA, FAILURE, USAGE, Failure
 from .terminal import number_of
 
@@ -12,22 +13,10 @@ PROGRAM = "paracel_checkpoint"
 MOST_PATH_BYTES = 1000  # what a membership takes, with the names of files behind
 
 
-def find_program(framework=None):
-    """paracel_checkpoint of a framework's folder, or of the build folder of this tree or where we are, or the installed one."""
-    folders = [framework] if framework else [os.path.join(top, "build", "bin") for top in (TOP, os.getcwd())]
-    if not framework:
-        folders.append(os.path.join(TOP, "..", "bin"))
-    for folder in folders:
-        path = os.path.join(folder, PROGRAM)
-        if os.access(path, os.X_OK):
-            return os.path.abspath(path)
-    raise Failure(USAGE, f"{PROGRAM} is not built: looked in " + ", ".join(map(os.path.normpath, folders)))
-
-
 def ask(program, *arguments):
     """What paracel_checkpoint prints. Raises Failure with its words."""
     import subprocess
-    done = subprocess.run([program, *arguments], capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    done = subprocess.run(dies_with_us([program, *arguments]), capture_output=True, stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
         text = done.stderr.decode("utf-8", "replace").strip().removeprefix(f"{PROGRAM}: error: ")
         raise Failure(done.returncode if done.returncode in (DATA, USAGE) else FAILURE, text or f"{program} failed")
@@ -46,7 +35,7 @@ class Checkpoints:
         if wanted and os.path.exists(wanted) and not os.path.isdir(wanted):
             raise Failure(USAGE, f"--checkpoint-dir {wanted}: a file, want a folder")
         if options.resume:
-            self.choose(find_program(framework), os.path.abspath(options.resume), program)
+            self.choose(framework, os.path.abspath(options.resume), program)
         if options.checkpoint_dir:
             self.folder = os.path.abspath(options.checkpoint_dir)
         else:
@@ -58,7 +47,16 @@ class Checkpoints:
             raise Failure(USAGE, f"--checkpoint-dir {self.folder} holds checkpoints of another run: go on from them with "
                                  "--resume, or name another folder")
 
-    def choose(self, tool, folder, program):
+    def choose(self, framework, folder, program):
+        try:
+            OwnFolder(folder).close()
+        except NotOwn as error:
+            raise Failure(USAGE, f"--resume: {error.filename} {error.strerror}: go on from a copy of it") from None
+        except OSError:  # paracel_checkpoint says what is wrong with it
+            pass
+        tool = os.path.join(framework, PROGRAM)
+        if not os.access(tool, os.X_OK):
+            tool = own_program(PROGRAM)
         answer = json.loads(ask(tool, "choose", folder, *([self.options.cfg_file] if self.options.cfg_file else [])))
         self.resume = answer["folder"]
         for broken in answer["passed_over"]:
@@ -77,14 +75,16 @@ class Checkpoints:
         checkpoint fails."""
         if not self.folder:
             return []
+        option = "--checkpoint-dir" if self.options.checkpoint_dir else "--resume"
         try:
             os.makedirs(self.folder, exist_ok=True)
+            return [FolderLock(OwnFolder(self.folder), OF_CHECKPOINTS, lambda who: (
+                f"{option}: the checkpoints of a job that is running ({who}) go to {self.folder}: name another folder with "
+                "--checkpoint-dir"))]
+        except NotOwn as error:
+            raise Failure(USAGE, f"{option}: {error.filename} {error.strerror}") from None
         except OSError:
             return []
-        option = "--checkpoint-dir" if self.options.checkpoint_dir else "--resume"
-        return [FolderLock(self.folder, OF_CHECKPOINTS, lambda who: (
-            f"{option}: the checkpoints of a job that is running ({who}) go to {self.folder}: name another folder with "
-            "--checkpoint-dir"))]
 
     def flags(self, program):
         """Of start_scheduler."""
@@ -126,7 +126,7 @@ def checkpoint_command(arguments):
     """prun.py checkpoint list|verify DIR. Does not return: the program that knows the format takes this process over."""
     if len(arguments) != 2 or arguments[0] not in ("list", "verify"):
         raise Failure(USAGE, "usage: prun.py checkpoint list|verify DIR")
-    path = find_program()
+    path = own_program(PROGRAM)
     try:
         os.execv(path, [path] + arguments)
     except OSError as error:

@@ -2,14 +2,17 @@
 """The config of an algorithm, checked against the schema that its program publishes."""
 import os
 
+from .program import output_of
 from .status import CONFIG, Failure
+
+READ_LIMIT = 30.0  # seconds
 
 
 class Entry:
     """A key of the config: where it stands and what was written."""
 
-    def __init__(self, name, place, value, written):
-        self.name, self.place, self.value, self.written = name, place, value, written
+    def __init__(self, name, line, place, value, written):
+        self.name, self.line, self.place, self.value, self.written = name, line, place, value, written
 
     def found(self):
         if isinstance(self.value, str):
@@ -23,60 +26,27 @@ class Entry:
         return f"number {self.written}"
 
 
-def read_config(path):
-    """The entries of a config file, in file order. Raises Failure with file:line:column."""
-    from json import JSONDecodeError, JSONDecoder
-    from json.decoder import scanstring
+class Entries(dict):
+    """The keys of a config. Of one that is given twice the last counts; `listed` has both."""
+
+    def __init__(self, listed=()):
+        super().__init__((entry.name, entry) for entry in listed)
+        self.listed = listed
+
+
+def read_config(framework, path):
+    """The entries of a config file. It is read by the parser that the programs have, so that nothing is JSON to one and not to
+    the other. Raises Failure with file:line:column."""
+    import json
+    reader = os.path.join(framework, "start_scheduler")
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-        text = data.decode("utf-8")
-    except OSError as error:
-        raise Failure(CONFIG, f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise Failure(CONFIG, f"{path}: byte {error.start + 1} is not UTF-8") from None
-
-    def at(offset):
-        line = text.count("\n", 0, offset) + 1
-        return f"{path}:{line}:{offset - text.rfind(chr(10), 0, offset)}"
-
-    def constant(name):
-        raise Failure(CONFIG, f"{at(text.find(name))}: not JSON: {name} is no number")
-
-    decoder = JSONDecoder(parse_constant=constant)
-    try:
-        whole = decoder.decode(text)
-    except JSONDecodeError as error:
-        raise Failure(CONFIG, f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
-    except RecursionError:
-        raise Failure(CONFIG, f"{path}: nested too deep") from None
-    if not isinstance(whole, dict):
-        found = Entry("", "", whole, text.strip()).found()
-        raise Failure(CONFIG, f'{path}:1:1: found {found}, want an object {{"key": value, ...}}')
-
-    # The text is right; walk over its outermost keys again to learn where they stand.
-    entries = {}
-    blank = " \t\r\n"
-
-    def skip(position):
-        while text[position] in blank:
-            position += 1
-        return position
-
-    position = skip(skip(0) + 1)
-    while text[position] != "}":
-        place = at(position)
-        name, position = scanstring(text, position + 1)
-        position = skip(skip(position) + 1)  # over the colon
-        begin = position
-        value, position = decoder.raw_decode(text, position)
-        if name in entries:
-            raise Failure(CONFIG, f'{place}: key "{name}" is given twice, first at {entries[name].place}')
-        entries[name] = Entry(name, place, value, text[begin:position])
-        position = skip(position)
-        if text[position] == ",":
-            position = skip(position + 1)
-    return entries
+        found = json.loads(output_of([reader, f"--print_config={path}"], READ_LIMIT))
+        if "error" in found:
+            raise Failure(CONFIG, found["error"])
+        return Entries([Entry(key["name"], key["line"], f"{path}:{key['line']}:{key['column']}", key["value"], key["written"])
+                        for key in found["keys"]])
+    except (ValueError, KeyError, TypeError):
+        raise Failure(CONFIG, f"{path}: cannot be read by {reader}: is it of another version?") from None
 
 
 def nearest(word, words):
@@ -214,10 +184,14 @@ def check_entry(spec, entry, look_at_files):
 def check_config(schema, path, entries, look_at_files):
     """Raises Failure for the first thing that is wrong, in file order; missing keys come last."""
     specs = {spec["name"]: spec for spec in schema["keys"] if isinstance(spec, dict) and "name" in spec}
-    for entry in entries.values():
+    first = {}
+    for entry in entries.listed:
         if entry.name not in specs:
             raise Failure(CONFIG, f'{entry.place}: key "{entry.name}" is unknown{nearest(entry.name, list(specs))} '
                                   "(allowed keys: " + ", ".join(specs) + ")")
+        if entry.name in first:
+            raise Failure(CONFIG, f'{entry.place}: key "{entry.name}" is given twice, first in line {first[entry.name]}')
+        first[entry.name] = entry.line
         check_entry(specs[entry.name], entry, look_at_files)
     given = {name for name, entry in entries.items() if entry.value not in ("", [], [""])}
     for spec in specs.values():
@@ -244,5 +218,16 @@ def plugin_folders(schema, entries):
     keys = ["update_file", "filter_file", "handle_file"]  # what the configs of Paracel 0.3 call them
     if schema:
         keys += [spec["name"] for spec in schema["keys"] if isinstance(spec, dict) and spec.get("type") == "plugin"]
-    values = [entries[key].value for key in dict.fromkeys(keys) if key in entries]
-    return [os.path.dirname(os.path.abspath(value)) for value in values if isinstance(value, str) and "/" in value]
+    named = [entries[key].value for key in keys if key in entries]
+    paths = [value for value in named if isinstance(value, str)]
+    # A program without a schema may call its keys as it likes.
+    paths += [text for entry in entries.values() for text in texts_in(entry.value) if text.endswith(".so")]
+    return list(dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in paths if "/" in path))
+
+
+def texts_in(value):
+    """The strings in a value of a config, at any depth."""
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    return [text for one in inner for text in texts_in(one)]

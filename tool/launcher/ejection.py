@@ -28,7 +28,7 @@ class Ejection:
 
     def ask(self, address, verb, body=None, **header):
         plan = self.job.plan
-        command = question(plan.framework, address, plan.id, verb, body, rank=self.rank, **header)
+        command = question(plan.asker, address, plan.id, verb, body, rank=self.rank, **header)
         self.asked = Child("question", 0, command, plan.log_of("scheduler", 0))
         self.job.spawn(self.asked)
 

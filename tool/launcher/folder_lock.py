@@ -2,6 +2,7 @@
 """Folders that belong to one running job: a locked file in them. The kernel unlocks it however the launcher ends."""
 import os
 
+from .own_folder import NotOwn
 from .status import USAGE, Failure
 
 # Two names, so that one job may have both in one folder.
@@ -10,13 +11,16 @@ OF_RUN, OF_CHECKPOINTS = "run.lock", "checkpoints.lock"
 
 class FolderLock:
     def __init__(self, folder, name, refusal):
-        """`refusal(who)`: what is said when another job has the folder, whose launcher is `who`. A folder that cannot
-        be written, or whose file system has no locks, stays without one. Raises Failure."""
+        """`folder`: an OwnFolder. `refusal(who)`: what is said when another job has it, whose launcher is `who`. A folder
+        that cannot be written, or whose file system has no locks, stays without one. Raises Failure, and NotOwn when
+        the lock is not the caller's file."""
         import fcntl
-        self.path, self.fd = os.path.join(folder, name), -1
+        self.folder, self.name, self.fd = folder, name, -1
         while self.fd < 0:
             try:
-                fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)  # children do not inherit it
+                fd = folder.open(name, os.O_RDWR | os.O_CREAT, 0o644)
+            except NotOwn:
+                raise
             except OSError:
                 return
             try:
@@ -40,7 +44,7 @@ class FolderLock:
 
     def is_there(self, fd):
         try:
-            return os.path.samestat(os.fstat(fd), os.stat(self.path))
+            return os.path.samestat(os.fstat(fd), os.stat(self.name, dir_fd=self.folder.fd, follow_symlinks=False))
         except OSError:
             return False
 
@@ -48,7 +52,7 @@ class FolderLock:
         if self.fd < 0:
             return
         try:
-            os.unlink(self.path)  # before others can have the lock
+            self.folder.remove(self.name)  # before others can have the lock
         except OSError:
             pass
         os.close(self.fd)

@@ -7,33 +7,38 @@ import signal
 import time
 
 from .checkpoints import event_text
+from .ending import ENDING_SIGNALS, READER_LIMIT, deliver, last_lines, status_of
+from .logs import Logs
 from .losses import Losses
 from .mpirun import Tagged, signal_name
-from .plan import APPEND
+from .orphans import become_subreaper, signal_orphans
 from .program import DEFAULT_SIGNALS
-from .running import write_note
-from .status import FAILURE, MEANING, OK, SCHEDULER_LOST, SERVER_LOST, TIMEOUT, WORKER_LOST, Failure
-from .terminal import Terminal, duration, write_all, write_quietly
+from .running import NOTE, write_note
+from .status import FAILURE, MEANING, OK, SCHEDULER_LOST, TIMEOUT, Failure
+from .terminal import Terminal, duration
 
-LOG_TAIL_LINES = 10
+EXPLAINED_LIMIT = 2.0               # seconds until who ends with 0 before the job is done must have been explained
 READY_LIMIT = 10.0                  # seconds until the scheduler must have bound its port
 # A job that was told to end by the scheduler ends by itself, with its own last words in the logs; seconds.
 LAST_WORDS = 0.3
+LATE = 0.5                          # seconds; a launcher that wakes so much later than it wished was stopped
 FAILURE_KILL = 2.0                  # seconds from SIGTERM to SIGKILL
 INTERRUPT_KILL = 3.0
-MAX_TERMINAL_BACKLOG = 1 << 20      # bytes; beyond it worker 0 waits for the reader of our output
+MOST_LEFT_IN_PIPE = 1 << 20         # bytes that a process may have left in its pipe
 
 
 class Job:
     def __init__(self, plan):
         self.plan, self.options = plan, plan.options
         self.terminal = Terminal()
+        self.files = Logs(self.terminal.say, plan.open_log)
         self.children = []
         self.by_pid = {}
         self.queued = []           # servers that are started when another one has joined
         self.nodes = {}            # (role, index) -> (pid, host), from the scheduler
         self.readers = {}          # descriptor -> function of bytes; called with b"" at the end
         self.urgent = set()        # those that are read however much waits to be printed
+        self.heard = set()         # those that the poll looks at
         self.poll = select.poll()
         self.event_rest = b""
         self.subreaper = False
@@ -44,9 +49,11 @@ class Job:
         # how it ends
         self.cause = None          # (status, text)
         self.told = False          # the scheduler has announced the end of the job
+        self.left = set()          # ranks of workers that have said so to the scheduler
         self.done = False          # the scheduler says that all workers have left with 0
         self.stopping = False
         self.interrupts = 0
+        self.unexplained = []      # servers that have ended with 0, and nobody has said why
         self.checkpoint_asked = False
         self.kill_at = None
         self.deadlines = {}        # name -> time
@@ -57,15 +64,16 @@ class Job:
         """Starts a process in a process group of its own, so that Ctrl-C reaches only the launcher and a child can be killed
         with all it started."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
+        environment.update(self.plan.key_environment(child.mpirun))
         environment.update(child.environment)
-        log = os.open(child.log, APPEND, 0o644)
+        log = self.files.open(child.log)
         devnull = os.open(os.devnull, os.O_RDONLY)
         into = -1
         reader = None
         if child.role == "scheduler":
             reader = self.hear_events
         elif child.mpirun:
-            reader = Tagged(child, self.plan.log_of, self.nodes, self.terminal.pass_through)
+            reader = Tagged(child, self.files, self.plan.log_of, self.nodes, self.terminal.pass_through)
         elif child.role == "question":
             reader = self.answer_taker(child)
         elif child.role == "worker" and child.index == 0:
@@ -76,9 +84,9 @@ class Job:
                 source, into = os.pipe()
                 os.set_blocking(source, False)
                 self.readers[source] = reader
+                child.source = source
                 if child.role in ("scheduler", "question"):
                     self.urgent.add(source)
-                self.poll.register(source, select.POLLIN)
                 out = into
             actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, into if child.mpirun else log, 2)]
             # An mpirun gives it to its rank 0. Nobody else may take what a program after this one is to read.
@@ -124,11 +132,11 @@ class Job:
             self.spawn(child)
 
     def copier(self, child):
-        log = os.open(child.log, APPEND, 0o644)
+        log = self.files.open(child.log)
 
         def copy(data):
             if data:
-                write_all(log, data)
+                self.files.write(child.log, log, data)
                 self.terminal.pass_through(data)
             else:
                 os.close(log)
@@ -167,6 +175,7 @@ class Job:
                 self.start_nodes(event["address"])
         elif kind in ("joined", "joining"):
             self.nodes[event["role"], event["index"]] = (event["pid"], event["host"])
+            self.suspect_early_ends()
             if event["role"] == "server" and self.options.may_change():
                 self.losses.watch(event["index"], event["pid"], event["host"])
             if self.plan.remote and not self.stopping and not self.running:
@@ -176,6 +185,8 @@ class Job:
                     self.start_queued(1)
         elif kind == "started":
             self.running = True
+        elif kind == "left" and event["role"] == "worker":
+            self.left.add(event["index"])
         elif kind in ("wanted", "not_entered", "entered", "leaving", "retired"):
             self.losses.resizing.hear(kind, event)
         elif kind == "serving":
@@ -201,6 +212,8 @@ class Job:
             self.fail(event["status"], event["cause"], None, LAST_WORDS)
         elif kind == "done":
             self.done = True
+        elif kind == "warning":
+            self.terminal.say(str(event.get("text")))
         elif kind == "error":
             self.terminal.say("the scheduler: " + str(event.get("text")))
         elif kind in ("checkpoint", "checkpoint_failed", "checkpoint_asked", "restored"):
@@ -216,9 +229,9 @@ class Job:
         if self.cause is not None or (self.stopping and self.interrupts == 0):
             return
         self.cause = (status, text)
-        self.terminal.ending = True
+        self.terminal.end_progress()
         if not self.interrupts:
-            self.terminal.say(text)
+            self.terminal.say(text, matters=True)
             self.show_tail(who)
         if patience > 0:
             self.deadlines["stop"] = time.monotonic() + patience
@@ -229,55 +242,38 @@ class Job:
         if who is None:
             return
         path = who if isinstance(who, str) else self.plan.log_of(*who)
-        try:
-            with open(path, "rb") as file:
-                file.seek(0, os.SEEK_END)
-                file.seek(max(0, file.tell() - (16 << 10)))
-                lines = file.read().decode("utf-8", "replace").splitlines()[-LOG_TAIL_LINES:]
-        except OSError:
+        lines = last_lines(path)
+        if lines is None:
             return
         if not lines:
-            self.terminal.say(f"its log {path} is empty")
+            self.terminal.say(f"its log {path} is empty", matters=True)
             return
-        self.terminal.say(f"the last lines of its log {path}:")
-        write_quietly(2, "".join(f"    {line}\n" for line in lines).encode("utf-8", "replace"))
+        self.terminal.say(f"the last lines of its log {path}:", matters=True)
+        self.terminal.say_lines(lines)
 
-    def status_of(self, child):
-        """The exit status that the death of a child means for the job, and the words for it."""
-        ended = child.ended
-        lost = {"scheduler": SCHEDULER_LOST, "server": SERVER_LOST, "worker": WORKER_LOST}[child.role]
-        if ended.si_code != os.CLD_EXITED:
-            return lost, f"{child.name()} was killed by {signal_name(ended.si_status)}"
-        code = ended.si_status
-        text = f"{child.name()} exited with status {code}"
-        if child.mpirun:
-            _, words = child.first_failure or (None, None)
-            text = words or text
-            if code > 128:  # how mpirun reports a rank that was killed
-                return lost, words or f"{child.name()}: one of its processes was killed by {signal_name(code - 128)}"
-        if 1 <= code <= (9 if child.role == "worker" else 5):
-            return code, text
-        if child.role == "worker":
-            return (code if code in MEANING else FAILURE), text
-        return (code if code == SCHEDULER_LOST else lost), text
-
-    def handle_death(self, child):
+    def handle_death(self, child, late=False):
         if child.role == "question":
             self.losses.answered(child)
             return
         clean = child.ended.si_code == os.CLD_EXITED and child.ended.si_status == 0
         if self.stopping:
             if self.cause is None and not clean and not self.interrupts and child.role != "scheduler":
-                status, text = self.status_of(child)
+                status, text = status_of(child)
                 if not (child.ended.si_code == os.CLD_EXITED or child.ended.si_status in (signal.SIGTERM, signal.SIGKILL)):
                     self.terminal.say(f"after the job was complete, {text}")
             return
         if clean and (child.role == "worker" or self.done):
+            self.suspect_early_ends()
             self.stop_when_all_left()
             return
         if child.role == "scheduler" and self.done:
             return
-        status, text = self.status_of(child)
+        if clean and child.role == "server" and not late:
+            # It may have heard sooner that the job is done than this launcher, which was stopped or had no core.
+            self.unexplained.append(child)
+            self.deadlines["explained"] = time.monotonic() + EXPLAINED_LIMIT
+            return
+        status, text = status_of(child)
         who = (child.role, child.index)
         if child.mpirun:
             rank, _ = child.first_failure or (None, None)
@@ -286,7 +282,20 @@ class Job:
             self.losses.died(child, text)
             self.stop_when_all_left()
             return
-        self.fail(status, text, who)
+        self.fail(status, text + self.losses.why_not(child), who)
+
+    def ended_early(self):
+        """A worker that has exited with 0 and has not said that it is done: the others wait for it. Programs of which none
+        has joined the job do not take part in it."""
+        if self.done or self.stopping or not any(role == "worker" for role, _ in self.nodes):
+            return None
+        return next((c for c in self.children if c.role == "worker" and not c.mpirun and c.ended and c.index not in self.left
+                     and c.ended.si_code == os.CLD_EXITED and c.ended.si_status == 0), None)
+
+    def suspect_early_ends(self):
+        """That it has left may still be on its way, if the pipe of events was full."""
+        if "early" not in self.deadlines and self.ended_early() is not None:
+            self.deadlines["early"] = time.monotonic() + EXPLAINED_LIMIT
 
     def stop_when_all_left(self):
         if all(c.ended for c in self.children if c.role == "worker") and not self.losses.awaits:
@@ -346,22 +355,7 @@ class Job:
 
     def orphans(self, number):
         """Processes that came to us because the mpirun above them has died; sends them a signal. Returns their number."""
-        if not self.subreaper:
-            return 0
-        found = 0
-        me = str(os.getpid())
-        for name in os.listdir("/proc"):
-            if not name.isdigit() or int(name) in self.by_pid:
-                continue
-            try:
-                with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
-                    state, parent = file.read().rpartition(")")[2].split()[:2]
-                if parent == me and state != "Z":
-                    found += 1
-                    os.kill(int(name), number)
-            except OSError:
-                continue
-        return found
+        return signal_orphans(number, self.by_pid) if self.subreaper else 0
 
     def kill(self):
         self.send(self.alive(), signal.SIGKILL)
@@ -375,7 +369,7 @@ class Job:
                 self.send(self.alive("scheduler"), signal.SIGUSR1)
             return
         if number == signal.SIGINT and self.interrupts:
-            self.terminal.say("interrupted again: killing everything")
+            self.terminal.say("interrupted again: killing everything", matters=True)
             self.kill_at = time.monotonic()
             return
         if self.interrupts:
@@ -387,9 +381,9 @@ class Job:
             self.kill_at = time.monotonic()
             return
         self.cause = (status, "")
-        self.terminal.ending = True
+        self.terminal.end_progress()
         self.terminal.say("interrupted: stopping the job (Ctrl-C again kills it)" if number == signal.SIGINT
-                 else f"{signal_name(number)}: stopping the job")
+                          else f"{signal_name(number)}: stopping the job", matters=True)
         self.stopping = False
         self.stop(INTERRUPT_KILL)
 
@@ -417,12 +411,13 @@ class Job:
                 dead.append(child)
 
     def read_all(self, fd, final=False):
-        """Reads one descriptor as long as there is something."""
+        """Reads one descriptor as long as there is something. `final`: what its process has left there, whoever reads it."""
         reader = self.readers[fd]
         feed = reader.feed if isinstance(reader, Tagged) else reader
-        while True:
+        left = MOST_LEFT_IN_PIPE
+        while left > 0:
             # What cannot be written stays with the one who printed it.
-            if not final and len(self.terminal.out) > MAX_TERMINAL_BACKLOG and fd not in self.urgent:
+            if not final and self.terminal.out.is_full() and fd not in self.urgent:
                 return
             try:
                 data = os.read(fd, 1 << 16)
@@ -430,8 +425,11 @@ class Job:
                 return
             if data:
                 feed(data)
+                left -= len(data) if final else 0
                 continue
-            self.poll.unregister(fd)
+            if fd in self.heard:
+                self.poll.unregister(fd)
+                self.heard.remove(fd)
             os.close(fd)
             del self.readers[fd]
             self.urgent.discard(fd)
@@ -441,11 +439,23 @@ class Job:
                 reader(b"")
             return
 
+    def choose_heard(self):
+        """While too much waits to be printed nobody listens to those who print more."""
+        full = self.terminal.out.is_full()
+        for fd in self.readers:
+            if not full or fd in self.urgent:
+                if fd not in self.heard:
+                    self.poll.register(fd, select.POLLIN)
+                    self.heard.add(fd)
+            elif fd in self.heard:
+                self.poll.unregister(fd)
+                self.heard.remove(fd)
+
     def wait_time(self, now):
         ends = list(self.deadlines.values())
         if self.kill_at is not None:
             ends.append(self.kill_at)
-        if self.terminal.pending:
+        if self.terminal.due() is not None:
             ends.append(self.terminal.due())
         if self.subreaper and self.stopping:
             ends.append(now + 0.1)  # orphans arrive without a signal
@@ -453,15 +463,27 @@ class Job:
 
     def run(self):
         """Returns the exit status."""
+        try:
+            return self.go_through()
+        except (Failure, OSError) as error:
+            if self.cause is None:
+                self.cause = (getattr(error, "status", FAILURE), str(error))
+            self.write_end()
+            raise
+
+    def go_through(self):
         o = self.options
         self.subreaper = "mpi" in (o.method, o.m_server) and become_subreaper()
-        wake, wake_in = os.pipe()
-        os.set_blocking(wake, False)
+        self.wake, wake_in = os.pipe()
+        os.set_blocking(self.wake, False)
         os.set_blocking(wake_in, False)
-        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-            signal.signal(number, lambda *_: None)  # the byte in the pipe is what counts
+        self.terminal.wake_with(wake_in)
+        # The byte in the pipe is what counts, and from here on there is one.
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
-        self.poll.register(wake, select.POLLIN)
+        for number in (signal.SIGCHLD, signal.SIGUSR1) + ENDING_SIGNALS:
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup is respected
+                signal.signal(number, lambda *_: None)
+        self.poll.register(self.wake, select.POLLIN)
         program = self.plan.program
         self.terminal.say(f"job {self.plan.id}: {o.snum} server{'s' * (o.snum > 1)} ({o.m_server}), "
                           f"{o.wnum} worker{'s' * (o.wnum > 1)} ({o.method}): "
@@ -479,31 +501,23 @@ class Job:
         else:
             self.deadlines["ready"] = begin + READY_LIMIT
 
-        waiting_for_out = False
         while self.alive() or (self.subreaper and self.stopping and self.orphans(0)):
-            if bool(self.terminal.out) != waiting_for_out:
-                waiting_for_out = bool(self.terminal.out)
-                if waiting_for_out:
-                    self.poll.register(1, select.POLLOUT)
-                else:
-                    self.poll.unregister(1)
-            ready = [fd for fd, _ in self.poll.poll(self.wait_time(time.monotonic()))]
-            signals = b""
-            try:
-                signals = os.read(wake, 4096)
-            except BlockingIOError:
-                pass
+            self.choose_heard()
+            asked_at = time.monotonic()
+            wait = self.wait_time(asked_at)
+            ready = [fd for fd, _ in self.poll.poll(wait)]
+            if wait is not None:
+                self.note_absence(time.monotonic() - asked_at - wait / 1000)
+            signals = self.take_signals()
             # Deaths are looked at before what the dead have said, and judged after it: an event of the scheduler that
             # explains a death was written before it.
             dead = self.reap()
-            if len(self.terminal.out) > MAX_TERMINAL_BACKLOG and 1 not in ready:
-                time.sleep(0.01)  # a full pipe of worker 0 keeps poll from waiting
+            left = [child.source for child in dead]
             for fd in list(self.readers):
                 if dead or fd in ready:
-                    self.read_all(fd)
+                    self.read_all(fd, final=fd in left)
             for fd in [fd for fd in ready if fd in self.losses.watched]:
                 self.losses.see(fd)
-            self.terminal.flush_out()
             for number in signals:
                 self.hear_signal(number)
             for child in dead:
@@ -515,6 +529,16 @@ class Job:
             if self.deadlines.get("ready", now + 1) <= now:
                 self.deadlines.pop("ready")
                 self.fail(SCHEDULER_LOST, "the scheduler did not start", ("scheduler", 0))
+            if self.deadlines.get("explained", now + 1) <= now:
+                self.deadlines.pop("explained")
+                late, self.unexplained = self.unexplained, []
+                for child in late:
+                    self.handle_death(child, late=True)
+            if self.deadlines.get("early", now + 1) <= now:
+                self.deadlines.pop("early")
+                early = self.ended_early()
+                if early is not None:
+                    self.fail(FAILURE, f"{early.name()} exited with status 0 before the job was done", ("worker", early.index))
             if self.deadlines.get("clock", now + 1) <= now:
                 self.losses.go_on(now)
             if self.deadlines.get("stop", now + 1) <= now:
@@ -529,33 +553,53 @@ class Job:
             self.terminal.show_progress(now)
         for fd in list(self.readers):
             self.read_all(fd, final=True)
-        self.terminal.flush_out(wait=2.0)
-        self.finish(time.monotonic() - begin)
+        took = time.monotonic() - begin
+        self.write_end()
+        deliver(self, None if o.timeout is None else begin + o.timeout)
+        self.finish(took)
         return self.cause[0] if self.cause is not None else OK
+
+    def note_absence(self, late):
+        """A launcher that wakes late was stopped, maybe with the whole job: whoever has to do something within a time had
+        none of that. The end that --timeout sets stays."""
+        if late < LATE:
+            return
+        if "ready" in self.deadlines:
+            self.deadlines["ready"] += late
+        for ejection in self.losses.ejections:
+            ejection.until += late
+
+    def take_signals(self):
+        try:
+            return os.read(self.wake, 4096).replace(b"\0", b"")  # a zero is the terminal's
+        except BlockingIOError:
+            return b""
 
     def write_note(self, **more):
         """For `prun.py status`. A job goes on without it."""
-        note = {"job": self.plan.id, "scheduler": self.address, "framework": self.plan.framework, "pid": os.getpid(),
-                "host": os.uname().nodename}
+        note = {"job": self.plan.id, "scheduler": self.address, "pid": os.getpid(), "host": os.uname().nodename,
+                "program": os.path.basename(self.plan.program)}
         try:
-            write_note(self.plan.run_dir, dict(note, **more))
+            write_note(self.plan.run_folder, dict(note, **more))
         except OSError as error:
-            self.terminal.say(f"{self.plan.run_dir}: {error.strerror}")
+            self.files.tell(os.path.join(self.plan.run_dir, NOTE), error)
 
-    def finish(self, took):
+    def write_end(self):
         status, cause = self.cause if self.cause is not None else (OK, "")
         self.write_note(status=status, cause=cause)
+
+    def finish(self, took):
         self.terminal.finish_progress()
         self.losses.report()
         if self.cause is None:
-            self.terminal.say(f"done in {duration(took)}")
+            self.terminal.say(f"done in {duration(took)}", matters=True)
         else:
             status = self.cause[0]
             meaning = f" ({MEANING[status]})" if status in MEANING else ""
-            self.terminal.say(f"exit status {status}{meaning}, logs in {self.plan.run_dir}")
+            self.terminal.say(f"exit status {status}{meaning}, logs in {self.plan.run_dir}", matters=True)
 
-    def clean_up(self):
-        """Whatever happened: no process and no socket stays."""
+    def clean_up(self, words):
+        """Whatever happened: no process and no socket stays. The last words are waited for, for a while."""
         while self.alive():
             self.kill()
             for child in self.alive():
@@ -566,12 +610,5 @@ class Job:
                 child.ended = True
         self.plan.remove_kept()
         self.plan.remove_folders()
-
-
-def become_subreaper():
-    """Orphans of an mpirun that was killed become our children. False where the system cannot do that."""
-    try:
-        import ctypes
-        return ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER
-    except (ImportError, OSError, AttributeError):
-        return False
+        self.terminal.err.put(words.encode("utf-8", "replace"))
+        self.terminal.err.wait(READER_LIMIT)

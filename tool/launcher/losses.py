@@ -26,6 +26,9 @@ from .resizing import Resizing
 from .running import question
 from .status import SERVER_LOST, WORKER_LOST
 
+WITHOUT_WORKER_0 = "; worker 0 writes the results: it cannot be ejected"
+PATIENCE_WITH_SCHEDULER = 3  # heartbeat limits, as in src/net/heartbeat.hpp
+
 
 class Losses:
     def __init__(self, job):
@@ -55,6 +58,19 @@ class Losses:
             # What has been read from standard input is gone.
             return killed and not (child.index == 0 and self.plan.reads_standard_input)
         return child.role == "worker" and self.job.options.on_worker_death == "eject" and child.index != 0 and killed
+
+    def why_not(self, child):
+        """Why the job does not go on without this process, if that was asked for."""
+        killed = child.ended.si_code != os.CLD_EXITED
+        if child.role != "worker" or not killed or self.job.options.on_worker_death == "abort":
+            return ""
+        if not self.job.running:
+            return "; the others go on without a worker only when all have joined"
+        if child.index == 0 and self.job.options.on_worker_death == "eject":
+            return WITHOUT_WORKER_0
+        if child.index == 0 and self.plan.reads_standard_input:
+            return "; it has read standard input, which no other process can read again"
+        return ""
 
     def died(self, child, text):
         if child.role == "server":
@@ -88,7 +104,9 @@ class Losses:
 
     def tell(self, child, body, text):
         body["why"] = "it " + text.split(") ", 1)[-1]  # the scheduler knows who
-        asked = Child("question", 0, question(self.plan.framework, self.job.address, self.plan.id, "dead", body),
+        # As long as everybody else waits for a scheduler that was stopped.
+        patience = PATIENCE_WITH_SCHEDULER * self.job.options.heartbeat_limit
+        asked = Child("question", 0, question(self.plan.asker, self.job.address, self.plan.id, "dead", body, patience),
                       self.plan.log_of("scheduler", 0))
         self.job.spawn(asked)
         self.asking[asked.pid] = (child, text)

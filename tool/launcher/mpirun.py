@@ -4,9 +4,6 @@ import os
 import re
 import signal
 
-from .plan import APPEND
-from .terminal import write_all
-
 
 def signal_name(number):
     try:
@@ -19,57 +16,85 @@ def short(role, index):
     return f"server s{index}" if role == "server" else f"{role} {index}"
 
 
-class Tagged:
-    """Takes the output of mpirun --tag-output apart: each rank's lines go to that rank's log."""
+TAG = re.compile(rb"\[\d+,(\d+)\]<(stdout|stderr|stddiag)>:")
+# The beginning of one, at the end of what has been read.
+PART_OF_TAG = re.compile(rb"\[(\d+(,(\d+(\](<[a-z]{0,7}>?)?)?)?)?)?$")
+LONGEST_TAG = 40
+LONGEST_WORDS = 1 << 16  # bytes of a line of mpirun's own
 
-    def __init__(self, child, log_of, nodes, pass_through):
-        """`log_of(role, rank)`: the path of a rank's log. `nodes`: (role, rank) -> (pid, host), as far as they have joined.
-        `pass_through` takes what worker 0 prints."""
-        self.child, self.log_of, self.nodes, self.pass_through = child, log_of, nodes, pass_through
+
+class Tagged:
+    """Takes the output of mpirun --tag-output apart: [1,RANK]<STREAM>:TEXT before each line and, since mpirun knows nothing of
+    lines, wherever it has read for another time. Each rank's text goes to that rank's log; what follows a line's end without
+    a tag is mpirun's own."""
+
+    def __init__(self, child, files, log_of, nodes, pass_through):
+        """`files`: Logs. `log_of(role, rank)`: the path of a rank's log. `nodes`: (role, rank) -> (pid, host), as far as they
+        have joined. `pass_through` takes what worker 0 prints."""
+        self.child, self.files, self.log_of, self.nodes, self.pass_through = child, files, log_of, nodes, pass_through
         self.named = None  # the rank that mpirun's last words were about
-        self.rest = b""
+        self.rest = b""    # the beginning of a tag
+        self.words = b""   # the beginning of a line of mpirun's own
+        self.rank, self.stream = None, b""  # of the text that comes; no rank: mpirun
         self.logs = {}
-        self.last_rank = None
 
     def feed(self, data):
-        lines = (self.rest + data).split(b"\n")
-        self.rest = lines.pop()
-        for line in lines:
-            self.line(line + b"\n")
+        data = self.rest + data
+        part = PART_OF_TAG.search(data, max(0, len(data) - LONGEST_TAG))
+        end = len(data) if part is None else part.start()
+        self.rest = data[end:]
+        self.take(data[:end])
 
     def close(self):
-        if self.rest:
-            self.line(self.rest)
-            self.rest = b""
+        self.take(self.rest)
+        self.hear_words(b"\n" if self.words else b"")
+        self.rest = b""
+        for log in self.logs.values():
+            os.close(log)
+        self.logs.clear()
 
-    def line(self, line):
-        rank, stream, text = self.split(line)
-        if rank is not None:
-            rank = self.number(rank)
-        log = self.logs.get(rank)
-        if log is None:
+    def take(self, data):
+        logged, printed = {}, []  # rank -> pieces; what worker 0 prints
+        for rank, stream, text in self.pieces(data):
+            logged.setdefault(rank, []).append(text)
+            if rank == 0 and stream == b"stdout" and self.child.role == "worker":
+                printed.append(text)
+        for rank, pieces in logged.items():
             path = self.child.log if rank is None else self.log_of(self.child.role, rank)
-            log = self.logs[rank] = os.open(path, APPEND, 0o644)
-        write_all(log, text)
-        if rank is None:
+            if rank not in self.logs:
+                self.logs[rank] = self.files.open(path)
+            self.files.write(path, self.logs[rank], b"".join(pieces))
+        if printed:
+            self.pass_through(b"".join(printed))
+        self.hear_words(b"".join(logged.get(None, ())))
+
+    def pieces(self, data):
+        """(rank, stream, text) of whole and broken lines."""
+        at = 0
+        for tag in TAG.finditer(data):
+            yield from self.split(data[at:tag.start()])
+            self.rank, self.stream, at = self.number(tag[1]), tag[2], tag.end()
+        yield from self.split(data[at:])
+
+    def split(self, text):
+        if self.rank is not None and text:
+            end = text.find(b"\n") + 1
+            yield self.rank, self.stream, text[:end] if end else text
+            if end:
+                self.rank = None
+            text = text[end:] if end else b""
+        if text:
+            yield None, b"", text
+
+    def hear_words(self, text):
+        *lines, self.words = (self.words + text).split(b"\n")
+        for line in lines:
             self.hear(line.decode("utf-8", "replace"))
-        elif rank == 0 and stream == b"stdout" and self.child.role == "worker":
-            self.pass_through(text)
+        self.words = self.words[-LONGEST_WORDS:]
 
     def number(self, rank):
         """Whose rank it is in the job: an mpirun of one server knows it as 0."""
         return int(rank) if self.child.index is None else self.child.index
-
-    @staticmethod
-    def split(line):
-        """[1,RANK]<STREAM>:TEXT; a line without it is mpirun's own."""
-        if line.startswith(b"[") and b"]<" in line:
-            front, _, rest = line.partition(b"]<")
-            _, _, rank = front.partition(b",")
-            stream, colon, text = rest.partition(b">:")
-            if rank.isdigit() and colon and stream in (b"stdout", b"stderr", b"stddiag"):
-                return int(rank), stream, text
-        return None, b"", line
 
     def hear(self, line):
         """mpirun says in passing which rank was the first to fail."""

@@ -13,6 +13,7 @@ GONE_OPTIONS = {
 }
 MOST_REPLICAS = 8  # as membership::most_replicas
 MOST_THREADS = 1024  # as membership::most_threads
+LEAST_HEARTBEAT_LIMIT = 1  # as net::least_heartbeat_limit
 # Limits of the servers, as start_server names them.
 SERVER_LIMITS = {
     "--max-memory": "what the keys and values of a server may take in all (default: no limit)",
@@ -43,6 +44,10 @@ def parse_command_line(arguments):
             return int(text)
         return parse
 
+    class Gone(argparse.Action):
+        def __call__(self, parser, namespace, values, option_string=None):
+            parser.error(f"{self.option_strings[0]}: {GONE_OPTIONS[self.option_strings[0]]}")
+
     def count(text):
         if not text.isdigit():
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
@@ -63,6 +68,13 @@ def parse_command_line(arguments):
             raise argparse.ArgumentTypeError(f"{text}: want 0.1 to 1000000 seconds")
         return value
 
+    def silence(text):
+        value = job_seconds(text)
+        if value < LEAST_HEARTBEAT_LIMIT:
+            raise argparse.ArgumentTypeError(f"{text}: want at least {LEAST_HEARTBEAT_LIMIT} second: processes give a sign of "
+                                             "life every 0.5 s, and one may be late")
+        return value
+
     def byte_count(text):
         digits = text[:-1] if text[-1:] in ("K", "M", "G", "T") else text
         if not digits.isascii() or not digits.isdigit() or int(digits) == 0:
@@ -73,7 +85,8 @@ def parse_command_line(arguments):
     parser = argparse.ArgumentParser(
         prog="prun.py", allow_abbrev=False, add_help=True,
         usage="prun.py [options] program [arguments of the program]\n       prun.py status --run RUN\n"
-              "       prun.py --servers +1|-1 --run RUN\n       prun.py checkpoint list|verify DIR",
+              "       prun.py --servers +1|-1 --run RUN\n       prun.py runs [--output-dir DIR] [--keep N]\n"
+              "       prun.py checkpoint list|verify DIR",
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=118, max_help_position=30),
         description="Starts a Paracel job, watches it, and ends all of it.",
         epilog="exit status: " + ", ".join(f"{number} {word}" for number, word in MEANING.items())
@@ -102,9 +115,12 @@ def parse_command_line(arguments):
     add("--output-dir", type=name_given, default=".", metavar="DIR",
         help="where the folder paracel_runs/ with the logs goes (default .)")
     add("--run-dir", type=name_given, default=None, metavar="DIR", help="the folder for the logs itself")
+    add("--keep", type=positive(1 << 20), default=20, metavar="N",
+        help="when the job has ended, remove the folders below paracel_runs/ of runs that are over, but for the N newest of them "
+             "(default 20)")
     add("--timeout", type=seconds, default=None, metavar="SECONDS", help="end the job after this time, with status 12")
-    add("--heartbeat-limit", type=job_seconds, default=3.0, metavar="SECONDS",
-        help="silence after which a process is lost (default 3)")
+    add("--heartbeat-limit", type=silence, default=3.0, metavar="SECONDS",
+        help="silence after which a process is lost, at least 1, the scheduler after three times as long (default 3)")
     add("--join-timeout", type=job_seconds, default=60.0, metavar="SECONDS",
         help="time in which all processes must have started (default 60)")
     add("--function-timeout", type=seconds, default=30.0, metavar="SECONDS",
@@ -132,15 +148,11 @@ def parse_command_line(arguments):
     add("--insecure", action="store_true", help="talk to other hosts although nothing is encrypted or authenticated yet")
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")
     add("-v", "--verbose", action="store_true", help="print commands and events")
+    for name in GONE_OPTIONS:
+        add(name, nargs="?", action=Gone, help=argparse.SUPPRESS)
     add("program", help=argparse.SUPPRESS)
     add("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
-    for argument in arguments:
-        name = argument.split("=", 1)[0]
-        if name in GONE_OPTIONS:
-            parser.error(f"{name}: {GONE_OPTIONS[name]}")
-        if not argument.startswith("-"):
-            break
     options = parser.parse_args(arguments)
     if options.m_server is None:
         options.m_server = options.method

@@ -3,16 +3,19 @@
 import os
 import time
 
+from . import runs
 from .checkpoints import Checkpoints
 from .config import plugin_folders, reads_standard_input
 from .folder_lock import OF_RUN, FolderLock
 from .hosts import Places, own_address, remote_hosts, slots_in
 from .options import SERVER_LIMITS
-from .running import NOTE
+from .output import write_out
+from .own_folder import APPEND, NotOwn, OwnFolder
+from .program import dies_with_us
+from .running import ASKER, KEY, NOTE
 from .status import FAILURE, USAGE, Failure
 
 KEPT = (".kept0", ".kept1", ".clients")  # as src/worker/kept_state.hpp
-APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class Child:
@@ -23,6 +26,7 @@ class Child:
         self.role, self.index, self.command, self.log = role, index, command, log
         self.environment = environment or {}
         self.pid = 0
+        self.source = -1           # where its output is read
         self.ended = None          # waitid's answer
         self.first_failure = None  # of an mpirun: (rank, how it ended), from its own words
         self.joined_before = None  # of a server in the place of another: who held its slot
@@ -40,11 +44,14 @@ class Child:
 class Plan:
     def __init__(self, options, program, framework, schema, entries, linked):
         self.options, self.program, self.framework, self.linked = options, program, framework, linked
+        self.asker = os.path.join(framework, ASKER)
         self.id = os.urandom(8).hex()
+        self.key = ""  # where others reach the sockets
         self.remote = remote_hosts(options) if "mpi" in (options.method, options.m_server) else []
         self.sockets = ""
         self.socket_lock = -1
         self.run_dir = ""
+        self.run_folder = None  # the same, opened
         self.locks = []
         self.run_lock = None  # until the folder is this job's
         self.plugin_dirs = self.find_plugin_dirs(schema, entries)
@@ -53,23 +60,30 @@ class Plan:
         self.reads_standard_input = reads_standard_input(schema, entries) and not os.isatty(0)
 
     def find_plugin_dirs(self, schema, entries):
-        prefix = os.path.dirname(self.framework)
-        folders = [os.path.join(prefix, "lib"), os.path.join(prefix, "lib", "paracel")]
-        folders = [f for f in folders if os.path.isdir(f)] + plugin_folders(schema, entries)
+        """Where the servers look for plug-ins, in this order: the folders of paths in the config, --plugin-dir, beside the
+        config, beside the program, the framework's. A job in one process (src/embed) has the same."""
+        asked = plugin_folders(schema, entries)
         for folder in self.options.plugin_dir:
             if not os.path.isdir(folder):
                 raise Failure(USAGE, f"--plugin-dir {folder}: no such folder")
-            folders.append(os.path.abspath(folder))
-        bad = next((f for f in folders if ":" in f), None)
+            asked.append(os.path.abspath(folder))
+        bad = next((f for f in asked if ":" in f), None)
         if bad:
             raise Failure(USAGE, f"the plug-in folder {bad} has a colon in its name, which separates folders")
-        return list(dict.fromkeys(folders))
+        prefix = os.path.dirname(self.framework)
+        beside = [os.path.dirname(os.path.abspath(self.options.cfg_file))] if self.options.cfg_file else []
+        beside += [os.path.dirname(self.program), os.path.join(prefix, "lib"), os.path.join(prefix, "lib", "paracel")]
+        return list(dict.fromkeys(asked + [f for f in beside if ":" not in f and os.path.isdir(f)]))
 
     def all_local(self):
         return self.options.method == "local" and self.options.m_server == "local"
 
+    def on_one_host(self):
+        """Then all sockets are files in a folder that nobody else can enter."""
+        return not (self.remote or self.options.host or self.options.bind_interface)
+
     def scheduler_bind(self):
-        if self.all_local():
+        if self.on_one_host():
             return f"ipc://{self.sockets}/s"
         host = "127.0.0.1"
         if self.options.host or self.options.bind_interface or self.remote:
@@ -110,8 +124,13 @@ class Plan:
         own = self.sockets if turn == 0 else f"{self.sockets}/s{slot}.{turn}"
         if self.options.m_server == "mpi":
             own = f"{self.sockets}/s{slot}.{turn}"  # for mpirun's files
+        if turn != 0:
+            self.remove_sockets(slot, turn - 1)
         if own != self.sockets and not self.options.dry_run:
-            os.mkdir(own, 0o700)
+            try:
+                os.mkdir(own, 0o700)
+            except OSError as error:
+                raise Failure(FAILURE, f"no folder for sockets of server s{slot}: {own}: {error.strerror}") from None
         command = self.server_command(address, f"ipc://{own}")
         if self.options.m_server == "mpi":
             host = self.places.take(slot)
@@ -120,10 +139,22 @@ class Plan:
         return Child("server", slot, command + ["--parent", str(os.getpid()), "--slot", str(slot)],
                      self.log_of("server", slot))
 
+    def remove_sockets(self, slot, turn):
+        """Of a process that another one replaces."""
+        remove_folder(f"{self.sockets}/s{slot}.{turn}")
+        if turn != 0:
+            return
+        try:
+            for name in os.listdir(self.sockets):
+                if name.startswith(f"{slot}_"):
+                    os.unlink(os.path.join(self.sockets, name))
+        except OSError:  # no more than tidying up
+            pass
+
     def server_command(self, address, folder):
         """Without the slot. `folder`: where its sockets go when nobody is on another host."""
         o = self.options
-        if self.all_local():
+        if self.on_one_host():
             bind = folder
         elif self.remote or not address.startswith("tcp://127."):
             bind = "tcp://*:*"  # the interface towards the scheduler
@@ -157,10 +188,7 @@ class Plan:
         if o.worker_wait:
             environment["PARACEL_STATE_DIR"] = self.run_dir
         if not self.linked:
-            # A program that does not ask the kernel itself to die with its parent is made to, by setpriv (util-linux).
-            setpriv = "/usr/bin/setpriv"
-            if os.access(setpriv, os.X_OK):
-                command = [setpriv, "--pdeathsig", "KILL"] + command
+            command = dies_with_us(command)  # it does not ask for that itself
         environment.update(PARACEL_SIZE=str(o.wnum), PARACEL_PARENT=str(os.getpid()))
         return [Child("worker", rank, command, self.log_of("worker", rank), dict(environment, PARACEL_RANK=str(rank)))
                 for rank in range(o.wnum)]
@@ -185,35 +213,53 @@ class Plan:
             command.append("--oversubscribe")
             if shutil.which("ssh") is None and shutil.which("rsh") is None:
                 command += ["--mca", "plm", "isolated"]
-        for name in list(environment) + [n for n in ("LD_LIBRARY_PATH",) if n in os.environ]:
+        for name in list(environment) + list(self.key_environment(True)) + [n for n in ("LD_LIBRARY_PATH",) if n in os.environ]:
             command += ["-x", name]
         # mpirun ends its ranks when it is told to; when this launcher is killed, the kernel tells it.
-        if os.access("/usr/bin/setpriv", os.X_OK):
-            command = ["/usr/bin/setpriv", "--pdeathsig", "TERM"] + command
-        return command
+        return dies_with_us(command, "TERM")
+
+    def key_environment(self, mpirun):
+        """What tells a process of the job its key. There is one where others reach the sockets: a job's id is seen by everybody,
+        in command lines. Processes of mpirun need not see this host's files; an environment is read by its user alone."""
+        if self.on_one_host():
+            return {}
+        return {"PARACEL_JOB_KEY": self.key} if mpirun else {"PARACEL_JOB_KEY_FILE": os.path.join(self.run_dir, KEY)}
 
     def log_of(self, role, index):
         return os.path.join(self.run_dir, "scheduler.log" if role == "scheduler" else f"{role}_{index}.log")
 
+    def open_log(self, path):
+        return self.run_folder.open(os.path.basename(path), APPEND, 0o644)
+
     def make_folders(self):
         o = self.options
         self.run_dir = os.path.abspath(o.run_dir or os.path.join(
-            o.output_dir, "paracel_runs", f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"))
+            o.output_dir, runs.FOLDER, f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"))
         if o.dry_run:
             self.sockets = "/tmp/prc-XXXXXX"
             return
         try:
             self.locks += self.checkpoints.lock()
-            os.makedirs(os.path.dirname(self.run_dir), exist_ok=True)
+            above = os.path.dirname(self.run_dir)
+            os.makedirs(above, exist_ok=True)
+            if not o.run_dir:
+                OwnFolder(above).close()  # who owns it could exchange what lies in it
             if not os.path.isdir(self.run_dir):
                 os.mkdir(self.run_dir, 0o700)
-            self.run_lock = FolderLock(self.run_dir, OF_RUN, lambda who: (
+            self.run_folder = OwnFolder(self.run_dir)
+            self.run_lock = FolderLock(self.run_folder, OF_RUN, lambda who: (
                 f"the run folder {self.run_dir} belongs to a job that is running ({who}): name another one with "
                 "--run-dir"))
             self.locks.append(self.run_lock)
-            for name in os.listdir(self.run_dir):  # logs of an earlier run in the same --run-dir
-                if name.endswith((".log", *KEPT)) or name == NOTE:
-                    os.unlink(os.path.join(self.run_dir, name))
+            for name in self.run_folder.names():  # logs of an earlier run in the same --run-dir
+                if name.endswith((".log", *KEPT)) or name in (NOTE, KEY):
+                    self.run_folder.remove(name)
+            if not self.on_one_host():
+                self.key = os.urandom(8).hex()
+                self.run_folder.write(KEY, self.key)
+        except NotOwn as error:
+            raise Failure(USAGE, f"{error.filename} {error.strerror}: name another place with "
+                                 + ("--run-dir" if o.run_dir else "--output-dir")) from None
         except OSError as error:
             raise Failure(USAGE, f"the run folder {self.run_dir} cannot be made: {error.strerror}") from None
         self.make_socket_folder()
@@ -237,7 +283,10 @@ class Plan:
             self.sockets = path
             for role, method in (("server", self.options.m_server), ("worker", self.options.method)):
                 if method == "mpi":
-                    os.mkdir(os.path.join(path, role), 0o700)
+                    try:
+                        os.mkdir(os.path.join(path, role), 0o700)
+                    except OSError as error:
+                        raise Failure(FAILURE, f"no folder for mpirun in {path}: {error.strerror}") from None
             return
         raise Failure(FAILURE, f"no free name for a folder for sockets in {base}")
 
@@ -246,22 +295,35 @@ class Plan:
         address = self.scheduler_bind()
         address = address.replace("*", "PORT") if address.startswith("tcp") else address
         for child in [self.make_scheduler()] + self.make_servers(address) + self.make_workers(address):
-            words = [f"{k}={shlex.quote(v)}" for k, v in child.environment.items()] + [shlex.quote(w) for w in child.command]
-            print(" ".join(words))
+            environment = dict(self.key_environment(child.mpirun), **child.environment)
+            words = [f"{k}={shlex.quote(v)}" for k, v in environment.items()] + [shlex.quote(w) for w in child.command]
+            write_out(" ".join(words) + "\n")
 
     def remove_kept(self):
         """What workers have written down for others in their places."""
-        if not self.options.worker_wait or self.run_lock is None or not os.path.isdir(self.run_dir):
+        if not self.options.worker_wait or self.run_lock is None:
             return
-        for name in os.listdir(self.run_dir):
-            if name.endswith(KEPT):
-                os.unlink(os.path.join(self.run_dir, name))
+        try:
+            for name in self.run_folder.names():
+                if name.endswith(KEPT):
+                    self.run_folder.remove(name)
+        except OSError:  # somebody has removed the folder
+            pass
 
     def remove_folders(self):
         if self.sockets and not self.options.dry_run:
             remove_folder(self.sockets)
+        if self.key:
+            try:
+                self.run_folder.remove(KEY)
+            except OSError:  # a job that is over has no secrets
+                pass
         for lock in self.locks:
             lock.release()
+        if self.run_folder is not None:
+            self.run_folder.close()
+        if self.run_lock is not None and not self.options.run_dir:
+            runs.sweep(os.path.dirname(self.run_dir), self.options.keep)
 
 
 def remove_folder(path):

@@ -10,6 +10,7 @@ from .status import USAGE, Failure
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 SCHEMA_MARK = b"paracel-schema-v1"  # these bytes in a program say that it answers --schema
 SCHEMA_LIMIT = 5.0                  # seconds for that answer
+MOST_OUTPUT_BYTES = 1 << 26
 # Python ignores SIGPIPE; what it starts should not.
 DEFAULT_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD]
 
@@ -31,10 +32,29 @@ def find_program(name):
     return os.path.abspath(path)
 
 
+def own_folders():
+    """Where the framework's programs are: the folder that PARACEL_FRAMEWORK names, the build folder of this source tree, bin/
+    of the installed one."""
+    named = os.environ.get("PARACEL_FRAMEWORK")
+    return ([named] if named else []) + [os.path.join(TOP, "build", "bin"), os.path.join(TOP, "..", "bin")]
+
+
+def own_program(name):
+    """The path of a program of the framework, of this launcher's own place: never one that a run or the working folder names.
+    Raises Failure."""
+    folders = own_folders()
+    for folder in folders:
+        path = os.path.join(folder, name)
+        if os.access(path, os.X_OK):
+            return os.path.abspath(path)
+    raise Failure(USAGE, f"{name} is not built: looked in {', '.join(map(os.path.normpath, folders))}; "
+                         "PARACEL_FRAMEWORK can name another folder")
+
+
 def find_framework(program):
     """The folder with start_server and start_scheduler: that of the program first, so that a build folder of any name is
-    used as a whole; then the build folder of this source tree; then bin/ of the installed one."""
-    tried = [os.path.dirname(os.path.realpath(program)), os.path.join(TOP, "build", "bin"), os.path.join(TOP, "..", "bin")]
+    used as a whole; then this launcher's own place."""
+    tried = [os.path.dirname(os.path.realpath(program))] + own_folders()
     for folder in tried:
         if all(os.access(os.path.join(folder, name), os.X_OK) for name in ("start_server", "start_scheduler")):
             return os.path.abspath(folder)
@@ -52,39 +72,53 @@ def marks_in(path):
         return False, False
 
 
-def ask_schema(program):
-    """What `program --schema` prints, or None when that is no schema. It is stopped after SCHEMA_LIMIT seconds."""
+def dies_with_us(command, how="KILL"):
+    """The command made to ask the kernel for a signal when this launcher dies, by setpriv (util-linux) where there is one."""
+    setpriv = "/usr/bin/setpriv"
+    return [setpriv, "--pdeathsig", how] + command if os.access(setpriv, os.X_OK) else command
+
+
+def output_of(command, limit):
+    """What a program prints on standard output, until it closes it or `limit` seconds have passed. Raises Failure."""
     out, into = os.pipe()
     devnull = os.open(os.devnull, os.O_RDWR)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
+    words = dies_with_us(command)
     try:
-        pid = os.posix_spawn(program, [program, "--schema"], environment, setpgroup=0, setsigdef=DEFAULT_SIGNALS,
+        pid = os.posix_spawn(words[0], words, environment, setpgroup=0, setsigdef=DEFAULT_SIGNALS,
                              file_actions=[(os.POSIX_SPAWN_DUP2, devnull, 0), (os.POSIX_SPAWN_DUP2, into, 1),
                                            (os.POSIX_SPAWN_DUP2, devnull, 2)])
     except OSError as error:
-        raise Failure(USAGE, f"{program} cannot be run: {error.strerror}") from None
+        raise Failure(USAGE, f"{command[0]} cannot be run: {error.strerror}") from None
     finally:
         os.close(into)
         os.close(devnull)
     text = bytearray()
-    end = time.monotonic() + SCHEMA_LIMIT
-    with open(out, "rb", buffering=0) as pipe:
-        poll = select.poll()
-        poll.register(out, select.POLLIN)
-        while (left := end - time.monotonic()) > 0 and len(text) < 1 << 24:
-            if poll.poll(left * 1000):
-                chunk = pipe.read(1 << 16)
-                if not chunk:
-                    break
-                text += chunk
+    end = time.monotonic() + limit
     try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    os.waitpid(pid, 0)
+        with open(out, "rb", buffering=0) as pipe:
+            poll = select.poll()
+            poll.register(out, select.POLLIN)
+            while (left := end - time.monotonic()) > 0 and len(text) < MOST_OUTPUT_BYTES:
+                if poll.poll(left * 1000):
+                    chunk = pipe.read(1 << 16)
+                    if not chunk:
+                        break
+                    text += chunk
+    finally:  # also after a Ctrl-C
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        os.waitpid(pid, 0)
+    return bytes(text)
+
+
+def ask_schema(program):
+    """What `program --schema` prints, or None when that is no schema. It is stopped after SCHEMA_LIMIT seconds."""
     import json
     try:
-        schema = json.loads(text)
+        schema = json.loads(output_of([program, "--schema"], SCHEMA_LIMIT))
     except ValueError:
         return None
     return schema if isinstance(schema, dict) and "program" in schema and isinstance(schema.get("keys"), list) else None

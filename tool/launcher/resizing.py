@@ -11,9 +11,9 @@ import signal
 import time
 
 from .options import name_given
-from .running import ask
+from .output import write_out
+from .running import ask, understood
 from .status import FAILURE, OK, TIMEOUT, USAGE, Failure
-from .terminal import write_quietly
 
 
 class Resizing:
@@ -104,21 +104,25 @@ def resize_command(arguments):
     options = parse_command(arguments)
     begin = time.monotonic()
     try:
-        slot = ask(options.run, "resize", {"servers": options.servers})["slot"]
+        answer = ask(options.run, "resize", {"servers": options.servers})
+        with understood():
+            slot = answer["slot"]
     except Failure as failure:
         if failure.status == USAGE:
             raise
         raise Failure(failure.status, f"--servers {options.servers:+}: {failure}") from None
     while time.monotonic() - begin < options.timeout:
         report = ask(options.run, "stats")
-        state = next((s["state"] for s in report["servers"] if s["slot"] == slot), "gone")
-        if options.servers > 0 and state == "up" and report["settled"]:
-            write_quietly(1, f"server s{slot} serves, after {time.monotonic() - begin:.1f} s\n".encode())
+        with understood():
+            state = next((s["state"] for s in report["servers"] if s["slot"] == slot), "gone")
+            settled = report["settled"]
+        if options.servers > 0 and state == "up" and settled:
+            write_out(f"server s{slot} serves, after {time.monotonic() - begin:.1f} s\n")
             return OK
         if options.servers > 0 and state == "gone":
             raise Failure(FAILURE, f"server s{slot} could not be added: see its log in the run's folder")
         if options.servers < 0 and state == "gone":
-            write_quietly(1, f"server s{slot} has left, after {time.monotonic() - begin:.1f} s\n".encode())
+            write_out(f"server s{slot} has left, after {time.monotonic() - begin:.1f} s\n")
             return OK
         if options.servers < 0 and state in ("down", "joining", "up"):
             raise Failure(FAILURE, f"server s{slot} was lost before it had left")

@@ -1,63 +1,84 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs that others started: the note in a run's folder that says where its scheduler is, and what `prun.py status` asks it."""
+import contextlib
 import json
 import os
 
 from .options import name_given
+from .output import write_out
+from .own_folder import NotOwn, OwnFolder
+from .program import own_program
 from .status import FAILURE, MEANING, OK, SCHEDULER_LOST, USAGE, Failure
-from .terminal import duration, write_quietly
+from .terminal import duration
 
 NOTE = "run.json"
+KEY = "job.key"  # as PARACEL_JOB_KEY_FILE names it
+MOST_NOTE_CHARACTERS = 1 << 20
 ANSWER_LIMIT = 3.0  # seconds
+ASKER = "ask_scheduler"
 COMMANDS = ("status",)
 
 
-def write_note(run_dir, note):
-    """Whole or not at all, and for its owner only: with it one can talk to the job."""
-    path = os.path.join(run_dir, NOTE)
-    fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        json.dump(note, file)
-    os.replace(path + ".tmp", path)
+def write_note(folder, note):
+    """Whole or not at all, and for its owner only: with it one can talk to the job. `folder`: an OwnFolder."""
+    folder.write(NOTE, json.dumps(note))
 
 
 def read_note(run):
-    """The note of a run, given by its folder or by the name of that folder below paracel_runs/. Raises Failure."""
+    """The note of a run, given by its folder or by the name of that folder below paracel_runs/, and the path of the folder.
+    Raises Failure."""
     tried = [run] if os.sep in run else [os.path.join("paracel_runs", run), run]
-    folder = next((f for f in tried if os.path.isdir(f)), None)
-    if folder is None:
+    path = next((f for f in tried if os.path.isdir(f)), None)
+    if path is None:
         raise Failure(USAGE, f"--run {run}: no such folder" + (", nor below paracel_runs/" if len(tried) > 1 else ""))
     try:
-        with open(os.path.join(folder, NOTE), encoding="utf-8") as file:
-            note = json.load(file)
+        folder = OwnFolder(path)
+        try:
+            with os.fdopen(folder.open(NOTE, os.O_RDONLY), encoding="utf-8") as file:
+                note = json.loads(file.read(MOST_NOTE_CHARACTERS))
+        finally:
+            folder.close()
     except FileNotFoundError:
         raise Failure(USAGE, f"--run {run}: the folder has no {NOTE}, so it is not that of a run") from None
+    except NotOwn as error:
+        raise Failure(USAGE, f"--run {run}: {error.filename} {error.strerror}") from None
+    except RecursionError:
+        raise Failure(USAGE, f"--run {run}: its {NOTE} cannot be read: nested too deep") from None
     except (OSError, ValueError) as error:
         raise Failure(USAGE, f"--run {run}: its {NOTE} cannot be read: {error}") from None
-    if not isinstance(note, dict) or not all(isinstance(note.get(k), str) for k in ("job", "scheduler", "framework", "host")):
-        raise Failure(USAGE, f"--run {run}: its {NOTE} is not one that prun.py wrote")
-    return note
+    wrong = "is not an object" if not isinstance(note, dict) else next(
+        (f'has no text "{key}"' for key in ("job", "scheduler") if not isinstance(note.get(key), str)), None)
+    if wrong is None and "status" in note and not isinstance(note["status"], int):
+        wrong = 'has no number "status"'
+    if wrong is not None:
+        raise Failure(USAGE, f"--run {run}: its {NOTE} {wrong}: it is not one that prun.py wrote")
+    return note, path
 
 
-def question(framework, address, job, verb, body=None, **header):
-    """The command that asks a scheduler, or who else is at that address."""
-    return [os.path.join(framework, "ask_scheduler"), "--rendezvous", address, "--job", job, "--verb", verb,
-            "--timeout", f"{ANSWER_LIMIT:g}"] + ([] if body is None else ["--body", json.dumps(body)]) + [
+def question(asker, address, job, verb, body=None, timeout=ANSWER_LIMIT, **header):
+    """The command that asks a scheduler, or who else is at that address. `asker`: the path of ask_scheduler."""
+    return [asker, "--rendezvous", address, "--job", job, "--verb", verb,
+            "--timeout", f"{timeout:g}"] + ([] if body is None else ["--body", json.dumps(body)]) + [
                 f"--{name}={value}" for name, value in header.items()]
 
 
 def ask(run, verb, body=None):
     """What the scheduler of a run answers. Raises Failure, also when the run is over."""
     import subprocess
-    note = read_note(run)
+    note, folder = read_note(run)
     if "status" in note:
         status = note["status"]
         words = MEANING.get(status, "failure")
         raise Failure(FAILURE, f"the job {note['job']} is over: exit status {status} ({words})"
                                + (f": {note['cause']}" if note.get("cause") else ""))
-    command = question(note["framework"], note["scheduler"], note["job"], verb, body)
+    command = question(own_program(ASKER), note["scheduler"], note["job"], verb, body)
+    key = os.path.join(folder, KEY)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
+    if os.path.lexists(key):
+        environment["PARACEL_JOB_KEY_FILE"] = key
     try:
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=ANSWER_LIMIT + 2, check=False)
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=environment,
+                              timeout=ANSWER_LIMIT + 2, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Failure(FAILURE, f"{command[0]}: {error}") from None
     if done.returncode == SCHEDULER_LOST:
@@ -69,6 +90,15 @@ def ask(run, verb, body=None):
         return json.loads(done.stdout)
     except ValueError:
         raise Failure(FAILURE, "the scheduler's answer is no JSON") from None
+
+
+@contextlib.contextmanager
+def understood():
+    """Around what takes an answer apart."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise Failure(FAILURE, "the scheduler's answer is not one that this prun.py knows: is it of another version?") from None
 
 
 def table(head, rows):
@@ -112,5 +142,8 @@ def parse_command(arguments):
 def run_command(arguments):
     """`prun.py status ...`. Returns the exit status."""
     options = parse_command(arguments[1:])
-    write_quietly(1, status_text(ask(options.run, "stats")).encode("utf-8", "replace"))
+    report = ask(options.run, "stats")
+    with understood():
+        text = status_text(report)
+    write_out(text)
     return OK

@@ -5,7 +5,7 @@ OK, FAILURE, USAGE, CONFIG, DATA, PLUGIN = 0, 1, 2, 3, 4, 5
 WORKER_LOST, SERVER_LOST, TIMEOUT, SCHEDULER_LOST = 10, 11, 12, 13
 MEANING = {OK: "ok", FAILURE: "failure", USAGE: "usage", CONFIG: "config", DATA: "data", PLUGIN: "plug-in",
            WORKER_LOST: "worker lost", SERVER_LOST: "server lost", TIMEOUT: "timeout", SCHEDULER_LOST: "scheduler lost",
-           130: "interrupted", 143: "terminated"}
+           129: "hung up", 130: "interrupted", 143: "terminated"}
 
 
 class Failure(Exception):

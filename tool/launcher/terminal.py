@@ -1,24 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the launcher prints: worker 0's output on standard output, its own words and the progress on standard error."""
 import os
-import select
 import time
+
+from .output import Stream
 
 QUIET_PROGRESS = 2.0  # seconds between progress lines where they cannot be rewritten in place
 TTY_PROGRESS = 0.1
-
-
-def write_all(fd, data):
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view):]
-
-
-def write_quietly(fd, data):
-    try:
-        write_all(fd, data)
-    except OSError:  # nobody is there to read it
-        pass
+MOST_WORDS = 1 << 18  # bytes that may wait for a reader of standard error, but for those that say how the job ends
 
 
 def duration(seconds):
@@ -55,42 +44,55 @@ class Terminal:
 
     def __init__(self):
         self.tty = os.isatty(2)
-        self.out = bytearray()     # of worker 0, not yet taken by standard output
-        self.out_closed = False
+        self.err = Stream(2)
+        self.out = Stream(1, self.err)  # of worker 0
+        self.out_failed = False
+        self.left_out = 0          # lines that nobody has read
         self.progress = None       # the last event of that kind
         self.first = None          # (round, time) of the first one
         self.shown = 0.0
         self.pending = False
         self.on_screen = False
-        self.ending = False        # the job will not get to its last round
+        self.ending = False        # the job will not get to its last round, and that has been said
 
-    def say(self, text):
+    def wake_with(self, fd):
+        """A zero is written there when there is room again for what waits, or to be shown."""
+        def wake():
+            try:
+                os.write(fd, b"\0")
+            except OSError:  # full of other things to wake up for
+                pass
+        self.err.on_room = self.out.on_room = wake
+
+    def say(self, text, matters=False):
+        """`matters`: it is kept however much waits already."""
         self.wipe_progress()
-        write_quietly(2, f"prun: {text}\n".encode("utf-8", "replace"))
+        if self.left_out and self.err.waiting <= MOST_WORDS:
+            self.err.put(f"prun: {number_of(self.left_out, 'line')} left out here, which nobody read\n".encode())
+            self.left_out = 0
+        if matters or self.err.waiting <= MOST_WORDS:
+            self.err.put(f"prun: {text}\n".encode("utf-8", "replace"))
+        else:
+            self.left_out += 1
+
+    def say_lines(self, lines):
+        self.err.put("".join(f"    {line}\n" for line in lines).encode("utf-8", "replace"))
 
     def pass_through(self, data):
-        if not self.out_closed:
-            self.out += data
-            self.flush_out()
+        error = self.out_error()
+        if error is not None and not self.out_failed:
+            self.out_failed = True
+            self.say(f"standard output cannot be written: {error.strerror}; the job goes on, and fails in the end", matters=True)
+        self.wipe_progress()
+        self.out.put(data)
 
-    def flush_out(self, wait=0.0):
-        """Writes what standard output takes without blocking."""
-        end = time.monotonic() + wait
-        while self.out and not self.out_closed:
-            poll = select.poll()
-            poll.register(1, select.POLLOUT)
-            if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
-                return
-            self.wipe_progress()
-            try:
-                written = os.write(1, self.out[:select.PIPE_BUF])
-            except OSError:
-                self.out_closed = True
-                self.out.clear()
-                return
-            del self.out[:written]
+    def out_error(self):
+        """None also when the reader of standard output has closed it: he wants no more."""
+        return None if isinstance(self.out.error, BrokenPipeError) else self.out.error
 
     def note_progress(self, event, now):
+        if self.ending:
+            return
         if self.first is None and isinstance(event.get("round"), (int, float)):
             self.first = (event["round"], now)
         self.progress = event
@@ -100,20 +102,19 @@ class Terminal:
     def show_progress(self, now, last=False):
         if not self.pending:
             return
-        if not last and now < self.due():
-            return
-        if self.out and self.tty:
+        due = self.due()
+        if not last and (due is None or now < due):
             return
         self.pending = False
-        text = self.progress_text(now)
+        text = self.progress_text(now, last)
         if self.tty:
-            write_quietly(2, f"\r{text}\x1b[K".encode())
+            self.err.put(f"\r{text}\x1b[K".encode())
             self.on_screen = True
         else:
-            write_quietly(2, f"prun: {text}\n".encode())
+            self.err.put(f"prun: {text}\n".encode())
         self.shown = now
 
-    def progress_text(self, now):
+    def progress_text(self, now, last=False):
         event = self.progress
         if "loading" in event:
             return loading_text(event["loading"], event.get("of"))
@@ -121,7 +122,7 @@ class Terminal:
         parts = []
         if number is not None:
             parts.append(f"round {number}/{total}" if total is not None else f"round {number}")
-        for key in ("objective", "loss"):
+        for key in (event["metric"],) if isinstance(event.get("metric"), str) else ("objective", "loss"):
             if isinstance(event.get(key), (int, float)):
                 parts.append(f"{key} {event[key]:.6g}")
         if self.first is not None and isinstance(number, (int, float)):
@@ -129,27 +130,36 @@ class Terminal:
             if now > since and number > first:
                 rate = (number - first) / (now - since)
                 parts.append(f"{rate:.3g} rounds/s" if rate < 1000 else f"{rate:.0f} rounds/s")
-                if isinstance(total, (int, float)) and total > number and not self.ending:
+                if isinstance(total, (int, float)) and total > number and not last:
                     parts.append(duration((total - number) / rate) + " left")
         return "  ".join(parts)
 
     def wipe_progress(self):
         if self.on_screen:
-            write_quietly(2, b"\r\x1b[K")
+            self.err.put(b"\r\x1b[K")
             self.on_screen = False
             self.pending = True
 
     def due(self):
-        """When the next progress line may be shown; None: there is none."""
-        return self.shown + (TTY_PROGRESS if self.tty else QUIET_PROGRESS) if self.pending else None
+        """When the next progress line may be shown; None: there is none, or what was written before must be read first."""
+        if not self.pending or self.err.waiting or self.out.waiting and self.tty:
+            return None
+        return self.shown + (TTY_PROGRESS if self.tty else QUIET_PROGRESS)
+
+    def end_progress(self):
+        """The job will not get to its last round: how far it has come is said before the cause, and nothing of it after."""
+        self.finish_progress()
+        self.ending = True
+        self.pending = False
+        self.progress = None
 
     def finish_progress(self):
         """The last progress line, and the end of it."""
         if self.tty and self.progress is not None and self.on_screen and not self.pending:
-            write_quietly(2, b"\n")
+            self.err.put(b"\n")
             self.on_screen = False
         else:
             self.show_progress(time.monotonic(), last=True)
             if self.on_screen:
-                write_quietly(2, b"\n")
+                self.err.put(b"\n")
                 self.on_screen = False

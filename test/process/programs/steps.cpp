@@ -4,7 +4,8 @@
 // them large), in its iterations and behind its loop, random numbers that go on from round to round, keys and rows. Worker 0
 // prints what came out, with every bit; that is the same whoever was killed.
 //
-//   steps ROUNDS [MICROSECONDS]     the last: a pause in each round; 0 rounds: an update and a pause, without a loop
+//   steps ROUNDS [MICROSECONDS [FILE]]     a pause in each round, as long as there is no such file; 0 rounds: an update and then
+//                                          a pause until there is, without a loop
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -14,6 +15,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <unistd.h>
 
 #include <paracel/paralg.hpp>
 #include <paracel/table.hpp>
@@ -25,15 +28,20 @@ constexpr std::size_t width = 4;
 
 class steps : public paracel::paralg {
  public:
-  steps(std::string name, int rounds, int pause_us)
-      : paralg(paracel::Comm()), name_(std::move(name)), rounds_(rounds), pause_(pause_us), engine_(get_worker_id() + 1) {
+  steps(std::string name, int rounds, int pause_us, std::string enough)
+      : paralg(paracel::Comm()),
+        name_(std::move(name)),
+        enough_(std::move(enough)),
+        rounds_(rounds),
+        pause_(pause_us),
+        engine_(get_worker_id() + 1) {
     set_consistency(paracel::consistency_model::bsp);
   }
 
   void solve() override {
     if (rounds_ == 0) {
       paracel_bupdate(name_, 1.0);
-      std::this_thread::sleep_for(std::chrono::microseconds(pause_));
+      while (rest()) continue;
       return;
     }
     const auto rank = static_cast<double>(get_worker_id());
@@ -55,7 +63,7 @@ class steps : public paracel::paralg {
       paracel_update(name_, x);
       for (auto& v : got) v = draw();
       rows.update(ids, got);
-      if (pause_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(pause_));
+      rest();
       get_comm().synchronize();
       iter_commit();
       if (get_worker_id() == 0) report_progress({round + 1, rounds_, sum});
@@ -72,9 +80,15 @@ class steps : public paracel::paralg {
   void restore_state(const paracel::saved_states& from) override { from.own().get_random("engine", engine_); }
 
  private:
+  /// Whether there was a pause.
+  bool rest() const {
+    if (pause_ == 0 || (!enough_.empty() && access(enough_.c_str(), F_OK) == 0)) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(pause_));
+    return true;
+  }
   double draw() { return std::uniform_real_distribution<double>(-1, 1)(engine_); }
 
-  std::string name_;
+  std::string name_, enough_;
   int rounds_, pause_;
   std::mt19937_64 engine_;
 };
@@ -85,13 +99,14 @@ int main(int argc, char** argv) {
   try {
     paracel::main_env environment(argc, argv);
     if (argc < 2) {
-      std::fprintf(stderr, "steps: error: want steps ROUNDS [MICROSECONDS]\n");
+      std::fprintf(stderr, "steps: error: want steps ROUNDS [MICROSECONDS [FILE]]\n");
       return 2;
     }
     const int rounds = std::atoi(argv[1]);
     const int pause = argc > 2 ? std::atoi(argv[2]) : 0;
-    steps("first", rounds, pause).solve();
-    steps("second", rounds, pause).solve();
+    const std::string enough = argc > 3 ? argv[3] : "";
+    steps("first", rounds, pause, enough).solve();
+    steps("second", rounds, pause, enough).solve();
   } catch (const paracel::error& e) {
     std::fprintf(stderr, "steps: error: %s\n", e.what());
     return e.status();

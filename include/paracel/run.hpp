@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The main of a program, in one call:
+//
+//   int main(int argc, char** argv) {
+//     return paracel::run(argc, argv, schema(), [](const paracel::config& settings) { my_algorithm(settings).solve(); });
+//   }
+#pragma once
+
+#include <functional>
+
+#include <paracel/main_env.hpp>
+#include <paracel/schema.hpp>
+
+namespace paracel {
+
+/// Runs `solve` on the config that --cfg_file names, once it has passed the schema. The command line is
+///
+///     --cfg_file FILE      the config
+///     --help, --schema     print the keys of the config, for people and as JSON, and end
+///     --server_info TEXT   where the job is; prun.py passes it
+///
+/// each with one dash or two, and with = or a space before its value. An exception becomes one line on stderr,
+/// `program: error: ...`, with the name of the schema; one that nobody catches in another thread too, and ends the process.
+/// std::exit(0) is as good as returning where every paralg has been destroyed; before that it is a failure, with one line and
+/// status 1.
+/// Returns: the exit status: 0, that of a paracel::error, or 1 for any other exception.
+int run(int argc, char** argv, const config_schema& schema, const std::function<void(const config& settings)>& solve);
+
+/// The same for a program without a config: the command line is its own, after MPI has taken what it knows.
+int run(int argc, char** argv, const std::function<void()>& solve);
+
+/// The config of the program that `run` runs now; null without one. For what is written down of a run.
+const config* running_config() noexcept;
+
+}  // namespace paracel

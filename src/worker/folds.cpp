@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/folds.hpp"
+
+#include <string>
+
+#include "worker/kvclt.hpp"
+#include "worker/parasrv.hpp"
+
+namespace paracel {
+
+void fold_everywhere(kvclt& client, std::uint32_t clock) {
+  for (bool more = true; more;) {
+    client.follow();
+    const auto epoch = client.servers().epoch;
+    auto result = net::status::ok;
+    std::string text;
+    more = false;
+    client.broadcast({.what = net::verb::fold, .clock = clock}, {}, {}, [&](const kv_result& r) {
+      more = more || (r.header.flags & net::reply_more) != 0;
+      if (r.ok() || result != net::status::ok) return;
+      result = r.header.result;
+      text = r.text();
+    });
+    client.follow();
+    if (client.servers().epoch != epoch) more = true;  // who heads a partition now may have been its copy then
+    else if (result != net::status::ok) parasrv::raise(result, text, "folding what was staged");
+  }
+}
+
+}  // namespace paracel

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/output_folder.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <paracel/error.hpp>
+
+#include "core/hex.hpp"
+
+namespace paracel {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The processes of a job that was killed are gone a moment after their launcher.
+constexpr std::chrono::milliseconds ending_job{2000};
+// Entering removes files; a process that is stopped meanwhile must not stop the others for ever.
+constexpr std::chrono::milliseconds turn_limit{30000};
+constexpr std::chrono::milliseconds poll{20};
+
+struct kept_paths {
+  std::mutex mutex;
+  std::set<std::string> paths;  // as weakly_canonical has them
+};
+kept_paths& kept() {
+  static kept_paths all;
+  return all;
+}
+
+[[noreturn]] void failed(const std::string& path) {
+  throw error(path + ": cannot be opened: " + std::strerror(errno));
+}
+
+int open_own(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (fd < 0) failed(path);
+  return fd;
+}
+
+/// False when another process has a lock that is in the way. A file system that has no locks has none in the way.
+bool lock(int fd, int how) {
+  while (::flock(fd, how | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return false;
+    if (errno != EINTR) return true;
+  }
+  return true;
+}
+
+std::string read_owner(int fd) {
+  char text[512];
+  const auto n = ::pread(fd, text, sizeof text, 0);
+  return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : std::string();
+}
+
+void write_owner(int fd, const std::string& text) {
+  if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+    throw error(std::string("the output folder's owner cannot be written: ") + std::strerror(errno));
+}
+
+struct closed_later {
+  int fd;
+  ~closed_later() { ::close(fd); }
+};
+
+std::string here() {
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  return "process " + std::to_string(::getpid()) + " on " + host;
+}
+
+/// `path`, when a file of that name is really below `folder`.
+bool lies_below(const fs::path& path, const fs::path& folder) {
+  std::error_code problem;
+  const auto where = fs::weakly_canonical(path.parent_path(), problem);
+  const auto top = problem ? fs::path() : fs::canonical(folder, problem);
+  if (problem) return false;
+  return std::mismatch(top.begin(), top.end(), where.begin(), where.end()).first == top.end();
+}
+
+/// <program>.<rank>.files
+bool is_list_of(const std::string& program, std::string_view name) {
+  constexpr std::string_view ending = ".files";
+  if (!name.starts_with(program + ".") || !name.ends_with(ending)) return false;
+  name.remove_prefix(program.size() + 1);
+  return name.size() > ending.size() && name.substr(0, name.size() - ending.size()).find_first_not_of("0123456789") == name.npos;
+}
+
+/// The files that the manifest of a model names, and itself.
+void add_model(const fs::path& manifest, std::set<std::string>& to) {
+  std::error_code problem;
+  to.insert(fs::weakly_canonical(manifest, problem).string());
+  std::ifstream in(manifest);
+  const auto model = nlohmann::json::parse(in, nullptr, false);
+  const auto arrays = model.is_object() ? model.value("arrays", nlohmann::json::object()) : nlohmann::json();
+  if (!arrays.is_object()) return;
+  for (const auto& array : arrays) {
+    for (const char* which : {"files", "ids"}) {
+      if (!array.is_object() || !array.contains(which) || !array[which].is_array()) continue;
+      for (const auto& name : array[which])
+        if (name.is_string())
+          to.insert(fs::weakly_canonical(manifest.parent_path() / name.get<std::string>(), problem).string());
+    }
+  }
+}
+
+}  // namespace
+
+output_folder::output_folder(std::string folder, owner who) : folder_(std::move(folder)), who_(std::move(who)) {
+  while (folder_.size() > 1 && folder_.back() == '/') folder_.pop_back();
+  std::replace(who_.program.begin(), who_.program.end(), '/', '_');
+  const auto mine = folder_ + "/.paracel";
+  if (::mkdir(mine.c_str(), 0777) != 0 && errno != EEXIST) failed(mine);
+  struct stat about{};
+  if (::lstat(mine.c_str(), &about) != 0 || !S_ISDIR(about.st_mode)) throw error(mine + ": is no folder");
+  files_ = own(who_.program + "." + std::to_string(who_.rank) + ".files");
+  enter();
+}
+
+output_folder::~output_folder() { ::close(job_fd_); }
+
+void output_folder::enter() {
+  using clock = std::chrono::steady_clock;
+  const auto began = clock::now();
+  const auto me = "job " + to_hex(who_.job) + ",";
+  const closed_later turn{open_own(own("turn"))};
+  job_fd_ = open_own(own("job"));
+  try {
+    for (;; std::this_thread::sleep_for(poll)) {
+      const auto waited = clock::now() - began;
+      if (!lock(turn.fd, LOCK_EX)) {
+        if (waited > turn_limit) throw error("output folder " + folder_ + ": another process does not let this one enter");
+        continue;
+      }
+      if (lock(job_fd_, LOCK_EX)) {  // nobody is here
+        if (!read_owner(job_fd_).starts_with(me)) {
+          remove_earlier();
+          write_owner(job_fd_, me + " " + here());
+        }
+        lock(job_fd_, LOCK_SH);
+        return;
+      }
+      const auto found = read_owner(job_fd_);
+      if (found.starts_with(me)) {
+        lock(job_fd_, LOCK_SH);
+        return;
+      }
+      if (waited > ending_job)
+        throw config_error("output folder " + folder_ + " belongs to a job that is running (" + found +
+                           "), want another folder, or that this job has ended");
+      ::flock(turn.fd, LOCK_UN);
+    }
+  } catch (...) {
+    ::close(job_fd_);
+    throw;
+  }
+}
+
+void output_folder::remove_earlier() {
+  std::set<std::string> stay;
+  {
+    const std::lock_guard guard(kept().mutex);
+    stay = kept().paths;
+  }
+  std::vector<std::string> left;
+  std::error_code problem;
+  for (const auto& entry : fs::directory_iterator(folder_ + "/.paracel", problem)) {
+    if (!is_list_of(who_.program, entry.path().filename().string())) continue;
+    std::ifstream list(entry.path());
+    for (std::string file; std::getline(list, file);) {
+      const auto path = fs::path(folder_) / fs::path(file).lexically_normal();
+      if (file.empty() || !lies_below(path, folder_)) continue;
+      if (stay.contains(fs::weakly_canonical(path, problem).string())) {
+        left.push_back(file);
+        continue;
+      }
+      if (!fs::is_directory(fs::symlink_status(path, problem))) fs::remove(path, problem);
+    }
+    fs::remove(entry.path(), problem);
+  }
+  for (const auto& file : left) record(file);
+}
+
+void output_folder::record(const std::string& name) {
+  const std::lock_guard guard(mutex_);
+  if (std::ranges::find(recorded_, name) != recorded_.end() || name.find('\n') != std::string::npos) return;
+  std::ofstream list(files_, std::ios::app);
+  list << name << '\n' << std::flush;
+  if (!list) throw error(files_ + ": cannot be written: " + std::strerror(errno));
+  recorded_.push_back(name);
+}
+
+void output_folder::keep(const std::vector<std::string>& paths) {
+  const std::lock_guard guard(kept().mutex);
+  for (const auto& name : paths) {
+    std::error_code problem;
+    const fs::path path(name);
+    if (fs::is_directory(path, problem)) add_model(path / "model.json", kept().paths);
+    else if (path.filename() == "model.json") add_model(path, kept().paths);
+    else kept().paths.insert(fs::weakly_canonical(path, problem).string());
+  }
+}
+
+output_folder& output_folders::at(const std::string& folder, std::uint64_t job, std::uint32_t rank) {
+  const auto where = folder.empty() ? std::string(".") : folder;
+  auto& entered = entered_[where];
+  if (!entered) entered = std::make_unique<output_folder>(where, output_folder::owner{job, rank, program_invocation_short_name});
+  return *entered;
+}
+
+}  // namespace paracel

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <paracel/run.hpp>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <paracel/error.hpp>
+
+#include "core/file_names.hpp"
+#include "worker/failure_line.hpp"
+#include "worker/output_folder.hpp"
+
+namespace paracel {
+
+namespace {
+
+struct command_line {
+  std::string cfg_file;
+  bool help = false;
+  bool schema = false;
+};
+
+/// Throws: usage_error with what was found.
+command_line parse(int argc, char** argv) {
+  command_line c;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    const auto refuse = [&](const std::string& why) {
+      throw usage_error("found " + std::string(word) + why + ", want --cfg_file FILE; see --help");
+    };
+    if (!word.starts_with('-')) refuse("");
+    const auto equals = word.find('=');
+    const bool has_value = equals != std::string_view::npos;
+    auto name = word.substr(0, equals);
+    name.remove_prefix(name.starts_with("--") ? 2 : 1);
+    const auto value = [&]() -> std::string {
+      if (has_value) return std::string(word.substr(equals + 1));
+      if (i + 1 == argc) refuse(" without its value");
+      return argv[++i];
+    };
+    if (name == "cfg_file") c.cfg_file = value();
+    else if (name == "server_info") value();  // main_env takes it
+    else if ((name == "help" || name == "h") && !has_value) c.help = true;
+    else if (name == "schema" && !has_value) c.schema = true;
+    else refuse("");
+  }
+  return c;
+}
+
+/// What the config names to be read: files, and folders of models.
+std::vector<std::string> inputs_of(const config& settings) {
+  std::vector<std::string> paths;
+  for (const auto& s : settings.all()) {
+    if (s.type != key_type::file && s.type != key_type::files) continue;
+    const auto* some = std::get_if<std::vector<std::string>>(&s.value);
+    for (const auto& name : some != nullptr ? *some : std::vector<std::string>{std::get<std::string>(s.value)}) {
+      const auto files = file_exists(name + "/model.json") ? std::vector<std::string>{name} : expand_files(name);
+      paths.insert(paths.end(), files.begin(), files.end());
+    }
+  }
+  return paths;
+}
+
+const config* running = nullptr;
+
+struct announced {
+  explicit announced(const config& settings) { running = &settings; }
+  ~announced() { running = nullptr; }
+  announced(const announced&) = delete;
+  announced& operator=(const announced&) = delete;
+};
+
+}  // namespace
+
+const config* running_config() noexcept { return running; }
+
+int run(int argc, char** argv, const config_schema& schema, const std::function<void(const config&)>& solve) try {
+  const auto c = parse(argc, argv);
+  if (c.help || c.schema) {
+    const auto text = c.help ? schema.help_text() : schema.to_json();
+    std::fputs(text.c_str(), stdout);
+    return exit_status::ok;
+  }
+  main_env environment(argc, argv);
+  const auto settings = schema.check(c.cfg_file);
+  output_folder::keep(inputs_of(settings));
+  const announced now(settings);
+  solve(settings);
+  return exit_status::ok;
+} catch (...) {
+  return tell_failure(schema.program(), std::current_exception());
+}
+
+int run(int argc, char** argv, const std::function<void()>& solve) try {
+  main_env environment(argc, argv);
+  solve();
+  return exit_status::ok;
+} catch (...) {
+  return tell_failure(program_name(argc > 0 ? argv[0] : nullptr), std::current_exception());
+}
+
+}  // namespace paracel

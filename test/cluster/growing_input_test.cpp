@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Inputs that change between the moment rank 0 looks at them and the one in which they are read.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <paracel/load.hpp>
+#include <paracel/paralg.hpp>
+
+#include "load/input.hpp"
+#include "test/support/cluster.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using paracel::data_error;
+using paracel::input_set;
+using paracel::test::cluster;
+
+constexpr std::size_t workers = 4;
+
+class GrowingInput : public ::testing::Test {
+ protected:
+  GrowingInput() {
+    std::string pattern = (fs::temp_directory_path() / "growing_input_XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~GrowingInput() override { fs::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& text, std::ios::openmode how = std::ios::trunc) const {
+    std::ofstream(folder_ / name, std::ios::binary | how) << text;
+    return (folder_ / name).string();
+  }
+  /// A file that was not changed for an hour: the clock of a file system has ticks of some milliseconds.
+  std::string write_long_ago(const std::string& name, const std::string& text) const {
+    auto path = write(name, text);
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
+    return path;
+  }
+  static std::string lines(int first, int last) {
+    std::string text;
+    for (int i = first; i < last; ++i) text += "line " + std::to_string(i) + '\n';
+    return text;
+  }
+
+  /// What four workers read of `name`, one after the other, when `change` happens after rank 0 has looked. An error, which
+  /// must be the same on every worker, instead.
+  static std::string read_after(const std::string& name, const std::function<void()>& change) {
+    cluster job({.workers = workers});
+    std::vector<std::string> parts(workers);
+    std::mutex mutex;
+    std::vector<std::string> errors;
+    job.run([&](paracel::Comm comm) {
+      const auto rank = comm.get_rank();
+      bool first = true;
+      try {
+        paracel::visit_text(comm, {name}, [&](std::string_view text, const paracel::text_failure&) {
+          if (std::exchange(first, false) && rank == 0) change();
+          parts[rank] += text;
+        });
+      } catch (const data_error& e) {
+        const std::lock_guard lock(mutex);
+        errors.emplace_back(e.what());
+      }
+    });
+    if (!errors.empty()) {
+      EXPECT_EQ(errors, std::vector<std::string>(workers, errors.front()));
+      return errors.front();
+    }
+    std::string all;
+    for (const auto& p : parts) all += p;
+    return all;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(GrowingInput, AllWorkersReadWhatRankZeroSawHoweverMuchIsAppended) {
+  const auto text = lines(0, 1000);
+  const auto name = write("log", text);
+  cluster job({.workers = workers});
+  std::vector<std::string> parts(workers);
+  job.run([&](paracel::Comm comm) {
+    input_set input(comm, {name});
+    comm.synchronize();
+    if (comm.get_rank() == 0) write("log", lines(1000, 5000), std::ios::app);
+    comm.synchronize();
+    input.visit(comm.get_rank(), workers, [&](const paracel::input_piece& p) { parts[comm.get_rank()] += p.text(); });
+    EXPECT_EQ(input.head(0, 1U << 20U), text);
+  });
+  EXPECT_EQ(parts[0] + parts[1] + parts[2] + parts[3], text);
+  for (const auto& p : parts) EXPECT_GT(p.size(), text.size() / 5);
+}
+
+TEST_F(GrowingInput, EachWayToLoadReadsWhatRankZeroSaw) {
+  // Every worker appends before it loads: whoever looked for himself would find more than those before him.
+  for (const auto way : {0, 1, 2}) {
+    const auto name = write("log", lines(0, 1000));
+    cluster job({.workers = workers});
+    std::vector<std::size_t> here(workers);
+    job.run([&](paracel::Comm comm) {
+      const auto rank = comm.get_rank();
+      paracel::paralg a(comm);
+      write("log", lines(1000, 1400), std::ios::app);
+      if (way == 0) here[rank] = a.paracel_load(name).size();
+      if (way == 1) a.paracel_load_handle(name, [&](const std::string&) { ++here[rank]; });
+      if (way == 2) paracel::visit_lines(comm, {name}, [&](std::string&&) { ++here[rank]; });
+      a.paracel_sync();
+    });
+    const auto sum = here[0] + here[1] + here[2] + here[3];
+    EXPECT_EQ((sum - 1000) % 400, 0U) << way << ": " << sum;
+  }
+}
+
+TEST_F(GrowingInput, AWorkerMayLoadAllLinesAlone) {
+  const auto name = write("log", lines(0, 1000));
+  cluster job({.workers = workers});
+  job.run([&](paracel::Comm comm) {
+    paracel::paralg a(comm);
+    if (comm.get_rank() != 0) return;
+    EXPECT_EQ(a.paracel_loadall(name).size(), 1000U);
+    std::size_t found = 0;
+    a.paracel_sequential_loadall(name, [&](std::vector<std::string>& part) {
+      found += part.size();
+      write("log", lines(1000, 1400), std::ios::app);
+    });
+    EXPECT_EQ(found, 1000U);
+  });
+}
+
+TEST_F(GrowingInput, ALineThatHadBegunIsReadToItsEnd) {
+  const auto name = write("log", "one\ntwo\nthr");
+  cluster job({.workers = workers});
+  std::vector<std::string> parts(workers);
+  job.run([&](paracel::Comm comm) {
+    input_set input(comm, {name});
+    comm.synchronize();
+    if (comm.get_rank() == 0) write("log", "ee\nfour\n", std::ios::app);
+    comm.synchronize();
+    input.visit(comm.get_rank(), workers, [&](const paracel::input_piece& p) { parts[comm.get_rank()] += p.text(); });
+  });
+  EXPECT_EQ(parts[0] + parts[1] + parts[2] + parts[3], "one\ntwo\nthree\n");
+}
+
+TEST_F(GrowingInput, AFileThatBecameShorterIsAnErrorOfAllThatNamesIt) {
+  const auto name = write("log", lines(0, 1000));
+  EXPECT_EQ(read_after(name, [&] { fs::resize_file(name, 1000); }).find(name + ": became shorter while it was loaded"), 0U);
+}
+
+TEST_F(GrowingInput, AFileThatWasReplacedOrRewrittenIsAnErrorOfAllThatNamesIt) {
+  const auto text = lines(0, 1000);
+  const auto name = write_long_ago("log", text);
+  const auto want = name + ": was replaced or rewritten while it was loaded";
+  // Begun anew (a log that is copied and cut off), and longer by now.
+  EXPECT_EQ(read_after(name, [&] { write("log", lines(5000, 9000)); }).find(want), 0U);
+  // In its middle alone, which the length and the ends do not show.
+  write_long_ago("log", text);
+  EXPECT_EQ(read_after(name, [&] {
+              std::fstream file(name, std::ios::in | std::ios::out | std::ios::binary);
+              file.seekp(6000);
+              file << 'L';
+            }).find(want), 0U);
+}
+
+TEST_F(GrowingInput, AnotherFileOfThatNameIsRefusedOnThisHostAndElsewhereWhenItsContentDiffers) {
+  const auto name = write("log", lines(0, 1000));
+  auto seen = paracel::look_at(name);
+  const auto copy = write("copy", lines(0, 1200));
+  fs::rename(copy, name);
+  EXPECT_THROW(paracel::open_source(seen), data_error);
+  // On another host the same content is another inode, written at another time.
+  seen.seen_from = "another host";
+  EXPECT_NO_THROW(paracel::open_source(seen)->verify());
+  write("log", lines(1, 1200));
+  EXPECT_THROW(paracel::open_source(seen), data_error);
+  write("log", lines(0, 999));
+  EXPECT_THROW(paracel::open_source(seen), data_error);
+}
+
+TEST_F(GrowingInput, AFileThatIsGoneIsAnErrorOfAllThatNamesIt) {
+  write("1", lines(0, 10));
+  const auto last = write("9", lines(10, 20000));
+  cluster job({.workers = workers});
+  std::mutex mutex;
+  std::vector<std::string> errors;
+  job.run([&](paracel::Comm comm) {
+    input_set input(comm, {folder_.string()});
+    comm.synchronize();
+    if (comm.get_rank() == 0) fs::remove(last);
+    comm.synchronize();
+    try {
+      input.visit(comm.get_rank(), workers, [](const paracel::input_piece&) {});
+    } catch (const data_error& e) {
+      const std::lock_guard lock(mutex);
+      errors.emplace_back(e.what());
+    }
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(workers, last + ": cannot be read: No such file or directory"));
+}
+
+TEST_F(GrowingInput, WhatOneWorkerCannotFindIsAnErrorOfAll) {
+  cluster job({.workers = workers});
+  std::mutex mutex;
+  std::vector<std::string> errors;
+  const auto none = (folder_ / "none").string();
+  job.run([&](paracel::Comm comm) {
+    paracel::paralg a(comm);
+    try {
+      a.paracel_load(none);
+    } catch (const data_error& e) {
+      const std::lock_guard lock(mutex);
+      errors.emplace_back(e.what());
+    }
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(workers, none + ": no such file or folder"));
+}
+
+}  // namespace

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Programs whose last act goes wrong when nobody waits for it any more. They return 0 from main.
+//
+//   last_update CONSISTENCY fits | another_size | fold | uncommitted
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <paracel/paralg.hpp>
+
+int main(int argc, char** argv) {
+  paracel::main_env env(argc, argv);
+  if (argc < 3) return 2;
+  const std::string consistency = argv[1];
+  const std::string how = argv[2];
+  try {
+    paracel::paralg a{paracel::Comm()};
+    a.set_consistency(consistency == "bsp"   ? paracel::consistency_model::bsp
+                      : consistency == "ssp" ? paracel::consistency_model::ssp
+                                             : paracel::consistency_model::asp);
+    if (a.get_worker_id() == 0) a.paracel_write("doubles", std::vector<double>{1, 2});
+    a.paracel_sync();
+    if (how == "fold") {  // the first makes the value, the second does not fit it
+      const std::vector<double> first{1, 2};
+      const std::vector<double> second{1, 2, 3};
+      a.paracel_update_default("new", first, first);
+      a.paracel_update_default("new", second, second);
+      a.iter_commit();
+    } else if (how == "uncommitted") {
+      a.paracel_update("doubles", std::vector<double>{1, 1});
+    } else {
+      a.paracel_update("doubles", std::vector<double>(how == "fits" ? 2 : 3, 1.0));
+      if (how == "fits") a.iter_commit();
+    }
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "last_update: %s\n", e.what());
+    return 9;  // not at the end
+  }
+  return 0;
+}

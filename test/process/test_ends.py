@@ -1,0 +1,82 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""How a worker's own end is told: an exception is one line and its status, an exit is no loss."""
+import os
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from process_support import BIN, MPI, JobTest, clean_environment, main  # noqa: E402
+
+ENDS = os.path.join(BIN, "test_ends")
+# A worker that says nothing more would be given up after this; all that is told here is told long before.
+PATIENT = ("--heartbeat-limit", "60")
+
+
+class Ends(JobTest):
+    def ended(self, how, *options, rank=2):
+        """(status, what prun.py says, what that worker says)"""
+        run_dir = self.not_there("run")
+        status, out, err = self.prun("-w", "3", "--run-dir", run_dir, *PATIENT, *options, ENDS, how, str(rank))
+        with open(os.path.join(run_dir, f"worker_{rank}.log"), encoding="utf-8") as file:
+            return status, out, err, file.read()
+
+    def embedded(self, how):
+        done = subprocess.run([ENDS, how, "0"], cwd=self.folder, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              env=clean_environment(), timeout=60, check=False)
+        return done.returncode, done.stderr
+
+    def test_an_exception_is_one_line_and_its_status(self):
+        for how, status, line in (("runtime_error", 1, "out of ideas"), ("data_error", 4, "points.csv:3:1: found x"),
+                                  ("int", 1, "an exception that is no std::exception")):
+            for way in (how, "bare_" + how):
+                with self.subTest(way):
+                    got, _, err, log = self.ended(way)
+                    self.assertEqual(got, status, err)
+                    self.assertRegex(err, rf"prun: worker 2 \(pid \d+\) exited with status {status}\n")
+                    self.assertNotIn("lost", err)
+                    self.assertEqual(log, f"rank 2: {how}\ntest_ends: error: {line}\n")
+                    self.assertEqual(self.embedded(way), (status, f"test_ends: error: {line}\n"))
+
+    def test_an_exception_in_a_thread_of_the_program_too(self):
+        got, _, err, log = self.ended("in_a_thread")
+        self.assertEqual(got, 1, err)
+        self.assertTrue(log.endswith("test_ends: error: out of threads\n"), log)
+
+    def test_exit_0_in_the_middle_is_a_failure_and_no_loss(self):
+        for how in ("exit_0", "thread_exit_0", "bare_exit_0"):
+            with self.subTest(how):
+                got, _, err, log = self.ended(how)
+                self.assertEqual(got, 1, err)
+                self.assertNotIn("lost", err)
+                self.assertTrue(log.endswith("test_ends: error: worker 2 called exit(0) before its algorithm had ended\n"), log)
+
+    def test_an_exit_that_passes_every_handler_by_is_seen_by_the_launcher(self):
+        for how in ("_exit_0", "before_joining"):
+            with self.subTest(how):
+                got, _, err, _ = self.ended(how)
+                self.assertEqual(got, 1, err)
+                self.assertRegex(err, r"prun: worker 2 \(pid \d+\) exited with status 0 before the job was done\n")
+
+    def test_an_exit_with_a_status_of_its_own_is_passed_on(self):
+        got, _, err, _ = self.ended("exit_3")
+        self.assertEqual(got, 3, err)
+
+    def test_exit_0_at_the_end_is_as_good_as_returning(self):
+        for rank in (0, 2):
+            got, out, err, _ = self.ended("done_exit_0", rank=rank)
+            self.assertEqual(got, 0, err)
+            self.assertTrue(out.endswith("n is 15\n"), out)
+        self.assertEqual(self.embedded("done_exit_0"), (0, ""))
+
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_under_mpirun(self):
+        for how, status in (("runtime_error", 1), ("data_error", 4), ("exit_0", 1), ("done_exit_0", 0)):
+            with self.subTest(how):
+                got, _, err, _ = self.ended(how, "-m", "mpi")
+                self.assertEqual(got, status, err)
+
+
+if __name__ == "__main__":
+    main()

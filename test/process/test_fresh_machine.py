@@ -1,0 +1,170 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The README's first command on a machine that has nothing yet: a minimal Debian 12 in a folder, with the packages of the
+mirrors that this machine uses. Needs root, mmdebstrap and a mirror; is skipped where one of them is missing."""
+import glob
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SKIPPED = 77
+SUITES = ("bookworm", "bookworm-updates", "bookworm-security")
+# Of this machine's apt configuration: how a mirror is reached.
+REACHING = re.compile(r"^Acquire::(https?|Retries|ForceIPv[46]|Check-Valid-Until|Proxy)\b.*")
+PROXIES = [name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")]
+
+
+def processor_time():
+    times = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return times.ru_utime + times.ru_stime
+
+
+def output_of(*command):
+    return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                          check=False).stdout
+
+
+def missing():
+    """Why this test cannot run here; empty if it can."""
+    if os.geteuid() != 0:
+        return "needs root"
+    for program in ("mmdebstrap", "unshare", "chroot", "apt-config"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    if subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        return "this machine gives no mount namespace"
+    return ""
+
+
+def debian_12():
+    with open("/etc/os-release", encoding="utf-8") as file:
+        return "VERSION_CODENAME=bookworm" in file.read().split()
+
+
+def sources(folder):
+    """Files with this machine's own mirrors of Debian 12; none if it is another system: then mmdebstrap knows one."""
+    if not debian_12():
+        return []
+    lines, stanzas = [], []
+    for path in ["/etc/apt/sources.list"] + sorted(glob.glob("/etc/apt/sources.list.d/*")):
+        if not os.path.isfile(path):
+            continue
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        if path.endswith(".sources"):
+            stanzas += [s for s in re.split(r"\n\s*\n", text) if re.search(r"(?m)^Suites:.*\bbookworm\b", s)
+                        or re.search(r"(?m)^Suites:.*\bbookworm-(updates|security)\b", s)]
+        else:
+            lines += [line for line in text.splitlines() if line.startswith("deb ") and set(line.split()) & set(SUITES)]
+    found = []
+    for name, parts, between in (("here.list", lines, "\n"), ("here.sources", stanzas, "\n\n")):
+        if parts:
+            found.append(os.path.join(folder, name))
+            with open(found[-1], "w", encoding="utf-8") as file:
+                file.write(between.join(parts) + "\n")
+    return found
+
+
+def copy_in(path, root):
+    """The same file or folder at the same place below `root`."""
+    target = root + path
+    if os.path.isdir(path):
+        shutil.copytree(path, target, dirs_exist_ok=True)
+    elif os.path.isfile(path):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copy(path, target)
+
+
+def copy_tree(to):
+    """What a clone of this tree would have, with what has been changed and not committed."""
+    listed = subprocess.run(["git", "-C", SOURCE, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    if listed.returncode != 0:  # not a clone
+        shutil.copytree(SOURCE, to, symlinks=True, ignore=lambda folder, _: [n for n in os.listdir(folder)
+                        if folder == SOURCE and (n == ".git" or n.startswith("build"))])
+        return
+    for name in filter(None, os.fsdecode(listed.stdout).split("\0")):
+        path = os.path.join(SOURCE, name)
+        if os.path.lexists(path):
+            os.makedirs(os.path.dirname(os.path.join(to, name)), exist_ok=True)
+            shutil.copy2(path, os.path.join(to, name), follow_symlinks=False)
+
+
+class FreshMachine(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="paracel_fresh_")
+        cls.addClassCleanup(subprocess.run, ["rm", "-rf", "--one-file-system", cls.folder], check=False)
+        cls.root = os.path.join(cls.folder, "root")
+        reaching = os.path.join(cls.folder, "reaching.conf")
+        lines = [line for line in output_of("apt-config", "dump").splitlines() if REACHING.match(line)]
+        with open(reaching, "w", encoding="utf-8") as file:
+            file.write("".join(line + "\n" for line in lines))
+        begin = time.monotonic()
+        # What it mounts goes with it, also when this test is killed.
+        made = subprocess.run(["unshare", "--mount", "--fork", "--kill-child", "mmdebstrap", "--variant=minbase", "--mode=root",
+                               f"--aptopt={reaching}", "bookworm", cls.root] + sources(cls.folder), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if made.returncode != 0:  # no mirror, no space: nothing of ours
+            raise unittest.SkipTest("mmdebstrap made no Debian 12: " + made.stdout.strip().splitlines()[-1])
+        print(f"a minimal Debian 12: {time.monotonic() - begin:.0f} s", flush=True)
+        certificates = re.findall(r'::(?:CaInfo|SslCert|SslKey) "(/[^"]+)"', "\n".join(lines))
+        for path in ["/etc/apt/auth.conf", "/etc/apt/auth.conf.d", "/etc/apt/keyrings", "/etc/ssl/certs", "/etc/hosts",
+                     "/usr/local/share/ca-certificates", "/etc/resolv.conf"] + certificates:
+            copy_in(path, cls.root)
+        copy_tree(os.path.join(cls.root, "paracel"))
+
+    def inside(self, line):
+        """What a shell says inside, in the folder of the clone. Mounts and processes go with it."""
+        script = 'mount --rbind /dev "$1/dev" && mount -t proc proc "$1/proc" && shift && exec chroot "$@"'
+        environment = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"]
+        environment += [f"{name}={os.environ[name]}" for name in PROXIES]
+        begin, used = time.monotonic(), processor_time()
+        done = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", script, "sh", self.root,
+                               self.root, "env", "-i"] + environment + ["bash", "-euc", "cd /paracel; " + line],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              errors="replace", check=False)
+        self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout[-6000:]}")
+        print(f"{line}: {time.monotonic() - begin:.0f} s, {processor_time() - used:.0f} s of them on a processor", flush=True)
+        return done.stdout
+
+    def check_model(self):
+        output = os.path.join(self.root, "paracel", "build", "demo", "output")
+        with open(os.path.join(output, "lr_theta_0"), encoding="utf-8") as file:
+            self.assertEqual(len([float(v) for v in file.read().strip().split("|")]), 31)
+        self.assertTrue(os.path.isfile(os.path.join(output, "model.json")))
+
+    def test_the_first_command_of_the_readme_ends_with_a_trained_model(self):
+        with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
+            first = re.search(r"```sh\n(.*?)(?:\s+#.*)?\n", file.read())[1]
+        self.inside(first)
+        self.check_model()
+
+        # What it has built can be installed, though it is not everything.
+        self.inside("cmake --install build --prefix /opt/paracel && test -x /opt/paracel/bin/lr && /opt/paracel/bin/lr --help")
+
+        # Half of the test packages. The compiler's cache makes this one quick.
+        self.inside("rm -rf build && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends libgtest-dev")
+        self.inside(first)
+        self.check_model()
+        said = self.inside("cmake -S . -B with_tests -G Ninja")
+        self.assertIn("no tests: the package libgmock-dev is not installed", said)
+
+
+if __name__ == "__main__":
+    reason = missing()
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(SKIPPED)
+    result = unittest.main(argv=sys.argv[:1], exit=False).result
+    if result.skipped and not result.failures and not result.errors:
+        print(f"skipped: {result.skipped[0][1]}")
+        sys.exit(SKIPPED)
+    sys.exit(not result.wasSuccessful())

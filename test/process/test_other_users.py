@@ -1,0 +1,337 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What another user of the machine can do to a job and to whoever starts one: nothing. Files of another user are made and
+processes of another user started by root; without root these tests are skipped."""
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from process_support import (BIN, LR, MPI, PRUN, JobTest, clean_environment, main, processes_of,  # noqa: E402
+                             read_bytes, role_of, wait_until)
+from server_support import Client, Zmq  # noqa: E402
+
+OTHER = 65534  # nobody
+PUSH, PING, STATS, STOP = 2, 65, 66, 67
+WRONG_JOB = 11
+
+
+def own_files(test):
+    return unittest.skipUnless(os.geteuid() == 0, "needs root")(test)
+
+
+class Folders(JobTest):
+    """Each test has a victim's file, to which another user's link leads."""
+
+    def setUp(self):
+        self.place = tempfile.mkdtemp(dir=self.folder)
+        self.victim = os.path.join(self.place, "victim")
+        with open(self.victim, "w", encoding="ascii") as file:
+            file.write("precious")
+        self.theirs = os.path.join(self.place, "theirs")
+        os.mkdir(self.theirs)
+
+    def give_away(self, path=None):
+        path = path or self.theirs
+        for folder, _, names in os.walk(path):
+            for name in names:
+                os.lchown(os.path.join(folder, name), OTHER, OTHER)
+            os.lchown(folder, OTHER, OTHER)
+
+    def assert_untouched(self):
+        self.assertEqual(read_bytes(self.victim), b"precious")
+
+    def note(self, **more):
+        with open(os.path.join(self.theirs, "run.json"), "w", encoding="utf-8") as file:
+            json.dump(dict({"job": "0" * 16, "scheduler": f"ipc://{self.place}/none", "framework": self.place, "host": "here"},
+                           **more), file)
+
+    def test_what_a_run_folder_names_is_not_executed(self):
+        executed = os.path.join(self.place, "executed")
+        fake = os.path.join(self.place, "ask_scheduler")
+        with open(fake, "w", encoding="ascii") as file:
+            file.write(f"#!/bin/sh\ntouch {executed}\necho '{{}}'\n")
+        os.chmod(fake, 0o755)
+        self.note()
+        for command in (["status"], ["--servers", "+1"]):
+            # Nor what is built where we are.
+            os.makedirs(os.path.join(self.place, "build", "bin"), exist_ok=True)
+            for name in ("ask_scheduler", "paracel_checkpoint"):
+                shutil.copy(fake, os.path.join(self.place, "build", "bin", name))
+            done = subprocess.run([sys.executable, PRUN, *command, "--run", self.theirs], capture_output=True, text=True,
+                                  cwd=self.place, stdin=subprocess.DEVNULL, check=False,
+                                  env=clean_environment(PARACEL_FRAMEWORK=BIN))
+            self.assertEqual(done.returncode, 13, done.stderr)
+            self.assertIn("does not answer", done.stderr)
+        subprocess.run([sys.executable, PRUN, "checkpoint", "list", "."], capture_output=True, cwd=self.place,
+                       stdin=subprocess.DEVNULL, check=False, env=clean_environment(PARACEL_FRAMEWORK=BIN))
+        self.assertFalse(os.path.exists(executed))
+
+    def test_a_note_that_lacks_something_is_told_in_one_line(self):
+        for note, text in (('{"scheduler": "x"}', 'its run.json has no text "job": it is not one that prun.py wrote'),
+                           ('{"job": "x", "scheduler": 3}', 'its run.json has no text "scheduler"'),
+                           ('{"job": "x", "scheduler": "y", "status": "z"}', 'its run.json has no number "status"'),
+                           ("3", "its run.json is not an object"), ("[" * 100000, "nested too deep")):
+            with open(os.path.join(self.theirs, "run.json"), "w", encoding="ascii") as file:
+                file.write(note)
+            with self.subTest(note=note[:50]):
+                status, out, err = self.prun("status", "--run", self.theirs)
+                self.assertEqual((status, out, err.count("\n")), (2, "", 1), err)
+                self.assertIn(text, err)
+
+    @own_files
+    def test_a_run_of_another_user_is_refused(self):
+        self.note()
+        self.give_away()
+        status, out, err = self.prun("status", "--run", self.theirs)
+        self.assertEqual((status, out, err.count("\n")), (2, "", 1))
+        self.assertIn(f"theirs belongs to another user (uid {OTHER}, this is uid {os.geteuid()})", err)
+        os.chown(self.theirs, 0, 0)  # the file alone
+        status, _, err = self.prun("--servers", "+1", "--run", self.theirs)
+        self.assertEqual(status, 2)
+        self.assertIn(f"run.json belongs to another user (uid {OTHER}", err)
+
+    def test_a_note_that_is_a_link_is_refused(self):
+        os.symlink(self.victim, os.path.join(self.theirs, "run.json"))
+        self.assertIn("run.json is a symbolic link", self.prun("status", "--run", self.theirs)[2])
+        os.unlink(os.path.join(self.theirs, "run.json"))
+        os.mkfifo(os.path.join(self.theirs, "run.json"))  # nobody writes into it
+        self.assertIn("run.json is no regular file", self.prun("status", "--run", self.theirs)[2])
+
+    @own_files
+    def test_folders_of_another_user_are_refused_for_runs_and_checkpoints(self):
+        nothing = self.write_program("nothing", "exit 0")
+        for name in ("run.json.tmp", "run.json", "run.lock", "checkpoints.lock", "worker_0.log", "scheduler.log"):
+            os.symlink(self.victim, os.path.join(self.theirs, name))
+        self.give_away()
+        before = sorted(os.listdir(self.theirs))
+        for option in ("--run-dir", "--checkpoint-dir", "--resume"):
+            with self.subTest(option=option):
+                status, _, err = self.prun(option, self.theirs, nothing)
+                self.assertEqual(status, 2, err)
+                self.assertIn(f"theirs belongs to another user (uid {OTHER}, this is uid 0)", err)
+        self.assertEqual(sorted(os.listdir(self.theirs)), before)
+        # Their paracel_runs/, in which they could exchange the run's folder.
+        os.mkdir(os.path.join(self.place, "paracel_runs"))
+        self.give_away(os.path.join(self.place, "paracel_runs"))
+        status, _, err = self.prun("--output-dir", self.place, nothing)
+        self.assertEqual(status, 2, err)
+        self.assertIn("paracel_runs belongs to another user", err)
+        self.assert_untouched()
+
+    def test_links_in_a_folder_of_ones_own_are_not_followed(self):
+        lines = ("echo out", "exit 0")
+        for name in ("run.json.tmp", "run.json", "worker_0.log", "server_0.log", "scheduler.log", "job.key", "job.key.tmp"):
+            os.symlink(self.victim, os.path.join(self.theirs, name))
+        status, _, err = self.prun("--run-dir", self.theirs, self.write_program("says", *lines))
+        self.assertEqual(status, 0, err)
+        self.assertEqual(read_bytes(os.path.join(self.theirs, "worker_0.log")), b"out\n")
+        for option, name in (("--run-dir", "run.lock"), ("--checkpoint-dir", "checkpoints.lock")):
+            os.symlink(self.victim, os.path.join(self.theirs, name))
+            status, _, err = self.prun(option, self.theirs, self.write_program("says", *lines))
+            self.assertEqual(status, 2, err)
+            self.assertIn(f"{name} is a symbolic link", err)
+            os.unlink(os.path.join(self.theirs, name))
+        self.assert_untouched()
+
+    def test_a_log_that_becomes_a_link_while_the_job_runs_is_not_followed(self):
+        """As of a server that is started again: its log is opened once more."""
+        run = self.start("-w", "2", "-p", "2", "--replicas", "2", "-c", "long.json", "--run-dir", self.theirs, LR)
+        server = run.find("server")
+        self.assertTrue(wait_until(lambda: "round" in run.err(), 30), run.err())
+        for slot in range(2):
+            os.unlink(os.path.join(self.theirs, f"server_{slot}.log"))
+            os.symlink(self.victim, os.path.join(self.theirs, f"server_{slot}.log"))
+        server.kill()
+        self.assertTrue(wait_until(lambda: "is started again" in run.err(), 30), run.err())
+        self.assertTrue(wait_until(lambda: "copies of everything exist again" in run.err(), 30), run.err())
+        self.assertRegex(run.err(), r"server_\d\.log cannot be written: is a symbolic link; the job goes on")
+        self.assert_untouched()
+
+    def test_what_workers_keep_for_others_in_their_places_is_written_through_no_link(self):
+        run = self.start("-w", "2", "-c", "long.json", "--on-worker-death", "wait:30", "--run-dir", self.theirs, LR)
+        self.assertTrue(wait_until(lambda: "round" in run.err(), 30), run.err())
+        for name in os.listdir(self.theirs):
+            if name.startswith("worker-1."):
+                os.unlink(os.path.join(self.theirs, name))
+                os.symlink(self.victim, os.path.join(self.theirs, name))
+        for process in [p for p in self.workers(run) if b"PARACEL_RANK=1" in read_bytes(f"/proc/{p.pid}/environ")]:
+            process.kill()
+        self.assertEqual(run.wait(60), 1, run.err())
+        self.assertRegex(run.err(), r"worker-1\.\w+: cannot be made: Too many levels of symbolic links")
+        self.assert_untouched()
+
+    @staticmethod
+    def workers(run):
+        return [p for p in processes_of(run.job()) if role_of(p) == "worker"]
+
+
+def as_other(what):
+    """The answer of `what()`, run by a process of another user."""
+    out, into = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(out)
+            os.setgroups([])
+            os.setresgid(OTHER, OTHER, OTHER)
+            os.setresuid(OTHER, OTHER, OTHER)
+            os.write(into, json.dumps(what()).encode())
+        except BaseException as error:  # pylint: disable=broad-except
+            os.write(into, json.dumps(f"failed: {error!r}").encode())
+        finally:
+            os._exit(0)
+    os.close(into)
+    with os.fdopen(out, "rb") as file:
+        text = file.read()
+    os.waitpid(pid, 0)
+    answer = json.loads(text)
+    if isinstance(answer, str) and answer.startswith("failed: "):
+        raise RuntimeError(answer)
+    return answer
+
+
+@unittest.skipUnless(MPI, "mpirun is not installed")
+@unittest.skipUnless(os.geteuid() == 0, "needs root")
+class Attacks(JobTest):
+    """Another user reads what everybody can read and talks to what everybody can reach."""
+
+    @staticmethod
+    def seen_by_everybody(job):
+        """The command lines in which the job's id stands."""
+        found = []
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                command = read_bytes(f"/proc/{name}/cmdline").decode("utf-8", "replace").split("\0")
+                if any(job in word for word in command):
+                    found.append(command)
+        return found
+
+    @staticmethod
+    def listening(pids):
+        """The loopback and other TCP ports at which these processes listen."""
+        inodes = set()
+        for pid in pids:
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                try:
+                    inodes.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+                except OSError:
+                    continue
+        ports = []
+        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+            for line in read_bytes(table).decode().splitlines()[1:]:
+                words = line.split()
+                if words[3] == "0A" and f"socket:[{words[9]}]" in inodes:
+                    ports.append(int(words[1].split(":")[1], 16))
+        return ports
+
+    def attack(self, job, addresses):
+        """What each of these verbs is answered at each address, with the job's id and without."""
+        def requests():
+            zmq, answers = Zmq(), []
+            for address in addresses:
+                for verb in (PING, STATS, PUSH, STOP):
+                    for number in (int(job, 16), 0):
+                        client = Client(zmq, address, number, client=7)
+                        reply = client.ask(verb, b"theta", b"\0" * 16, 0x14)
+                        answers.append([reply.status, reply.server, reply.body.decode("latin-1")])
+                        client.close()
+            return answers
+        return as_other(requests)
+
+    def pids(self, run):
+        return {p.pid: role_of(p) for p in processes_of(run.job())}
+
+    def running(self, *options):
+        run = self.start("-w", "2", "-p", "1", "-c", "long.json", "-m", "mpi", *options, LR)
+        self.assertTrue(wait_until(lambda: "round" in run.err(), 60), run.err())
+        return run
+
+    def test_another_user_cannot_reach_an_mpi_job_on_one_host(self):
+        run = self.running()
+        job = run.job()
+        commands = as_other(lambda: self.seen_by_everybody(job))
+        addresses = sorted({word for command in commands for word in re.findall(r"ipc://[^;\s]+", " ".join(command))})
+        self.assertTrue(addresses, commands)
+        self.assertNotIn("tcp://", str(commands))
+        pids = [pid for pid, role in self.pids(run).items() if role in ("server", "scheduler")]
+        self.assertGreaterEqual(len(pids), 2)
+        self.assertEqual(self.listening(pids), [])
+        folder = run.socket_folder()
+        self.assertEqual(stat.S_IMODE(os.stat(folder).st_mode), 0o700)
+        sockets = [os.path.join(folder, name) for name in os.listdir(folder)
+                   if stat.S_ISSOCK(os.stat(os.path.join(folder, name)).st_mode)]
+        self.assertGreaterEqual(len(sockets), 4)  # the scheduler, a shard, the clock, the control thread
+
+        def connect():
+            refused = 0
+            for path in sockets:
+                with socket.socket(socket.AF_UNIX) as line:
+                    try:
+                        line.connect(path)
+                    except PermissionError:
+                        refused += 1
+            return refused
+        self.assertEqual(as_other(connect), len(sockets))
+
+    def test_another_user_who_knows_the_id_of_a_job_on_tcp_is_refused_by_all_of_it(self):
+        run = self.running("--host", "127.0.0.1")
+        job = run.job()
+        self.assertTrue(as_other(lambda: self.seen_by_everybody(job)))
+        pids = [pid for pid, role in self.pids(run).items() if role in ("server", "scheduler")]
+        ports = self.listening(pids)
+        self.assertGreaterEqual(len(ports), 4)  # the scheduler, a shard, the clock, the control thread
+        folder = run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0]
+        key = read_bytes(os.path.join(folder, "job.key")).decode()
+        self.assertRegex(key, r"^[0-9a-f]{16}$")
+        self.assertEqual(stat.S_IMODE(os.stat(os.path.join(folder, "job.key")).st_mode), 0o600)
+        self.assertEqual(as_other(lambda: read_bytes(os.path.join(folder, "job.key")).decode()), "")
+        everything = as_other(lambda: [(read_bytes(f"/proc/{n}/cmdline") + read_bytes(f"/proc/{n}/environ")).decode("latin-1")
+                                       for n in os.listdir("/proc") if n.isdigit()])
+        self.assertNotIn(key, str(everything))
+        answers = self.attack(run.job(), [f"tcp://127.0.0.1:{port}" for port in ports])
+        self.assertEqual(len(answers), 8 * len(ports))
+        for answer in answers:
+            status, server, text = answer
+            self.assertEqual(status, WRONG_JOB, text)
+            # Nothing in the answer is the key, or what the id became with it.
+            for secret in (int(key, 16), int(key, 16) ^ int(run.job(), 16)):
+                self.assertNotIn(f"{secret:016x}", text)
+                self.assertNotEqual(server, secret)
+        # Who has the key is heard, and the job has gone on.
+        status = self.status_of(run)
+        self.assertIn("running for", status)
+        run.process.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(30), 143)
+        self.assertFalse(os.path.exists(os.path.join(folder, "job.key")))
+
+    def test_a_key_that_others_may_read_is_refused(self):
+        folder = tempfile.mkdtemp(dir=self.folder)
+        path = os.path.join(folder, "job.key")
+        for text, mode, owner, words in (("0" * 16, 0o640, 0, "may be read by others"), ("xyz", 0o600, 0, "want 16 hex digits"),
+                                         ("0" * 16, 0o600, OTHER, f"belongs to another user (uid {OTHER})"),
+                                         (None, 0, 0, "cannot be opened: No such file")):
+            with self.subTest(words=words):
+                if os.path.exists(path):
+                    os.unlink(path)
+                if text is not None:
+                    with open(path, "w", encoding="ascii") as file:
+                        file.write(text)
+                    os.chmod(path, mode)
+                    os.chown(path, owner, owner)
+                done = subprocess.run([os.path.join(BIN, "start_scheduler"), "--job", "0" * 16], capture_output=True, text=True,
+                                      stdin=subprocess.DEVNULL, check=False, env=clean_environment(PARACEL_JOB_KEY_FILE=path))
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(words, done.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What a server or a scheduler holds for others has a limit, and what is beyond it is refused: by kind of thing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <paracel/error.hpp>
+
+#include "core/membership.hpp"
+#include "net/inbound_watch.hpp"
+#include "net/rows.hpp"
+#include "server/asked_again.hpp"
+#include "server/byte_budget.hpp"
+#include "server/chain.hpp"
+#include "server/clock_service.hpp"
+#include "server/dedup.hpp"
+#include "server/plugin_registry.hpp"
+#include "server/server.hpp"
+#include "server/streams.hpp"
+#include "server/subscriptions.hpp"
+#include "server/waiting_room.hpp"
+
+namespace paracel::srv {
+namespace {
+
+using net::status;
+using net::verb;
+using bytes = std::vector<std::byte>;
+
+struct statuses final : reply_sink {
+  void send(const net::peer&, const net::outgoing& message) override {
+    bytes frame(message.head.begin(), message.head.end());
+    frame.insert(frame.end(), message.body.begin(), message.body.end());
+    net::reply_view view;
+    ASSERT_EQ(net::decode(frame, message.tail.size(), view), nullptr);
+    all.push_back(view.header.result);
+  }
+  completion due(const net::request_header& h) { return {*this, {}, h.what, h.sequence, 7, 0}; }
+  std::vector<status> all;
+};
+
+net::peer peer_of(std::uint32_t name) {
+  net::peer p;
+  p.size = sizeof name;
+  std::memcpy(p.id.data(), &name, sizeof name);
+  return p;
+}
+
+net::request_header of_stream(std::uint64_t client, bool first) {
+  net::request_header h;
+  h.what = verb::join;
+  h.client = client;
+  h.sequence = 1;
+  h.flags = static_cast<std::uint16_t>(net::flag_stream | (first ? net::flag_first : 0));
+  return h;
+}
+
+TEST(ByteBudget, GivesUpToItsLimitAndTakesBackWhatGoes) {
+  byte_budget b(100);
+  {
+    held_bytes first;
+    EXPECT_TRUE(first.take(b, 60));
+    held_bytes second;
+    EXPECT_FALSE(second.take(b, 41));
+    EXPECT_TRUE(second.take(b, 40));
+    EXPECT_FALSE(first.take(b, ~std::size_t{0})) << "a sum that does not fit 64 bits";
+    EXPECT_EQ(b.held(), 100U);
+    EXPECT_EQ(b.refused(), 2U);
+    const auto moved = std::move(first);
+    EXPECT_EQ(b.held(), 100U);
+  }
+  EXPECT_EQ(b.held(), 0U);
+}
+
+TEST(Bounds, SendersBeyondTheBudgetTakeThePlaceOfThoseThatBeganFirst) {
+  byte_budget budget(3 * streams::sender_bytes);
+  streams s(&budget);
+  for (std::uint32_t c = 1; c <= 3; ++c) EXPECT_TRUE(s.takes(of_stream(c, true), peer_of(c)));
+  EXPECT_TRUE(s.takes(of_stream(1, true), peer_of(9))) << "a new connection of one that is known";
+  EXPECT_TRUE(s.takes(of_stream(4, true), peer_of(4)));
+  EXPECT_FALSE(s.takes(of_stream(2, false), peer_of(2))) << "began longest ago; it begins anew";
+  EXPECT_TRUE(s.takes(of_stream(1, false), peer_of(9)));
+  for (std::uint32_t c = 10; c < 10'000; ++c) EXPECT_TRUE(s.takes(of_stream(c, true), peer_of(c)));
+  EXPECT_EQ(s.size(), 3U);
+  EXPECT_LE(budget.held(), budget.limit());
+  s.end(of_stream(9'999, false));
+  EXPECT_EQ(s.size(), 2U);
+}
+
+TEST(Bounds, WhatWasAppliedIsForgottenByBytesTheOldestOfWhoeverHasMost) {
+  constexpr std::size_t limit = std::size_t{1} << 20;
+  dedup_window w(limit);
+  const bytes answer(4000);
+  w.add(2, 1, 1, 0, {0, answer});
+  for (std::uint64_t s = 1; s <= 2000; ++s) {
+    w.add(1, 1, s, 0, {0, answer});
+    EXPECT_LE(w.budget().held(), limit);
+  }
+  dedup_window::answer a;
+  EXPECT_EQ(w.find(1, 2000, 0, a), dedup_window::verdict::applied);
+  EXPECT_EQ(w.find(1, 1, 0, a), dedup_window::verdict::forgotten) << "and not applied again";
+  EXPECT_EQ(w.find(2, 1, 0, a), dedup_window::verdict::applied) << "another client's";
+  for (std::uint16_t p = 0; p < 500; ++p) w.add(3, 1, 1, p, {0, answer});  // one request of more than there is room for
+  EXPECT_LE(w.budget().held(), limit);
+  EXPECT_EQ(w.find(3, 1, 0, a), dedup_window::verdict::forgotten);
+  w.drop_if([](std::uint16_t) { return true; });
+  EXPECT_EQ(w.budget().held(), 3 * dedup_window::client_bytes);
+}
+
+TEST(Bounds, AClientThatInventsNamesIsRefusedAndKnownOnesAreNot) {
+  dedup_window w(std::size_t{1} << 20);
+  std::uint64_t client = 0;
+  while (w.admits(client + 1) && client < 1'000'000) w.add(++client, 1, 1, 0, {});
+  EXPECT_LT(client, 2000U);
+  EXPECT_EQ(w.budget().refused(), 1U);
+  EXPECT_TRUE(w.admits(1));
+  EXPECT_LT(w.budget().held(), std::size_t{2} << 20);
+}
+
+TEST(Bounds, WaitsForTheClockAreCounted) {
+  clock_service clock(1);
+  statuses sink;
+  net::request_header h;
+  h.what = verb::clock_wait;
+  h.clock = 5;
+  while (sink.all.empty()) clock.handle({h, {}}, sink.due(h), {});
+  EXPECT_EQ(sink.all.back(), status::internal);
+  EXPECT_LE(clock.budget().held(), clock.budget().limit());
+  EXPECT_GT(clock.budget().held(), clock.budget().limit() / 2);
+  clock.refuse_waits(status::job_ended, {});
+  EXPECT_EQ(clock.budget().held(), 0U);
+}
+
+TEST(Bounds, NobodyAsksForCheckpointsAtEveryClockThereIs) {
+  clock_service clock(1);
+  statuses sink;
+  net::request_header h;
+  h.what = verb::checkpoint;
+  for (h.clock = 1; h.clock <= 5000; ++h.clock) clock.handle({h, {}}, sink.due(h), {});
+  EXPECT_EQ(std::ranges::count(sink.all, status::ok), 4096);
+  h.clock = 1;
+  clock.handle({h, {}}, sink.due(h), {});
+  EXPECT_EQ(sink.all.back(), status::ok) << "one that is asked for already";
+}
+
+TEST(Bounds, ARequestThatWaitsForAKeySetCountsAlsoWithoutABody) {
+  waiting_room room;
+  statuses sink;
+  net::request_header h;
+  h.what = verb::contains;
+  h.client = 3;
+  ASSERT_TRUE(room.refused(3, {}));
+  ASSERT_EQ(room.judge({h, {}}), waiting_room::verdict::hold);
+  int held = 0;
+  while (room.hold({h, {}}, {}, sink.due(h))) ++held;
+  EXPECT_GT(held, 100'000);
+  EXPECT_LE(room.budget().held(), waiting_room::most_bytes);
+  room.close(status::job_ended, {});
+  EXPECT_EQ(room.budget().held(), 0U);
+}
+
+TEST(Bounds, ASubscriptionCountsAlsoWithoutAKey) {
+  std::atomic<const ownership*> everything{nullptr};
+  key_store keys(shard_settings{}, everything);
+  subscriptions s(keys);
+  statuses sink;
+  net::request_header h;
+  h.what = verb::subscribe;
+  h.clock = 1;
+  for (h.client = 1; h.client <= 1000; ++h.client) s.subscribe({h, {}}, sink.due(h));
+  EXPECT_EQ(s.parked(), 1000U);
+  EXPECT_GT(s.budget().held(), 1000U * sizeof(net::request_header));
+  s.close(status::job_ended, {});
+  EXPECT_EQ(s.budget().held(), 0U);
+}
+
+TEST(Bounds, LinesOfTheSchedulerAreForgottenTheOldestFirst) {
+  struct nowhere final : net::port {
+    std::string bind(const std::string& a) override { return a; }
+    int connect(const std::string&) override { return 0; }
+    void disconnect(int) override {}
+    void send(int, const net::outgoing&) override {}
+    void reply(const net::peer&, const net::outgoing&) override { ++replies; }
+    bool receive(net::incoming&, std::chrono::milliseconds) override { return false; }
+    int replies = 0;
+  };
+  nowhere port;
+  asked_again lines(port);
+  const auto answer = [&](std::uint32_t c, std::size_t size) {
+    const auto h = of_stream(c, true);
+    ASSERT_TRUE(lines.takes(h, peer_of(c)));
+    completion(lines, peer_of(c), h.what, h.sequence, 7, 0).answer({}, bytes(size));
+  };
+  for (std::uint32_t c = 1; c <= asked_again::most_lines + 10; ++c) answer(c, 0);
+  EXPECT_EQ(lines.size(), asked_again::most_lines);
+  EXPECT_FALSE(lines.takes(of_stream(1, false), peer_of(1))) << "it begins anew";
+  EXPECT_TRUE(lines.takes(of_stream(1, true), peer_of(1)));
+  for (std::uint32_t c = 1; c <= 64; ++c) answer(100'000 + c, std::size_t{16} << 20);
+  EXPECT_LE(lines.size(), asked_again::most_bytes / (std::size_t{16} << 20));
+}
+
+TEST(Bounds, FunctionsThatCanBeRegisteredAreCounted) {
+  plugin_registry plugins({});
+  const auto load = [&](int i) {
+    return plugins.load_update({}, std::string("paracel_adagrad") + '\0' + "lr=" + std::to_string(i)).id;
+  };
+  const auto first = load(1);
+  for (int i = 2; i <= 1024; ++i) load(i);
+  EXPECT_THROW(load(1025), plugin_error);
+  EXPECT_EQ(load(1), first) << "one that is registered already";
+}
+
+class BoundsOfAServer : public testing::Test {
+ protected:
+  void start(server_options o) {
+    o.incarnation = 7;
+    server_ = std::make_unique<server>(o);
+  }
+  status send(net::request_header h, const bytes& body) {
+    h.client = 5;
+    h.sequence = ++sequence_;
+    h.body_bytes = static_cast<std::uint32_t>(body.size());
+    server_->handle(0, {h, body}, {}, sink_.due(h));
+    return sink_.all.back();
+  }
+  status open(const std::string& name) {
+    net::table_definition d;
+    d.element = value_tag::f32;
+    d.width = 2;
+    net::request_header h;
+    h.what = verb::table_open;
+    h.key_bytes = static_cast<std::uint32_t>(name.size());
+    bytes body(net::bytes_of(name).begin(), net::bytes_of(name).end());
+    const auto definition = net::encode(d);
+    body.insert(body.end(), definition.begin(), definition.end());
+    return send(h, body);
+  }
+  [[nodiscard]] nlohmann::json stats() const { return nlohmann::json::parse(server_->stats_json()); }
+
+  std::unique_ptr<server> server_;
+  statuses sink_;
+  std::uint64_t sequence_ = 0;
+};
+
+TEST_F(BoundsOfAServer, StagedRowsAreWithinTheLimitOfMemory) {
+  constexpr std::size_t limit = std::size_t{4} << 20;
+  start({.max_memory_bytes = limit});
+  ASSERT_EQ(open("t"), status::ok);
+  net::request_header h;
+  h.what = verb::rows_update;
+  h.table = net::table_id("t");
+  h.tag = value_tag::f32;
+  h.flags = net::flag_staged;
+  h.clock = 1;
+  h.count = 1000;
+  bytes body(h.count * (sizeof(std::uint64_t) + 2 * sizeof(float)));
+  for (std::uint64_t i = 0; i < h.count; ++i) std::memcpy(body.data() + i * sizeof i, &i, sizeof i);
+  int staged = 0;
+  while (send(h, body) == status::ok && staged < 10'000) ++staged;
+  EXPECT_EQ(sink_.all.back(), status::out_of_memory);
+  EXPECT_GT(staged, 50);
+  EXPECT_LE(stats()["memory_bytes"], limit);
+  EXPECT_GT(stats()["memory_bytes"], limit / 2);
+  // Folded, they give the room back.
+  h.what = verb::rows_pull;
+  h.flags = net::flag_bsp_read;
+  h.clock = 2;
+  body.resize(h.count * sizeof(std::uint64_t));
+  EXPECT_EQ(send(h, body), status::ok);
+  EXPECT_EQ(stats()["shards"][0]["staged"], 0);
+  EXPECT_LT(stats()["memory_bytes"], limit / 2);
+}
+
+TEST_F(BoundsOfAServer, TablesAreCounted) {
+  start({.threads = 16});
+  for (int i = 0; i < 1024; ++i) ASSERT_EQ(open("table " + std::to_string(i)), status::ok);
+  EXPECT_EQ(open("one more"), status::out_of_memory);
+  EXPECT_EQ(open("table 0"), status::ok) << "one that is open already";
+}
+
+TEST_F(BoundsOfAServer, ClientsThatAreFencedOffAreCounted) {
+  start({});
+  net::request_header h;
+  h.what = verb::fence;
+  h.clock = 1;
+  EXPECT_EQ(send(h, bytes(65'537 * sizeof(std::uint64_t))), status::out_of_memory);
+  EXPECT_EQ(send(h, bytes(8)), status::ok);
+}
+
+TEST_F(BoundsOfAServer, StatsShowEveryLimit) {
+  start({});
+  const auto held = stats()["held"];
+  for (const char* kind : {"parked", "pieces", "replies", "streams", "proxied", "clock_waits", "key_sets", "key_set_waits",
+                           "subscriptions", "applied"}) {
+    ASSERT_TRUE(held.contains(kind)) << kind;
+    EXPECT_GT(held[kind]["limit_bytes"], 0) << kind;
+    EXPECT_EQ(held[kind]["bytes"], 0) << kind;
+    EXPECT_EQ(held[kind]["refused"], 0) << kind;
+  }
+}
+
+// ---- what a connection brings ---------------------------------------------------------------------------------------
+
+class InboundWatch : public testing::Test {
+ protected:
+  InboundWatch() {
+    greeting_.resize(64);
+    greeting_[0] = std::byte{0xff};
+    greeting_[9] = std::byte{0x7f};
+    greeting_[10] = std::byte{3};
+  }
+  static bytes part(unsigned flags, std::size_t size) {
+    bytes b{static_cast<std::byte>(flags)};
+    if ((flags & 2U) == 0) b.push_back(static_cast<std::byte>(size));
+    else for (int i = 7; i >= 0; --i) b.push_back(static_cast<std::byte>(size >> (8 * i)));
+    return b;
+  }
+  /// In pieces of every length.
+  bool all_of(const std::vector<bytes>& parts, std::size_t at_once) {
+    bytes whole = greeting_;
+    for (const auto& p : parts) whole.insert(whole.end(), p.begin(), p.end());
+    net::inbound_watch w(limits_);
+    for (std::size_t at = 0; at < whole.size(); at += at_once) {
+      if (!w.take(std::span(whole).subspan(at, std::min(at_once, whole.size() - at)))) return false;
+    }
+    return true;
+  }
+  static bytes with_content(bytes head, std::size_t size) {
+    head.resize(head.size() + size);
+    return head;
+  }
+
+  bytes greeting_;
+  net::inbound_limits limits_{.most_parts = 4, .most_message_bytes = 1000, .most_command_bytes = 300};
+};
+
+TEST_F(InboundWatch, LetsMessagesThroughHoweverTheyAreCut) {
+  std::vector<bytes> parts{with_content(part(4, 40), 40)};
+  for (int i = 0; i < 20; ++i) {
+    parts.push_back(part(1, 0));
+    parts.push_back(with_content(part(1, 200), 200));
+    parts.push_back(with_content(part(2, 700), 700));
+  }
+  for (const std::size_t at_once : {1, 2, 7, 64, 1000, 100'000}) EXPECT_TRUE(all_of(parts, at_once)) << at_once;
+}
+
+TEST_F(InboundWatch, StopsAtTooManyPartsAndTooManyBytes) {
+  for (const std::size_t at_once : {1, 5, 1000}) {
+    EXPECT_TRUE(all_of(std::vector<bytes>(4, part(1, 0)), at_once));
+    EXPECT_FALSE(all_of(std::vector<bytes>(5, part(1, 0)), at_once));
+    EXPECT_FALSE(all_of({with_content(part(3, 600), 600), part(3, 401)}, at_once)) << "before they have come";
+    EXPECT_FALSE(all_of({part(2, ~std::size_t{0})}, at_once));
+    EXPECT_FALSE(all_of({part(6, 301)}, at_once)) << "a command";
+    EXPECT_FALSE(all_of({part(5, 0)}, at_once)) << "a command has no second part";
+    EXPECT_FALSE(all_of({part(8, 0)}, at_once)) << "no such flag";
+  }
+}
+
+TEST_F(InboundWatch, TakesNothingButZmtp3) {
+  for (const std::size_t at : {0, 9, 10}) {
+    auto broken = greeting_;
+    broken[at] = std::byte{1};
+    net::inbound_watch w(limits_);
+    EXPECT_FALSE(w.take(broken)) << at;
+  }
+}
+
+// ---- pieces of what copies are sent ---------------------------------------------------------------------------------
+
+TEST(Bounds, PiecesThatNeverEndAreRefusedAndTheirSumIsLimited) {
+  struct nowhere final : net::port {
+    std::string bind(const std::string& a) override { return a; }
+    int connect(const std::string&) override { return next++; }
+    void disconnect(int) override {}
+    void send(int, const net::outgoing&) override {}
+    void reply(const net::peer&, const net::outgoing& m) override {
+      bytes frame(m.head.begin(), m.head.end());
+      frame.insert(frame.end(), m.body.begin(), m.body.end());
+      net::reply_view view;
+      ASSERT_EQ(net::decode(frame, m.tail.size(), view), nullptr);
+      last = view.header.result;
+    }
+    bool receive(net::incoming&, std::chrono::milliseconds) override { return false; }
+    int next = 0;
+    status last = status::conflict;
+  };
+  nowhere port;
+  membership m;
+  m.replicas = 2;
+  for (std::uint32_t slot = 0; slot < 2; ++slot) {
+    m.servers.push_back(
+        {.slot = slot, .incarnation = slot + 1, .shards = {"a" + std::to_string(slot)}, .clock = "k", .control = "c"});
+  }
+  const auto view = std::make_shared<const copies_view>(m, 0);
+  plugin_registry plugins({});
+  std::atomic<const ownership*> owned{&view->owned};
+  shard of(shard_settings{}, plugins, owned);
+  server_budgets budgets(1 << 20, 10'000, 1 << 20, 1);
+  chain copies({.incarnation = 1}, budgets, of, plugins, port, [](const net::request_view&, blob, completion) {});
+  copies.follow(view);
+
+  net::request_header h;
+  h.what = verb::replicate;
+  h.client = 2;    // its incarnation
+  h.table = 1;     // its slot
+  h.function = 1;  // whom it is for
+  h.epoch = m.epoch;
+  const auto piece = [&](std::uint32_t after, std::size_t size) {
+    h.count = after;
+    const bytes body(size);
+    h.body_bytes = static_cast<std::uint32_t>(size);
+    copies.handle({h, body}, {}, completion(copies, peer_of(2), h.what, ++h.sequence, 1, m.epoch));
+    return port.last;
+  };
+  EXPECT_EQ(piece(2, 1000), status::ok);
+  EXPECT_EQ(piece(2, 1000), status::bad_request) << "the next one has one less behind it";
+  EXPECT_EQ(budgets.pieces.held(), 0U);
+  EXPECT_EQ(piece(3, 1000), status::ok);
+  EXPECT_EQ(piece(2, 1000), status::ok);
+  EXPECT_GE(budgets.pieces.held(), 2000U);
+  EXPECT_THROW(piece(1, 9000), error) << "it cannot be a copy of that";
+}
+
+}  // namespace
+}  // namespace paracel::srv

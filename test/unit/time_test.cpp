@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The clock that leases go by, and who judges by it after he was away himself.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <paracel/error.hpp>
+
+#include "net/attention.hpp"
+#include "net/heartbeat.hpp"
+#include "net/inproc_transport.hpp"
+#include "net/time_source.hpp"
+
+namespace paracel {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool write_file(const char* path, std::string_view text) {
+  const int fd = open(path, O_WRONLY | O_CLOEXEC);
+  const bool ok = fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  if (fd >= 0) close(fd);
+  return ok;
+}
+
+/// In a time namespace whose CLOCK_BOOTTIME is an hour ahead, as after an hour of suspension. 0: it is seen; 1: it is not;
+/// 2: there can be no such namespace here.
+int look_from_after_an_hour() {
+  const auto before = net::boot_clock::now();
+  const auto steady_before = std::chrono::steady_clock::now();
+  if (unshare(CLONE_NEWTIME) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWTIME) != 0) return 2;
+  if (!write_file("/proc/self/timens_offsets", "boottime 3600 0")) return 2;
+  const int child = fork();
+  if (child < 0) return 2;
+  if (child == 0) {
+    const bool steady_is_as_before = std::chrono::steady_clock::now() - steady_before < 30min;
+    _exit(steady_is_as_before && net::boot_clock::now() - before >= 1h ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+TEST(BootClock, CountsTheTimeForWhichTheMachineWasSuspended) {
+  const int child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) _exit(look_from_after_an_hour());
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "no time namespaces here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(Attention, ALongTurnIsAnAbsence) {
+  net::boot_clock::time_point now{5h};
+  net::attention own(now, 250ms);
+  EXPECT_EQ(own.absence(now += 250ms), 0ms);
+  EXPECT_EQ(own.absence(now += 4s), 4s);
+  EXPECT_EQ(own.absence(now += 50ms), 0ms);
+}
+
+class hand_clock final : public net::time_source {
+ public:
+  time_point now() const override { return at; }
+  time_point at{5h};
+};
+
+class Beating : public testing::Test {
+ protected:
+  /// As the heartbeat's thread does for `time`, which nobody answers.
+  bool is_over_after(net::time_source::time_point::duration time) {
+    for (const auto end = clock.at + time; clock.at < end; clock.at += 50ms) {
+      subject.beat_if_due();
+      if (subject.listen(0ms) == net::beating::outcome::over) return true;
+    }
+    return false;
+  }
+  net::inproc_transport nobody;
+  std::unique_ptr<net::port> port = nobody.open();
+  hand_clock clock;
+  std::atomic<std::uint32_t> followed{0};
+  int ends = 0;
+  net::beating subject{*port,
+                       {.scheduler = "inproc://nobody", .job = 1, .interval = 500ms, .limit = 9s},
+                       [] { return std::string("{}"); },
+                       [this](const net::order& o) {
+                         ++ends;
+                         EXPECT_EQ(o.status, exit_status::scheduler_lost);
+                       },
+                       followed,
+                       clock};
+};
+
+TEST_F(Beating, AProcessThatWasAwayDoesNotTakeThatForTheSilenceOfTheScheduler) {
+  EXPECT_FALSE(is_over_after(2s));
+  clock.at += 1h;  // stopped between two turns
+  EXPECT_FALSE(is_over_after(9s));
+  clock.at += 1h;
+  EXPECT_FALSE(subject.listen(0ms) == net::beating::outcome::over) << "stopped while it listens";
+  EXPECT_TRUE(is_over_after(9s + 100ms)) << "it is silent all the same";
+  EXPECT_EQ(ends, 1);
+}
+
+}  // namespace
+}  // namespace paracel

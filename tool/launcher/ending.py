@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the end of a process means for the job, what it said last, and what worker 0 has printed when all have ended."""
+import os
+import signal
+import time
+
+from .mpirun import signal_name
+from .status import FAILURE, MEANING, SCHEDULER_LOST, SERVER_LOST, TIMEOUT, WORKER_LOST
+from .terminal import number_of
+
+LOG_TAIL_LINES = 10
+READER_LIMIT = 2.0  # seconds that readers may take nothing when the end need not wait for them
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def last_lines(path):
+    """Of a log; None: it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - (16 << 10)))
+            return file.read().decode("utf-8", "replace").splitlines()[-LOG_TAIL_LINES:]
+    except OSError:
+        return None
+
+
+def status_of(child):
+    """The exit status that the death of a child means for the job, and the words for it."""
+    ended = child.ended
+    lost = {"scheduler": SCHEDULER_LOST, "server": SERVER_LOST, "worker": WORKER_LOST}[child.role]
+    if ended.si_code != os.CLD_EXITED:
+        return lost, f"{child.name()} was killed by {signal_name(ended.si_status)}"
+    code = ended.si_status
+    text = f"{child.name()} exited with status {code}"
+    if child.mpirun:
+        _, words = child.first_failure or (None, None)
+        text = words or text
+        if code > 128:  # how mpirun reports a rank that was killed
+            return lost, words or f"{child.name()}: one of its processes was killed by {signal_name(code - 128)}"
+    if 1 <= code <= (9 if child.role == "worker" else 5):
+        return code, text
+    if child.role == "worker":
+        return (code if code in MEANING else FAILURE), text
+    return (code if code == SCHEDULER_LOST else lost), text
+
+
+def deliver(job, end):
+    """What worker 0 has printed is data: of a complete job it is waited for until its reader has it, as any program does, at
+    most until `end`, the time of --timeout. After a failure its reader must go on taking something."""
+    out, status = job.terminal.out, None
+    while out.waiting and status is None:
+        ends = ([] if end is None else [end]) + ([] if job.cause is None else [out.taken + READER_LIMIT])
+        now = time.monotonic()
+        if ends and min(ends) <= now:
+            status = TIMEOUT
+            break
+        job.poll.poll((min(ends) - now) * 1000 if ends else None)
+        status = next((128 + number for number in job.take_signals() if number in ENDING_SIGNALS), None)
+    text = f"{number_of(out.waiting, 'byte')} that worker 0 printed have not been read"
+    error = job.terminal.out_error()
+    if error is not None:
+        status, text = FAILURE, f"standard output cannot be written: {error.strerror}"
+    if status is None:
+        return
+    job.terminal.say(f"{text}; all that worker 0 printed is in {job.plan.log_of('worker', 0)}", matters=True)
+    if job.cause is None:
+        job.cause = (status, text)
+        job.write_end()

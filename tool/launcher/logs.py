@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The logs of a job's processes. A full disk, or a folder that was deleted, does not end a job: it is told, once."""
+import os
+
+
+class Logs:
+    def __init__(self, say, open_log):
+        """`open_log(path)`: a descriptor to append to."""
+        self.say, self.open_log = say, open_log
+        self.told = set()  # causes
+
+    def open(self, path):
+        """A descriptor to append to; where the log cannot be opened, one that takes everything and keeps nothing."""
+        try:
+            return self.open_log(path)
+        except OSError as error:
+            self.tell(path, error)
+            return os.open(os.devnull, os.O_WRONLY)
+
+    def write(self, path, fd, data):
+        """What does not fit is dropped; what comes when there is room again is written."""
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(fd, view):]
+        except OSError as error:
+            self.tell(path, error)
+
+    def tell(self, path, error):
+        if error.errno not in self.told:
+            self.told.add(error.errno)
+            self.say(f"warning: {path} cannot be written: {error.strerror}; the job goes on, and logs may have gaps")

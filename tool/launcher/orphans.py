@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Processes whose mpirun was killed: they become children of this launcher, which ends them."""
+import os
+
+
+def become_subreaper():
+    """Orphans of an mpirun that was killed become our children. False where the system cannot do that."""
+    try:
+        import ctypes
+        return ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def signal_orphans(number, known):
+    """Sends a signal to every living child whose process id is not in `known`. Returns their number."""
+    found = 0
+    me = str(os.getpid())
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) in known:
+            continue
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                state, parent = file.read().rpartition(")")[2].split()[:2]
+            if parent == me and state != "Z":
+                found += 1
+                os.kill(int(name), number)
+        except OSError:
+            continue
+    return found

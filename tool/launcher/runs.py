@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The folders of runs below paracel_runs/: what they are, and the removal of old ones. Only what is certainly the folder of a
+run that is over is removed: it has the name and the note that prun.py gives it, nothing in it but files that a run leaves, and
+a launcher that has noted the end or is gone."""
+import fcntl
+import json
+import os
+import re
+import stat
+
+from .folder_lock import OF_RUN
+from .options import name_given
+from .output import write_out
+from .running import NOTE, table
+from .status import MEANING, OK, USAGE, Failure
+
+FOLDER = "paracel_runs"
+NAME = re.compile(r"\d{8}-\d{6}-\d+")
+LEFT_BY_RUNS = re.compile(r"(run\.json|job\.key)(\.tmp)?|run\.lock|\w+\.log|worker-\d+\.(kept[01]|clients)|core(\.\d+)?")
+MOST_NOTE_BYTES = 1 << 20
+
+
+class Run:
+    """A folder that prun.py made for a run, held open. Raises OSError or ValueError for anything else."""
+
+    def __init__(self, parent, name):
+        self.name = name
+        self.fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+        try:
+            if not NAME.fullmatch(name) or os.fstat(self.fd).st_uid != os.geteuid():
+                raise ValueError(name)
+            with open(os.open(NOTE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self.fd), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise ValueError(name)
+                self.note = json.loads(file.read(MOST_NOTE_BYTES))
+            if not isinstance(self.note, dict) or not isinstance(self.note.get("job"), str):
+                raise ValueError(name)
+        except BaseException:
+            os.close(self.fd)
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.fd)
+
+    def lock(self):
+        """A descriptor that holds the run's lock; None: its launcher has it, or nobody can tell."""
+        try:
+            fd = os.open(OF_RUN, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644, dir_fd=self.fd)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fd
+        except OSError:
+            os.close(fd)
+            return None
+
+    def state(self):
+        """running, unknown, killed (the launcher, before it could note the end), or how the job ended."""
+        if "status" not in self.note:
+            if self.note.get("host") != os.uname().nodename:
+                return "unknown"
+            return "running" if is_alive(self.note.get("pid")) else "killed"
+        status = self.note["status"]
+        return f"{status} ({MEANING[status]})" if isinstance(status, int) and status in MEANING else str(status)
+
+    def is_over(self):
+        return self.state() not in ("running", "unknown")
+
+    def bytes(self):
+        return sum(os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_size for name in os.listdir(self.fd))
+
+    def remove(self, parent):
+        """Returns whether it has gone."""
+        names = os.listdir(self.fd)
+        if not all(LEFT_BY_RUNS.fullmatch(name) and stat.S_ISREG(os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_mode)
+                   for name in names):
+            return False
+        lock = self.lock()
+        if lock is None:
+            return False
+        try:
+            # The note last but for the lock: what is left half-way is still known for what it is.
+            for name in sorted(set(names) - {OF_RUN}, key=lambda n: n == NOTE) + [OF_RUN]:
+                os.unlink(name, dir_fd=self.fd)
+            os.rmdir(self.name, dir_fd=parent)
+        finally:
+            os.close(lock)
+        return True
+
+
+def is_alive(pid):
+    return isinstance(pid, int) and os.path.exists(f"/proc/{pid}")
+
+
+def each_run(folder):
+    """(descriptor of the folder, Run) for each one, the newest first."""
+    try:
+        parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return
+    try:
+        for name in sorted(os.listdir(parent), reverse=True):
+            try:
+                run = Run(parent, name)
+            except (OSError, ValueError, RecursionError):
+                continue
+            with run:
+                yield parent, run
+    finally:
+        os.close(parent)
+
+
+def sweep(folder, keep):
+    """Removes the runs in this folder that are over, but for the `keep` newest of these. Returns their number."""
+    over = removed = 0
+    for parent, run in each_run(folder):
+        if not run.is_over():
+            continue
+        over += 1
+        try:
+            removed += over > keep and run.remove(parent)
+        except OSError:  # another launcher removes it at this moment, or it may not be removed
+            continue
+    return removed
+
+
+def parse_command(arguments):
+    import argparse
+
+    def whole_number(text):
+        if not (text.isascii() and text.isdigit()):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+        return int(text)
+
+    parser = argparse.ArgumentParser(prog="prun.py runs", allow_abbrev=False,
+                                     description=f"Lists the runs below {FOLDER}/, the newest first.")
+    parser.add_argument("--output-dir", type=name_given, default=".", metavar="DIR",
+                        help=f"where {FOLDER}/ is (default .)")
+    parser.add_argument("--keep", type=whole_number, default=None, metavar="N",
+                        help="first remove those that are over, but for the N newest of them")
+    return parser.parse_args(arguments)
+
+
+def runs_command(arguments):
+    """`prun.py runs ...`. Returns the exit status."""
+    options = parse_command(arguments)
+    folder = os.path.join(options.output_dir, FOLDER)
+    if not os.path.isdir(folder):
+        raise Failure(USAGE, f"{folder}: no such folder")
+    if options.keep is not None:
+        sweep(folder, options.keep)
+    rows = []
+    for _, run in each_run(folder):
+        try:
+            size = str(run.bytes())
+        except OSError:  # it is just being removed
+            continue
+        rows.append([run.name, run.state(), str(run.note.get("program", "-")), size,
+                     " ".join(str(run.note.get("cause") or "").split())])
+    write_out("\n".join(table(["run", "state", "program", "bytes", "cause"], rows)) + "\n")
+    return OK
