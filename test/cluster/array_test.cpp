@@ -14,6 +14,7 @@
 #include <paracel/paralg.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/paths.hpp"
 #include "worker/parasrv.hpp"
 
 namespace paracel {
@@ -163,7 +164,7 @@ TEST(Array, RefusesElementsBeyondItsEndAndListsOfUnequalLength) {
 }
 
 TEST(Array, RunsNamedAndRegisteredFunctions) {
-  cluster c({.workers = 1, .servers = 2, .plugin_folders = {TEST_PLUGIN_DIR}});
+  cluster c({.workers = 1, .servers = 2, .plugin_folders = {test::plugin_folder()}});
   c.run([&](Comm comm) {
     paralg a("", comm);
     array<double> theta(a, "theta", 100, 5.0, {.piece_bytes = 256});

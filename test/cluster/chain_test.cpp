@@ -21,6 +21,7 @@
 
 #include "net/rows.hpp"
 #include "test/support/cluster.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel {
 namespace {
@@ -141,7 +142,7 @@ class Chain : public testing::TestWithParam<copies> {
             .servers = servers,
             .threads = GetParam().threads,
             .replicas = GetParam().replicas,
-            .plugin_folders = {TEST_PLUGIN_DIR}};
+            .plugin_folders = {test::plugin_folder()}};
   }
 };
 

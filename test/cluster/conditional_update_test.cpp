@@ -12,6 +12,7 @@
 #include <paracel/paralg.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 using test::cluster;
 
 TEST(UpdateDefault, WritesWhatIsMissingAndUpdatesTheRest) {
-  cluster c({.workers = 1, .servers = 2, .threads = 2, .plugin_folders = {TEST_PLUGIN_DIR}});
+  cluster c({.workers = 1, .servers = 2, .threads = 2, .plugin_folders = {test::plugin_folder()}});
   c.run([](Comm comm) {
     paralg a("", comm);
     EXPECT_TRUE(a.paracel_update_default("n", 10.0, 1.0).get());
@@ -61,7 +62,7 @@ TEST(UpdateDefault, CountsWordsInOneCall) {
 TEST(UpdateDefault, UnderBspTheFirstInRankOrderWrites) {
   std::vector<double> first;
   for (int run = 0; run < 3; ++run) {
-    cluster c({.workers = 3, .servers = 2, .plugin_folders = {TEST_PLUGIN_DIR}});
+    cluster c({.workers = 3, .servers = 2, .plugin_folders = {test::plugin_folder()}});
     c.run([&](Comm comm) {
       paralg a("", comm, "", 10);
       a.set_consistency(consistency_model::bsp);
@@ -246,7 +247,7 @@ TEST(Updates, ConcurrentUpdatesOfEightWorkersSumExactly) {
 }
 
 TEST(Updates, NamedFunctionsWorkInEveryForm) {
-  cluster c({.workers = 1, .servers = 2, .plugin_folders = {TEST_PLUGIN_DIR}});
+  cluster c({.workers = 1, .servers = 2, .plugin_folders = {test::plugin_folder()}});
   c.run([](Comm comm) {
     paralg a("", comm);
     const str_type file = "server_updates", f = "times_ten_plus_update";

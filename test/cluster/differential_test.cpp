@@ -36,6 +36,7 @@
 #include "test/support/cluster.hpp"
 #include "test/support/disaster.hpp"
 #include "test/support/linearizability.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel {
 namespace {
@@ -1047,7 +1048,7 @@ TEST_P(Differential, EveryAnswerIsThatOfAMap) {
              .servers = servers,
              .threads = threads,
              .replicas = replicas,
-             .plugin_folders = {TEST_PLUGIN_DIR}});
+             .plugin_folders = {test::plugin_folder()}});
   generator::makes_small_values = replicas > 1;
   c.run([&, model = model, servers = servers, replicas = replicas](Comm comm) {
     std::optional<test::disaster> disasters;

@@ -17,6 +17,7 @@
 #include "alg/als/als.hpp"
 #include "alg/matrix_factorization/mf.hpp"
 #include "test/support/cluster.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel::alg {
 namespace {
@@ -49,7 +50,7 @@ class FactorTraffic : public testing::Test {
   template <class Algorithm, class Settings>
   traffic of(const config_schema& schema, const std::string& input_key, const std::string& rest, std::size_t workers,
              std::size_t servers) {
-    test::cluster c({.workers = workers, .servers = servers, .threads = 1, .plugin_folders = {PARACEL_BUILD_DIR "/lib"}});
+    test::cluster c({.workers = workers, .servers = servers, .threads = 1, .plugin_folders = {test::default_plugin_folder()}});
     const auto text = "{\"" + input_key + "\": \"" + (folder_ / "ratings.csv").string() + "\", \"output\": \"" +
                       (folder_ / "out").string() + "\", " + rest + "}";
     const Settings settings(schema.check_text("cfg.json", text));

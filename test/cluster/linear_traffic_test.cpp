@@ -26,6 +26,7 @@
 #include "alg/spectral_clustering/spectral_clustering.hpp"
 #include "test/support/cluster.hpp"
 #include "test/support/counting_backend.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel::alg {
 namespace {
@@ -101,7 +102,7 @@ class LinearTraffic : public testing::TestWithParam<std::size_t> {
 
   template <class Algorithm, class Settings>
   spoken of(const config_schema& schema, const std::string& keys) const {
-    test::cluster c({.workers = workers(), .plugin_folders = {PARACEL_BUILD_DIR "/lib"}});
+    test::cluster c({.workers = workers(), .plugin_folders = {test::default_plugin_folder()}});
     const Settings settings(schema.check_text("cfg.json", R"({"output": ")" + path("out") + "\", " + keys + "}"));
     spoken s;
     s.by.resize(workers());

@@ -24,6 +24,7 @@
 
 #include "load/sparse_builder.hpp"
 #include "test/support/cluster.hpp"
+#include "test/support/paths.hpp"
 
 namespace {
 
@@ -680,7 +681,7 @@ TEST(BuildRows, ColumnsOfMoreThan32BitsAreKeptWhole) {
 
 std::string shared_data(const std::string& name) {
   const char* where = std::getenv("PARACEL_SHARED_DATA");
-  const std::string folder = where != nullptr ? where : std::string(PARACEL_SOURCE_DIR) + "/../shared/data";
+  const std::string folder = where != nullptr ? where : test::source_folder() + "/../shared/data";
   return folder + "/" + name;
 }
 

@@ -10,6 +10,7 @@
 #include <paracel/paralg.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel {
 namespace {
@@ -180,7 +181,7 @@ TEST(Paralg, AFailingUpdateIsToldToItsFutureOrToTheNextCommit) {
 }
 
 TEST(Paralg, APluginThatFailsBecomesAnErrorAndTheServerLives) {
-  cluster c({.workers = 1, .servers = 2, .plugin_folders = {TEST_PLUGIN_DIR}});
+  cluster c({.workers = 1, .servers = 2, .plugin_folders = {test::plugin_folder()}});
   c.run([](Comm comm) {
     paralg a("", comm);
     EXPECT_THROW((void)a.paracel_register_update("no_such_plugin.so", "f"), plugin_error);

@@ -16,6 +16,7 @@
 #include <paracel/paralg.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel {
 namespace {
@@ -26,7 +27,7 @@ using testing::HasSubstr;
 const std::string filters = "libfilters.so";
 
 test::cluster_options three_servers(std::size_t workers = 1) {
-  return {.workers = workers, .servers = 3, .threads = 2, .plugin_folders = {TEST_PLUGIN_DIR}};
+  return {.workers = workers, .servers = 3, .threads = 2, .plugin_folders = {test::plugin_folder()}};
 }
 
 dict_type<std::string, double> numbers(int n, unsigned seed) {
@@ -229,7 +230,7 @@ TEST(Walks, SeeWhatTheStalenessPromises) {
 
 /// A long scan is many short ones: others are served in between.
 TEST(Walks, ALongScanDoesNotHoldOthersUp) {
-  cluster c({.workers = 2, .servers = 1, .threads = 1, .plugin_folders = {TEST_PLUGIN_DIR}});
+  cluster c({.workers = 2, .servers = 1, .threads = 1, .plugin_folders = {test::plugin_folder()}});
   std::atomic<bool> scanned{false};
   c.run([&](Comm comm) {
     using clock = std::chrono::steady_clock;

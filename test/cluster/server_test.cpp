@@ -32,6 +32,7 @@
 #include "net/protocol.hpp"
 #include "net/zmq_transport.hpp"
 #include "server/server_node.hpp"
+#include "test/support/paths.hpp"
 #include "test/support/sanitized.hpp"
 
 namespace paracel::srv {
@@ -156,7 +157,7 @@ class ServerNodeTest : public testing::TestWithParam<kind> {
     o.server.threads = threads;
     o.server.job = job;
     o.server.workers = 2;
-    o.server.plugin_folders = {TEST_PLUGIN_DIR};
+    o.server.plugin_folders = {test::plugin_folder()};
     o.bind = bind_;
     o.log = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);

@@ -18,6 +18,7 @@
 #include <paracel/paralg.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/paths.hpp"
 #include "test/support/sanitized.hpp"
 #include "worker/parasrv.hpp"
 
@@ -123,7 +124,7 @@ TEST_P(SspSchedule, EveryReadHoldsWhatTheRulePromises) {
   constexpr std::size_t workers = 3;
   constexpr std::size_t keys = 5;
   constexpr int iterations = test::sanitized ? 60 : 250;
-  cluster c({.workers = workers, .servers = 2, .threads = 2, .plugin_folders = {TEST_PLUGIN_DIR}});
+  cluster c({.workers = workers, .servers = 2, .threads = 2, .plugin_folders = {test::plugin_folder()}});
   // made[w][k]: updates that worker w has begun; by_iteration[w][i][k]: those of its first i iterations.
   std::array<std::array<std::atomic<std::int64_t>, keys>, workers> made{};
   std::vector<std::vector<std::array<std::atomic<std::int64_t>, keys>>> by_iteration(workers);

@@ -22,6 +22,7 @@
 #include <paracel/table.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/paths.hpp"
 #include "worker/parasrv.hpp"
 
 namespace paracel {
@@ -163,7 +164,7 @@ TEST(Bsp, HalfAnIterationOfAWorkerThatIsTakenOutOfTheClockIsNotFolded) {
 
 /// What a job ends with: the text of the exception that its workers end with, or "".
 std::string end_of(std::size_t workers, const std::function<void(paralg&, Comm)>& work, std::uint32_t replicas = 1) {
-  cluster c({.workers = workers, .servers = 2, .replicas = replicas, .plugin_folders = {TEST_PLUGIN_DIR}});
+  cluster c({.workers = workers, .servers = 2, .replicas = replicas, .plugin_folders = {test::plugin_folder()}});
   try {
     c.run([&](Comm comm) {
       paralg a("", comm);

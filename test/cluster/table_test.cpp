@@ -19,6 +19,7 @@
 #include "net/rows.hpp"
 #include "test/support/cluster.hpp"
 #include "test/support/disaster.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel {
 namespace {
@@ -305,7 +306,7 @@ TEST(Table, UnderSspAWorkerSeesItsOwnUpdatesAndThoseOfFinishedIterations) {
 }
 
 TEST(Table, OptimizersStepRowsWithTheirState) {
-  cluster c({.workers = 1, .servers = 2, .threads = 2, .plugin_folders = {TEST_PLUGIN_DIR}});
+  cluster c({.workers = 1, .servers = 2, .threads = 2, .plugin_folders = {test::plugin_folder()}});
   c.run([](Comm comm) {
     paralg a("", comm);
     table<double> adagrad(a, "adagrad", 2, row_init::constant(1),
@@ -348,7 +349,7 @@ TEST(Table, OptimizersStepRowsWithTheirState) {
 }
 
 TEST(Table, AFailingOptimizerLeavesTheRowAndIsToldAtTheCommit) {
-  cluster c({.workers = 1, .servers = 1, .plugin_folders = {TEST_PLUGIN_DIR}});
+  cluster c({.workers = 1, .servers = 1, .plugin_folders = {test::plugin_folder()}});
   c.run([](Comm comm) {
     paralg a("", comm);
     table<float> t(a, "t", 2, row_init::zeros(), {"own_optimizers.so", "touchy_steps", {}});

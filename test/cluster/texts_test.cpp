@@ -20,6 +20,7 @@
 #include "alg/similarity_sparse/sim_sparse.hpp"
 #include "alg/word_count/wc.hpp"
 #include "test/support/cluster.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel::alg {
 namespace {
@@ -53,7 +54,7 @@ class TextTraffic : public testing::Test {
   template <class Solve>
   traffic of(const config_schema& schema, const char* input, const std::string& rest, std::size_t workers,
              std::size_t servers, Solve&& solve) {
-    test::cluster c({.workers = workers, .servers = servers, .threads = 1, .plugin_folders = {PARACEL_BUILD_DIR "/lib"}});
+    test::cluster c({.workers = workers, .servers = servers, .threads = 1, .plugin_folders = {test::default_plugin_folder()}});
     const auto settings = schema.check_text("cfg.json", "{\"input\": \"" + (folder_ / input).string() + "\", \"output\": \"" +
                                                             (folder_ / "out").string() + "\"" + rest + "}");
     c.run([&](Comm comm) { solve(comm, settings); });

@@ -17,6 +17,7 @@
 #include "net/heartbeat.hpp"
 #include "net/inproc_transport.hpp"
 #include "test/support/cluster.hpp"
+#include "test/support/paths.hpp"
 #include "worker/comm_self.hpp"
 #include "worker/kvclt.hpp"
 
@@ -207,7 +208,7 @@ TEST(Bsp, AWriteReplacesWhatWasFinishedBeforeItForEveryWorker) {
 }
 
 TEST(Ssp, AFailedUpdateIsNotInTheCache) {
-  cluster c({.workers = 1, .servers = 1, .plugin_folders = {TEST_PLUGIN_DIR}});
+  cluster c({.workers = 1, .servers = 1, .plugin_folders = {test::plugin_folder()}});
   c.run([](Comm comm) {
     paralg a("", comm, "", 10, 5, true);
     a.paracel_write("v", std::vector<float>{1, 2});

@@ -13,6 +13,7 @@
 #include <paracel/update.hpp>
 
 #include "server/server.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -132,7 +133,7 @@ struct how {
 
 class Elements : public testing::Test {
  protected:
-  Elements() : server_({.incarnation = 1, .plugin_folders = {TEST_PLUGIN_DIR}}) {}
+  Elements() : server_({.incarnation = 1, .plugin_folders = {test::plugin_folder()}}) {}
 
   answer send(net::request_header h, const bytes& body, blob tail, const how& w) {
     h.function = w.function;

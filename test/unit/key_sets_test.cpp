@@ -19,6 +19,7 @@
 #include <paracel/codec.hpp>
 
 #include "server/server.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -131,7 +132,7 @@ class SetVerbs : public testing::Test {
  protected:
   SetVerbs() {
     server_options o;
-    o.plugin_folders = {TEST_PLUGIN_DIR};
+    o.plugin_folders = {test::plugin_folder()};
     server_.emplace(o);
   }
   /// Sends a request; its answer may come later. Returns: its number.

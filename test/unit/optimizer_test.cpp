@@ -17,6 +17,7 @@
 #include "server/key_store.hpp"
 #include "server/optimizer_state.hpp"
 #include "server/plugin_registry.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -25,7 +26,7 @@ using testing::HasSubstr;
 using numbers = std::vector<long double>;
 
 plugin_registry& registry() {
-  static plugin_registry r({TEST_PLUGIN_DIR, PARACEL_BUILD_DIR "/lib"});
+  static plugin_registry r({test::plugin_folder(), test::default_plugin_folder()});
   return r;
 }
 

@@ -18,6 +18,7 @@
 #include "core/hash.hpp"
 #include "net/rows.hpp"
 #include "server/server.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -53,7 +54,7 @@ class notebook final : public reply_sink {
 class one_server {
  public:
   explicit one_server(server_options o = {}) {
-    o.plugin_folders = {TEST_PLUGIN_DIR};
+    o.plugin_folders = {test::plugin_folder()};
     o.incarnation = 7;
     server_ = std::make_unique<server>(o);
   }

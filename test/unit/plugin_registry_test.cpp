@@ -20,6 +20,7 @@
 #include <paracel/error.hpp>
 
 #include "server/plugin_files.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -30,8 +31,8 @@ using testing::HasSubstr;
 using testing::Not;
 namespace fs = std::filesystem;
 
-const std::string plugins = TEST_PLUGIN_DIR;
-const std::string defaults = PARACEL_BUILD_DIR "/lib";
+const std::string plugins = test::plugin_folder();
+const std::string defaults = test::default_plugin_folder();
 
 /// A folder that is gone after the test.
 class temporary_folder {

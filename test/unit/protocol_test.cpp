@@ -14,6 +14,7 @@
 #include <paracel/error.hpp>
 
 #include "net/job_key.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel::net {
 namespace {
@@ -100,7 +101,7 @@ TEST(Protocol, ARequestHasTheseBytes) {
 }
 
 TEST(Protocol, TheExampleInTheReadmeIsThatFrame) {
-  std::ifstream file(PARACEL_SOURCE_DIR "/src/net/README.md");
+  std::ifstream file(test::source_folder() + "/src/net/README.md");
   std::string digits;
   for (std::string line; std::getline(file, line);) {
     if (!line.starts_with("    ")) continue;

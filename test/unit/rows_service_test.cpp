@@ -14,6 +14,7 @@
 #include "core/membership.hpp"
 #include "net/rows.hpp"
 #include "server/server.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -57,7 +58,7 @@ class RowsService : public testing::Test {
  protected:
   RowsService() { reset({}); }
   void reset(server_options o) {
-    o.plugin_folders = {TEST_PLUGIN_DIR};
+    o.plugin_folders = {test::plugin_folder()};
     o.incarnation = 7;
     server_ = std::make_unique<server>(o);
   }

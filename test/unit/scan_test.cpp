@@ -17,6 +17,7 @@
 
 #include "core/hash.hpp"
 #include "net/scan.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -163,7 +164,7 @@ class ScanTest : public testing::Test {
   }
 
   std::atomic<const ownership*> owned_{nullptr};
-  plugin_registry plugins_{{TEST_PLUGIN_DIR}};
+  plugin_registry plugins_{{test::plugin_folder()}};
   quiet_host host_;
   std::optional<key_store> keys_;
   std::optional<scan_service> scans_;

@@ -19,6 +19,7 @@
 #include "net/protocol.hpp"
 #include "net/scan.hpp"
 #include "server/server.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -92,7 +93,7 @@ class ShardTest : public testing::Test {
   ShardTest() { reset({}); }
 
   void reset(server_options o) {
-    o.plugin_folders = {TEST_PLUGIN_DIR};
+    o.plugin_folders = {test::plugin_folder()};
     o.incarnation = 77;
     server_ = std::make_unique<server>(o);
   }
