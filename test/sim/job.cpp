@@ -284,7 +284,8 @@ class job {
   }
 
   void start_server(std::uint32_t slot) {
-    if (launcher_->stopped()) return in_.after(100_ms, [this, slot] { start_server(slot); });
+    // A machine that is being stopped stops this process too, which would else give up a scheduler that is away for so long.
+    if (launcher_->stopped() || all_stop_) return in_.after(100_ms, [this, slot] { start_server(slot); });
     const int pid = ++last_pid_;
     const auto entry = entry_of(slot, in_.dice().next() | 1U, threads_, pid);
     auto& p = make_process("s" + std::to_string(slot) + "#" + std::to_string(pid));
@@ -432,6 +433,10 @@ class job {
     const auto time = dice.between(500_ms, all ? 12_s : 7_s);
     paused_ = true;
     quiet_after_ += time;
+    if (all) {
+      all_stop_ = true;
+      in_.after(21_ms, [this] { all_stop_ = false; });
+    }
     if (auto* s = any_server(); s != nullptr && spare_ != 0 && dice.in(3)) {
       lose(s->self().slot);
       if (dice.in(2)) silent_deaths_.insert(s->place().name());
@@ -541,6 +546,7 @@ class job {
   bool replicas_made_ = true;
   bool faults_end_ = false;
   bool paused_ = false;
+  bool all_stop_ = false;                // everything is about to be stopped
   std::string aborted_;
   int last_pid_ = 0;
   unsigned losses_ = 0;
