@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "server/last_words.hpp"
+
 namespace paracel::srv {
 namespace {
 
@@ -117,7 +119,7 @@ void prepared_set::scatter(key_store& keys, const std::byte* in) noexcept {
 bool prepared_set::can_update(const loaded_update& f) const noexcept {
   // The rule of cannot_fail; an unaligned delta is copied.
   const auto wanted = static_cast<value_tag>(f.function->value_tag);
-  return f.optimizer == nullptr && f.function->in_place != nullptr && (f.function->flags & abi::no_throw) != 0 &&
+  return f.refused.why() == nullptr && f.optimizer == nullptr && f.function->in_place != nullptr && (f.function->flags & abi::no_throw) != 0 &&
          (wanted == value_tag::none || wanted == element_of(tag_));
 }
 
@@ -158,6 +160,7 @@ void prepared_set::update(key_store& keys, const loaded_update& f, const std::by
   }
   auto version = keys.take_versions(size());
   for (std::size_t i = 0; i < size(); ++i, deltas += value_bytes_) {
+    current_call.key = key(i);
     // It is declared not to fail, so there is nobody to tell.
     (void)f.function->in_place(f.function, static_cast<std::uint8_t>(element_of(tag_)), places_[i], deltas,
                                value_bytes_ / width, nullptr);

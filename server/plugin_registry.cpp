@@ -424,6 +424,7 @@ const loaded_update& plugin_registry::load_update(std::string_view plugin, std::
   }
   const auto& kept = *(updates_[{&from, asked_as}] = std::move(loaded));
   update_index_.add(kept);
+  look_whether_refused(kept);
   registered_.store(updates_.size() + filters_.size(), std::memory_order_release);
   return kept;
 }
@@ -439,11 +440,28 @@ const loaded_filter& plugin_registry::load_filter(std::string_view plugin, std::
   refuse(from, name, problem_of_filter(found, name));
   const auto* function = reinterpret_cast<const filter_result*>(found.address);
   auto& slot = filters_[{&from, name}];
-  slot = std::make_unique<loaded_filter>(
-      loaded_filter{id_of(from.content, "filter", name), from.name + ":" + name, function});
+  slot = std::make_unique<loaded_filter>();
+  slot->id = id_of(from.content, "filter", name);
+  slot->name = from.name + ":" + name;
+  slot->function = function;
   filter_index_.add(*slot);
+  look_whether_refused(*slot);
   registered_.store(updates_.size() + filters_.size(), std::memory_order_release);
   return *slot;
+}
+
+void plugin_registry::forbid(std::uint64_t id, const std::string& why) {
+  const std::lock_guard lock(refused_mutex_);
+  const auto& kept = refused_.try_emplace(id, why).first->second;
+  // One that is being loaded looks at the list when it is in the index.
+  if (const auto* f = update_index_.find(id)) f->refused.set(kept);
+  if (const auto* f = filter_index_.find(id)) f->refused.set(kept);
+}
+
+template <class Function>
+void plugin_registry::look_whether_refused(const Function& f) {
+  const std::lock_guard lock(refused_mutex_);
+  if (const auto no = refused_.find(f.id); no != refused_.end()) f.refused.set(no->second);
 }
 
 std::vector<plugin_registry::registration> plugin_registry::registrations() const {

@@ -92,12 +92,18 @@ class plugin_registry {
   /// How many those are. Cost: one load.
   [[nodiscard]] std::size_t registered() const noexcept { return registered_.load(std::memory_order_acquire); }
 
+  /// From now on the function with this id fails with `why` whenever it is to be called, also when it is loaded later; the
+  /// first reason stays. Does not wait for whoever loads.
+  void forbid(std::uint64_t id, const std::string& why);
+
   /// Null: not loaded here. Cost: one hash lookup, no lock.
   [[nodiscard]] const loaded_update* find(std::uint64_t id) const noexcept { return update_index_.find(id); }
   [[nodiscard]] const loaded_filter* find_filter(std::uint64_t id) const noexcept { return filter_index_.find(id); }
 
  private:
   struct library;
+  template <class Function>
+  void look_whether_refused(const Function& f);
   template <class Function>
   using by_symbol = std::map<std::pair<const library*, std::string>, std::unique_ptr<Function>>;
 
@@ -110,6 +116,8 @@ class plugin_registry {
   std::map<std::string, library*, std::less<>> spellings_;                                    // as asked for
   by_symbol<loaded_update> updates_;
   by_symbol<loaded_filter> filters_;
+  std::mutex refused_mutex_;
+  std::map<std::uint64_t, std::string> refused_;  // by id: why; texts stay where they are
   function_index<loaded_update> update_index_;
   function_index<loaded_filter> filter_index_;
 };

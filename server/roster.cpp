@@ -22,6 +22,12 @@ void roster::enter(server_entry s) {
   members_.servers[slot] = std::move(s);
 }
 
+void roster::refuse(refused_function f) {
+  constexpr std::size_t longest_reason = 1000;  // below what a membership takes
+  if (f.why.size() > longest_reason) f.why.resize(longest_reason);
+  if (members_.refused.size() < membership::most_refused) members_.refused.push_back(std::move(f));
+}
+
 std::uint32_t roster::up() const noexcept {
   return static_cast<std::uint32_t>(
       std::ranges::count_if(members_.servers, [](const auto& s) { return s.state == server_state::up; }));

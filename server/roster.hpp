@@ -41,6 +41,8 @@ class roster {
 
   /// Before the job runs: the epoch stays.
   void enter(server_entry s);
+  /// The membership that follows says that this function is called no more. Nothing when there are too many already.
+  void refuse(refused_function f);
   void plan_checkpoints(checkpoint_plan plan) { members_.checkpoints = std::move(plan); }
 
   struct verdict {

@@ -9,6 +9,8 @@
 
 #include <paracel/error.hpp>
 
+#include "server/last_words.hpp"
+
 namespace paracel::srv {
 
 using net::status;
@@ -465,6 +467,9 @@ rows_service::problem rows_service::update(typed_table& t, row_table& rows, cons
   }
 
   const auto& f = *t.function;
+  failed_row_ = 0;
+  if (const auto* why = f.refused.why())
+    return refusal{status::plugin_failed, "table \"" + t.name + "\": " + f.name + ": " + *why};
   std::array<char, 1024> buffer;
   buffer[0] = '\0';
   abi::error_text text{buffer.data(), buffer.size()};
@@ -475,7 +480,10 @@ rows_service::problem rows_service::update(typed_table& t, row_table& rows, cons
   before_.resize(may_fail ? l.row_bytes() : 0);
   std::int32_t ended = abi::ok;
   std::size_t failed = 0;
+  current_call = {&f.name, f.id, t.name};
   const bool all = each_row(t, rows, l.row_bytes(), [&](std::size_t i, std::byte* row) {
+    if (rows.named()) current_call.key = names_[i];
+    else current_call.row = ids_[i];
     const auto* change = delta + i * row_bytes;
     if (!aligned) {
       std::memcpy(gradient_.data(), change, row_bytes);
@@ -501,6 +509,7 @@ rows_service::problem rows_service::update(typed_table& t, row_table& rows, cons
     failed = i;
     return false;
   });
+  current_call = {};
   if (all) return {};
   failed_row_ = failed;
   const auto row = rows.named() ? shown(names_[failed]) : shown(ids_[failed]);

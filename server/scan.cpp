@@ -11,6 +11,7 @@
 
 #include "core/hash.hpp"
 #include "core/text_number.hpp"
+#include "server/last_words.hpp"
 
 namespace paracel::srv {
 
@@ -523,11 +524,16 @@ scan_answer scan_service::handle(const net::request_view& request) {
   const struct running {
     scan_host& host;
     running(scan_host& s, const loaded_filter* f) : host(s) {
-      if (f != nullptr) host.runs(&f->name);
+      if (f == nullptr) return;
+      host.runs(&f->name);
+      current_call = {&f->name, f->id};
     }
     running(const running&) = delete;
     running& operator=(const running&) = delete;
-    ~running() { host.runs(nullptr); }
+    ~running() {
+      current_call = {};
+      host.runs(nullptr);
+    }
   } mark(host_, c.filter);
   switch (h.what) {
     case verb::top_k: return top_k(c, top.k);

@@ -441,6 +441,10 @@ void scheduler::leave(const net::request_view& in, completion done, time_point n
   if (!is_of(body, holder(who))) throw refusal(name(who.what, who.index) + " holds this place");
   if (n.gone) return done.ok();
   const int status = exit_status_in(body);
+  if (const auto words = body.find("last_words"); words != body.end() && who.what == role::server) {
+    done.ok();
+    return hear_last_words(who.index, *words, now);
+  }
   n.gone = true;
   if (who.what == role::server) {
     done.ok();
@@ -470,6 +474,24 @@ void scheduler::leave(const net::request_view& in, completion done, time_point n
   end_when_all_left(now);
 } catch (const refusal& e) {
   done.fail(net::status::bad_request, e.what());
+}
+
+/// A user function ends a server: it is lost, and nobody calls the function again.
+void scheduler::hear_last_words(std::uint32_t slot, const json& words, time_point now) {
+  if (phase_ == phase::done || !words.is_object()) return;
+  auto& n = servers_[slot];
+  const auto where = text_or(words, "where", "a user function");
+  const auto how = text_or(words, "how", "");
+  // One that still runs was told to end because of that.
+  auto why = how.empty() ? n.hung : how + " in " + where;
+  if (how.empty()) why = (why.empty() ? "it does not return" : why) + ": " + where;
+  if (why.size() > max_cause_bytes) why.resize(max_cause_bytes);
+  n.hung.clear();
+  const auto function = from_hex(text_or(words, "function", ""));
+  if (function && *function != 0) {
+    roster_.refuse({*function, "it is called no more: it has ended " + name(role::server, slot) + ", " + why});
+  }
+  lose(role::server, slot, why, now);
 }
 
 void scheduler::end_when_all_left(time_point now) {

@@ -165,6 +165,7 @@ class scheduler {
   void hear_abort(const net::request_view& in, completion done, time_point now);
   void answer_joins(time_point now);
   void watch(const net::request_view& in, completion done);
+  void hear_last_words(std::uint32_t slot, const nlohmann::json& words, time_point now);
   void hear_of_death(const net::request_view& in, completion done, time_point now);
   [[nodiscard]] process holder(const sender& who) const;
   [[nodiscard]] static bool is_of(const nlohmann::json& body, const process& p);

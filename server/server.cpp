@@ -144,6 +144,8 @@ void server::set_membership(const membership& members) {
     fresh->mine[p] = chain.front() == index;
     fresh->copies[p] = std::find(chain.begin(), chain.end(), index) != chain.end();
   }
+  // Before requests come that belong to these partitions.
+  for (const auto& f : members.refused) plugins_.forbid(f.id, f.why);
   const std::lock_guard lock(memberships_mutex_);
   if (!copies_.empty() && members.epoch <= copies_.back()->members.epoch) return;  // it has come by two ways
   memberships_.push_back(std::move(fresh));

@@ -20,6 +20,7 @@
 
 #include "net/attention.hpp"
 #include "server/channels.hpp"
+#include "server/last_words.hpp"
 #include "server/port_sink.hpp"
 
 namespace paracel::srv {
@@ -377,6 +378,7 @@ void server_node::run(server_loop& loop) {
 
 void server_node::run_shard(net::port& mine, unsigned index) {
   request_handler& handler = options_.handler != nullptr ? *options_.handler : server_;
+  last_words::prepare_thread();
   shard_loop loop({server_, mine, stop_, lease_end_, synced_[index], time_}, handler, index);
   run(loop);
 }
@@ -463,6 +465,15 @@ std::uint32_t server_node::synced() const noexcept {
     least = std::min(least, synced_[i].load(std::memory_order_acquire));
   }
   return least;
+}
+
+bool server_node::ask_longest_run() {
+  const auto runs = long_runs();
+  const auto longest = std::ranges::max_element(runs, {}, &long_run::time);
+  const std::lock_guard lock(join_mutex_);
+  if (longest == runs.end() || !threads_[longest->shard].joinable()) return false;
+  last_words::ask(threads_[longest->shard].native_handle());
+  return true;
 }
 
 std::vector<server_node::long_run> server_node::long_runs() const {

@@ -81,6 +81,8 @@ class server_node {
   };
   /// User functions that have been running for longer than the limit. Units: times are right to one heartbeat interval.
   [[nodiscard]] std::vector<long_run> long_runs() const;
+  /// Asks the thread whose user function has been running longest what it does (last_words.hpp). False: there is none.
+  bool ask_longest_run();
   /// When the thread of this shard last answered the control thread; the start of the node if it never did.
   [[nodiscard]] std::chrono::steady_clock::time_point shard_seen(unsigned shard) const noexcept;
   /// Why a thread of the node ended by itself; empty when none did.
@@ -118,7 +120,7 @@ class server_node {
   std::shared_ptr<const membership> members_;
   std::vector<long_run> long_runs_;
   std::string failure_;
-  std::mutex join_mutex_;  // threads_, once they have been started
+  std::mutex join_mutex_;  // threads_, once they have been started; those of the shards come first
   std::vector<std::thread> threads_;
 };
 

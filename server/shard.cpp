@@ -300,7 +300,7 @@ bool shard::update_after_answer(const context& c, std::string_view key, std::uin
   auto& t = keys_.table_of(hash);
   auto* e = t.find(hash, key);
   if (e == nullptr || !e->is_large() || !cannot_fail(*c.function, e->view(), delta)) return false;
-  const busy_mark mark(*this, c.function->name);
+  const busy_mark mark(*this, *c.function, key);
   const auto bytes = t.open(*e);
   net::reply_header reply;
   reply.value_version = keys_.family().last_version + 1;
@@ -437,7 +437,7 @@ void shard::update_at(const loaded_update& f, std::string_view key, std::uint64_
   auto& t = keys_.table_of(hash);
   auto* e = t.find(hash, key);
   if (e == nullptr) return out.fail(status::not_found, "the key is not there");
-  const busy_mark mark(*this, f.name);
+  const busy_mark mark(*this, f, key);
   if (const auto s = update_elements(f, t, *e, change, out.text); s != status::ok) {
     return out.fail(s, quoted(key) + ": " + out.text);
   }
@@ -455,7 +455,7 @@ void shard::update(const loaded_update& f, std::string_view key, std::uint64_t h
                    outcome& out) try {
   auto& t = keys_.table_of(hash);
   auto* e = t.find(hash, key);
-  const busy_mark mark(*this, f.name);
+  const busy_mark mark(*this, f, key);
   auto ended = abi::ok;
   const auto failed = [&] {
     out.fail(ended == abi::type_mismatch ? status::type_mismatch : status::plugin_failed, quoted(key) + ": " + out.text);
@@ -546,7 +546,7 @@ void shard::handle_register(const net::request_view& request, completion& done) 
     symbol = plugin.substr(zero + 1);
     plugin = plugin.substr(0, zero);
   }
-  const busy_mark mark(*this, loading);
+  const busy_mark mark(*this, loading, 0, plugin);
   try {
     std::uint64_t id = 0;
     bool additive = false;

@@ -33,6 +33,7 @@
 #include "server/journal.hpp"
 #include "server/key_sets.hpp"
 #include "server/key_store.hpp"
+#include "server/last_words.hpp"
 #include "server/partition_state.hpp"
 #include "server/plugin_registry.hpp"
 #include "server/rows_service.hpp"
@@ -307,10 +308,18 @@ class shard final : private scan_host {
 
   class busy_mark {
    public:
-    busy_mark(shard& s, const std::string& name) noexcept : shard_(s) { s.runs(&name); }
+    busy_mark(shard& s, const std::string& name, std::uint64_t function = 0, std::string_view key = {}) noexcept
+        : shard_(s) {
+      s.runs(&name);
+      current_call = {&name, function, key};
+    }
+    busy_mark(shard& s, const loaded_update& f, std::string_view key) noexcept : busy_mark(s, f.name, f.id, key) {}
     busy_mark(const busy_mark&) = delete;
     busy_mark& operator=(const busy_mark&) = delete;
-    ~busy_mark() { shard_.runs(nullptr); }
+    ~busy_mark() {
+      current_call = {};
+      shard_.runs(nullptr);
+    }
 
    private:
     shard& shard_;

@@ -195,7 +195,7 @@ bool shard::run_set(const context& c, prepared_set& set, const set_values& value
       break;
     case verb::push: set.scatter(keys_, values.payload.data()); break;
     default: {
-      const busy_mark mark(*this, c.function->name);
+      const busy_mark mark(*this, *c.function, {});
       set.update(keys_, *c.function, values.payload.data(), answers_values ? items_.data() : nullptr);
     }
   }

@@ -43,6 +43,7 @@
 #include "net/question_line.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
+#include "server/last_words.hpp"
 #include "server/server_node.hpp"
 #include "server/start_guard.hpp"
 
@@ -292,6 +293,22 @@ std::uint32_t adopt(srv::server_node& node, std::string_view json, ending& end) 
   return members.epoch;
 }
 
+/// A user function ends this server: nobody shall call it again.
+void tell_last_words(const srv::server_node& node, scheduler_line& line, const srv::last_words::words& words) {
+  const ending never;
+  net::reply_view answer;
+  const auto& self = node.addresses();
+  line.ask(net::verb::leave,
+           json_text({{"role", "server"},
+                      {"slot", self.slot},
+                      {"pid", self.pid},
+                      {"incarnation", to_hex(self.incarnation)},
+                      {"status", exit_status::server_lost},
+                      {"last_words",
+                       {{"function", to_hex(words.function)}, {"how", words.how}, {"where", words.where}}}}),
+           never, milliseconds(1000), answer);
+}
+
 /// Serves until `end` has come. Returns the exit status.
 int serve(srv::server_node& node, net::transport& over, ending& end, const sigset_t& signals) {
   net::heartbeat beats(
@@ -315,6 +332,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   net::reply_view answer;
   // The heartbeat watches the scheduler and the scheduler the joining, so the wait needs no limit of its own. Signals
   // are looked at meanwhile.
+  std::atomic<bool> joined{false};
   std::thread joining([&] {
     try {
       if (!line.ask(net::verb::join, join_body(node.addresses()), end, std::chrono::hours(24 * 365), answer)) return;
@@ -330,6 +348,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
       if (members.may_change()) node.set_lease_end(net::boot_clock::now());
       node.set_membership(members);
       if (members.may_change()) beats.follow(members.epoch);
+      joined = true;
     } catch (const error& e) {
       end.come(e.status(), e.what());
     } catch (const std::exception& e) {
@@ -337,9 +356,21 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
     }
   });
   int signal = 0;
-  while (!end.has_come()) {
+  while (!end.has_come() && !srv::last_words::heard()) {
     sigwait(&signals, &signal);
     if (signal == SIGTERM || signal == SIGINT) end.come(exit_status::ok, strsignal(signal));
+  }
+  // A server that is told to end because a function hangs asks which one.
+  if (end.status() == exit_status::server_lost && node.ask_longest_run()) {
+    for (int i = 0; i < 200 && !srv::last_words::heard(); ++i) std::this_thread::sleep_for(milliseconds(1));
+  }
+  if (const auto words = srv::last_words::heard()) {
+    node.end_lease();
+    if (joined) tell_last_words(node, line, *words);
+    srv::last_words::passed_on();
+    if (!words->how.empty()) {
+      while (true) pause();  // the process ends as the function made it end
+    }
   }
   joining.join();
   const bool by_signal = signal == SIGTERM || signal == SIGINT;
@@ -395,6 +426,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
     const auto why = failed == nullptr ? std::string() : failed->failure();
     end.come(why.empty() ? exit_status::ok : exit_status::failure, why);
   };
+  srv::last_words::install(options.server.slot, pthread_self(), SIGUSR1);
   auto node = std::make_unique<srv::server_node>(over, options);
   running = node.get();
   const int status = serve(*node, over, end, signals);

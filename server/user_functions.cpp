@@ -6,6 +6,8 @@
 
 #include <paracel/codec.hpp>
 
+#include "server/last_words.hpp"
+
 namespace paracel::srv {
 
 namespace {
@@ -54,6 +56,11 @@ struct verdict {
   }
   bool mismatch(const value_view& current, const value_view& delta, const std::string& rule) const {
     return fail(abi::type_mismatch, "value is " + describe(current) + ", delta is " + describe(delta) + ": " + rule);
+  }
+  /// Whether the function may be called.
+  bool callable() const {
+    const auto* why = update.refused.why();
+    return why == nullptr || fail(abi::failed, *why);
   }
   /// False if `result`, which the plug-in returned, is a failure.
   bool passed(std::int32_t result, const char* text) const {
@@ -201,7 +208,7 @@ apply_path path_of(const loaded_update& u, const value_view& current, const valu
 
 bool cannot_fail(const loaded_update& u, const value_view& current, const value_view& delta) noexcept {
   const auto wanted = static_cast<value_tag>(u.function->value_tag);
-  return u.function->in_place != nullptr && (u.function->flags & abi::no_throw) != 0 && is_numeric(current.tag) &&
+  return u.refused.why() == nullptr && u.function->in_place != nullptr && (u.function->flags & abi::no_throw) != 0 && is_numeric(current.tag) &&
          (wanted == value_tag::none || wanted == element_of(current.tag)) && current.tag == delta.tag &&
          current.bytes.size() == delta.bytes.size() &&
          reinterpret_cast<std::uintptr_t>(delta.bytes.data()) % element_bytes(delta.tag) == 0;
@@ -224,6 +231,7 @@ bool apply_in_place(const loaded_update& u, value_tag tag, std::span<std::byte> 
                     std::string& error, abi::outcome* outcome) {
   const verdict v{u, error, outcome};
   const value_view current{tag, value};
+  if (!v.callable()) return false;
   if (u.function->in_place == nullptr) return v.fail(abi::failed, "cannot work in place");
   const auto change = matching_delta(current, delta, v);
   if (!change) return false;
@@ -248,6 +256,7 @@ bool apply_step(const loaded_update& u, value_tag tag, std::span<std::byte> valu
   const verdict v{u, error, outcome};
   const value_view current{tag, value};
   const auto element = element_of(tag);
+  if (!v.callable()) return false;
   if (!steps(u, element)) return v.mismatch(current, gradient, "the optimizer does not take this type");
   const auto change = matching_delta(current, gradient, v);
   if (!change) return false;
@@ -277,6 +286,7 @@ bool apply_step(const loaded_update& u, value_tag tag, std::span<std::byte> valu
 value_tag apply(const loaded_update& u, const value_view& current, const value_view& delta, std::vector<std::byte>& out,
                 std::string& error, abi::outcome* outcome) {
   const verdict v{u, error, outcome};
+  if (!v.callable()) return value_tag::none;
   if (path_of(u, current, delta) == apply_path::in_place || u.function->apply == nullptr) {
     const auto change = matching_delta(current, delta, v);
     if (!change) return value_tag::none;
@@ -293,6 +303,7 @@ value_tag apply(const loaded_update& u, const value_view& current, const value_v
 value_tag apply_to_missing(const loaded_update& u, const value_view& delta, std::vector<std::byte>& out,
                            std::string& error, abi::outcome* outcome) {
   const verdict v{u, error, outcome};
+  if (!v.callable()) return value_tag::none;
   const auto* f = u.function;
   if (f->initialise != nullptr) {
     std::vector<std::byte> first;
@@ -330,6 +341,12 @@ value_tag apply_to_missing(const loaded_update& u, const value_view& delta, std:
 
 std::optional<bool> test(const loaded_filter& f, std::string_view key, const value_view& value, std::string& error,
                          abi::outcome* outcome) {
+  if (const auto* why = f.refused.why()) {
+    error = f.name + ": " + *why;
+    if (outcome != nullptr) *outcome = abi::failed;
+    return std::nullopt;
+  }
+  current_call.key = key;
   std::array<char, error_text_bytes> buffer;
   buffer[0] = '\0';
   abi::error_text text{buffer.data(), buffer.size()};

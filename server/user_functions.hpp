@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -17,6 +18,18 @@
 
 namespace paracel::srv {
 
+/// Why a function is not called any more: it has ended a server (last_words.hpp). Thread-safety: any thread.
+class refusal_of_function {
+ public:
+  /// Null: it is called. Cost: a load.
+  [[nodiscard]] const std::string* why() const noexcept { return why_.load(std::memory_order_acquire); }
+  /// Lifetime: `why` outlives the function.
+  void set(const std::string& why) const noexcept { why_.store(&why, std::memory_order_release); }
+
+ private:
+  mutable std::atomic<const std::string*> why_{nullptr};
+};
+
 struct loaded_update {
   std::uint64_t id = 0;  ///< XXH3-64 of plug-in content, symbol and kind: the same on every server
   std::string name;      ///< "libx.so:f", for logs and error texts
@@ -26,6 +39,7 @@ struct loaded_update {
   const optimizer_result* optimizer = nullptr;  ///< null: an update function
   std::uint64_t family = 0;                     ///< of an optimizer: its id without the hyper-parameters
   std::array<double, abi::most_hyper_parameters> hyper{};
+  refusal_of_function refused{};
 
   [[nodiscard]] bool counts_steps() const noexcept {
     return optimizer != nullptr && (optimizer->flags & abi::counts_steps) != 0;
@@ -35,6 +49,7 @@ struct loaded_filter {
   std::uint64_t id = 0;
   std::string name;
   const filter_result* function = nullptr;
+  refusal_of_function refused{};
 };
 
 /// How an update of `current` by `delta` is best run.
@@ -45,7 +60,7 @@ enum class apply_path : std::uint8_t {
 [[nodiscard]] apply_path path_of(const loaded_update& u, const value_view& current, const value_view& delta) noexcept;
 
 // Each of these returns a failure as text in `error`, and in `outcome` (if asked for) whether it is a matter of types
-// or of the function. None throws what a plug-in threw.
+// or of the function. None throws what a plug-in threw. A function that is refused fails with the reason, and is not called.
 
 /// Whether `apply_in_place` is sure to succeed: the function is declared noexcept, its types and sizes fit, and the delta
 /// needs no conversion. Its answer may then leave before it runs.

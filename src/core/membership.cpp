@@ -107,6 +107,18 @@ checkpoint_plan read_checkpoints(const json& o) {
   return c;
 }
 
+std::vector<refused_function> read_refused(const json& list) {
+  if (!list.is_array() || list.size() > membership::most_refused) {
+    refuse("refused is not a list of at most " + std::to_string(membership::most_refused) + " functions");
+  }
+  std::vector<refused_function> all;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const auto where = "refused[" + std::to_string(i) + "].";
+    all.push_back({id(list[i], where, "function"), text(list[i], where, "why")});
+  }
+  return all;
+}
+
 }  // namespace
 
 const char* name_of(server_state s) noexcept {
@@ -143,6 +155,7 @@ std::string membership::to_json() const {
     all["checkpoints"] = {{"folder", c.folder}, {"every", c.every}, {"resume", c.resume}, {"clock", c.clock},
                           {"workers", c.workers}};
   }
+  for (const auto& f : refused) all["refused"].push_back({{"function", to_hex(f.id)}, {"why", f.why}});
   // a host name need not be UTF-8, and must not be able to end the scheduler
   return all.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -169,6 +182,7 @@ membership membership::from_json(std::string_view text) {
     m.elastic = at->get<bool>();
   }
   if (const auto at = all.find("checkpoints"); at != all.end()) m.checkpoints = read_checkpoints(*at);
+  if (const auto at = all.find("refused"); at != all.end()) m.refused = read_refused(*at);
   const auto& list = field(all, "", "servers");
   if (!list.is_array() || list.size() > ring::most_members) {
     refuse("servers is not a list of at most " + std::to_string(ring::most_members));

@@ -53,6 +53,14 @@ struct checkpoint_plan {
   friend bool operator==(const checkpoint_plan&, const checkpoint_plan&) = default;
 };
 
+/// A user function that has ended a server: nobody calls it any more.
+struct refused_function {
+  std::uint64_t id = 0;  ///< the same on every server
+  std::string why;       ///< what it did, and where
+
+  friend bool operator==(const refused_function&, const refused_function&) = default;
+};
+
 struct membership {
   std::uint32_t epoch = 1;  ///< rises with every change
   std::uint64_t job = 0;
@@ -61,6 +69,7 @@ struct membership {
   bool elastic = false;        ///< servers may come and go, also when there are no copies
   std::vector<server_entry> servers;
   checkpoint_plan checkpoints;
+  std::vector<refused_function> refused;
 
   /// Whether there may be memberships after this one.
   [[nodiscard]] bool may_change() const noexcept { return replicas > 1 || elastic; }
@@ -70,9 +79,10 @@ struct membership {
   static constexpr std::uint32_t most_threads = 1024;
   static constexpr std::uint32_t most_workers = 1U << 20;
   static constexpr std::uint32_t most_replicas = 8;
+  static constexpr std::size_t most_refused = 1024;
 
   /// Ids of 64 bits are strings of 16 hex digits. Left out: `replicas` when it is 1, `elastic` when it is not, the
-  /// state of who is up, a plan for checkpoints when there is none.
+  /// state of who is up, a plan for checkpoints or refused functions when there are none.
   [[nodiscard]] std::string to_json() const;
   /// Reads what `to_json` writes; fields it does not know are ignored.
   /// Throws: protocol_error that names the field, for a text that is no JSON, too long or too deep, a field that is

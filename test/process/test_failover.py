@@ -152,7 +152,7 @@ class Failover(JobTest):
         self.touch(hang)
         self.assertTrue(wait_until(lambda: AGAIN in run.err(), 20), run.err())
         self.assertRegex(run.err(), r"server s\d \(pid \d+ .*\) lost: libslow_updates.so:hang_once has been running for "
-                                    r"\S+ s in thread 0; the job goes on")
+                                    r'\S+ s in thread 0: libslow_updates.so:hang_once at "slow"; the job goes on')
         self.assert_exact(run, 1 + 0.5 + STOP_LIMIT)
 
     # -- what copies do not help against

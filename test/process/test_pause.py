@@ -149,7 +149,7 @@ class Pause(JobTest):
         self.assertTrue(wait_until(lambda: re.search(running, run.err()) or run.process.poll() is not None, 60), run.err())
         self.pause(self.pids(run), PAUSE)
         self.assertTrue(wait_until(lambda: AGAIN in run.err() or run.process.poll() is not None, 60), run.err())
-        lost = re.search(running + r" in thread 0; the job goes on", run.err())
+        lost = re.search(running + r" in thread 0: libslow_updates.so:hang_once at \"slow\"; the job goes on", run.err())
         self.assertTrue(lost, run.err())
         self.assertLess(float(lost.group(1)), limit + PAUSE / 3, run.err())
         self.assertEqual(run.err().count(" lost: "), 1, run.err())

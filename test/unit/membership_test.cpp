@@ -94,6 +94,12 @@ TEST(Membership, CopiesAndStatesTravel) {
   EXPECT_EQ(j["servers"][1]["state"], "down");
 }
 
+TEST(Membership, RefusedFunctionsTravel) {
+  auto m = two_servers();
+  m.refused = {{0xfeedULL, "it has ended s1"}, {~0ULL, "and this one s0"}};
+  EXPECT_EQ(membership::from_json(m.to_json()), m);
+}
+
 TEST(Membership, EveryStateTravels) {
   using enum server_state;
   for (const auto state : {up, joining, down, entering, leaving, left, gone}) {
@@ -108,6 +114,7 @@ TEST(Membership, OneCopyAndUpAreNotWritten) {
   EXPECT_EQ(text.find("replicas"), std::string::npos);
   EXPECT_EQ(text.find("elastic"), std::string::npos);
   EXPECT_EQ(text.find("state"), std::string::npos);
+  EXPECT_EQ(text.find("refused"), std::string::npos);
 }
 
 TEST(Membership, EveryFieldIsRequiredAndNamedWhenMissing) {
@@ -139,6 +146,10 @@ TEST(Membership, WrongTypesAndRangesAreRefusedWithTheNameOfTheField) {
       {"/servers/0/clock", 5}, {"/servers/0/control", json::array()}, {"/servers/1/slot", 3},
       {"/replicas", 0}, {"/replicas", membership::most_replicas + 1}, {"/replicas", "2"}, {"/servers/0/state", "lost"},
       {"/servers/0/state", 1}, {"/servers/1/state", nullptr},
+      {"/refused", "f"}, {"/refused", {5}}, {"/refused", {{{"function", "12"}, {"why", ""}}}},
+      {"/refused", {{{"function", "00c0ffee12345678"}}}},
+      {"/refused", {{{"function", "00c0ffee12345678"}, {"why", std::string(1025, 'h')}}}},
+      {"/refused", json(std::vector<json>(membership::most_refused + 1, {{"function", "00c0ffee12345678"}, {"why", ""}}))},
   };
   for (const auto& c : cases) {
     const auto text = changed([&](json& j) { j[json::json_pointer(c.path)] = c.value; });

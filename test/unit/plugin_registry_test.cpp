@@ -403,6 +403,35 @@ TEST_F(UpdateInServer, AFunctionThatThrowsHalfwayLeavesTheValueAsItWas) {
   EXPECT_THAT(run(failing("throws_halfway"), value, list{9, 9, 9, 9}).error, HasSubstr("stopped halfway"));
 }
 
+TEST(PluginRegistry, AForbiddenFunctionFailsWithTheReasonInEveryForm) {
+  const auto id = plugin_registry({defaults}).load_update("", "").id;
+  for (const bool loaded_before : {true, false}) {
+    plugin_registry registry({plugins, defaults});
+    if (loaded_before) (void)registry.load_update("", "");
+    registry.forbid(id, "it has ended s1");
+    registry.forbid(id, "a later reason");
+    const auto& add = registry.load_update("", "");
+    const auto ended = run(add, 1.0, 2.0);
+    EXPECT_THAT(ended.error, HasSubstr("it has ended s1"));
+    EXPECT_EQ(ended.outcome, abi::failed);
+    double value = 1;
+    const double delta = 2;
+    std::string error;
+    const value_view change{value_tag::f64, std::as_bytes(std::span(&delta, 1))};
+    EXPECT_FALSE(apply_in_place(add, value_tag::f64, std::as_writable_bytes(std::span(&value, 1)), change, error));
+    EXPECT_EQ(value, 1);
+    EXPECT_FALSE(cannot_fail(add, {value_tag::f64, std::as_bytes(std::span(&value, 1))}, change));
+    std::vector<std::byte> out;
+    EXPECT_EQ(apply_to_missing(add, change, out, error), value_tag::none);
+  }
+  plugin_registry registry({plugins});
+  const auto& filter = registry.load_filter("filters", "ends_with_seven");
+  registry.forbid(filter.id, "it has ended s2");
+  std::string error;
+  EXPECT_FALSE(paracel::srv::test(filter, "k7", {}, error).has_value());
+  EXPECT_THAT(error, HasSubstr("it has ended s2"));
+}
+
 TEST_F(UpdateInServer, ADeltaAtAnyAddressIsUnderstood) {
   const list numbers{10, 20, 30};
   for (std::size_t shift = 0; shift < 9; ++shift) {

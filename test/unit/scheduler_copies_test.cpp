@@ -245,6 +245,27 @@ TEST_F(SchedulerWithCopies, AServerThatLeavesIsALossThatIsBorne) {
   EXPECT_EQ(subject->state(), scheduler::phase::running);
 }
 
+TEST_F(SchedulerWithCopies, AFunctionThatEndedAServerIsCalledNoMore) {
+  auto words = leaving(server(2), exit_status::server_lost);
+  words["last_words"] = {{"function", "00000000000000ff"}, {"how", "SIGSEGV"}, {"where", "libx.so:f at \"k\""}};
+  ask(verb::leave, words);
+  EXPECT_EQ(state_of(2), server_state::down);
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+  const auto& refused = subject->members().refused;
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused[0].id, 0xffU);
+  EXPECT_NE(refused[0].why.find("SIGSEGV in libx.so:f at \"k\""), std::string::npos) << refused[0].why;
+  EXPECT_NE(events.back()["cause"].get<std::string>().find("SIGSEGV in libx.so:f"), std::string::npos) << events.back();
+}
+
+TEST_F(SchedulerWithCopies, WordsOfAnotherKindAreNoFunction) {
+  auto words = leaving(server(2));
+  words["last_words"] = {{"function", 5}, {"where", std::string(9000, 'x')}};
+  ask(verb::leave, words);
+  EXPECT_EQ(state_of(2), server_state::down);
+  EXPECT_TRUE(subject->members().refused.empty());
+}
+
 TEST_F(SchedulerWithCopies, AWorkersDeathEndsTheJob) {
   EXPECT_EQ(to(ask(verb::dead, {{"role", "worker"}, {"rank", 1}, {"pid", 701}, {"why", "exit status 3"}})).parsed()["goes_on"],
             false);

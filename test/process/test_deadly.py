@@ -1,0 +1,75 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""User functions that end their server: the function and the key are named, and with copies one server is lost and no more,
+since nobody calls the function again."""
+import os
+import re
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from process_support import BIN, MPI, JobTest, main  # noqa: E402
+
+DEADLY = os.path.join(BIN, "test_deadly")
+PLUGINS = os.path.join(os.path.dirname(BIN), "lib", "test_plugins")
+WAYS = {"segv": "SIGSEGV", "overflow": "SIGSEGV", "abort": "SIGABRT", "exit": r"exit\(3\)", "fpe": "SIGFPE"}
+
+
+class Deadly(JobTest):
+    def job(self, what, function, *options, replicas=2):
+        return self.prun("-w", "2", "-p", "3", "--replicas", str(replicas), "--plugin-dir", PLUGINS, *options, DEADLY, what,
+                         "deadly_" + function)
+
+    def assert_one_loss(self, function, how, where, outcome):
+        status, out, err = outcome
+        self.assertEqual(status, 0, err + out)
+        named = rf"libdeadly_updates.so:deadly_{function} at {where}"
+        self.assertRegex(err, rf"server s\d \(pid \d+ on \S+\) lost: {how} in {named}; the job goes on")
+        self.assertEqual(len(re.findall(r"\) lost: ", err)), 1, err)
+        self.assertRegex(out, rf"worker 0 was told: .*it is called no more: it has ended server s\d .*, {how} in {named}\n")
+        self.assertRegex(out, r"counted 200, deadly 1 is 1\n")
+
+    def test_one_server_is_lost_and_the_function_is_named_with_its_key(self):
+        for function, how in WAYS.items():
+            with self.subTest(function):
+                self.assert_one_loss(function, how, '"deadly 1"', self.job("key", function))
+
+    def test_however_it_is_called(self):
+        for what, function, where in (("set", "in_place", '"deadly 1"'), ("rows", "in_place", 'row 7 of table "rows"'),
+                                      ("filter", "filter", '"deadly 1"')):
+            with self.subTest(what):
+                self.assert_one_loss(function, "SIGSEGV", where, self.job(what, function))
+
+    def test_whoever_else_calls_it_ends_no_server(self):
+        self.assert_one_loss("segv", "SIGSEGV", '"deadly 1"', self.job("many", "segv"))
+
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_under_mpirun(self):
+        self.assert_one_loss("segv", "SIGSEGV", '"deadly 1"', self.job("key", "segv", "-m", "mpi", "--m_server", "mpi"))
+
+    def test_one_that_hangs_is_not_called_again(self):
+        status, out, err = self.job("key", "hang", "--function-timeout", "0.5", "--hang-limit", "1")
+        self.assertEqual(status, 0, err + out)
+        self.assertEqual(len(re.findall(r"\) lost: ", err)), 1, err)
+        self.assertRegex(err, r'lost: libdeadly_updates.so:deadly_hang has been running for \S+ s in thread \d: '
+                              r'libdeadly_updates.so:deadly_hang at "deadly 1"; the job goes on')
+        self.assertRegex(out, r'was told: .*it is called no more: .*deadly_hang at "deadly 1"\n')
+
+    def test_a_staged_update_ends_the_program_and_one_server(self):
+        status, out, err = self.job("staged", "segv")
+        self.assertNotEqual(status, 0, out)
+        self.assertEqual(len(re.findall(r"\) lost: ", err)), 1, err)
+        self.assertRegex(err, r'lost: SIGSEGV in libdeadly_updates.so:deadly_segv at "deadly 1"; the job goes on')
+        self.assertIn("it is called no more", err)
+
+    def test_without_copies_the_cause_of_the_end_is_the_function(self):
+        for function, how in WAYS.items():
+            with self.subTest(function):
+                status, _, err = self.job("key", function, replicas=1)
+                self.assertEqual(status, 11, err)
+                self.assertRegex(err, rf'server s\d \(pid \d+ on \S+\) lost: {how} in libdeadly_updates.so:deadly_{function} '
+                                      r'at "deadly 1"\n')
+
+
+if __name__ == "__main__":
+    main()
