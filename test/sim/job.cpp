@@ -106,6 +106,8 @@ class job {
     run_until([&] { return std::ranges::all_of(workers_, [](const auto& w) { return w->finished(); }); }, end,
               "requests are not answered");
     run_until([&] { return replicas_made_; }, end, "the copies were not restored");
+    // What folds when the clock moves is on its way to the copies, and nobody waits for it.
+    run_until([until = in_.now() + 1_s, this] { return in_.now() > until; }, never, "");
     if (replicas_ > 1) compare_copies(by_incarnation_, known_->partitions(), replicas_, threads_);
     workers_[0]->read_all();
     run_until([&] { return workers_[0]->idle(); }, in_.now() + 5_s, "the last reads are not answered");
