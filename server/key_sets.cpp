@@ -119,7 +119,8 @@ void prepared_set::scatter(key_store& keys, const std::byte* in) noexcept {
 bool prepared_set::can_update(const loaded_update& f) const noexcept {
   // The rule of cannot_fail; an unaligned delta is copied.
   const auto wanted = static_cast<value_tag>(f.function->value_tag);
-  return f.refused.why() == nullptr && f.optimizer == nullptr && f.function->in_place != nullptr && (f.function->flags & abi::no_throw) != 0 &&
+  return f.refused.why() == nullptr && f.optimizer == nullptr && f.function->in_place != nullptr &&
+         (f.function->flags & abi::no_throw) != 0 &&
          (wanted == value_tag::none || wanted == element_of(tag_));
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""README.md is right: its files are written and its commands run as they stand there, its tables say what the programs do,
-its links lead somewhere."""
+"""README.md and the documents that go on from it are right: their files are written and their commands run as they stand
+there, their tables say what the programs do, their links lead somewhere."""
 import json
 import os
 import re
@@ -22,8 +22,13 @@ DONE = "cmake -S . -B build -G Ninja && cmake --build build"
 BLOCK = re.compile(r"(?:<!-- (?P<mark>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)```\n", re.DOTALL)
 
 
-def readme():
-    with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
+# In this order: each goes on from those before it.
+PAGES = ("README.md", "doc/operations.md", "doc/writing_algorithms.md")
+LONGEST_README = 200  # lines
+
+
+def text_of(page):
+    with open(os.path.join(SOURCE, page), encoding="utf-8") as file:
         return file.read()
 
 
@@ -64,7 +69,7 @@ class Readme(unittest.TestCase):
         ran = together = 0
         thetas = []
         lines_fitted = []
-        for block in BLOCK.finditer(readme()):
+        for block in (b for page in PAGES for b in BLOCK.finditer(text_of(page))):
             mark, language, text = block["mark"] or "", block["language"], block["text"]
             if mark.startswith("file: "):
                 path = os.path.join(self.folder, mark[len("file: "):])
@@ -87,6 +92,8 @@ class Readme(unittest.TestCase):
                             self.assertIn(words, said)
                     if "bin/lr" in line and "cfg.json" in line:
                         thetas.append([float(v) for v in self.read("result/lr_theta_0").strip().split("|")])
+                    if line.split(" #")[0].rstrip().endswith("/fit"):
+                        self.assertIn("y = 2.000000 -3.000000 x\n", said)
                     if "line_fit" in line:
                         self.assertIn("y = 2.000000 -3.000000 x\n", said)
                         lines_fitted.append(json.loads("[" + self.read("line/theta_0").strip() + "]"))
@@ -95,7 +102,7 @@ class Readme(unittest.TestCase):
                     self.assertTrue(line.startswith(NOT_HERE), f"{line}: say <!-- run --> before its block")
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
-        self.assertEqual((ran, together), (16, 1))
+        self.assertEqual((ran, together), (19, 1))
         self.assertEqual(len(thetas), 6)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):
@@ -108,8 +115,7 @@ class Readme(unittest.TestCase):
         self.check_the_example_of_a_vertex_program()
 
     def check_the_example_of_a_vertex_program(self):
-        with open(os.path.join(SOURCE, "doc", "pregel.md"), encoding="utf-8") as file:
-            block = next(b for b in BLOCK.finditer(file.read()) if b["mark"] == "file: mine/distances.cpp")
+        block = next(b for b in BLOCK.finditer(text_of("doc/pregel.md")) if b["mark"] == "file: mine/distances.cpp")
         with open(os.path.join(self.folder, "mine", "distances.cpp"), "w", encoding="utf-8") as file:
             file.write(block["text"])
         with open(os.path.join(self.folder, "graph.txt"), "w", encoding="utf-8") as file:
@@ -150,14 +156,15 @@ class Readme(unittest.TestCase):
 
     def test_the_two_commands_exist(self):
         for name in NOT_HERE:
-            self.assertIn(name, readme())
+            self.assertIn(name, text_of("README.md"))
             self.assertTrue(os.access(os.path.join(SOURCE, name), os.X_OK))
 
     def test_the_table_of_keys_is_that_of_the_program(self):
         schema = json.loads(subprocess.run([os.path.join(BUILD, "bin", "lr"), "--schema"], stdin=subprocess.DEVNULL,
                                            capture_output=True, text=True, check=True).stdout)
+        page = text_of("alg/logistic_regression/README.md")
         said = {}
-        for names, _, default in rows_of(readme(), "| key |"):
+        for names, _, default in rows_of(page, "| key |"):
             names = re.findall(r"`(\w+)`", names)
             defaults = default.split(", ") if ", " in default else [default] * len(names)
             said.update(zip(names, defaults, strict=True))
@@ -168,28 +175,34 @@ class Readme(unittest.TestCase):
             if key.get("default") is not None:
                 self.assertEqual(json.dumps(key["default"]).strip('"').removesuffix(".0"), said[key["name"]], key["name"])
         methods = next(key["choices"] for key in schema["keys"] if key["name"] == "method")
-        self.assertEqual([row[0].strip("`") for row in rows_of(readme(), "| `method` |")], methods)
+        self.assertEqual([row[0].strip("`") for row in rows_of(page, "| `method` | a round")], methods)
 
     def test_the_table_of_statuses_is_that_of_the_sources(self):
-        said = {row[0]: row[1] for row in rows_of(readme(), "| status |")}
+        said = {row[0]: row[1] for row in rows_of(text_of("doc/operations.md"), "| status |")}
         with open(os.path.join(SOURCE, "include", "paracel", "error.hpp"), encoding="utf-8") as file:
             for name, number in re.findall(r"inline constexpr int (\w+) = (\d+);", file.read()):
                 self.assertTrue(said.pop(number).replace("-", "").startswith(name.replace("_", " ")), name)
         self.assertEqual(list(said), ["129, 130, 143"])
         listed = re.search(r"exit status: (.*)", self.run_line("./prun.py --help"))[1]
         for number in re.findall(r"\b\d+(?= [a-z])", listed.split(";")[0]):
-            self.assertRegex(readme(), rf"\| .*\b{number}\b.* \|", number)
+            self.assertRegex(text_of("doc/operations.md"), rf"\| .*\b{number}\b.* \|", number)
 
     def test_the_options_it_names_exist(self):
         known = self.run_line("./prun.py --help")
-        for option in set(re.findall(r"`(--[a-z][a-z_-]*)`", readme())):
-            if option not in ("--schema", "--help"):
-                self.assertIn(option, known)
+        for page in PAGES + ("doc/guarantees.md",):
+            for option in set(re.findall(r"`(--[a-z][a-z_-]*)`", text_of(page))):
+                if option not in ("--schema", "--help", "--cfg_file"):
+                    self.assertIn(option, known, page)
+
+    def test_the_readme_is_short(self):
+        self.assertLessEqual(len(text_of("README.md").splitlines()), LONGEST_README)
 
     def test_links_lead_somewhere(self):
-        for target in re.findall(r"\]\(([^)]+)\)", BLOCK.sub("", readme())):
-            if not target.startswith("https://"):
-                self.assertTrue(os.path.exists(os.path.join(SOURCE, target)), target)
+        pages = ["README.md", "alg/README.md", *("doc/" + name for name in os.listdir(os.path.join(SOURCE, "doc")))]
+        for page in pages:
+            for target in re.findall(r"\]\(([^)#\s]+)[)#]", BLOCK.sub("", text_of(page))):
+                if not target.startswith("https://"):
+                    self.assertTrue(os.path.exists(os.path.join(SOURCE, os.path.dirname(page), target)), f"{page}: {target}")
 
 
 if __name__ == "__main__":
