@@ -208,7 +208,8 @@ apply_path path_of(const loaded_update& u, const value_view& current, const valu
 
 bool cannot_fail(const loaded_update& u, const value_view& current, const value_view& delta) noexcept {
   const auto wanted = static_cast<value_tag>(u.function->value_tag);
-  return u.refused.why() == nullptr && u.function->in_place != nullptr && (u.function->flags & abi::no_throw) != 0 && is_numeric(current.tag) &&
+  return u.refused.why() == nullptr && u.function->in_place != nullptr &&
+         (u.function->flags & abi::no_throw) != 0 && is_numeric(current.tag) &&
          (wanted == value_tag::none || wanted == element_of(current.tag)) && current.tag == delta.tag &&
          current.bytes.size() == delta.bytes.size() &&
          reinterpret_cast<std::uintptr_t>(delta.bytes.data()) % element_bytes(delta.tag) == 0;
