@@ -11,7 +11,7 @@ set -euo pipefail
 
 build_packages=(
   g++ cmake ninja-build pkg-config ccache
-  libzmq3-dev libxxhash-dev libmsgpack-cxx-dev nlohmann-json3-dev robin-map-dev libgflags-dev
+  libzmq3-dev cppzmq-dev libxxhash-dev libmsgpack-cxx-dev nlohmann-json3-dev robin-map-dev libgflags-dev
   libopenmpi-dev openmpi-bin libeigen3-dev zlib1g-dev libzstd-dev
   python3
 )

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The transport between processes: ZeroMQ over ipc:// (same host) and tcp://. zmq_transport.cpp is the only file of the
-// framework that knows zmq.h.
+// framework that knows it, through cppzmq (zmq.hpp).
 #pragma once
 
 #include <memory>

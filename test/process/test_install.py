@@ -120,6 +120,14 @@ class InstalledTree(unittest.TestCase):
                     for line in paths:
                         self.assertRegex(line, r"\[\$ORIGIN:\$ORIGIN/\.\./lib\]", path)
 
+    def test_building_without_cppzmq_says_which_package_is_missing(self):
+        done = subprocess.run(["cmake", "-S", SOURCE, "-B", os.path.join(self.folder, "no_cppzmq"), "-G", "Ninja",
+                               "-DCMAKE_DISABLE_FIND_PACKAGE_cppzmq=ON"], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        said = [line.strip() for line in done.stderr.splitlines() if "cppzmq" in line]
+        self.assertEqual(said, ["cppzmq 4.9 is missing (Debian: cppzmq-dev; tool/setup.sh installs it)"])
+
     def test_an_old_program_gives_the_same_model_in_every_way_to_run_it(self):
         program = os.path.join(self.project, "old_style")
         said = {

@@ -3,7 +3,6 @@
 // What a port promises, checked on both transports; then what only ZeroMQ's sockets can do to it.
 #include <gtest/gtest.h>
 #include <unistd.h>
-#include <zmq.h>
 
 #include <array>
 #include <atomic>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include <paracel/error.hpp>
+#include <zmq.hpp>
 
 #include "net/inproc_transport.hpp"
 #include "net/unread_replies.hpp"
@@ -675,45 +675,35 @@ TEST(ZmqTransport, OtherKindsOfAddressAreRefused) {
 /// A socket of its own, as a program of somebody else would have.
 class raw_socket {
  public:
-  raw_socket(int type, const std::string& address, int most_received = 0)
-      : context_(zmq_ctx_new()), socket_(zmq_socket(context_, type)) {
-    const int no_limit = 0;
-    zmq_setsockopt(socket_, ZMQ_SNDHWM, &no_limit, sizeof no_limit);
-    zmq_setsockopt(socket_, ZMQ_RCVHWM, &most_received, sizeof most_received);
-    const int linger = 1000;
-    const int timeout = 10000;
-    zmq_setsockopt(socket_, ZMQ_LINGER, &linger, sizeof linger);
-    zmq_setsockopt(socket_, ZMQ_RCVTIMEO, &timeout, sizeof timeout);
-    address_ = address;
+  raw_socket(zmq::socket_type type, const std::string& address, int most_received = 0)
+      : socket_(context_, type), address_(address) {
+    socket_.set(zmq::sockopt::sndhwm, 0);
+    socket_.set(zmq::sockopt::rcvhwm, most_received);
+    socket_.set(zmq::sockopt::linger, 1000);
+    socket_.set(zmq::sockopt::rcvtimeo, 10000);
   }
-  ~raw_socket() {
-    zmq_close(socket_);
-    zmq_ctx_term(context_);
-  }
-  void name(const std::string& id) { zmq_setsockopt(socket_, ZMQ_ROUTING_ID, id.data(), id.size()); }
-  void connect() { ASSERT_EQ(zmq_connect(socket_, address_.c_str()), 0) << zmq_strerror(errno); }
-  void send(const std::vector<std::string>& parts) {
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      ASSERT_GE(zmq_send(socket_, parts[i].data(), parts[i].size(), i + 1 < parts.size() ? ZMQ_SNDMORE : 0), 0);
-    }
-  }
+  void name(const std::string& id) { socket_.set(zmq::sockopt::routing_id, id); }
+  void connect() { socket_.connect(address_); }
+  void send(const std::vector<std::string>& parts) { send_parts(socket_, parts); }
   std::vector<std::string> receive() {
     std::vector<std::string> parts;
-    int more = 1;
-    while (more != 0) {
-      zmq_msg_t m;
-      zmq_msg_init(&m);
-      if (zmq_msg_recv(&m, socket_, 0) < 0) return {};
-      parts.emplace_back(static_cast<char*>(zmq_msg_data(&m)), zmq_msg_size(&m));
-      more = zmq_msg_more(&m);
-      zmq_msg_close(&m);
-    }
+    zmq::message_t part;
+    do {
+      if (!socket_.recv(part)) return {};
+      parts.push_back(part.to_string());
+    } while (part.more());
     return parts;
+  }
+  static void send_parts(zmq::socket_t& socket, const std::vector<std::string>& parts) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const auto flags = i + 1 < parts.size() ? zmq::send_flags::sndmore : zmq::send_flags::none;
+      ASSERT_TRUE(socket.send(zmq::buffer(parts[i]), flags));
+    }
   }
 
  private:
-  void* context_;
-  void* socket_;
+  zmq::context_t context_;
+  zmq::socket_t socket_;
   std::string address_;
 };
 
@@ -722,7 +712,7 @@ TEST(ZmqTransport, APlainReqSocketIsAClient) {
   auto p = net.open();
   const std::string address = p->bind("tcp://127.0.0.1:*");
   const answering server(std::move(p), echo);
-  raw_socket req(ZMQ_REQ, address);
+  raw_socket req(zmq::socket_type::req, address);
   req.connect();
   for (const std::string word : {"one", "", "three"}) {
     req.send({word});
@@ -758,14 +748,14 @@ TEST_P(UnreadReplies, AreMeasuredUntilTheyAreReadAndForgottenWithTheConnection) 
   const auto least = [&](std::size_t n) { return n * reply_bytes; };
   const auto most = [&](std::size_t n) { return n * (reply_bytes + 512); };
   {
-    raw_socket lazy(ZMQ_DEALER, address, most_read_ahead);
+    raw_socket lazy(zmq::socket_type::dealer, address, most_read_ahead);
     lazy.connect();
     for (std::size_t i = 0; i < requests; ++i) lazy.send({"", "ask"});
     serve(requests);
     EXPECT_LT(unread, most(requests));
     EXPECT_GT(unread, least(requests) - (std::size_t{8} << 20));
     // Another one's account is his own.
-    raw_socket other(ZMQ_DEALER, address);
+    raw_socket other(zmq::socket_type::dealer, address);
     other.connect();
     for (int i = 0; i < 3; ++i) {
       other.send({"", "ask"});
@@ -799,7 +789,7 @@ TEST(ZmqTransport, AClientMayNameItself) {
   auto p = net.open();
   const std::string address = p->bind("tcp://127.0.0.1:*");
   const answering server(std::move(p), echo);
-  raw_socket req(ZMQ_REQ, address);
+  raw_socket req(zmq::socket_type::req, address);
   req.name(std::string(peer::capacity, 'n'));
   req.connect();
   req.send({"word"});
@@ -810,7 +800,7 @@ TEST(ZmqTransport, MalformedEnvelopesAreDroppedAndTheNextRequestIsServed) {
   zmq_transport net;
   auto server = net.open();
   const std::string address = server->bind("tcp://127.0.0.1:*");
-  raw_socket bad(ZMQ_DEALER, address);
+  raw_socket bad(zmq::socket_type::dealer, address);
   bad.connect();
   bad.send({"no delimiter"});
   bad.send({""});
@@ -824,7 +814,7 @@ TEST(ZmqTransport, MalformedEnvelopesAreDroppedAndTheNextRequestIsServed) {
   EXPECT_FALSE(in.tail);
   EXPECT_FALSE(server->receive(in, milliseconds(30)));
 
-  raw_socket named(ZMQ_DEALER, address);
+  raw_socket named(zmq::socket_type::dealer, address);
   named.name(std::string(peer::capacity + 1, 'n'));
   named.connect();
   named.send({"", "a name that no peer can hold"});
@@ -835,12 +825,11 @@ TEST(ZmqTransport, MalformedEnvelopesAreDroppedAndTheNextRequestIsServed) {
 }
 
 TEST(ZmqTransport, MalformedRepliesAreDropped) {
-  void* context = zmq_ctx_new();
-  void* router = zmq_socket(context, ZMQ_ROUTER);
-  ASSERT_EQ(zmq_bind(router, "tcp://127.0.0.1:*"), 0);
-  char address[256];
-  std::size_t size = sizeof address;
-  zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, address, &size);
+  zmq::context_t context;
+  zmq::socket_t router(context, zmq::socket_type::router);
+  router.set(zmq::sockopt::linger, 0);
+  router.bind("tcp://127.0.0.1:*");
+  const std::string address = router.get(zmq::sockopt::last_endpoint);
   {
     zmq_transport net;
     auto client = net.open();
@@ -850,17 +839,14 @@ TEST(ZmqTransport, MalformedRepliesAreDropped) {
       client->send(channel, saying("ask"));
       if (sources == 2) client->send(other, saying("ask"));
       for (int asked = 0; asked < sources; ++asked) {
-        char id[64];
-        const int id_size = zmq_recv(router, id, sizeof id, 0);
-        ASSERT_GT(id_size, 0);
-        char rest[64];
-        zmq_recv(router, rest, sizeof rest, 0);
-        zmq_recv(router, rest, sizeof rest, 0);
-        const auto say = [&](const std::vector<std::string>& parts) {
-          zmq_send(router, id, static_cast<std::size_t>(id_size), ZMQ_SNDMORE);
-          for (std::size_t i = 0; i < parts.size(); ++i) {
-            zmq_send(router, parts[i].data(), parts[i].size(), i + 1 < parts.size() ? ZMQ_SNDMORE : 0);
-          }
+        zmq::message_t id;
+        ASSERT_TRUE(router.recv(id));
+        zmq::message_t rest;
+        ASSERT_TRUE(router.recv(rest));
+        ASSERT_TRUE(router.recv(rest));
+        const auto say = [&](std::vector<std::string> parts) {
+          parts.insert(parts.begin(), id.to_string());
+          raw_socket::send_parts(router, parts);
         };
         say({"junk"});
         say({""});
@@ -875,17 +861,13 @@ TEST(ZmqTransport, MalformedRepliesAreDropped) {
       EXPECT_FALSE(client->receive(in, milliseconds(20)));
     }
   }
-  const int linger = 0;
-  zmq_setsockopt(router, ZMQ_LINGER, &linger, sizeof linger);
-  zmq_close(router);
-  zmq_ctx_term(context);
 }
 
 TEST(ZmqTransport, ARawFrameOverTheLimitEndsThatConnectionOnly) {
   zmq_transport net({.max_message_bytes = 1000});
   auto server = net.open();
   const std::string address = server->bind("tcp://127.0.0.1:*");
-  raw_socket hostile(ZMQ_DEALER, address);
+  raw_socket hostile(zmq::socket_type::dealer, address);
   hostile.connect();
   hostile.send({"", std::string(5000, 'x')});
   auto client = net.open();

@@ -4,12 +4,12 @@
 // frames, sizes and window as the call it is compared with, and nothing else. It uses ZeroMQ directly and as well as it can
 // be used: no copy of a tail, no poll, no allocation of its own.
 #include <gflags/gflags.h>
-#include <zmq.h>
 
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <zmq.hpp>
 
 #include "bench_support.hpp"
 
@@ -28,81 +28,100 @@ namespace {
 
 using namespace paracel::bench;
 
-void check(bool good, const char* what) {
-  if (!good) throw std::runtime_error(std::string(what) + ": " + zmq_strerror(zmq_errno()));
+[[noreturn]] void fail(const std::string& what, const zmq::error_t& error) {
+  throw std::runtime_error(what + ": " + error.what());
 }
 
 /// A socket without high-water marks.
-void* open(void* context, int type) {
-  void* s = zmq_socket(context, type);
-  check(s != nullptr, "zmq_socket");
-  const int none = 0;
-  zmq_setsockopt(s, ZMQ_SNDHWM, &none, sizeof none);
-  zmq_setsockopt(s, ZMQ_RCVHWM, &none, sizeof none);
-  zmq_setsockopt(s, ZMQ_LINGER, &none, sizeof none);
+zmq::socket_t open(zmq::context_t& context, zmq::socket_type type) try {
+  zmq::socket_t s(context, type);
+  s.set(zmq::sockopt::sndhwm, 0);
+  s.set(zmq::sockopt::rcvhwm, 0);
+  s.set(zmq::sockopt::linger, 0);
   return s;
+} catch (const zmq::error_t& error) {
+  fail("zmq_socket", error);
 }
 
 /// What is sent: a frame copied into the message as every program must, a tail that is not.
 struct payload {
   payload(std::size_t frame_bytes, std::size_t tail_bytes) : frame(frame_bytes, 'f'), tail(tail_bytes, 't') {}
-  void send(void* socket) {
-    check(zmq_send(socket, "", 0, ZMQ_SNDMORE) >= 0, "zmq_send");
-    zmq_msg_t m;
-    zmq_msg_init_size(&m, frame.size());
-    std::memcpy(zmq_msg_data(&m), frame.data(), frame.size());
-    check(zmq_msg_send(&m, socket, tail.empty() ? 0 : ZMQ_SNDMORE) >= 0, "zmq_msg_send");
+  void send(zmq::socket_t& socket) try {
+    socket.send(zmq::const_buffer(), zmq::send_flags::sndmore);
+    const auto flags = tail.empty() ? zmq::send_flags::none : zmq::send_flags::sndmore;
+    socket.send(zmq::message_t(frame.data(), frame.size()), flags);
     if (tail.empty()) return;
-    zmq_msg_init_data(&m, tail.data(), tail.size(), [](void*, void*) {}, nullptr);
-    check(zmq_msg_send(&m, socket, 0) >= 0, "zmq_msg_send");
+    socket.send(zmq::message_t(tail.data(), tail.size(), [](void*, void*) {}), zmq::send_flags::none);
+  } catch (const zmq::error_t& error) {
+    fail("zmq_msg_send", error);
   }
   std::vector<char> frame, tail;
 };
 
-void receive(void* socket, zmq_msg_t* part) {
-  do {
-    while (zmq_msg_recv(part, socket, 0) < 0) check(zmq_errno() == EINTR, "zmq_msg_recv");
-  } while (zmq_msg_more(part) != 0);
+/// The next part of a message; whether there are more.
+bool receive_part(zmq::socket_t& socket, zmq::message_t& part) {
+  for (;;) {
+    try {
+      if (socket.recv(part)) return part.more();
+    } catch (const zmq::error_t& error) {
+      if (error.num() != EINTR) fail("zmq_msg_recv", error);
+    }
+  }
+}
+
+void receive(zmq::socket_t& socket, zmq::message_t& part) {
+  while (receive_part(socket, part)) {
+  }
 }
 
 void serve(int out, const std::string& address) {
   keep_large_blocks();
-  void* context = zmq_ctx_new();
-  void* router = open(context, ZMQ_ROUTER);
-  check(zmq_bind(router, address.c_str()) == 0, address.c_str());
-  char real[256] = {};
-  std::size_t size = sizeof real;
-  zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, real, &size);
-  write_all(out, real, sizeof real);
   payload reply(FLAGS_reply_bytes, FLAGS_tail_reply_bytes);
-  zmq_msg_t id;
-  zmq_msg_t part;
-  zmq_msg_init(&id);
-  zmq_msg_init(&part);
+  zmq::context_t context;
+  zmq::socket_t router = open(context, zmq::socket_type::router);
+  try {
+    router.bind(address);
+  } catch (const zmq::error_t& error) {
+    fail(address, error);
+  }
+  char real[256] = {};
+  static_cast<void>(router.get(zmq::sockopt::last_endpoint, zmq::buffer(real)));
+  write_all(out, real, sizeof real);
+  zmq::message_t id;
+  zmq::message_t part;
   for (;;) {
-    while (zmq_msg_recv(&id, router, 0) < 0) check(zmq_errno() == EINTR, "zmq_msg_recv");
-    receive(router, &part);
-    check(zmq_msg_send(&id, router, ZMQ_SNDMORE) >= 0, "zmq_msg_send");
+    receive_part(router, id);
+    receive(router, part);
+    router.send(id, zmq::send_flags::sndmore);
     reply.send(router);
   }
 }
 
+/// The sockets of a client. They close before their context, and the payload outlives both: ZeroMQ may still read it.
+struct client {
+  payload request{FLAGS_request_bytes, FLAGS_tail_request_bytes};
+  zmq::context_t context;
+  std::vector<zmq::socket_t> sockets;
+  zmq::message_t part;
+};
+
 std::function<tally()> prepare(int index, const std::vector<std::string>& addresses) {
   keep_large_blocks();
-  void* context = zmq_ctx_new();
-  auto sockets = std::make_shared<std::vector<void*>>();
-  auto request = std::make_shared<payload>(FLAGS_request_bytes, FLAGS_tail_request_bytes);
-  auto part = std::make_shared<zmq_msg_t>();
-  zmq_msg_init(part.get());
+  auto self = std::make_shared<client>();
   for (const std::string& address : addresses) {
-    sockets->push_back(open(context, ZMQ_DEALER));
-    check(zmq_connect(sockets->back(), address.c_str()) == 0, address.c_str());
-    request->send(sockets->back());
-    receive(sockets->back(), part.get());
+    zmq::socket_t& socket = self->sockets.emplace_back(open(self->context, zmq::socket_type::dealer));
+    try {
+      socket.connect(address);
+    } catch (const zmq::error_t& error) {
+      fail(address, error);
+    }
+    self->request.send(socket);
+    receive(socket, self->part);
   }
-  return [=] {
+  return [self, index] {
+    auto& [request, context, sockets, part] = *self;
     tally t;
-    const std::size_t n = sockets->size();
+    const std::size_t n = sockets.size();
     const std::size_t window = FLAGS_window;
     // Calls go round the servers and answers come back in the same order, so the times of sending form a ring.
     std::vector<clock::time_point> sent(window);
@@ -111,14 +130,14 @@ std::function<tally()> prepare(int index, const std::vector<std::string>& addres
     stopwatch watch(t, FLAGS_warm_up, FLAGS_seconds);
     for (std::size_t i = 0; i < window; ++i) {
       sent[next_send % window] = clock::now();
-      request->send((*sockets)[next_send++ % n]);
+      request.send(sockets[next_send++ % n]);
     }
     for (;;) {
-      receive((*sockets)[next_receive % n], part.get());
+      receive(sockets[next_receive % n], part);
       const clock::time_point now = clock::now();
       if (!watch.answered(sent[next_receive++ % window], now)) return t;
       sent[next_send % window] = now;
-      request->send((*sockets)[next_send++ % n]);
+      request.send(sockets[next_send++ % n]);
     }
   };
 }
