@@ -226,6 +226,7 @@ class shard final : private scan_host {
   void answer_items(const context& c, Next&& next, completion& done);
   void handle_set(const net::request_view& request, completion& done);
   void prepare_set(const net::request_view& request, const digest128& digest, completion& done);
+  void make_room_for_value(std::size_t left, const net::request_item& item, std::uint64_t hash);
   [[nodiscard]] std::size_t room_of(const context& c) const noexcept;
   bool run_set(const context& c, prepared_set& set, const set_values& values, completion& done);
   void handle_in_order(const net::request_view& request, blob&& tail, completion& done) noexcept;
@@ -236,6 +237,8 @@ class shard final : private scan_host {
   void handle_walk(const net::request_view& request, completion& done);
 
   const loaded_update* function_of(const net::request_header& header, outcome& out);
+  static void take_exception(outcome& out) noexcept;
+  void expect_answer(std::uint64_t hash);
   void perform(const context& c, std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
                outcome& out);
   bool acceptable(std::string_view key, const value_view& value, outcome& out) const;
@@ -254,7 +257,7 @@ class shard final : private scan_host {
              outcome& out);
   void fold_before(std::uint32_t clock, std::string_view key, std::uint64_t hash, outcome& out);
   void mend(staged_key& staged) noexcept;
-  void fold(staged_update& u, std::string_view key, std::uint64_t hash, outcome& folded);
+  void fold(staged_update& u, std::string_view key, std::uint64_t hash, outcome& folded) noexcept;
   void fold_before(std::uint32_t clock, staged_key& staged, std::string_view key, std::uint64_t hash);
   bool fold_all_before(std::uint32_t clock, time_point until) override;
   bool fold_keys_before(std::uint32_t clock, const std::function<bool()>& over);
@@ -279,7 +282,7 @@ class shard final : private scan_host {
   bool was_answered(const net::request_header& h, std::string_view key, std::uint64_t hash, completion& done);
   bool was_applied(const context& c, std::string_view key, std::uint64_t hash, outcome& out);
   void note(const context& c, std::string_view key, std::uint64_t hash, bool staged);
-  void note_set(const context& c, const prepared_set& set, std::span<const std::byte> answers);
+  void note_answers(const context& c, const prepared_set& set, std::span<const std::byte> answers);
   void clear_owned(completion& done);
   void order_changes();
   bool next_changed(std::uint16_t& partition);
