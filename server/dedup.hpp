@@ -55,8 +55,9 @@ class dedup_window {
     const auto at = clients_.find(client);
     if (at == clients_.end()) return verdict::fresh;
     const auto& c = at->second;
-    const auto e = std::lower_bound(c.parts.begin(), c.parts.end(), place{sequence, partition}, before);
-    if (e != c.parts.end() && e->at.sequence == sequence && e->at.partition == partition) {
+    const place where{sequence, partition};
+    const auto e = std::lower_bound(c.parts.begin(), c.parts.end(), where, before);
+    if (e != c.parts.end() && e->is(where) && !e->awaited) {
       out = {e->flags, e->items()};
       return verdict::applied;
     }
@@ -80,7 +81,40 @@ class dedup_window {
     return e != c.parts.end() && e->at.sequence == sequence;
   }
 
+  /// Holds the place of a part whose request is about to change something: `find` sees it when it has been added, and
+  /// `add` then needs memory for an answer of more than 16 bytes alone. Throws: std::bad_alloc; nothing is held.
+  void await(std::uint64_t client, std::uint64_t sequence, std::uint16_t partition) {
+    ++changes_;
+    const auto [known, fresh] = clients_.try_emplace(client);
+    auto& c = known->second;
+    if (fresh) budget_.add(client_bytes);
+    if (sequence < c.low) return;
+    const place where{sequence, partition};
+    const auto at = find_place(c, where);
+    if (at != c.parts.end() && at->is(where)) return;
+    entry held(where, {});
+    held.awaited = true;
+    insert(c, at, std::move(held));
+  }
+  /// Gives up the places of this request that were held and have not been filled.
+  void settle(std::uint64_t client, std::uint64_t sequence) noexcept {
+    const auto known = clients_.find(client);
+    if (known == clients_.end()) return;
+    auto& c = known->second;
+    const auto first = std::lower_bound(c.parts.begin(), c.parts.end(), place{sequence, 0}, before);
+    auto last = first;
+    while (last != c.parts.end() && last->at.sequence == sequence) ++last;
+    const auto kept = std::remove_if(first, last, [&](const entry& e) {
+      if (e.awaited) uncount(c, e);
+      return e.awaited;
+    });
+    if (kept == last) return;
+    ++changes_;
+    if (kept == first) --c.requests;
+    c.parts.erase(kept, last);
+  }
   /// Remembers a part; one that is there is replaced. Everything of the client below `low` goes.
+  /// Throws: std::bad_alloc; the part is as before.
   void add(std::uint64_t client, std::uint64_t low, std::uint64_t sequence, std::uint16_t partition, const answer& what) {
     ++changes_;
     const auto [known, fresh] = clients_.try_emplace(client);
@@ -89,20 +123,15 @@ class dedup_window {
     forget_below(c, low);
     if (sequence < c.low) return;
     const place where{sequence, partition};
-    auto at = c.parts.end();
-    if (!c.parts.empty() && !before(c.parts.back(), where)) {
-      at = std::lower_bound(c.parts.begin(), c.parts.end(), where, before);
-    }
-    if (at != c.parts.end() && at->at.sequence == sequence && at->at.partition == partition) {
+    auto fresh_part = entry(where, what);
+    const auto at = find_place(c, where);
+    if (at != c.parts.end() && at->is(where)) {
       uncount(c, *at);
-      *at = entry(where, what);
+      *at = std::move(fresh_part);
       count(c, *at);
-      return;
+    } else {
+      insert(c, at, std::move(fresh_part));
     }
-    const bool same = (at != c.parts.begin() && std::prev(at)->at.sequence == sequence) ||
-                      (at != c.parts.end() && at->at.sequence == sequence);
-    if (!same) ++c.requests;
-    count(c, *c.parts.insert(at, entry(where, what)));
     while (c.requests > most_requests) forget_below(c, c.parts.front().at.sequence + 1);
     if (budget_.is_over()) [[unlikely]] make_room(c);
   }
@@ -117,7 +146,8 @@ class dedup_window {
   template <class F>
   void drop_if(const F& gone) {
     ++changes_;
-    for (auto& [client, c] : clients_) {
+    for (auto& known : clients_) {
+      auto& c = known.second;  // clang 14 cannot capture a binding
       std::erase_if(c.parts, [&](const entry& e) {
         const bool goes = gone(e.at.partition);
         if (goes) uncount(c, e);
@@ -167,8 +197,12 @@ class dedup_window {
     [[nodiscard]] std::span<const std::byte> items() const noexcept {
       return {large != nullptr ? large.get() : small.data(), bytes};
     }
+    [[nodiscard]] bool is(const place& p) const noexcept {
+      return at.sequence == p.sequence && at.partition == p.partition;
+    }
     place at;
     std::uint16_t flags;
+    bool awaited = false;  // its request is in hand
     std::uint32_t bytes;
     std::array<std::byte, inside> small{};
     std::unique_ptr<std::byte[]> large;
@@ -187,6 +221,18 @@ class dedup_window {
 
   static bool before(const entry& e, const place& p) noexcept {
     return e.at.sequence != p.sequence ? e.at.sequence < p.sequence : e.at.partition < p.partition;
+  }
+  /// The part, or the place where it belongs.
+  static std::deque<entry>::iterator find_place(client_window& c, const place& where) noexcept {
+    if (c.parts.empty() || before(c.parts.back(), where)) return c.parts.end();
+    return std::lower_bound(c.parts.begin(), c.parts.end(), where, before);
+  }
+  void insert(client_window& c, std::deque<entry>::iterator at, entry&& e) {
+    const auto sequence = e.at.sequence;
+    const bool same = (at != c.parts.begin() && std::prev(at)->at.sequence == sequence) ||
+                      (at != c.parts.end() && at->at.sequence == sequence);
+    count(c, *c.parts.insert(at, std::move(e)));
+    if (!same) ++c.requests;
   }
   void count(client_window& c, const entry& e) noexcept {
     c.bytes += e.memory();

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include "server/partition_state.hpp"
 
@@ -40,45 +42,69 @@ bool changes_state(verb v) noexcept {
   }
 }
 
-void journal::begin(const net::request_header& h) {
+void journal::begin(const net::request_header& h) noexcept {
   header_ = h;
   remembers_ = changes_state(h.what) && h.client != 0 && h.sequence != 0;
   retried_ = remembers_ && applied_.knows(h.client, h.sequence);
   changes_before_ = count();
+  expected_.clear();
+  items_left_ = 0;
   parts_.clear();
   items_.clear();
   replayed_.clear();
 }
 
+void journal::hold_places() {
+  if (!remembers_) return;
+  const auto items = expected_.size();
+  make_room(parts_, items);
+  make_room(items_, items * item_front_bytes);
+  make_room(kept_items_, items * item_front_bytes);
+  if (watches()) make_room(touched_, items);
+  std::sort(expected_.begin(), expected_.end());
+  expected_.erase(std::unique(expected_.begin(), expected_.end()), expected_.end());
+  make_room(parts_kept_, expected_.size());
+  for (const auto p : expected_) {
+    if (retried_) (void)replay_of(p);
+    applied_.await(header_.client, header_.sequence, p);
+  }
+  items_left_ = items;
+}
+
 void journal::answered(std::uint16_t partition, net::status result, std::uint64_t version, const value_view& value) {
   if (!remembers_) return;
   const auto at = items_.size();
-  const bool large = value.bytes.size() > most_answer_bytes;
-  net::append_item(items_, result, version, large ? value_view{value.tag, {}} : value);
-  if (large) std::memset(items_.data() + at, 0xff, sizeof(std::uint32_t));  // a mark until the part is put together
+  const bool left_out = value.bytes.size() > most_answer_bytes ||
+                        !try_room(items_, value.bytes.size() + items_left_ * item_front_bytes);
+  net::append_item(items_, result, version, left_out ? value_view{value.tag, {}} : value);
+  if (left_out) std::memset(items_.data() + at, 0xff, sizeof(std::uint32_t));  // a mark until the part is put together
   parts_.push_back({partition, at, items_.size() - at});
+  if (items_left_ != 0) --items_left_;
 }
 
-void journal::end() {
+void journal::end() noexcept {
+  std::size_t kept = 0;
   if (remembers_ && !parts_.empty() && count() != changes_before_) {
     if (parts_.size() > 1) {
       std::stable_sort(parts_.begin(), parts_.end(), [](const auto& a, const auto& b) { return a.partition < b.partition; });
     }
-    for (std::size_t i = 0; i < parts_.size();) {
+    const bool with_values = try_room(kept_items_, items_.size());
+    for (std::size_t i = 0; i < parts_.size(); ++kept) {
       auto behind = i + 1;
       while (behind < parts_.size() && parts_[behind].partition == parts_[i].partition) ++behind;
-      keep_part(parts_[i].partition, std::span(parts_).subspan(i, behind - i));
+      keep_part(parts_[i].partition, std::span(parts_).subspan(i, behind - i), with_values);
       i = behind;
     }
   }
+  if (kept != expected_.size()) applied_.settle(header_.client, header_.sequence);
   remembers_ = false;
   retried_ = false;
 }
 
-void journal::keep_part(std::uint16_t partition, std::span<const part> parts) {
+void journal::keep_part(std::uint16_t partition, std::span<const part> parts, bool with_values) noexcept {
   const auto at = kept_items_.size();
   std::size_t bytes = 0;
-  bool left_out = false;
+  bool left_out = !with_values;
   for (const auto& p : parts) {
     bytes += p.bytes;
     std::uint32_t value = 0;
@@ -93,22 +119,30 @@ void journal::keep_part(std::uint16_t partition, std::span<const part> parts) {
   }
   const auto flags = left_out ? record_values_left_out : std::uint16_t{0};
   const auto low = header_.low_watermark;
-  const auto items = std::span<const std::byte>(kept_items_).subspan(at);
-  applied_.add(header_.client, low, header_.sequence, partition, {flags, items});
-  parts_kept_.push_back({partition, flags, header_.client, low, header_.sequence, at, items.size()});
+  try {
+    applied_.add(header_.client, low, header_.sequence, partition, {flags, std::span(kept_items_).subspan(at)});
+  } catch (const std::bad_alloc&) {  // its place is there
+    kept_items_.resize(at);
+    applied_.add(header_.client, low, header_.sequence, partition, {flags, {}});
+  }
+  parts_kept_.push_back({partition, flags, header_.client, low, header_.sequence, at, kept_items_.size() - at});
+}
+
+/// What this partition's part of the request in hand was answered before.
+journal::replayed& journal::replay_of(std::uint16_t partition) {
+  if (const auto known = replayed_.find(partition); known != replayed_.end()) return known->second;
+  replayed r;
+  dedup_window::answer a;
+  r.how = applied_.find(header_.client, header_.sequence, partition, a);
+  if (r.how == dedup_window::verdict::applied) {
+    r.values_left_out = (a.flags & record_values_left_out) != 0;
+    r.items.assign(a.items.begin(), a.items.end());
+  }
+  return replayed_.emplace(partition, std::move(r)).first->second;
 }
 
 dedup_window::verdict journal::next_answer(std::uint16_t partition, earlier& out) {
-  const auto [found, fresh] = replayed_.try_emplace(partition);
-  auto& r = found->second;
-  if (fresh) {
-    dedup_window::answer a;
-    r.how = applied_.find(header_.client, header_.sequence, partition, a);
-    if (r.how == dedup_window::verdict::applied) {
-      r.values_left_out = (a.flags & record_values_left_out) != 0;
-      r.items.assign(a.items.begin(), a.items.end());
-    }
-  }
+  auto& r = replay_of(partition);
   if (r.how != dedup_window::verdict::applied) return r.how;
   // More items than it had: the request is not the one that it says it is.
   if (r.items.size() - r.at < item_front_bytes || item_bytes(r.items.data() + r.at) > r.items.size() - r.at) {

@@ -12,6 +12,7 @@
 #include "core/hash.hpp"
 #include "net/protocol.hpp"
 #include "server/dedup.hpp"
+#include "server/scarce_memory.hpp"
 
 namespace paracel::srv {
 
@@ -31,9 +32,18 @@ class journal {
   explicit journal(dedup_window& applied) : applied_(applied) {}
 
   // ---- the request in hand
-  void begin(const net::request_header& h);
-  /// What it was answered is remembered if it has changed anything.
-  void end();
+  void begin(const net::request_header& h) noexcept;
+  /// The request is about to be answered once more for this partition; `hold_places` follows.
+  void expect(std::uint16_t partition) {
+    if (remembers_) expected_.push_back(partition);
+  }
+  /// Makes room for remembering what was expected: nothing behind it can fail, so that what was changed is remembered
+  /// whatever becomes of the rest. Throws: std::bad_alloc; nothing has changed, and the request can be refused.
+  void hold_places();
+  /// What it was answered is remembered if it has changed anything: as far as it came, if it ended with an exception.
+  /// Where there is no memory for values they are left out, and where there is none for more than a place, the answer:
+  /// who asks again is told that it is not known.
+  void end() noexcept;
   /// Whether it will be remembered if it changes anything.
   [[nodiscard]] bool remembers() const noexcept { return remembers_; }
   /// Whether some of it has been applied before.
@@ -44,9 +54,12 @@ class journal {
   };
   /// Of a retried request: what the next item of this partition was answered. Views are valid until the request ends.
   dedup_window::verdict next_answer(std::uint16_t partition, earlier& out);
+  /// Needs no memory for what was expected.
   void answered(std::uint16_t partition, net::status result, std::uint64_t version, const value_view& value);
 
-  // ---- what it changes
+  // ---- what it changes: noted before it is changed, since there may be no memory for a note. What was noted and did
+  // ---- not change is written as it is, which does no harm; `folded`, `rows_folded` and `cleared` come when nothing
+  // ---- can fail any more.
   void key(std::uint64_t hash, std::string_view name) { keys_.push_back(change(hash, name, 0, whole, 0)); }
   /// The key goes, or went meanwhile, with all that was staged.
   void key_gone(std::uint64_t hash, std::string_view name) { keys_.push_back(change(hash, name, 0, whole | gone, 0)); }
@@ -67,6 +80,9 @@ class journal {
     batches_.push_back({partition, table, clock, 0});
   }
   void cleared(std::uint16_t partition) { cleared_.push_back(partition); }
+  /// So many of the next notes of a kind need no memory. Throws: std::bad_alloc.
+  void make_room_for_batches(std::size_t n) { make_room(batches_, n); }
+  void make_room_for_cleared(std::size_t n) { make_room(cleared_, n); }
 
   // ---- partitions whose copies are not known to be whole: they are to be made so when somebody is served from one
   void watch(const std::bitset<partition_count>* incomplete) noexcept { incomplete_ = incomplete; }
@@ -145,7 +161,8 @@ class journal {
   key_change change(std::uint64_t hash, std::string_view name, std::uint64_t arrival, int what, std::uint32_t folded) {
     return {hash, arrival, keep(name), static_cast<std::uint32_t>(name.size()), folded, static_cast<std::uint8_t>(what)};
   }
-  void keep_part(std::uint16_t partition, std::span<const part> parts);
+  replayed& replay_of(std::uint16_t partition);
+  void keep_part(std::uint16_t partition, std::span<const part> parts, bool with_values) noexcept;
 
   dedup_window& applied_;
   std::vector<char> texts_;
@@ -163,6 +180,8 @@ class journal {
   bool remembers_ = false;
   bool retried_ = false;
   std::size_t changes_before_ = 0;
+  std::vector<std::uint16_t> expected_;  // partitions: of each item, and then each once
+  std::size_t items_left_ = 0;           // that will be answered yet
   std::vector<part> parts_;
   std::vector<std::byte> items_;
   std::map<std::uint16_t, replayed> replayed_;

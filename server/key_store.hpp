@@ -128,16 +128,18 @@ class key_store {
     if (e == nullptr || e->value().size() < value_bytes) throw memory_limit_reached();
   }
 
-  /// As table::store. Throws: memory_limit_reached too.
+  /// As table::store. Throws: memory_limit_reached too; nothing has changed.
   entry& store(std::uint64_t hash, std::string_view key, const value_view& value) {
     check_room(hash, key, value.bytes.size());
+    auto& e = counted(table_of(hash), [&](table& t) -> entry& { return t.store(hash, key, value); });
     drop_state(hash, key);
-    return counted(table_of(hash), [&](table& t) -> entry& { return t.store(hash, key, value); });
+    return e;
   }
   entry& store(std::uint64_t hash, std::string_view key, value_tag tag, blob value) {
     check_room(hash, key, value.size());
+    auto& e = counted(table_of(hash), [&](table& t) -> entry& { return t.store(hash, key, tag, std::move(value)); });
     drop_state(hash, key);
-    return counted(table_of(hash), [&](table& t) -> entry& { return t.store(hash, key, tag, std::move(value)); });
+    return e;
   }
   bool erase(std::uint64_t hash, std::string_view key) noexcept {
     drop_state(hash, key);

@@ -29,6 +29,15 @@ struct user_call {
 /// Of the calling thread. Cost: a store for each member that is set; read by the thread itself, in a signal handler.
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local user_call current_call{};
 
+/// While it exists the calling thread is in this call.
+class in_user_call {
+ public:
+  explicit in_user_call(const user_call& c) noexcept { current_call = c; }
+  ~in_user_call() { current_call = {}; }
+  in_user_call(const in_user_call&) = delete;
+  in_user_call& operator=(const in_user_call&) = delete;
+};
+
 namespace last_words {
 
 struct words {

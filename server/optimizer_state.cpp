@@ -33,8 +33,10 @@ entry* step_key(key_store& keys, const loaded_update& f, std::uint64_t hash, std
     if (zeros.size() != 0) std::memset(zeros.mutable_data(), 0, zeros.size());
     e = &keys.store(hash, key, gradient.tag, std::move(zeros));
   }
+  std::vector<std::byte> before;  // of a value whose new state may find no room when it has been changed
   const auto undo = [&] {
     if (fresh) keys.erase(hash, key);
+    else if (!before.empty()) std::memcpy(values.open(*e).data(), before.data(), before.size());
   };
   try {
     front begin{f.family, 0};
@@ -62,8 +64,10 @@ entry* step_key(key_store& keys, const loaded_update& f, std::uint64_t hash, std
     }
     ++begin.steps;
     const auto number = f.counts_steps() ? begin.steps : 0;
-    if (!apply_step(f, e->tag(), values.open(*e), numbers, number, gradient, error, &outcome)) {
-      undo();
+    const auto value = values.open(*e);
+    if (new_state && !fresh) before.assign(value.begin(), value.end());
+    if (!apply_step(f, e->tag(), value, numbers, number, gradient, error, &outcome)) {
+      if (fresh) undo();
       return nullptr;
     }
     if (new_state) {

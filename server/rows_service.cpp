@@ -288,23 +288,20 @@ rows_service::problem rows_service::on_rows(const net::request_view& request, bl
     what.body = rest.bytes();
     tail = {};
   }
-  removed_.clear();
-  const auto rows_before = rows.size();
-  // Folding older batches locates their rows; what is remembered is of those that were asked for.
-  auto asked = staged ? hashes_ : decltype(hashes_){};
+  expect_answers(h);
+  if (!staged && h.what != verb::rows_pull) note_rows(t, named);  // a pull notes those that it makes
   const auto p = change(t, rows, what, r, staged, std::move(tail), out, folded_clock);
-  if (staged) hashes_.swap(asked);
-  if (!staged && (h.what != verb::rows_pull || rows.size() != rows_before)) note_rows(t, named);
-  note_answers(h, p);
+  note_answers(p);
   out.header.count = h.what == verb::rows_remove ? out.header.count + removed_before : h.count;
   return p;
 }
 
-/// A request on rows that have been located.
+/// A request on rows that have been located. With a journal they are noted, unless this is a pull or to be staged.
 rows_service::problem rows_service::change(typed_table& t, row_table& rows, const net::request_view& request,
                                            const net::rows_view& r, bool staged, blob&& tail, reply& out,
-                                           std::uint32_t folded_clock) {
+                                           std::uint32_t folded_clock) try {
   const auto& h = request.header;
+  failed_row_ = 0;
   const auto staged_bytes = staged ? r.values.size() + r.texts.size() + r.count * sizeof(std::uint64_t) + staged_batch_bytes : 0;
   if (h.what != verb::rows_remove && !has_room(t, rows, staged_bytes)) {
     return refusal{status::out_of_memory, memory_limit_reached().what()};
@@ -318,6 +315,8 @@ rows_service::problem rows_service::change(typed_table& t, row_table& rows, cons
       if (staged) return stage(t, request, std::move(tail), folded_clock);
       return update(t, rows, r);
   }
+} catch (const std::bad_alloc&) {
+  return no_memory(t);
 }
 
 /// Whether the rows that were located may be made, as far as they are not there.
@@ -363,15 +362,17 @@ rows_service::problem rows_service::locate(const net::rows_view& r, bool named) 
   return {};
 }
 
-/// Calls `work(i, row)` for each row that `locate` has found, in order; rows that are not there are made. `bytes` of a row
-/// are fetched beforehand. Ends with false when `work` returns false.
+/// Calls `work(i, row)` for each row that `locate` has found, in order; those not there are made, and noted before
+/// in `making`. `bytes` of a row are fetched beforehand. Ends with false when `work` returns false.
 template <class Key, class Work>
-bool rows_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work) {
+bool rows_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work, journal* making) {
   const auto key = [&](std::size_t i) -> Key {
     if constexpr (std::is_same_v<Key, std::uint64_t>) return ids_[i];
     else return names_[i];
   };
   const auto made = [&](std::size_t i, std::uint32_t place) {
+    failed_row_ = i;  // if there is no memory for it
+    if (making != nullptr) making->row(net::table_id(t.name), hashes_[i], key(i));
     auto* row = rows.make(place, hashes_[i], key(i));
     with_element(t.layout().element, [&](auto zero) {
       using element = decltype(zero);
@@ -409,9 +410,9 @@ bool rows_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, 
 }
 
 template <class Work>
-bool rows_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work) {
-  return rows.named() ? each_row<std::string_view>(t, rows, bytes, work)
-                      : each_row<std::uint64_t>(t, rows, bytes, work);
+bool rows_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work, journal* making) {
+  return rows.named() ? each_row<std::string_view>(t, rows, bytes, work, making)
+                      : each_row<std::uint64_t>(t, rows, bytes, work, making);
 }
 
 rows_service::problem rows_service::pull(typed_table& t, row_table& rows, const net::rows_view& r, std::uint32_t credit,
@@ -433,10 +434,11 @@ rows_service::problem rows_service::pull(typed_table& t, row_table& rows, const 
     to = body_.data();
   }
   out.header.tag = static_cast<value_tag>(static_cast<unsigned>(t.layout().element) | 0x10U);
-  each_row(t, rows, row_layout::value_at + row_bytes, [&](std::size_t i, const std::byte* row) {
+  const auto copy = [&](std::size_t i, const std::byte* row) {
     std::memcpy(to + i * row_bytes, row + row_layout::value_at, row_bytes);
     return true;
-  });
+  };
+  each_row(t, rows, row_layout::value_at + row_bytes, copy, journal_);
   return {};
 }
 
@@ -480,7 +482,7 @@ rows_service::problem rows_service::update(typed_table& t, row_table& rows, cons
   before_.resize(may_fail ? l.row_bytes() : 0);
   std::int32_t ended = abi::ok;
   std::size_t failed = 0;
-  current_call = {&f.name, f.id, t.name};
+  const in_user_call mark({&f.name, f.id, t.name});
   const bool all = each_row(t, rows, l.row_bytes(), [&](std::size_t i, std::byte* row) {
     if (rows.named()) current_call.key = names_[i];
     else current_call.row = ids_[i];
@@ -509,7 +511,6 @@ rows_service::problem rows_service::update(typed_table& t, row_table& rows, cons
     failed = i;
     return false;
   });
-  current_call = {};
   if (all) return {};
   failed_row_ = failed;
   const auto row = rows.named() ? shown(names_[failed]) : shown(ids_[failed]);
@@ -519,14 +520,15 @@ rows_service::problem rows_service::update(typed_table& t, row_table& rows, cons
                      std::to_string(failed) + " of the batch were updated"};
 }
 
-void rows_service::remove(row_table& rows, const net::rows_view& r, reply& out) {
+void rows_service::remove(row_table& rows, const net::rows_view& r, reply& out) noexcept {
   out.header.count = 0;
   for (std::size_t i = 0; i < r.count; ++i) {
     const auto place = place_of_[partition_of(hashes_[i])];
     const bool there = rows.named() ? rows.erase(place, hashes_[i], names_[i]) : rows.erase(place, hashes_[i], ids_[i]);
     if (!there) continue;
     ++out.header.count;
-    if (journal_ != nullptr) ++removed_[partition_of(hashes_[i])];
+    const auto p = std::ranges::lower_bound(in_hand_, partition_of(hashes_[i]), {}, &partition_in_hand::partition);
+    if (p != in_hand_.end()) ++p->removed;
   }
 }
 

@@ -39,15 +39,18 @@ class rows_service {
     bool failed = false;
   };
   /// Verbs from table_open to rows_scan; answers `done`. `folded_clock` is the shard's: everything before it is complete.
-  /// Throws: std::bad_alloc; rows handled before are as they are then.
+  /// A request for whose rows there is no memory is answered out_of_memory, and says how many of them were handled.
+  /// Throws: std::bad_alloc; no row is another than before.
   served handle(const net::request_view& request, blob tail, completion& done, std::uint32_t& folded_clock);
   /// What the request will be in while it is handled, for whoever watches over long runs; lives as long as the plug-ins.
   [[nodiscard]] const std::string& doing(const net::request_header& header) const noexcept;
 
   /// Removes all rows and what is staged. The tables stay open.
   void clear() noexcept;
-  /// The same of one partition.
+  /// The same of one partition. Throws: std::bad_alloc before it changes anything; not after split_staged.
   void clear(std::uint16_t partition);
+  /// From now on every staged batch is of one partition. Throws: std::bad_alloc; what is staged is as before.
+  void split_staged();
 
   /// Appends the records that make the rows of a partition again, in an order that depends on the state alone.
   /// Cost: O(rows of the partition), and once after a batch was staged O(rows of all batches).
@@ -130,7 +133,8 @@ class rows_service {
   problem on_rows(const net::request_view& request, blob&& tail, reply& out, std::uint32_t& folded_clock);
   problem leave_out_applied(const net::request_header& h, typed_table& t, net::rows_view& r, blob& rest,
                             std::uint32_t& removed);
-  void note_answers(const net::request_header& h, const problem& p);
+  void expect_answers(const net::request_header& h);
+  void note_answers(const problem& p);
   void note_rows(typed_table& t, bool named);
   void touch_partitions();
   [[nodiscard]] std::uint64_t owned_rows(const row_table& rows) const;
@@ -143,10 +147,12 @@ class rows_service {
   problem pull(typed_table& t, row_table& rows, const net::rows_view& r, std::uint32_t credit, reply& out);
   void push(typed_table& t, row_table& rows, const net::rows_view& r);
   problem update(typed_table& t, row_table& rows, const net::rows_view& r);
-  void remove(row_table& rows, const net::rows_view& r, reply& out);
+  void remove(row_table& rows, const net::rows_view& r, reply& out) noexcept;
+  problem no_memory(const typed_table& t) const noexcept;
   problem stage(typed_table& t, const net::request_view& request, blob&& tail, std::uint32_t folded_clock);
   bool fold_before(std::uint32_t clock, typed_table& t, const std::function<bool()>& over);
-  void fold(typed_table& t, const staged_batch& b);
+  void fold(typed_table& t, const staged_batch& b, std::uint16_t partition,
+            std::map<std::uint16_t, refusal>::node_type& failure) noexcept;
   void split_staged(typed_table& t);
   [[nodiscard]] held_bytes counted(const blob& payload) noexcept;
   void encode_rows(std::uint32_t id, typed_table& t, bool named, std::uint16_t partition, std::vector<std::byte>& out);
@@ -158,14 +164,18 @@ class rows_service {
   void forget_staged(typed_table& t, std::uint16_t partition, std::uint32_t before);
 
   template <class Key, class Work>
-  bool each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work);
+  bool each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work, journal* making);
   template <class Work>
-  bool each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work);
+  bool each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work, journal* making = nullptr);
 
   const key_store& keys_;
   plugin_registry& plugins_;
   journal* journal_ = nullptr;  // null: partitions have no copies
-  std::map<std::uint16_t, std::uint32_t> removed_;  // of the request in hand, by partition; with a journal
+  struct partition_in_hand {
+    std::uint16_t partition;
+    std::uint32_t removed;
+  };
+  std::vector<partition_in_hand> in_hand_;  // of a request that is remembered, in ascending order; with a journal
   std::vector<std::uint16_t> place_of_;  // by partition: its number within the shard, or not_here
   std::uint32_t partitions_;
   byte_budget staged_bytes_;  // within the limit of the keys and rows
@@ -182,7 +192,7 @@ class rows_service {
   std::vector<std::byte> body_;
   std::vector<std::byte> before_;   // a row, to go back to
   std::vector<double> gradient_;    // a row of a payload that is not aligned
-  std::size_t failed_row_ = 0;      // of the update that failed last
+  std::size_t failed_row_ = 0;      // which was not handled, nor any behind it
 };
 
 }  // namespace paracel::srv

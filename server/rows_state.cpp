@@ -3,6 +3,7 @@
 // The rows of a partition as records, and records as rows.
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -57,21 +58,25 @@ blob chosen_rows(const net::rows_view& r, bool named, std::size_t row_bytes, std
 
 void rows_service::clear(std::uint16_t partition) {
   const auto place = place_of_[partition];
+  split_staged();
   for (auto& [id, t] : tables_) {
     t->by_id.clear(place);
     if (t->by_name != nullptr) t->by_name->clear(place);
-    split_staged(*t);
     forget_staged(*t, partition, net::no_clock);
     t->broken.erase(partition);
   }
 }
 
-/// From now on every staged batch is of one partition.
+void rows_service::split_staged() {
+  for (auto& [id, t] : tables_) split_staged(*t);
+}
+
 void rows_service::split_staged(typed_table& t) {
   const auto whole = t.staged.find(net::any_partition);
   if (whole == t.staged.end()) return;
   const auto row_bytes = t.layout().value_bytes();
-  for (const auto& b : std::exchange(whole->second, {})) {
+  staged_batches parts;
+  for (const auto& b : whole->second) {
     net::rows_view r;
     (void)net::decode(b.payload.bytes(), b.count, b.named, row_bytes, r);  // was checked when it came
     std::vector<std::string_view> names;
@@ -88,16 +93,21 @@ void rows_service::split_staged(typed_table& t) {
       }
       rows_of_partition[partition_of(hash)].push_back(i);
     }
-    --staged_count_;
     for (const auto& [partition, chosen] : rows_of_partition) {
       auto payload = chosen_rows(r, b.named, row_bytes, chosen, names);
       auto held = counted(payload);
-      t.staged[partition].push_back({b.clock, b.rank, b.arrival, static_cast<std::uint32_t>(chosen.size()), b.named,
-                                     std::move(payload), std::move(held)});
-      ++staged_count_;
+      parts[partition].push_back({b.clock, b.rank, b.arrival, static_cast<std::uint32_t>(chosen.size()), b.named,
+                                  std::move(payload), std::move(held)});
     }
   }
+  for (const auto& [partition, more] : parts) make_room(t.staged[partition], more.size());
+  // Nothing fails from here on.
+  staged_count_ -= whole->second.size();
   t.staged.erase(net::any_partition);
+  for (auto& [partition, more] : parts) {
+    staged_count_ += more.size();
+    std::ranges::move(more, std::back_inserter(t.staged[partition]));
+  }
 }
 
 /// Those of a partition that are of clocks before this one; all of them for no_clock.
@@ -135,7 +145,8 @@ void rows_service::encode(std::uint16_t partition, std::vector<std::byte>& out) 
   const auto place = place_of_[partition];
   for (auto& [id, t] : tables_) {
     split_staged(*t);
-    const auto staged = t->staged.find(partition);
+    auto staged = t->staged.find(partition);
+    if (staged != t->staged.end() && staged->second.empty()) staged = t->staged.end();
     const auto broken = t->broken.find(partition);
     const bool has_rows = t->by_id.size(place) != 0 || (t->by_name != nullptr && t->by_name->size(place) != 0);
     if (!has_rows && staged == t->staged.end() && broken == t->broken.end()) continue;
@@ -232,22 +243,24 @@ void rows_service::touch_partitions() {
   for (const auto h : hashes_) journal_->touch(partition_of(h));
 }
 
-/// What the partitions of the rows in hand are answered if the request comes again: whether it failed, and how many rows
-/// went.
-void rows_service::note_answers(const net::request_header& h, const problem& p) {
+/// Of the rows in hand, before any of them changes: what their partitions will be answered is remembered.
+void rows_service::expect_answers(const net::request_header& h) {
+  in_hand_.clear();
   if (!changes_state(h.what)) return;
-  auto partitions = hashes_;
-  for (auto& x : partitions) x = partition_of(x);
-  std::sort(partitions.begin(), partitions.end());
-  partitions.erase(std::unique(partitions.begin(), partitions.end()), partitions.end());
-  for (const auto x : partitions) {
-    const auto partition = static_cast<std::uint16_t>(x);
-    if (p) {
-      journal_->answered(partition, p->why, 0, {value_tag::packed, net::bytes_of(p->text)});
-    } else {
-      const auto removed = removed_.find(partition);
-      journal_->answered(partition, status::ok, removed == removed_.end() ? 0 : removed->second, {});
-    }
+  in_hand_.reserve(hashes_.size());
+  for (const auto hash : hashes_) in_hand_.push_back({partition_of(hash), 0});
+  std::ranges::sort(in_hand_, {}, &partition_in_hand::partition);
+  const auto same = std::ranges::unique(in_hand_, {}, &partition_in_hand::partition);
+  in_hand_.erase(same.begin(), same.end());
+  for (const auto& x : in_hand_) journal_->expect(x.partition);
+  journal_->hold_places();
+}
+
+/// What these partitions are answered if the request comes again: whether it failed, and how many rows went.
+void rows_service::note_answers(const problem& p) {
+  for (const auto& x : in_hand_) {
+    if (p) journal_->answered(x.partition, p->why, 0, {value_tag::packed, net::bytes_of(p->text)});
+    else journal_->answered(x.partition, status::ok, x.removed, {});
   }
 }
 
@@ -282,6 +295,13 @@ rows_service::problem rows_service::leave_out_applied(const net::request_header&
     return refusal{status::internal, wrong};
   }
   return locate(r, named);
+}
+
+rows_service::problem rows_service::no_memory(const typed_table& t) const noexcept {
+  return refusal{status::out_of_memory, told_by([&] {
+                   return "table \"" + t.name + "\": there was no memory for it; " + std::to_string(failed_row_) +
+                          " of the batch were handled";
+                 })};
 }
 
 std::uint64_t rows_service::owned_rows(const row_table& rows) const {

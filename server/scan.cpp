@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include <paracel/codec.hpp>
@@ -523,17 +524,15 @@ scan_answer scan_service::handle(const net::request_view& request) {
 
   const struct running {
     scan_host& host;
+    std::optional<in_user_call> call;
     running(scan_host& s, const loaded_filter* f) : host(s) {
       if (f == nullptr) return;
       host.runs(&f->name);
-      current_call = {&f->name, f->id};
+      call.emplace(user_call{&f->name, f->id});
     }
     running(const running&) = delete;
     running& operator=(const running&) = delete;
-    ~running() {
-      current_call = {};
-      host.runs(nullptr);
-    }
+    ~running() { host.runs(nullptr); }
   } mark(host_, c.filter);
   switch (h.what) {
     case verb::top_k: return top_k(c, top.k);

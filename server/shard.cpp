@@ -85,18 +85,20 @@ void shard::guarded_dispatch(const net::request_view& request, blob&& tail, comp
     if (journal_ == nullptr) [[likely]] return dispatch(request, std::move(tail), done);
     journal_->begin(request.header);
     if (journal_->remembers() && !applied_.admits(request.header.client)) [[unlikely]] {
-      return refuse(done, status::out_of_memory, "requests of too many clients are remembered here");
+      refuse(done, status::out_of_memory, "requests of too many clients are remembered here");
+    } else {
+      dispatch(request, std::move(tail), done);
     }
-    dispatch(request, std::move(tail), done);
-    journal_->end();
   } catch (const std::exception& e) {
-    const bool full = dynamic_cast<const memory_limit_reached*>(&e) != nullptr ||
-                      dynamic_cast<const std::bad_alloc*>(&e) != nullptr;
+    const bool none = dynamic_cast<const std::bad_alloc*>(&e) != nullptr;
+    const bool full = none || dynamic_cast<const memory_limit_reached*>(&e) != nullptr;
     try {
-      refuse(done, full ? status::out_of_memory : status::internal, e.what());
+      refuse(done, full ? status::out_of_memory : status::internal,
+             none ? "there was no memory for it, or for its answer" : e.what());
     } catch (...) {  // the completion still answers when it goes
     }
   }
+  if (journal_ != nullptr) journal_->end();
 }
 
 /// As guarded_dispatch while a client's refused request is awaited again.
@@ -240,7 +242,11 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
                                                  ", not " + std::to_string(h.partition));
   }
   if (!keys_.owns(partition)) return refuse(done, status::wrong_owner, keys_.not_mine(partition));
-  if (journal_ != nullptr && was_answered(h, key, hash, done)) return;
+  if (journal_ != nullptr) {
+    journal_->expect(partition);
+    journal_->hold_places();
+    if (was_answered(h, key, hash, done)) return;
+  }
   context c{&h, h.what};
   auto payload = request.payload();
   if (h.what == verb::cas && !take_expected(payload, c.expected)) {
@@ -255,7 +261,11 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
   }
   const value_view value{h.tag, tail ? tail.bytes() : payload};
   if (tail && h.what == verb::update && update_after_answer(c, key, hash, value, done)) return;
-  perform(c, key, hash, value, std::move(tail), out);
+  try {
+    perform(c, key, hash, value, std::move(tail), out);
+  } catch (...) {
+    take_exception(out);
+  }
   if (journal_ != nullptr) {
     journal_->answered(partition, out.result, out.version,
                        out.result == status::ok ? out.view() : value_view{value_tag::packed, net::bytes_of(out.text)});
@@ -486,8 +496,9 @@ void shard::update(const loaded_update& f, std::string_view key, std::uint64_t h
     if (!fits(f, key, out)) return;
     keys_.check_room(hash, key, computed_.size());
     // What an optimizer keeps belongs to the shape that the value had.
-    if (type != e->tag() || computed_.size() != e->value().size()) keys_.drop_state(hash, key);
+    const bool other_shape = type != e->tag() || computed_.size() != e->value().size();
     e = &t.store(hash, key, {type, computed_});
+    if (other_shape) keys_.drop_state(hash, key);
     if (computed_.capacity() > kept_buffer_bytes) computed_ = {};
   }
   out.value = e;

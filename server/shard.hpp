@@ -227,6 +227,7 @@ class shard final : private scan_host {
   void answer_items(const context& c, Next&& next, completion& done);
   void handle_set(const net::request_view& request, completion& done);
   void prepare_set(const net::request_view& request, const digest128& digest, completion& done);
+  void make_room_for_value(std::size_t left, const net::request_item& item, std::uint64_t hash);
   [[nodiscard]] std::size_t room_of(const context& c) const noexcept;
   bool run_set(const context& c, prepared_set& set, const set_values& values, completion& done);
   void handle_in_order(const net::request_view& request, blob&& tail, completion& done) noexcept;
@@ -237,6 +238,8 @@ class shard final : private scan_host {
   void handle_walk(const net::request_view& request, completion& done);
 
   const loaded_update* function_of(const net::request_header& header, outcome& out);
+  static void take_exception(outcome& out) noexcept;
+  void expect_answer(std::uint64_t hash);
   void perform(const context& c, std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
                outcome& out);
   bool acceptable(std::string_view key, const value_view& value, outcome& out) const;
@@ -255,7 +258,7 @@ class shard final : private scan_host {
              outcome& out);
   void fold_before(std::uint32_t clock, std::string_view key, std::uint64_t hash, outcome& out);
   void mend(staged_key& staged) noexcept;
-  void fold(staged_update& u, std::string_view key, std::uint64_t hash, outcome& folded);
+  void fold(staged_update& u, std::string_view key, std::uint64_t hash, outcome& folded) noexcept;
   void fold_before(std::uint32_t clock, staged_key& staged, std::string_view key, std::uint64_t hash);
   bool fold_all_before(std::uint32_t clock, time_point until) override;
   bool fold_keys_before(std::uint32_t clock, const std::function<bool()>& over);
@@ -280,7 +283,7 @@ class shard final : private scan_host {
   bool was_answered(const net::request_header& h, std::string_view key, std::uint64_t hash, completion& done);
   bool was_applied(const context& c, std::string_view key, std::uint64_t hash, outcome& out);
   void note(const context& c, std::string_view key, std::uint64_t hash, bool staged);
-  void note_set(const context& c, const prepared_set& set, std::span<const std::byte> answers);
+  void note_answers(const context& c, const prepared_set& set, std::span<const std::byte> answers);
   void clear_owned(completion& done);
   void order_changes();
   bool next_changed(std::uint16_t& partition);
@@ -309,20 +312,17 @@ class shard final : private scan_host {
   class busy_mark {
    public:
     busy_mark(shard& s, const std::string& name, std::uint64_t function = 0, std::string_view key = {}) noexcept
-        : shard_(s) {
+        : shard_(s), call_({&name, function, key}) {
       s.runs(&name);
-      current_call = {&name, function, key};
     }
     busy_mark(shard& s, const loaded_update& f, std::string_view key) noexcept : busy_mark(s, f.name, f.id, key) {}
     busy_mark(const busy_mark&) = delete;
     busy_mark& operator=(const busy_mark&) = delete;
-    ~busy_mark() {
-      current_call = {};
-      shard_.runs(nullptr);
-    }
+    ~busy_mark() { shard_.runs(nullptr); }
 
    private:
     shard& shard_;
+    const in_user_call call_;
   };
 
   const shard_settings settings_;

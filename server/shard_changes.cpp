@@ -40,20 +40,20 @@ bool shard::was_answered(const net::request_header& h, std::string_view key, std
 
 bool shard::was_applied(const context& c, std::string_view key, std::uint64_t hash, outcome& out) {
   const auto partition = partition_of(hash);
-  journal_->touch(partition);
+  journal_->touch(partition);  // there is room for what hold_places has seen
   if (!journal_->retried()) return false;
   journal::earlier before;
   switch (journal_->next_answer(partition, before)) {
     case dedup_window::verdict::fresh: return false;
     case dedup_window::verdict::forgotten:
-      out.fail(status::forgotten, "it came again so late that it is not known whether it was applied");
+      out.fail(status::forgotten, told("it came again so late that it is not known whether it was applied"));
       return true;
     case dedup_window::verdict::applied: break;
   }
   out.result = before.item.result;
   out.version = before.item.version;
   if (out.result != status::ok) {
-    out.text = net::text_of(before.item.value.bytes);
+    out.text = told(net::text_of(before.item.value.bytes));
   } else if (before.item.value.tag != value_tag::none) {
     out.elements = before.item.value;
     // What was too large to be kept is answered as it is now; the update is in it.
@@ -63,11 +63,35 @@ bool shard::was_applied(const context& c, std::string_view key, std::uint64_t ha
         out.value = e;
         out.version = e->version();
       } else {
-        out.fail(status::not_found, "it was applied; its answer was too large to be kept, and the key has gone since");
+        out.fail(status::not_found,
+                 told("it was applied; its answer was too large to be kept, and the key has gone since"));
       }
     }
   }
   return true;
+}
+
+/// The exception in hand, of a request on one key, as its outcome. The key is as before; what was done to others earlier
+/// is still answered and remembered.
+void shard::take_exception(outcome& out) noexcept {
+  const auto fail = [&](status why, std::string_view text) {
+    out = {};
+    out.fail(why, told(text));
+  };
+  try {
+    throw;
+  } catch (const memory_limit_reached& e) {
+    fail(status::out_of_memory, e.what());
+  } catch (const std::bad_alloc&) {
+    fail(status::out_of_memory, "there was no memory for it");
+  } catch (const std::exception& e) {
+    fail(status::internal, e.what());
+  }
+}
+
+/// Before a request changes anything: that its item of this key will be answered.
+void shard::expect_answer(std::uint64_t hash) {
+  if (const auto partition = partition_of(hash); keys_.owns(partition)) journal_->expect(partition);
 }
 
 void shard::note(const context& c, std::string_view key, std::uint64_t hash, bool staged) {
@@ -87,33 +111,40 @@ void shard::note(const context& c, std::string_view key, std::uint64_t hash, boo
 }
 
 /// `answers`: the values of a bupdate as they are answered; a key that is there twice has two.
-void shard::note_set(const context& c, const prepared_set& set, std::span<const std::byte> answers) {
+void shard::note_answers(const context& c, const prepared_set& set, std::span<const std::byte> answers) {
   const bool values = c.what == verb::bupdate;
   for (std::size_t i = 0; i < set.size(); ++i) {
-    journal_->key(set.hash(i), set.key(i));
     const auto* e = keys_.find(set.hash(i), set.key(i));
     journal_->answered(partition_of(set.hash(i)), status::ok, e->version(),
                        values ? value_view{set.tag(), answers.subspan(i * set.value_bytes(), set.value_bytes())} : value_view{});
   }
 }
 
-/// What `clear` is where other partitions are copies of somebody else's.
+/// What `clear` is where other partitions are copies of somebody else's. Once the first is cleared nothing can fail.
 void shard::clear_owned(completion& done) {
+  std::vector<std::uint16_t> partitions;
+  for (std::uint32_t p = settings_.index; p < partition_count; p += settings_.threads) {
+    if (keys_.owns(static_cast<std::uint16_t>(p))) partitions.push_back(static_cast<std::uint16_t>(p));
+  }
+  for (const auto p : partitions) {
+    journal_->touch(p);
+    journal_->expect(p);
+  }
+  journal_->hold_places();
+  journal_->make_room_for_cleared(partitions.size());
+  std::uint64_t count = 0;
+  std::erase_if(partitions, [&](std::uint16_t p) {
+    journal::earlier before;
+    if (!journal_->retried() || journal_->next_answer(p, before) != dedup_window::verdict::applied) return false;
+    count += before.item.version;
+    return true;
+  });
   std::vector<std::string> staged;
   for (const auto& [key, s] : staged_) {
-    if (keys_.owns(partition_of(hash_key(key)))) staged.push_back(key);
+    if (std::binary_search(partitions.begin(), partitions.end(), partition_of(hash_key(key)))) staged.push_back(key);
   }
-  std::uint64_t count = 0;
-  for (std::uint32_t i = settings_.index; i < partition_count; i += settings_.threads) {
-    const auto p = static_cast<std::uint16_t>(i);
-    if (!keys_.owns(p)) continue;
-    journal_->touch(p);
-    journal::earlier before;
-    if (journal_->retried() && journal_->next_answer(p, before) == dedup_window::verdict::applied) {
-      count += before.item.version;
-      std::erase_if(staged, [&](const auto& key) { return partition_of(hash_key(key)) == p; });
-      continue;
-    }
+  rows_.split_staged();
+  for (const auto p : partitions) {
     const auto keys = keys_.table_of_partition(p).size();
     count += keys;
     keys_.clear(p);

@@ -35,8 +35,10 @@ static_assert(single_of_set(verb::set_pull) == verb::pull && single_of_set(verb:
 void shard::handle_multi(const net::request_view& request, completion& done) {
   const auto& h = request.header;
   // All items are looked at before the first is handled: a malformed request changes nothing.
+  const bool remembered = journal_ != nullptr && journal_->remembers();
   net::request_items check(request.payload(), h.count);
   for (net::request_item item; check.next(item);) {
+    if (remembered) expect_answer(hash_key(item.key));
   }
   if (!check.ok()) return refuse(done, status::bad_request, "the items of the request do not fit its body");
   context c{&h, single_of(h.what)};
@@ -45,6 +47,7 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
     c.function = function_of(h, out);
     if (c.function == nullptr) return refuse(done, out);
   }
+  if (remembered) journal_->hold_places();
   net::request_items walk(request.payload(), h.count);
   answer_items(
       c,
@@ -69,7 +72,9 @@ void shard::answer_items(const context& c, Next&& next, completion& done) {
   if (std::size_t{count} * reply_item_bytes > most) {
     return refuse(done, status::too_large, std::to_string(count) + " items are too many for one reply");
   }
+  // From here on nothing is thrown: one item fails, and what was done is answered.
   items_.clear();
+  make_room(items_, std::size_t{count} * reply_item_bytes);
   std::size_t left = count;
   std::array<net::request_item, batch> item;
   std::array<std::uint64_t, batch> hash;
@@ -79,28 +84,37 @@ void shard::answer_items(const context& c, Next&& next, completion& done) {
     keys_.prefetch({hash.data(), n});
     for (std::size_t i = 0; i < n; ++i) {
       outcome out;
-      if (const auto partition = partition_of(hash[i]); keys_.owns(partition)) {
-        if (journal_ == nullptr) [[likely]] perform(c, item[i].key, hash[i], item[i].value, {}, out);
-        else if (!was_applied(c, item[i].key, hash[i], out)) perform(c, item[i].key, hash[i], item[i].value, {}, out);
-      } else {
-        out.fail(status::wrong_owner, keys_.not_mine(partition));
+      const auto partition = partition_of(hash[i]);
+      const bool owned = keys_.owns(partition);
+      try {
+        if (!owned) {
+          out.fail(status::wrong_owner, keys_.not_mine(partition));
+        } else if (journal_ == nullptr || !was_applied(c, item[i].key, hash[i], out)) {
+          if (c.what == verb::bupdate) make_room_for_value(left, item[i], hash[i]);
+          perform(c, item[i].key, hash[i], item[i].value, {}, out);
+        }
+      } catch (...) {
+        take_exception(out);
       }
-      if (journal_ != nullptr) {
+      if (journal_ != nullptr && owned) {
         out.text.resize(std::min(out.text.size(), std::size_t{512}));
-        journal_->answered(partition_of(hash[i]), out.result, out.version,
+        journal_->answered(partition, out.result, out.version,
                            out.result == status::ok ? out.view() : value_view{value_tag::packed, net::bytes_of(out.text)});
       }
       --left;
       value_view back;
       if (out.result == status::ok && out.has_value()) {
         back = out.view();
-        if (items_.size() + reply_item_bytes * (left + 1) + back.bytes.size() > most) {
-          out.result = status::too_large;
+        const auto bytes = reply_item_bytes * (left + 1) + back.bytes.size();
+        const bool fits = items_.size() + bytes <= most;
+        if (!fits || !try_room(items_, bytes)) {
+          out.result = fits ? status::out_of_memory : status::too_large;
           back = {};
         }
       } else if (!out.text.empty()) {
         out.text.resize(std::min(out.text.size(), std::size_t{512}));
-        if (items_.size() + reply_item_bytes * (left + 1) + out.text.size() <= most) {
+        const auto bytes = reply_item_bytes * (left + 1) + out.text.size();
+        if (items_.size() + bytes <= most && try_room(items_, bytes)) {
           back = {value_tag::packed, net::bytes_of(out.text)};
         }
       }
@@ -113,6 +127,12 @@ void shard::answer_items(const context& c, Next&& next, completion& done) {
   reply.count = count;
   done.answer(reply, items_);
   if (items_.capacity() > kept_buffer_bytes) items_ = {};
+}
+
+/// An update that answers its value is not done when there is no memory for the answer, as far as its size is known.
+void shard::make_room_for_value(std::size_t left, const net::request_item& item, std::uint64_t hash) {
+  const auto* e = keys_.find(hash, item.key);
+  make_room(items_, reply_item_bytes * left + (e != nullptr ? e->value() : item.value.bytes).size());
 }
 
 // ---- prepared key sets ----------------------------------------------------------------------------------------------
@@ -147,6 +167,10 @@ void shard::handle_set(const net::request_view& request, completion& done) {
     outcome out;
     c.function = function_of(h, out);
     if (c.function == nullptr) return refuse(done, out);
+  }
+  if (journal_ != nullptr && journal_->remembers()) {
+    for (std::size_t i = 0; i < set->size(); ++i) expect_answer(set->hash(i));
+    journal_->hold_places();
   }
   if (run_set(c, *set, values, done)) return;
 
@@ -187,6 +211,8 @@ bool shard::run_set(const context& c, prepared_set& set, const set_values& value
   if (c.what == verb::push && keys_.keeps_states()) return false;  // an optimizer's state goes with the old value
 
   if (items_.size() < bytes) items_.resize(bytes);
+  const bool noted = journal_ != nullptr && c.what != verb::pull;
+  for (std::size_t i = 0; noted && i < set.size(); ++i) journal_->key(set.hash(i), set.key(i));
   switch (c.what) {
     case verb::pull:
       // What is complete at this clock is folded: nothing is staged.
@@ -199,7 +225,7 @@ bool shard::run_set(const context& c, prepared_set& set, const set_values& value
       set.update(keys_, *c.function, values.payload.data(), answers_values ? items_.data() : nullptr);
     }
   }
-  if (journal_ != nullptr && c.what != verb::pull) note_set(c, set, std::span(items_).first(bytes));
+  if (noted) note_answers(c, set, std::span(items_).first(bytes));
   net::reply_header reply;
   reply.count = h.count;
   reply.flags = net::reply_uniform;

@@ -35,18 +35,23 @@ void shard::stage(const context& c, std::string_view key, std::uint64_t hash, co
     ++staged_changes_;
   }
   auto& staged = at.value();
+  auto kept = tail ? blob::own(std::move(tail)) : blob::copy_of(delta.bytes);
+  make_room(staged.waiting, 1);
   list(staged, key, c.header->clock);
-  keys_.note(staged_bytes(delta.bytes.size()));
   if (journal_ != nullptr) journal_->staged(hash, key, arrivals_);
   staged.waiting.push_back(
       {c.header->clock, c.header->rank, arrivals_++, c.what,
        static_cast<std::uint16_t>(c.header->flags & ~(net::flag_stream | net::flag_first)), c.function, delta.tag,
-       tail ? blob::own(std::move(tail)) : blob::copy_of(delta.bytes)});
+       std::move(kept)});
+  keys_.note(staged_bytes(delta.bytes.size()));
   staged.changes_type = staged.changes_type || may_change_type(c.what, *c.function);
   ++staged_count_;
   // One of a clock that everybody has finished comes late: it was sent again.
-  fold_before(folded_clock_, staged, key, hash);
-  if (staged.broken != status::ok) out.fail(staged.broken, staged.why);
+  try {
+    fold_before(folded_clock_, staged, key, hash);
+  } catch (const std::bad_alloc&) {  // it is staged, and folded with the next one or before the next read
+  }
+  if (staged.broken != status::ok) out.fail(staged.broken, told(staged.why));
 }
 
 /// Whether the update may succeed, as far as types and sizes tell now: of the value that is there, or else of the first
@@ -92,11 +97,12 @@ void shard::list(staged_key& staged, std::string_view key, std::uint32_t clock) 
   staged.listed = clock;
 }
 
-/// The key is listed nowhere: it is now, if anything is staged.
+/// The key is listed nowhere: it is now, if anything is staged. Throws: std::bad_alloc; it is listed as before.
 void shard::list_anew(staged_key& staged, std::string_view key) {
-  staged.listed = net::no_clock;
   const auto least = std::ranges::min_element(staged.waiting, {}, &staged_update::clock);
-  if (least != staged.waiting.end()) list(staged, key, least->clock);
+  const auto clock = least != staged.waiting.end() ? least->clock : net::no_clock;
+  if (clock != net::no_clock) due_[clock].emplace_back(key);
+  staged.listed = clock;
 }
 
 /// Makes due_ anew: other keys are our own than before.
@@ -122,16 +128,19 @@ void shard::fold_before(std::uint32_t clock, std::string_view key, std::uint64_t
   if (staged.broken != status::ok) out.fail(staged.broken, staged.why);
 }
 
+/// Throws: std::bad_alloc; then nothing is folded.
 void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_view key, std::uint64_t hash) {
   auto& waiting = staged.waiting;
   const auto due = std::partition(waiting.begin(), waiting.end(), [&](const auto& u) { return u.clock >= clock; });
   if (due == waiting.end()) return;
+  std::vector<staged_update> now;
+  now.reserve(static_cast<std::size_t>(waiting.end() - due));
   if (journal_ != nullptr) journal_->folded(hash, key, clock);
   std::sort(due, waiting.end(), [](const auto& a, const auto& b) {
     return std::tie(a.clock, a.rank, a.arrival) < std::tie(b.clock, b.rank, b.arrival);
   });
   // They are taken out first: whatever happens to one, none is folded twice.
-  std::vector<staged_update> now(std::make_move_iterator(due), std::make_move_iterator(waiting.end()));
+  std::move(due, waiting.end(), std::back_inserter(now));
   waiting.erase(due, waiting.end());
   if (waiting.empty()) staged.changes_type = false;
   staged_count_ -= now.size();
@@ -142,13 +151,15 @@ void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_vie
     if (folded.result != status::ok && staged.broken == status::ok) {
       ++broken_count_;
       staged.broken = folded.result;
-      staged.why = "a staged update of rank " + std::to_string(u.rank) + " in iteration " + std::to_string(u.clock) +
-                   ": " + folded.text;
+      staged.why = told_by([&] {
+        return "a staged update of rank " + std::to_string(u.rank) + " in iteration " + std::to_string(u.clock) + ": " +
+               folded.text;
+      });
     }
   }
 }
 
-void shard::fold(staged_update& u, std::string_view key, std::uint64_t hash, outcome& folded) {
+void shard::fold(staged_update& u, std::string_view key, std::uint64_t hash, outcome& folded) noexcept {
   try {
     const value_view delta{u.tag, u.delta.bytes()};
     if (default_and_delta both; u.what == verb::update_default && parse(delta.bytes, both)) {
@@ -163,8 +174,9 @@ void shard::fold(staged_update& u, std::string_view key, std::uint64_t hash, out
       if (u.delta.size() > net::tail_threshold_bytes) large = std::move(u.delta);
       update(*u.function, key, hash, delta, std::move(large), folded);
     }
-  } catch (const std::bad_alloc&) {
-    folded.fail(status::out_of_memory, quoted(key) + ": there was no memory for it");
+  } catch (...) {
+    take_exception(folded);
+    folded.text = told_by([&] { return quoted(key) + ": " + folded.text; });
   }
 }
 
@@ -263,11 +275,12 @@ void shard::fence(const net::request_view& request, completion& done) {
       ++at;
       continue;
     }
-    dropped += static_cast<std::uint64_t>(waiting.end() - gone);
     if (example.empty()) example = quoted(at->first);
+    if (journal_ != nullptr) journal_->key_gone(hash, at->first);  // the copies get what is left of it
+    dropped += static_cast<std::uint64_t>(waiting.end() - gone);
+    staged_count_ -= static_cast<std::uint64_t>(waiting.end() - gone);
     for (auto u = gone; u != waiting.end(); ++u) keys_.note(-staged_bytes(u->delta.size()));
     waiting.erase(gone, waiting.end());
-    if (journal_ != nullptr) journal_->key_gone(hash, at->first);  // the copies get what is left of it
     if (waiting.empty() && at->second.broken == status::ok) {
       at = staged_.erase(at);
       ++staged_changes_;
@@ -275,7 +288,6 @@ void shard::fence(const net::request_view& request, completion& done) {
       ++at;
     }
   }
-  staged_count_ -= dropped;
   dropped += rows_.fence(h.rank, h.clock, example);
   net::reply_header reply;
   reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(dropped, 0xffffffffU));

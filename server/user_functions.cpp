@@ -62,14 +62,18 @@ struct verdict {
     const auto* why = update.refused.why();
     return why == nullptr || fail(abi::failed, *why);
   }
-  /// False if `result`, which the plug-in returned, is a failure.
-  bool passed(std::int32_t result, const char* text) const {
-    if (result == abi::ok) {
-      if (outcome != nullptr) *outcome = abi::ok;
-      return true;
+  /// False if `result`, which the plug-in returned, is a failure. Without memory for the reason too: the value is to be
+  /// put back.
+  bool passed(std::int32_t result, const char* text) const noexcept {
+    const auto how = result == abi::ok ? abi::ok : result == abi::type_mismatch ? abi::type_mismatch : abi::failed;
+    if (outcome != nullptr) *outcome = how;
+    if (how == abi::ok) return true;
+    try {
+      return fail(how, *text != '\0' ? text : "failed without a reason");
+    } catch (const std::exception&) {
+      error = "out of memory";  // no longer than a string keeps in itself
+      return false;
     }
-    return fail(result == abi::type_mismatch ? abi::type_mismatch : abi::failed,
-                *text != '\0' ? text : "failed without a reason");
   }
 };
 

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What helps where there may be no memory: room that is made before something is changed, so that nothing behind the
+// change can fail.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace paracel::srv {
+
+/// Makes room for `n` more elements; the vector grows as by push_back. Throws: std::bad_alloc; nothing has changed.
+template <class T>
+void make_room(std::vector<T>& v, std::size_t n) {
+  if (v.capacity() - v.size() < n) v.reserve(std::max(v.size() + n, v.capacity() * 2));
+}
+/// The same. Returns: whether there is room.
+template <class T>
+[[nodiscard]] bool try_room(std::vector<T>& v, std::size_t n) noexcept {
+  try {
+    make_room(v, n);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+/// A reason for people, or, where there is no memory for it, one that needs none.
+[[nodiscard]] inline std::string told(std::string_view why) noexcept {
+  try {
+    return std::string(why);
+  } catch (const std::exception&) {
+    return "out of memory";  // no longer than a string keeps in itself
+  }
+}
+/// Likewise what `text()` composes.
+template <class F>
+[[nodiscard]] std::string told_by(const F& text) noexcept {
+  try {
+    return text();
+  } catch (const std::exception&) {
+    return "out of memory";
+  }
+}
+
+}  // namespace paracel::srv
