@@ -55,6 +55,7 @@ config_schema adjust_ktop_schema() {
   s.key("rating_input", key_type::files, "ratings, user,item,rating").required();
   s.key("sim_input", key_type::files, "lists of similar users, the most similar first: what sim_sparse writes").required();
   s.key("output", key_type::output_folder, "folder of the results").required();
+  s.add_output_files();
   s.key("fmt", key_type::string, "fmap, fsmap, fsv: user,item,rating; smap, sfv: item,user,rating")
       .fallback("fmap").one_of({"fmap", "fsmap", "fsv", "smap", "sfv"});
   s.key("lower bound", key_type::integer, "the least number of neighbours").fallback(1).at_least(1);

@@ -275,6 +275,7 @@ config_schema als_schema() {
   s.key("factor_input", key_type::files, "given factors id<tab>f|f|...: one half step against them, as Paracel 0.3");
   s.key("validate_input", key_type::files, "held-out ratings; another name of test_input");
   s.key("output", key_type::output_folder, "folder of the results").required();
+  s.add_output_files();
   s.key("format", key_type::string, "of the model").fallback("text").one_of({"text", "npy"});
   s.key("pattern", key_type::string, "with factor_input: fmap solves users, smap items")
       .fallback("fmap").one_of({"fmap", "smap"});

@@ -2,9 +2,7 @@
 #include "graph_job.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <unordered_map>
 
 #include <paracel/exchange.hpp>
@@ -19,6 +17,7 @@ void add_graph_keys(config_schema& s) {
       .fallback("automatic").one_of({"automatic", "number", "name"});
   s.key("dump", key_type::boolean, "write the value of each vertex; false: only the summary").fallback(true);
   s.key("format", key_type::string, "of the values: text, or npy and a manifest").fallback("text").one_of({"text", "npy"});
+  s.add_output_files();
 }
 
 void add_checkpoint_keys(config_schema& s) {
@@ -207,42 +206,14 @@ void write_vertex_labels(paralg& job, const graph_settings& settings, const grap
   const auto ids = ids_of_numbers(job.get_comm(), graph, numbers);
   if (settings.format == "npy")
     return write_vertex_values<std::uint64_t>(job, settings, graph, algorithm, what, ids.numbers());
-  graph_detail::line_file file(job.paracel_result(what + "_" + std::to_string(job.get_worker_id())));
-  for (std::size_t v = 0; v < graph.own(); ++v) {
-    graph_detail::append_id(file.text(), graph.ids, v);
-    file.text() += '\t';
-    graph_detail::append_id(file.text(), ids, v);
-    file.line_end();
-  }
-  file.close();
+  job.paracel_dump_pieces(what + "_", [&, v = std::size_t{0}](std::string& text) mutable {
+    if (v == graph.own()) return false;
+    graph_detail::append_id(text, graph.ids, v);
+    text += '\t';
+    graph_detail::append_id(text, ids, v++);
+    text += '\n';
+    return true;
+  });
 }
-
-namespace graph_detail {
-
-line_file::line_file(const std::string& path) : path_(path), file_(std::fopen((path + ".tmp").c_str(), "wb")) {
-  if (file_ == nullptr) throw error(path_ + ": cannot be written: " + std::strerror(errno));
-}
-
-line_file::~line_file() {
-  if (whole_) return;
-  if (file_ != nullptr) std::fclose(file_);
-  std::remove((path_ + ".tmp").c_str());
-}
-
-void line_file::flush() {
-  if (!text_.empty() && std::fwrite(text_.data(), 1, text_.size(), file_) != text_.size())
-    throw error(path_ + ": cannot be written: " + std::strerror(errno));
-  text_.clear();
-}
-
-void line_file::close() {
-  flush();
-  const auto closed = std::fclose(file_);
-  file_ = nullptr;
-  whole_ = closed == 0 && std::rename((path_ + ".tmp").c_str(), path_.c_str()) == 0;
-  if (!whole_) throw error(path_ + ": cannot be written: " + std::strerror(errno));
-}
-
-}  // namespace graph_detail
 
 }  // namespace paracel::alg

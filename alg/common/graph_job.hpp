@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <optional>
 #include <span>
 #include <string>
@@ -71,30 +70,6 @@ id_list ids_of_numbers(Comm comm, const graph_part& graph, std::span<const std::
 
 namespace graph_detail {
 
-/// A file of lines, written in pieces to another name, so that it is whole or not there. Throws: error that names the file.
-class line_file {
- public:
-  explicit line_file(const std::string& path);
-  ~line_file();
-  line_file(const line_file&) = delete;
-  line_file& operator=(const line_file&) = delete;
-  /// To append to; call `line_end` after each line.
-  std::string& text() noexcept { return text_; }
-  void line_end() {
-    text_ += '\n';
-    if (text_.size() >= piece) flush();
-  }
-  void close();
-
- private:
-  static constexpr std::size_t piece = std::size_t{1} << 18U;  // of the text that is kept; writes of this size cost nothing
-  void flush();
-  std::string path_;
-  std::string text_;
-  std::FILE* file_;
-  bool whole_ = false;
-};
-
 inline void append_id(std::string& out, const id_list& ids, std::size_t i) {
   if (ids.numeric()) {
     append_text(out, ids.number(i));
@@ -105,8 +80,8 @@ inline void append_id(std::string& out, const id_list& ids, std::size_t i) {
 
 }  // namespace graph_detail
 
-/// A file <output>/<what>_<rank> with a line for each own vertex: id, tab, value; or, with "format": "npy", arrays and
-/// model.json (see npy.hpp). Every worker must call it. `values`: of the own vertices.
+/// A file <output>/<what>_<rank> (or <what>.txt of all workers) with a line for each own vertex: id, tab, value; or,
+/// with "format": "npy", arrays and model.json (see npy.hpp). Every worker must call it. `values`: of the own vertices.
 template <npy_number T>
 void write_vertex_values(paralg& job, const graph_settings& settings, const graph_part& graph, const std::string& algorithm,
                          const std::string& what, std::span<const T> values) {
@@ -117,14 +92,14 @@ void write_vertex_values(paralg& job, const graph_settings& settings, const grap
     model.finish();
     return;
   }
-  graph_detail::line_file file(job.paracel_result(what + "_" + std::to_string(job.get_worker_id())));
-  for (std::size_t v = 0; v < graph.own(); ++v) {
-    graph_detail::append_id(file.text(), graph.ids, v);
-    file.text() += '\t';
-    append_text(file.text(), values[v]);
-    file.line_end();
-  }
-  file.close();
+  job.paracel_dump_pieces(what + "_", [&, v = std::size_t{0}](std::string& text) mutable {
+    if (v == graph.own()) return false;
+    graph_detail::append_id(text, graph.ids, v);
+    text += '\t';
+    append_text(text, values[v++]);
+    text += '\n';
+    return true;
+  });
 }
 
 /// The same where the value of a vertex is another vertex, written as its id. `numbers`: of those vertices. As npy: the

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <string_view>
 
@@ -119,38 +120,7 @@ std::string read_whole(const std::string& path) {
   return text;
 }
 
-/// Writes through a temporary file beside it, so that the file is whole or not there.
-class whole_file {
- public:
-  explicit whole_file(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
-    out_.open(temporary_, std::ios::binary | std::ios::trunc);
-    if (!out_) failed();
-  }
-  whole_file(const whole_file&) = delete;
-  whole_file& operator=(const whole_file&) = delete;
-  ~whole_file() {
-    if (!done_) std::remove(temporary_.c_str());
-  }
-  void write(std::span<const std::byte> bytes) {
-    out_.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  }
-  void write(std::string_view text) { out_.write(text.data(), static_cast<std::streamsize>(text.size())); }
-  void finish() {
-    out_.flush();
-    if (!out_) failed();
-    out_.close();
-    if (!out_ || std::rename(temporary_.c_str(), path_.c_str()) != 0) failed();
-    done_ = true;
-  }
-
- private:
-  [[noreturn]] void failed() const { throw error(path_ + ": cannot be written: " + std::strerror(errno)); }
-
-  std::string path_;
-  std::string temporary_;
-  std::ofstream out_;
-  bool done_ = false;
-};
+const char* ending_of(bool text) { return text ? "" : ".npy"; }
 
 std::string list_json(const std::vector<std::string>& items, bool quoted) {
   std::string s = "[";
@@ -235,7 +205,7 @@ void write_npy(const std::string& path, npy_type type, std::span<const std::byte
   }
   whole_file file(path);
   file.write(header_of(type, shape));
-  file.write(bytes);
+  file.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   file.finish();
 }
 
@@ -316,40 +286,60 @@ model_writer::model_writer(paralg& job, std::string algorithm, const std::string
   if (format != "npy" && format != "text") throw error("a model has the format npy or text, not " + format);
 }
 
-void model_writer::write_array(const std::string& file, npy_type type, std::span<const std::byte> bytes,
-                               const std::vector<std::uint64_t>& shape, std::uint64_t first_row, const id_list* ids,
-                               bool keyed) {
-  const auto path = job_.paracel_result(file);
-  if (!text_) {
-    write_npy(path, type, bytes, shape);
-    return;
-  }
-  whole_file out(path);
-  with_type(type, [&](auto kind) {
-    using element = decltype(kind);
-    const std::uint64_t rows = keyed ? shape.front() : 1;
-    const std::uint64_t width = rows == 0 ? 0 : bytes.size() / sizeof(element) / rows;
-    std::string line;
-    for (std::uint64_t row = 0; row < rows; ++row) {
-      line.clear();
-      if (keyed) line = (ids != nullptr ? ids->text(row) : std::to_string(first_row + row)) + '\t';
+namespace {
+
+// Appends the next piece of a file to its argument; false: there is none.
+using pieces = std::function<bool(std::string&)>;
+
+/// A file of lines: `label(row)` and the row's `width` numbers with | between them.
+pieces text_pieces(npy_type type, std::span<const std::byte> bytes, std::uint64_t rows,
+                   std::function<std::string(std::uint64_t)> label) {
+  const std::uint64_t width = rows == 0 ? 0 : bytes.size() / bytes_of(type) / rows;
+  return [=, row = std::uint64_t{0}](std::string& text) mutable {
+    if (row == rows) return false;
+    text += label(row);
+    with_type(type, [&](auto e) {
       for (std::uint64_t j = 0; j < width; ++j) {
-        element e{};
         std::memcpy(&e, bytes.data() + (row * width + j) * sizeof e, sizeof e);
-        if (j > 0) line += '|';
-        append_text(line, e);
+        if (j > 0) text += '|';
+        append_text(text, e);
       }
-      out.write(line += '\n');
-    }
-  });
-  out.finish();
+    });
+    text += '\n';
+    ++row;
+    return true;
+  };
 }
+
+/// `header`, if there is one, and the elements.
+pieces npy_pieces(std::string header, std::span<const std::byte> bytes) {
+  constexpr std::size_t piece_bytes = std::size_t{256} << 10U;
+  return [=](std::string& text) mutable {
+    const auto piece = bytes.first(std::min(bytes.size(), piece_bytes));
+    if (header.empty() && piece.empty()) return false;
+    text += std::exchange(header, {});
+    text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    bytes = bytes.subspan(piece.size());
+    return true;
+  };
+}
+
+}  // namespace
 
 void model_writer::add_whole(const std::string& name, npy_type type, std::span<const std::byte> bytes,
                              std::vector<std::uint64_t> shape) {
   const bool keyed = shape.size() > 1;
-  const auto file = name + (text_ ? "_0" : "_0.npy");
-  write_array(file, type, bytes, shape, 0, nullptr, keyed);
+  const auto file = job_.result_name(name + "_", ending_of(text_));
+  const auto path = job_.paracel_result(file);
+  if (text_) {
+    const auto label = [&](std::uint64_t row) { return keyed ? std::to_string(row) + '\t' : std::string(); };
+    const auto next = text_pieces(type, bytes, keyed ? shape.front() : 1, label);
+    whole_file out(path);
+    for (std::string line; next(line); line.clear()) out.write(line);
+    out.finish();
+  } else {
+    write_npy(path, type, bytes, shape);
+  }
   json_object entry;
   entry.add("dtype", npy_name(type)).raw("shape", list_json(shape)).raw("files", list_json({file}, true));
   if (text_) entry.add("keyed", keyed);
@@ -377,31 +367,49 @@ void model_writer::add_part(const std::string& name, npy_type type, std::span<co
     kind = std::max(kind, all[r][1]);
   }
 
-  auto shape = row_shape;
-  shape.insert(shape.begin(), rows);
-  const auto rank = std::to_string(comm.get_rank());
-  write_array(name + "_" + rank + (text_ ? "" : ".npy"), type, bytes, shape, first_row, ids, true);
-  const char* id_ending = kind == 2 ? ".txt" : ".npy";
-  if (ids != nullptr && !text_) {
-    if (ids->size() != rows) throw error(name + ": found " + std::to_string(ids->size()) + " ids for " +
-                                         std::to_string(rows) + " rows");
-    const auto path = job_.paracel_result(name + "_id_" + rank + id_ending);
-    if (kind == 1) {
-      write_npy(path, ids->numbers());
-    } else {
-      std::string text;
-      for (std::size_t i = 0; i < ids->size(); ++i) text += ids->text(i) + '\n';
-      write_text_file(path, text);
-    }
+  // One file has one header, with all rows.
+  const bool one = job_.one_output_file();
+  const auto npy = [&](npy_type of, std::span<const std::byte> elements, std::vector<std::uint64_t> of_row) {
+    of_row.insert(of_row.begin(), one ? total : rows);
+    return npy_pieces(one && !first_ ? std::string() : header_of(of, of_row), elements);
+  };
+  if (rows * width != bytes.size()) throw error(name + ": found a part of a row");
+  if (ids != nullptr && ids->size() != rows)
+    throw error(name + ": found " + std::to_string(ids->size()) + " ids for " + std::to_string(rows) + " rows");
+  const std::string ending = ending_of(text_);
+  const std::string id_ending = kind == 2 ? ".txt" : ".npy";
+  if (text_) {
+    const auto label = [&](std::uint64_t row) {
+      return (ids != nullptr ? ids->text(row) : std::to_string(first_row + row)) + '\t';
+    };
+    job_.paracel_dump_pieces(name + "_", text_pieces(type, bytes, rows, label), ending);
+  } else {
+    job_.paracel_dump_pieces(name + "_", npy(type, bytes, row_shape), ending);
+  }
+  if (ids != nullptr && !text_ && kind == 2) {
+    const auto next = [&, i = std::size_t{0}](std::string& text) mutable {
+      if (i == rows) return false;
+      text += ids->text(i++) + '\n';
+      return true;
+    };
+    job_.paracel_dump_pieces(name + "_id_", next, id_ending);
+  } else if (ids != nullptr && !text_) {
+    const auto& numbers = ids->numbers();
+    job_.paracel_dump_pieces(name + "_id_", npy(npy_type::uint64, std::as_bytes(std::span(numbers)), {}), id_ending);
   }
   if (!first_) return;
   std::vector<std::string> names;
   std::vector<std::string> id_names;
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    names.push_back(name + "_" + std::to_string(r) + (text_ ? "" : ".npy"));
-    id_names.push_back(text_ ? names.back() : name + "_id_" + std::to_string(r) + id_ending);
+  for (std::size_t r = 0; r < (one ? 1 : all.size()); ++r) {
+    const auto name_of = [&](const std::string& what, const std::string& end) {
+      return one ? job_.result_name(what, end) : what + std::to_string(r) + end;
+    };
+    names.push_back(name_of(name + "_", ending));
+    id_names.push_back(text_ ? names.back() : name_of(name + "_id_", id_ending));
   }
-  shape.front() = total;
+  if (one) counts = {total};
+  auto shape = std::move(row_shape);
+  shape.insert(shape.begin(), total);
   json_object entry;
   entry.add("dtype", npy_name(type)).raw("shape", list_json(shape)).raw("files", list_json(names, true));
   entry.raw("rows", list_json(counts));
@@ -422,7 +430,9 @@ void model_writer::finish() {
     for (const auto& s : config->all()) {
       const bool place = s.type == key_type::file || s.type == key_type::files || s.type == key_type::plugin ||
                          s.type == key_type::output_folder;
-      if (!place && !settings_.has(s.name)) settings_.raw(s.name, json_of(s.value));
+      // Absent it has no value that a config could have.
+      const bool absent = s.name == output_files_key && !config->given(s.name);
+      if (!place && !absent && !settings_.has(s.name)) settings_.raw(s.name, json_of(s.value));
     }
   }
   text += ",\n \"settings\": " + settings_.text() + ",\n \"arrays\": " + arrays_.text() + "}\n";

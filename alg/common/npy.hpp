@@ -8,9 +8,11 @@
 //                               "users": {..., "files": ["users_0.npy", "users_1.npy"], "rows": [40, 38],
 //                                         "ids": ["users_id_0.npy", "users_id_1.npy"]}}}
 //
-// An array that lies in several files is their rows one after the other. Ids of rows are numbers in .npy files of uint64, or
-// names in .txt files, a line each. Files are named relative to the manifest. With "format": "text" the files are Paracel's
-// text form: numbers with | between them; "keyed": a row a line, behind its number or id and a tab.
+// With one file of all workers (paralg::set_one_output_file) names have no rank: "centers.npy", "users.npy",
+// "users_id.txt". An array that lies in several files is their rows one after the other. Ids of rows are numbers in
+// .npy files of uint64, or names in .txt files, a line each. Files are named relative to the manifest. With "format":
+// "text" the files are Paracel's text form: numbers with | between them; "keyed": a row a line, behind its number or id
+// and a tab.
 //
 // In Python:  m = json.load(open("model.json")); np.concatenate([np.load(f) for f in m["arrays"]["users"]["files"]])
 //
@@ -94,7 +96,8 @@ class model_writer {
   /// `format`: "npy" or "text".
   model_writer(paralg& job, std::string algorithm, const std::string& format);
 
-  /// An array that rank 0 has, in <name>_0.npy. In text form of one dimension: numbers joined by |; of two: a line a row.
+  /// An array that rank 0 has, in <name>_0.npy, or <name>.npy with one file of all workers. In text form of one
+  /// dimension: numbers joined by |; of two: a line a row.
   template <npy_number T>
   void add(const std::string& name, std::span<const T> values, std::vector<std::uint64_t> shape) {
     if (first_) add_whole(name, npy_type_of<T>(), std::as_bytes(values), std::move(shape));
@@ -104,7 +107,8 @@ class model_writer {
     add(name, std::span<const T>(values), {values.size()});
   }
   /// Rows of which each worker has some (one after the other in the order of the ranks), `row_shape` numbers each (nothing:
-  /// one number), in <name>_<rank>.npy; `ids`: what this worker's rows are called, on every worker or on none.
+  /// one number), in <name>_<rank>.npy or <name>.npy; `ids`: what this worker's rows are called, on every worker or on
+  /// none.
   /// A collective. In text form a line a row: its number among all rows, or its id, a tab, and the numbers.
   template <npy_number T>
   void add_rows(const std::string& name, std::span<const T> values, std::vector<std::uint64_t> row_shape = {},
@@ -123,8 +127,6 @@ class model_writer {
                  std::vector<std::uint64_t> shape);
   void add_part(const std::string& name, npy_type type, std::span<const std::byte> bytes,
                 std::vector<std::uint64_t> row_shape, const id_list* ids);
-  void write_array(const std::string& file, npy_type type, std::span<const std::byte> bytes,
-                   const std::vector<std::uint64_t>& shape, std::uint64_t first_row, const id_list* ids, bool keyed);
 
   paralg& job_;
   std::string algorithm_;

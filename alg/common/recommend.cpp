@@ -403,7 +403,7 @@ void use_model(paralg& job, run_log& log, factor_tables& model, const recommend_
   for (std::size_t u = 0; u < training->rows(); ++u) lines.push_back(line_of(training->row_ids.text(u), lists.lists[u]));
   job.paracel_dump_vector(lines, "recommend_", "\n");
   if (job.get_worker_id() == 0) {
-    job.paracel_dump_vector(std::vector<std::string>{line_of("", lists.unknown_user)}, "recommend_unknown_", "\n");
+    write_lines(job, std::vector<std::string>{line_of("", lists.unknown_user)}, "recommend_unknown_");
   }
 }
 
@@ -431,8 +431,10 @@ void write_model(paralg& job, const std::string& algorithm, const std::string& f
   side("H", "ibias", parts.items, *parts.item_ids);
   out.finish();
   if (job.get_worker_id() == 0) {
-    const dict_type<str_type, double> mean{{"miu", scale.mean}, {"rating_sz", static_cast<double>(ratings)}};
-    job.paracel_dump_dict(mean, "miu_");
+    std::vector<std::string> lines(2);
+    append_row(lines[0], std::string("miu"), "\t", scale.mean);
+    append_row(lines[1], std::string("rating_sz"), "\t", static_cast<double>(ratings));
+    write_lines(job, lines, "miu_");
   }
 }
 

@@ -88,16 +88,29 @@ double run_log::seconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
+whole_file::whole_file(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
+  out_.open(temporary_, std::ios::binary | std::ios::trunc);
+  if (!out_) failed();
+}
+
+whole_file::~whole_file() {
+  if (!done_) std::remove(temporary_.c_str());
+}
+
+void whole_file::finish() {
+  out_.flush();
+  if (!out_) failed();
+  out_.close();
+  if (!out_ || std::rename(temporary_.c_str(), path_.c_str()) != 0) failed();
+  done_ = true;
+}
+
+void whole_file::failed() const { throw error(path_ + ": cannot be written: " + std::strerror(errno)); }
+
 void write_text_file(const std::string& path, const std::string& text) {
-  const auto temporary = path + ".tmp";
-  std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-  out << text << std::flush;
-  const bool written = static_cast<bool>(out);
-  out.close();
-  if (written && std::rename(temporary.c_str(), path.c_str()) == 0) return;
-  const std::string why = std::strerror(errno);
-  std::remove(temporary.c_str());
-  throw error(path + ": cannot be written: " + why);
+  whole_file file(path);
+  file.write(text);
+  file.finish();
 }
 
 }  // namespace paracel::alg

@@ -70,7 +70,40 @@ class run_log {
   bool first_;
 };
 
+/// A file that is written to another name, so that it is whole or not there. Throws: error that names the file.
+class whole_file {
+ public:
+  explicit whole_file(std::string path);
+  ~whole_file();
+  whole_file(const whole_file&) = delete;
+  whole_file& operator=(const whole_file&) = delete;
+  void write(std::string_view bytes) { out_.write(bytes.data(), static_cast<std::streamsize>(bytes.size())); }
+  /// The file is there under its name. Nothing may follow.
+  void finish();
+
+ private:
+  [[noreturn]] void failed() const;
+
+  std::string path_;
+  std::string temporary_;
+  std::ofstream out_;
+  bool done_ = false;
+};
+
 /// Writes `text` to `path`, whole or not at all. Throws: error that names the file.
 void write_text_file(const std::string& path, const std::string& text);
+
+/// Writes what this worker alone has, a line an element, to the file that job.result_name(filename) names: what
+/// paracel_dump_vector writes where each worker has a file of its own. No collective, and for small results.
+template <class T>
+void write_lines(paralg& job, const std::vector<T>& elements, const std::string& filename) {
+  using paracel::append_text;
+  std::string text;
+  for (const auto& e : elements) {
+    append_text(text, e);
+    text += '\n';
+  }
+  write_text_file(job.paracel_result(job.result_name(filename)), text);
+}
 
 }  // namespace paracel::alg

@@ -147,6 +147,7 @@ config_schema dtr_schema() {
   s.key("recommend", key_type::integer, "with model: items to recommend to each user; 0: none").fallback(0).at_least(0)
       .at_most(1e6);
   s.key("output", key_type::output_folder, "folder of the results").required();
+  s.add_output_files();
   s.key("level", key_type::integer, "levels of a tree").required_unless({"model"}).at_least(1).at_most(20);
   s.key("tree_start_index", key_type::integer, "first tree: n asks the n-th best item at the root, from 0")
       .fallback(0).at_least(0).at_most(1000000);
@@ -433,7 +434,7 @@ void decision_tree_rec::dump() {
       }
       lines.push_back(std::move(line));
     }
-    paracel_dump_vector(lines, "tree_", "\n");
+    write_lines(*this, lines, "tree_");
     for (const auto& t : trees_) {
       std::string text;
       for (std::size_t at = 0; at < t.mean.size(); at += users_.k()) {

@@ -5,6 +5,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <span>
 #include <string_view>
@@ -71,7 +72,8 @@ std::optional<std::size_t> find_text(const id_list& ids, const std::string& text
 }  // namespace
 
 interview_tree read_tree(const std::string& folder, std::uint64_t number) {
-  const auto file = folder + "/tree_0";
+  auto file = folder + "/tree_0";
+  if (const auto one = folder + "/tree.txt"; !std::filesystem::exists(file) && std::filesystem::exists(one)) file = one;
   const auto name = "tree_" + std::to_string(number) + "\t";
   interview_tree tree;
   visit_lines(file, 0, 1, [&](std::string&& line) {

@@ -15,6 +15,7 @@ config_schema kmeans_schema() {
   config_schema s("kmeans", "k-means clustering");
   s.key("input", key_type::files, "points, CSV or libsvm").required();
   s.key("output", key_type::output_folder, "folder of the results").required();
+  s.add_output_files();
   s.key("type", key_type::string, "fvec: name<tab>x,x,...; rows: CSV, libsvm or npy; auto: as the first line is")
       .fallback("auto").one_of({"auto", "fvec", "rows"});
   s.key("kclusters", key_type::integer, "number of centres; not with model").at_least(1).at_most(1000000)

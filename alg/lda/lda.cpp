@@ -26,6 +26,7 @@ config_schema lda_schema() {
   s.key("model_input", key_type::string, "folder or manifest of a model: nothing is trained").fallback("");
   s.key("vocabulary", key_type::files, "names of libsvm's indices 1, 2, ..., a line each");
   s.key("output", key_type::output_folder, "folder of the results").required();
+  s.add_output_files();
   s.key("format", key_type::string, "of the results: text, or npy").fallback("text").one_of({"text", "npy"});
   s.key("input_format", key_type::string, "text, libsvm, or auto: as the first line looks")
       .fallback("auto").one_of({"auto", "text", "libsvm"});

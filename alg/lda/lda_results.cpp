@@ -206,7 +206,7 @@ void lda::dump_topics() {
       lines[k].words.emplace_back(word_name(c.word), p);
     }
   }
-  paracel_dump_vector(lines, "lda_topics_", "\n");
+  write_lines(*this, lines, "lda_topics_");
 }
 
 }  // namespace paracel::alg

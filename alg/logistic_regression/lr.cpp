@@ -43,6 +43,7 @@ config_schema lr_schema() {
   s.key("test_input", key_type::files, "labelled samples to measure the model on");
   s.key("predict_input", key_type::files, "samples to predict, with or without a label");
   s.key("output", key_type::output_folder, "folder of the results").required();
+  s.add_output_files();
   s.key("model", key_type::files, "folder or manifest of a model: only test and predict with it");
   s.key("format", key_type::string, "of the results: Paracel's text, or npy").fallback("text").one_of({"text", "npy"});
   s.key("update_file", key_type::plugin, "plug-in that applies a delta to theta; default: the framework's");

@@ -110,6 +110,7 @@ config_schema mf_schema() {
   s.key("input", key_type::files, "ratings: user,item,rating; further fields are not read")
       .required_unless({"model_input"});
   s.key("output", key_type::output_folder, "folder of the results").required();
+  s.add_output_files();
   s.key("format", key_type::string, "of the model").fallback("text").one_of({"text", "npy"});
   s.key("k", key_type::integer, "factors of a user and of an item; 0: biases alone").fallback(80).at_least(0).at_most(4096);
   s.key("rounds", key_type::integer, "passes over the ratings").fallback(1).at_least(1).at_most(1000000);

@@ -33,6 +33,7 @@ void take(const std::byte*& at, T* values, std::size_t n) {
 
 void common_keys(config_schema& s) {
   s.key("output", key_type::output_folder, "folder of the results").required();
+  s.add_output_files();
   s.key("simbar", key_type::number, "the least similarity").fallback(0.0).at_least(-1).at_most(1);
   s.key("topk", key_type::integer, "most neighbours of a row").fallback(20).at_least(1);
   s.key("ids", key_type::string, "first: the first field names the row; row: its number does, from 0")

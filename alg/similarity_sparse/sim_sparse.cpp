@@ -41,6 +41,7 @@ config_schema sim_sparse_schema() {
   config_schema s("sim_sparse", "the most similar rows of each row of a sparse matrix");
   s.key("input", key_type::files, "entries, row,column,value").required();
   s.key("output", key_type::output_folder, "folder of the results").required();
+  s.add_output_files();
   s.key("format", key_type::string, "fsv: row,column,value; sfv: column,row,value").fallback("fsv").one_of({"fsv", "sfv"});
   s.key("topk", key_type::integer, "most neighbours of a row").fallback(10).at_least(1);
   s.key("rbar", key_type::number, "entries that a row must have; 0 or -1: any").fallback(0.0).at_least(-1);

@@ -87,6 +87,7 @@ config_schema steady_schema() {
   s.key("bigraph_input", key_type::files, "edges: left,right,weight; left ids end in L, right ones in R").required();
   s.key("distribution_input", key_type::files, "shares: id,p for the vertices of both sides").required();
   s.key("output", key_type::output_folder, "folder of the results").required();
+  s.add_output_files();
   s.key("epsilon", key_type::number, "a right vertex is short below p*(1 - epsilon)").fallback(1e-4).above(0).at_most(0.5);
   s.key("rounds", key_type::integer, "most rounds").fallback(1000).at_least(0).at_most(1000000000);
   s.key("ktop", key_type::integer, "most probable ways out of a left vertex that are written")
@@ -327,9 +328,7 @@ void steady_state_inversion::check_feasibility() {
         return some;
       };
       const auto right = names(s.right, right_names);
-      std::string text;
-      for (const auto& n : right) text += n + "\n";
-      write_text_file(paracel_result("infeasible_0"), text);
+      write_lines(*this, right, "infeasible_");
       said = settings_.distribution_input.front() + ": infeasible: " + joined(right) + " must receive at least " +
              number_of(s.wanted) + ", and all who lead there, " + joined(names(s.left, left_names)) + ", have " +
              number_of(s.available);

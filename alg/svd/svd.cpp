@@ -111,6 +111,7 @@ config_schema svd_schema() {
   config_schema s("svd", "the greatest singular values of a sparse matrix, with their vectors");
   s.key("input", key_type::files, "entries row,column,value, or MatrixMarket").required();
   s.key("output", key_type::output_folder, "folder of the results").required();
+  s.add_output_files();
   s.key("format", key_type::string, "of the vectors").fallback("text").one_of({"text", "npy"});
   s.key("k", key_type::integer, "triplets").fallback(10).at_least(1).at_most(4096);
   s.key("rounds", key_type::integer, "most steps, each two products with k + 2 columns").fallback(300).at_least(1)

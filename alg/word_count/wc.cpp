@@ -39,6 +39,7 @@ config_schema wc_schema() {
   config_schema s("wc", "how often each word occurs, and the words that occur most");
   s.key("input", key_type::files, "text").required();
   s.key("output", key_type::output_folder, "folder of the results").fallback("./wc_result/");
+  s.add_output_files();
   s.key("topk", key_type::integer, "words that are printed").fallback(10).at_least(0);
   s.key("tokens", key_type::string, "paracel: runs of [-A-Za-z0-9_]; space: runs of bytes that are no white space")
       .fallback("paracel").one_of({"paracel", "space"});
@@ -135,7 +136,7 @@ void word_count::dump_result() {
       text += '\n';
     }
     std::fwrite(text.data(), 1, text.size(), stdout);  // a word may have a byte 0
-    paracel_dump_vector(lines_of(top), "wc_top_", "\n");
+    write_lines(*this, lines_of(top), "wc_top_");
   }
   if (settings_.dump) dump_words();
   log.round(1, static_cast<double>(sums[1]), {{"distinct", static_cast<double>(sums[0])}});

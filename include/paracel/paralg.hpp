@@ -167,9 +167,24 @@ class paralg : public graph_loading, public many_parameters {
 
   // ---- results: files below the output folder --------------------------------------------------------------------------
   // Numbers are written with every bit. Throws: data_error that names the file, also when it would not be below the output
-  // folder. Cost: memory for about a megabyte of text, whatever is written or merged.
+  // folder. Cost: memory for some megabytes of text, whatever is written or merged.
 
   // A file is whole or not there; one that is appended to keeps what it had when that fails.
+
+  /// On: paracel_dump_vector, _dict, _prob_mtx and _pieces make one file of all workers in place of one a worker. They
+  /// are then collectives: every worker calls them, in the same order, one that has nothing with nothing. A file holds
+  /// what those of the workers would have held, in rank order, and exists when the call returns, on every worker. Its
+  /// name is that of result_name, with `merge` <filename>merge. What worker 0 alone has goes to a path of paracel_result
+  /// instead. On from the start where the config has "output_files": 1 and the schema has that key
+  /// (config_schema::add_output_files); otherwise off, and each call concerns only the worker that makes it. The same on
+  /// every worker.
+  /// Throws (the calls): on every worker what one of them threw; no part of the file is left, and what was there stays.
+  /// Cost: each byte travels once, to worker 0; memory for some pieces of 4 MiB a worker, whatever is written.
+  void set_one_output_file(bool on) { one_output_file_ = on; }
+  [[nodiscard]] bool one_output_file() const { return one_output_file_; }
+  /// What a result of this worker is called below the output folder: <filename><rank><ending>; with one file of all
+  /// workers <filename><ending> without the _ at the end of `filename`, and with the ending .txt where it has none.
+  [[nodiscard]] str_type result_name(const str_type& filename, const str_type& ending = "") const;
 
   /// <output>/<name>, the path of a result that the caller writes himself: this program's next run with this output folder
   /// removes it.
@@ -182,7 +197,7 @@ class paralg : public graph_loading, public many_parameters {
   void paracel_dump_vector(const list_type<V>& data, const str_type& filename = "result_", const str_type& sep = ",",
                            bool append_flag = false, bool merge = false) {
     std::size_t i = 0;
-    dump(filename, append_flag, merge, [&](str_type& text) {
+    dump(filename, "", append_flag, merge, [&](str_type& text) {
       if (i == data.size()) return false;
       if (i > 0) text += sep;
       append_text(text, data[i]);
@@ -216,7 +231,7 @@ class paralg : public graph_loading, public many_parameters {
     for (const auto& row : data) rows.push_back(&row);
     std::sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
     auto row = rows.begin();
-    dump(filename, append_flag, merge, [&](str_type& text) {
+    dump(filename, "", append_flag, merge, [&](str_type& text) {
       if (row == rows.end()) return false;
       append_row(text, (*row)->first, sep, (*row)->second);
       text += '\n';
@@ -235,6 +250,13 @@ class paralg : public graph_loading, public many_parameters {
     auto rows = data;
     std::erase_if(rows, [](const auto& row) { return row.second.empty(); });
     paracel_dump_dict(rows, filename, append_flag, merge);
+  }
+
+  /// Writes a result that is not in memory at once to the file that result_name(filename, ending) names: `next` appends
+  /// a piece of it to its argument each time that it is called, or returns false: there is no more.
+  void paracel_dump_pieces(const str_type& filename, const std::function<bool(str_type&)>& next,
+                           const str_type& ending = "") {
+    dump(filename, ending, false, false, next);
   }
 
   /// Joins files (a file, a list, a folder or a glob pattern; sorted) into <output>/<prefix>merge, which is left out if it
@@ -274,8 +296,8 @@ class paralg : public graph_loading, public many_parameters {
   list_type<str_type> load_all(const list_type<str_type>& files);
   list_type<str_type> standard_input(const list_type<str_type>& files);
   void load_parts(const list_type<str_type>& files, const std::function<void(list_type<str_type>&)>& visit);
-  /// `next` appends the next piece of the result to its argument; false: there is none.
-  void dump(const str_type& filename, bool append, bool merge, const std::function<bool(str_type&)>& next);
+  void dump(const str_type& filename, const str_type& ending, bool append, bool merge,
+            const std::function<bool(str_type&)>& next);
   void merge_files(const list_type<str_type>& files, const str_type& prefix, bool append);
   str_type write_object(const str_type& prefix, const value_view& value);
   static void read_object(const str_type& path, value_sink to);
@@ -284,6 +306,7 @@ class paralg : public graph_loading, public many_parameters {
   std::shared_ptr<session> session_;
   std::size_t part_ = 0;  // number of this algorithm in the worker's part of a checkpoint
   bool restored_ = false;
+  bool one_output_file_ = false;
   int first_iteration_ = 0;
   std::int64_t last_report_ms_ = -1;
 };

@@ -23,6 +23,9 @@ struct config_node;
 /// These bytes inside an executable say that it answers `--schema`, and are the "format" of the answer.
 inline constexpr char schema_marker[] = "paracel-schema-v1";
 
+/// The key of add_output_files.
+inline constexpr char output_files_key[] = "output_files";
+
 /// What a key may hold. The comment is the name in the published schema.
 enum class key_type {
   string,         ///< "string"
@@ -100,6 +103,8 @@ class config {
   }
   /// Whether the file has the key; false where its fallback is in use.
   [[nodiscard]] bool given(std::string_view name) const;
+  /// Whether results are to be one file of all workers: schema and file have the key of add_output_files.
+  [[nodiscard]] bool one_output_file() const { return one_output_file_; }
   /// A key with what holds for it, given or not.
   struct setting {
     std::string name;
@@ -123,6 +128,7 @@ class config {
 
   std::string file_;
   std::map<std::string, entry, std::less<>> entries_;
+  bool one_output_file_ = false;
 };
 
 /// The keys of one program.
@@ -133,6 +139,11 @@ class config_schema {
 
   /// Adds a key. Lifetime: the reference is good until the next call.
   key_spec& key(std::string name, key_type type, std::string help);
+
+  /// Adds the key "output_files", which may be absent: one file of results a worker, or 1: one of all workers. For
+  /// programs whose workers all make the same calls of paracel_dump_*, which are then collectives
+  /// (paralg::set_one_output_file).
+  void add_output_files();
 
   [[nodiscard]] const std::string& program() const noexcept { return program_; }
   /// The program commits iterations without asking for `first_iteration()`: no process can take the place of a worker that
@@ -160,6 +171,7 @@ class config_schema {
   std::string summary_;
   std::string marker_;
   bool always_begins_anew_ = false;
+  bool output_files_ = false;
   std::vector<key_spec> keys_;
 };
 

@@ -130,6 +130,12 @@ key_spec& config_schema::key(std::string name, key_type type, std::string help) 
   return keys_.emplace_back(std::move(name), type, std::move(help));
 }
 
+void config_schema::add_output_files() {
+  output_files_ = true;
+  key(output_files_key, key_type::integer, "1: one file of results of all workers; absent: one a worker").at_least(1)
+      .at_most(1);
+}
+
 std::string config_schema::to_json() const {
   std::string s = "{\"format\": " + json_quoted(marker_) + ", \"program\": " + json_quoted(program_);
   if (always_begins_anew_) s += ", \"always_begins_anew\": true";
@@ -156,6 +162,7 @@ namespace {
 /// "an integer >= 1", "dgd, ipm, downpour or agd", ...
 std::string limits_text(const std::optional<double>& least, bool exclusive, const std::optional<double>& most) {
   std::string s;
+  if (least && least == most && !exclusive) return " = " + limit_text(*least);
   if (least) s += (exclusive ? " > " : " >= ") + limit_text(*least);
   if (most) s += (least ? " and <= " : " <= ") + limit_text(*most);
   return s;
@@ -221,6 +228,7 @@ config config_schema::check_tree(const std::string& file, const config_node& roo
     entry.column = m.column;
     entry.value = checked(*spec, m.value, place);
   }
+  result.one_output_file_ = output_files_ && result.given(output_files_key);
   const auto stands = [&](const std::string& name) { return result.given(name) && !is_empty(result.at(name)); };
   for (const auto& k : keys_) {
     const auto& others = k.required_unless_;
@@ -246,7 +254,9 @@ config_value config_schema::checked(const key_spec& spec, const config_node& nod
   switch (spec.type_) {
     case key_type::integer: {
       const auto v = node.as_integer();
-      if (!v || !within(static_cast<double>(*v))) wrong("an integer" + limits);
+      const bool only_one = spec.least_ && spec.least_ == spec.most_;  // a switch: the number, or nothing
+      if (!v || !within(static_cast<double>(*v)))
+        wrong(only_one ? limit_text(*spec.least_) + ", or no such key" : "an integer" + limits);
       return *v;
     }
     case key_type::number: {

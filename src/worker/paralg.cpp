@@ -3,10 +3,13 @@
 
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <utility>
 
 #include <nlohmann/json.hpp>
+
+#include <paracel/run.hpp>
 
 #include "core/file_names.hpp"
 #include "core/json_text.hpp"
@@ -50,6 +53,7 @@ paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, i
       throw config_error("output folder " + output_ + " cannot be written: " + why);
     session_->output(output_);
   }
+  if (const auto* settings = running_config()) one_output_file_ = settings->one_output_file();
   part_ = session_->parts().enter(session_->finished(), [this](saved_state& to) { checkpoint_state(to); });
   ++live_algorithms;
 }
@@ -187,13 +191,27 @@ str_type paralg::paracel_result(const str_type& name) {
   return path;
 }
 
-void paralg::dump(const str_type& filename, bool append, bool merge, const std::function<bool(str_type&)>& next) {
+str_type paralg::result_name(const str_type& filename, const str_type& ending) const {
+  if (!one_output_file_) return filename + std::to_string(get_worker_id()) + ending;
+  auto name = filename;
+  if (name.ends_with('_')) name.pop_back();
+  if (name.empty() || name.ends_with('/')) name += "result";
+  return name + (ending.empty() ? ".txt" : ending);
+}
+
+void paralg::dump(const str_type& filename, const str_type& ending, bool append, bool merge,
+                  const std::function<bool(str_type&)>& next) {
   const auto result = [&](const str_type& name) {
     if (!append) return paracel_result(name);
     session_->output(output_);
     return result_path(output_, name);
   };
-  result_file out(result(filename + std::to_string(get_worker_id())), append);
+  if (one_output_file_) {
+    const auto name = merge ? filename + "merge" : result_name(filename, ending);
+    write_together(comm_, [&] { return std::make_unique<result_file>(result(name), append); }, next);
+    return;
+  }
+  result_file out(result(result_name(filename, ending)), append);
   str_type text;
   while (next(text)) {
     if (text.size() < written_at_once) continue;

@@ -6,10 +6,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <system_error>
 #include <utility>
 
 #include <paracel/error.hpp>
+
+#include "load/agreement.hpp"
 
 namespace paracel {
 
@@ -22,15 +25,6 @@ std::ifstream open_to_read(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw data_error(path + ": cannot be opened: " + std::strerror(errno));
   return in;
-}
-
-/// The bytes [begin, begin + size) of a file.
-std::string read_part(std::ifstream& in, const std::string& path, std::uint64_t begin, std::uint64_t size) {
-  std::string bytes(static_cast<std::size_t>(size), '\0');
-  in.seekg(static_cast<std::streamoff>(begin));
-  in.read(bytes.data(), static_cast<std::streamsize>(size));
-  if (!in) throw data_error(path + ": changed while it was read");
-  return bytes;
 }
 
 std::uint64_t bytes_of_file(const std::string& path) {
@@ -82,32 +76,77 @@ void result_file::close() {
   written_.clear();
 }
 
-void join_results(Comm& comm, const std::string& part, std::uint64_t begin, const std::string& whole, bool append,
-                  std::uint64_t chunk_bytes) {
+void write_together(Comm& comm, const std::function<std::unique_ptr<result_file>()>& open, const result_pieces& next,
+                    std::uint64_t chunk_bytes) {
   const auto ranks = comm.get_size();
   const auto rank = comm.get_rank();
-  const auto sizes = comm.allgather(static_cast<std::int64_t>(bytes_of_file(part) - begin));
-  // The parts one after the other are one text; mine is [first, last) of it, and round k moves the bytes
-  // [k * chunk, (k + 1) * chunk) of all.
-  std::uint64_t first = 0, total = 0;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    if (r == rank) first = total;
-    total += static_cast<std::uint64_t>(sizes[r]);
-  }
-  const auto last = first + static_cast<std::uint64_t>(sizes[rank]);
-  auto in = open_to_read(part);
   std::unique_ptr<result_file> out;
-  if (rank == 0) out = std::make_unique<result_file>(whole, append);
-  std::vector<std::string> to(ranks), from;
-  for (std::uint64_t at = 0; at < total; at += chunk_bytes) {
-    const auto mine_from = std::max(first, at);
-    const auto mine_to = std::min(last, at + chunk_bytes);
-    to[0] = mine_from < mine_to ? read_part(in, part, begin + (mine_from - first), mine_to - mine_from) : std::string();
-    comm.alltoall(to, from);
-    if (out)
-      for (const auto& piece : from) out->write(piece);
+  std::string chunk;   // what this rank sends next
+  bool ended = false;  // nothing follows it
+  const auto fill = [&] {
+    chunk.clear();
+    while (!ended && chunk.size() < chunk_bytes) ended = !next(chunk);
+  };
+  agree(comm, [&] {
+    if (rank == 0) out = open();
+    fill();
+  });
+  for (std::size_t turn = 0; turn < ranks;) {
+    struct offer {
+      std::uint64_t bytes;
+      bool last;
+    };
+    std::vector<offer> offers;
+    const std::vector<std::int64_t> mine{static_cast<std::int64_t>(chunk.size()), ended ? 1 : 0};
+    for (const auto& o : comm.allgather(mine))
+      offers.push_back({static_cast<std::uint64_t>(o[0]), o[1] != 0});
+    // Those from `turn` on send, up to the first that has more: so ranks that have little or nothing share a round.
+    auto end = turn + 1;
+    for (auto bytes = offers[turn].bytes; end < ranks && offers[end - 1].last; ++end) {
+      bytes += offers[end].bytes;
+      if (bytes > chunk_bytes) break;
+    }
+    const bool sends = turn <= rank && rank < end;
+    std::vector<byte_vector> to(ranks);
+    if (sends) {
+      const auto bytes = std::as_bytes(std::span(chunk));
+      to[0].assign(bytes.begin(), bytes.end());
+    }
+    const auto from = comm.alltoall_bytes(to);
+    agree(comm, [&] {
+      if (out)
+        for (const auto& piece : from) out->write({reinterpret_cast<const char*>(piece.data()), piece.size()});
+      if (sends) fill();
+    });
+    turn = offers[end - 1].last ? end : end - 1;
   }
-  if (out) out->close();
+  agree(comm, [&] {
+    if (out) out->close();
+  });
+}
+
+void join_results(Comm& comm, const std::string& part, std::uint64_t begin, const std::string& whole, bool append,
+                  std::uint64_t chunk_bytes) {
+  std::ifstream in;
+  std::uint64_t left = 0;
+  bool opened = false;
+  const auto open = [&] { return std::make_unique<result_file>(whole, append); };
+  const auto next = [&](std::string& text) {
+    if (!std::exchange(opened, true)) {
+      in = open_to_read(part);
+      in.seekg(static_cast<std::streamoff>(begin));
+      left = bytes_of_file(part) - begin;
+    }
+    if (left == 0) return false;
+    const auto before = text.size();
+    const auto size = std::min<std::uint64_t>(left, std::min<std::uint64_t>(piece_bytes, chunk_bytes));
+    text.resize(before + size);
+    in.read(text.data() + before, static_cast<std::streamsize>(size));
+    if (!in) throw data_error(part + ": changed while it was read");
+    left -= size;
+    return true;
+  };
+  write_together(comm, open, next, chunk_bytes);
 }
 
 void copy_results(const std::vector<std::string>& files, const std::string& whole, bool append) {

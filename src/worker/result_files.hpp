@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -53,11 +54,21 @@ class result_file {
   std::unique_ptr<std::FILE, closer> file_;
 };
 
-/// Rank 0 joins what is in the files `part` of all ranks, each from byte `begin` of its own on, in rank order, into `whole`.
-/// Every rank must call it; the files need not be in one file system.
+/// Appends the next piece of a result to its argument; false, and nothing appended: there is none.
+using result_pieces = std::function<bool(std::string&)>;
+
+/// Rank 0 writes the pieces of all ranks, in rank order, to the file that it opens with `open`; no other rank needs to
+/// see that file system. A collective. When it returns the file is complete, on every rank.
 ///
-/// Throws: data_error that names the file; job_error when a rank is lost meanwhile.
-/// Cost: each byte travels once, to rank 0, in rounds of `chunk_bytes` of all ranks together: so much memory a rank.
+/// Throws: on every rank what one of them threw, of the same kind; then there is no part of the file. job_error when a
+///         rank is lost meanwhile.
+/// Cost: each byte travels once, to rank 0, in rounds of `chunk_bytes` of all ranks together; a round is an all-to-all
+///       and two allgathers of a few bytes. Memory: a few times `chunk_bytes` and a piece. Ranks make their pieces one
+///       after the other.
+void write_together(Comm& comm, const std::function<std::unique_ptr<result_file>()>& open, const result_pieces& next,
+                    std::uint64_t chunk_bytes = std::uint64_t{4} << 20);
+
+/// The same with what is in the files `part` of all ranks, each from byte `begin` of its own on, into `whole`.
 void join_results(Comm& comm, const std::string& part, std::uint64_t begin, const std::string& whole, bool append,
                   std::uint64_t chunk_bytes = std::uint64_t{4} << 20);
 

@@ -20,8 +20,10 @@ namespace paracel::alg {
 namespace {
 
 using test::cluster;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 class ModelFiles : public testing::Test {
  protected:
@@ -33,10 +35,11 @@ class ModelFiles : public testing::Test {
   ~ModelFiles() override { std::filesystem::remove_all(folder_); }
 
   /// Three workers with two rows, none and one; ids are numbers or names.
-  void write(const std::string& format, bool names) const {
+  void write(const std::string& format, bool names, bool one = false) const {
     cluster c({.workers = 3, .servers = 1});
     c.run([&](Comm comm) {
       paralg job("", comm, folder_);
+      job.set_one_output_file(one);
       model_writer model(job, "toy", format);
       const auto rank = comm.get_rank();
       std::vector<double> rows;
@@ -95,6 +98,11 @@ class ModelFiles : public testing::Test {
   void put(const std::string& name, const std::string& what) const {
     std::ofstream(folder_ + "/" + name, std::ios::binary) << what;
   }
+  [[nodiscard]] std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& e : std::filesystem::directory_iterator(folder_)) names.push_back(e.path().filename());
+    return names;
+  }
   [[nodiscard]] std::string refusal(const std::string& array) const {
     try {
       (void)model_reader(folder_, "toy").read<double>(array);
@@ -127,6 +135,29 @@ TEST_F(ModelFiles, AModelInTextIsReadBack) {
   EXPECT_EQ(text("table_0"), "0\t1|2\n1\t3|4\n2\t5|6\n");
   EXPECT_EQ(text("users_2"), "user 9\t0.1|-1e+300\n");
   EXPECT_EQ(text("labels_2"), "2\t2\n");
+}
+
+TEST_F(ModelFiles, AModelOfOneFileAnArrayIsReadBack) {
+  for (const bool names : {false, true}) {
+    write("npy", names, true);
+    check(names);
+    EXPECT_THAT(read_npy(folder_ + "/users.npy").shape, ElementsAre(3, 2)) << "one header, with all rows";
+    EXPECT_THAT(read_npy(folder_ + "/users.npy").as<double>(), ElementsAre(1, 2, 3, 4, 0.1, -1e300));
+    EXPECT_THAT(read_npy(folder_ + "/labels.npy").shape, ElementsAre(3));
+    EXPECT_THAT(read_npy(folder_ + "/table.npy").shape, ElementsAre(3, 2));
+    EXPECT_THAT(text("model.json"), HasSubstr("\"files\": [\"users.npy\"], \"rows\": [3]"));
+    const std::string ids = names ? "users_id.txt" : "users_id.npy";
+    EXPECT_THAT(text("model.json"), HasSubstr("\"ids\": [\"" + ids + "\"]"));
+    EXPECT_EQ(std::filesystem::exists(folder_ + "/" + ids), true);
+    EXPECT_THAT(files(), Not(Contains(testing::ContainsRegex("_[0-9]"))));
+    EXPECT_THAT(files(), Not(Contains(HasSubstr(".tmp"))));
+  }
+  EXPECT_EQ(text("users_id.txt"), "user 18446744073709551614\nuser 7\nuser 9\n");
+  write("text", true, true);
+  check(true);
+  EXPECT_EQ(text("weights.txt"), "0.1|0|-2\n");
+  EXPECT_EQ(text("users.txt"), "user 18446744073709551614\t1|2\nuser 7\t3|4\nuser 9\t0.1|-1e+300\n");
+  EXPECT_EQ(text("labels.txt"), "0\t0\n1\t0\n2\t2\n");
 }
 
 TEST_F(ModelFiles, WhatIsNoModelIsSaid) {

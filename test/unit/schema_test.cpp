@@ -56,6 +56,20 @@ class Schema : public ::testing::Test {
   paracel::config_schema schema_;
 };
 
+TEST_F(Schema, OneOutputFileIsAskedForByOneAndByNothingElse) {
+  EXPECT_NE(error_of(R"("output_files": 1)").find("\"output_files\" is unknown"), std::string::npos)
+      << "a program that has not said that its workers write together";
+  schema_.add_output_files();
+  EXPECT_FALSE(check("").one_output_file());
+  EXPECT_TRUE(check(R"("output_files": 1)").one_output_file());
+  for (const std::string wrong : {"0", "2", "-1", "1.5", "true", "null", "\"all\"", "[1]"}) {
+    const auto said = error_of("\"output_files\": " + wrong);
+    EXPECT_EQ(said.find("cfg.json:2:1: key \"output_files\": found "), 0U) << said;
+    EXPECT_NE(said.find(", want 1, or no such key"), std::string::npos) << said;
+  }
+  EXPECT_NE(schema_.help_text().find("output_files  int = 1: 1: one file"), std::string::npos) << schema_.help_text();
+}
+
 TEST_F(Schema, GivesTypedValuesAndFallbacks) {
   const auto c = check(R"("method": "dgd", "rounds": "7", "alpha": 2, "debug": "true")");
   EXPECT_EQ(c.get<std::vector<std::string>>("input"), (std::vector<std::string>{input_}));

@@ -118,9 +118,11 @@ def check_entry(spec, entry, look_at_files):
     if kind in ("int", "double"):
         number = number_in(entry.value)
         want = ("an integer" if kind == "int" else "a number") + limits_of(spec)
+        least, most = spec.get("min"), spec.get("max")
+        if kind == "int" and least is not None and least == most:  # a switch: the number, or nothing
+            want = f"{most:.17g}, or no such key"
         if number is None or (kind == "int" and number != int(number)):
             wrong(want)
-        least, most = spec.get("min"), spec.get("max")
         if least is not None and (number <= least if spec.get("exclusive_min") else number < least):
             wrong(want)
         if most is not None and number > most:
