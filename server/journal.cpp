@@ -15,7 +15,7 @@ using net::verb;
 namespace {
 
 constexpr std::size_t item_front_bytes = 16;
-constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
+constexpr std::size_t kept_list_bytes = std::size_t{1} << 20;
 
 std::size_t item_bytes(const std::byte* at) noexcept {
   std::uint32_t value = 0;
@@ -25,7 +25,7 @@ std::size_t item_bytes(const std::byte* at) noexcept {
 
 template <class T>
 void empty_again(std::vector<T>& v) noexcept {
-  if (v.capacity() * sizeof(T) > kept_buffer_bytes) v = {};
+  if (v.capacity() * sizeof(T) > kept_list_bytes) v = {};
   else v.clear();
 }
 

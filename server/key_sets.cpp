@@ -17,7 +17,7 @@ constexpr std::size_t batch = 32;
 constexpr std::size_t ahead = 16;
 
 template <class T>
-T load(const std::byte* from) noexcept {
+T number_in(const std::byte* from) noexcept {
   T x;
   std::memcpy(&x, from, sizeof x);
   return x;
@@ -132,7 +132,7 @@ void prepared_set::add(std::uint64_t version, const std::byte* deltas, std::byte
     if (i + ahead < n) __builtin_prefetch(places_[i + ahead], 1);
     auto* at = places_[i];
     for (std::size_t k = 0; k < numbers; ++k, deltas += sizeof(T), at += sizeof(T)) {
-      const T sum = static_cast<T>(load<T>(at) + load<T>(deltas));
+      const T sum = static_cast<T>(number_in<T>(at) + number_in<T>(deltas));
       store(at, sum);
       if (out != nullptr) {
         store(out, sum);

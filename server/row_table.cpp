@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t slab_target_bytes = std::size_t{8} << 20;
 constexpr std::size_t large_page_bytes = std::size_t{2} << 20;
 
-constexpr bool is_full(std::size_t size, std::size_t slots) noexcept { return size * 8 > slots * 7; }
+constexpr bool is_crowded(std::size_t size, std::size_t slots) noexcept { return size * 8 > slots * 7; }
 
 std::byte* map_slab(std::size_t bytes, bool large_pages) {
   // Aligned to large pages: what hangs over on either side is given back.
@@ -83,7 +83,7 @@ std::uint32_t row_table::take_number() {
 }
 
 std::byte* row_table::make_row(index& p, std::uint64_t hash, std::uint64_t front) {
-  if (p.slots == nullptr || is_full(p.size + std::size_t{1}, p.mask + std::size_t{1})) grow(p);
+  if (p.slots == nullptr || is_crowded(p.size + std::size_t{1}, p.mask + std::size_t{1})) grow(p);
   const auto number = take_number();
   const auto print = print_of(hash);
   auto i = print & p.mask;

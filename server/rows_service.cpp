@@ -20,14 +20,14 @@ namespace {
 
 // Rows whose slots, and then the rows themselves, are fetched before the first is handled: as for keys, more than a core
 // keeps in flight, and little enough for the first-level cache.
-constexpr std::size_t batch = 32;
+constexpr std::size_t rows_at_once = 32;
 constexpr std::size_t line_bytes = 64;
 // Beyond this the processor's own prefetcher has seen what is going on.
 constexpr std::size_t prefetched_bytes = 512;
 constexpr std::uint16_t not_here = 0xffff;
 // What a scan looks at in one request: 16,000 rows of 16 floats take 0.2 ms.
 constexpr std::size_t scan_chunk_bytes = std::size_t{1} << 20;
-constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
+constexpr std::size_t kept_body_bytes = std::size_t{1} << 20;
 constexpr std::size_t largest_row_bytes = std::size_t{64} << 20;
 // Each has an index for every partition of the shard, and is looked at after every request.
 constexpr std::size_t most_tables = 1024;
@@ -156,7 +156,7 @@ rows_service::served rows_service::handle(const net::request_view& request, blob
   const auto body = out.body != nullptr ? std::span<const std::byte>(*out.body) : std::span<const std::byte>();
   const auto bytes = net::reply_header_bytes + body.size() + out.tail.size();
   done.answer(out.header, body, std::move(out.tail));
-  if (body_.capacity() > kept_buffer_bytes) body_ = {};
+  if (body_.capacity() > kept_body_bytes) body_ = {};
   return {bytes, false};
 }
 
@@ -383,11 +383,11 @@ bool rows_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, 
     });
     return row;
   };
-  std::array<std::byte*, batch> guess;
-  std::array<std::uint32_t, batch> place;
+  std::array<std::byte*, rows_at_once> guess;
+  std::array<std::uint32_t, rows_at_once> place;
   const auto count = hashes_.size();
-  for (std::size_t first = 0; first < count; first += batch) {
-    const auto n = std::min(batch, count - first);
+  for (std::size_t first = 0; first < count; first += rows_at_once) {
+    const auto n = std::min(rows_at_once, count - first);
     for (std::size_t k = 0; k < n; ++k) {
       place[k] = place_of_[partition_of(hashes_[first + k])];
       rows.prefetch_slot(place[k], hashes_[first + k]);

@@ -28,7 +28,7 @@ constexpr std::size_t removed_a_step = 8'192;
 constexpr std::size_t filtered_a_step = 64;
 constexpr std::size_t bytes_a_step = std::size_t{4} << 20;
 constexpr std::size_t request_item_bytes = 12;
-constexpr std::size_t kept_buffer_bytes = std::size_t{16} << 20;
+constexpr std::size_t kept_reply_bytes = std::size_t{16} << 20;
 
 template <class T>
 T number_at(const std::byte* at) noexcept {
@@ -513,7 +513,7 @@ scan_answer scan_service::handle(const net::request_view& request) {
     }
   }
 
-  if (body_.capacity() > kept_buffer_bytes) body_ = {};
+  if (body_.capacity() > kept_reply_bytes) body_ = {};
   body_.clear();
   net::append(body_, c.at);
   if ((h.flags & net::flag_bsp_read) != 0 && h.clock != net::no_clock) {

@@ -31,7 +31,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr milliseconds idle = server_loop::idle;
+constexpr milliseconds idle_sleep = server_loop::idle;
 // A proxied request without a deadline of its own: long enough for a slow user function, short enough to be given back.
 constexpr milliseconds proxy_deadline{30'000};
 constexpr std::size_t most_proxied = 4096;
@@ -40,7 +40,7 @@ constexpr std::size_t most_proxied = 4096;
 constexpr std::size_t worth_trimming = std::size_t{64} << 20;
 constexpr std::chrono::seconds trim_interval{5};
 // The control thread sleeps for less than half of it; one that was away for longer was stopped with its process.
-constexpr milliseconds long_turn{250};
+constexpr milliseconds long_control_turn{250};
 
 std::string host_name() {
   char name[256] = {};
@@ -63,7 +63,7 @@ class server_node::control {
   void run() {
     net::incoming in;
     auto next_beat = steady::now() + node_.options_.heartbeat_interval;
-    net::attention own(steady::now(), steady::duration(long_turn));
+    net::attention own(steady::now(), steady::duration(long_control_turn));
     while (!node_.stopping()) {
       const auto now = steady::now();
       if (const auto missed = own.absence(now); missed.count() != 0) was_away(missed);
@@ -72,7 +72,7 @@ class server_node::control {
         next_beat = now + node_.options_.heartbeat_interval;
       }
       const auto until_beat = std::chrono::ceil<milliseconds>(next_beat - now);
-      if (!port_.receive(in, std::min(idle, until_beat))) continue;
+      if (!port_.receive(in, std::min(idle_sleep, until_beat))) continue;
       net::request_view request;
       if (in.channel >= 0) {
         take_reply(in);
@@ -278,7 +278,7 @@ class server_node::control {
     for (const auto& address : node_.self_.shards) tell(address, verb::stop);
     tell(node_.self_.clock, verb::stop);
     // The port must live until the messages have gone out.
-    const auto end = steady::now() + idle;
+    const auto end = steady::now() + idle_sleep;
     while (node_.alive_.load(std::memory_order_acquire) > 1 && steady::now() < end) port_.receive(in, milliseconds(1));
   }
 
@@ -369,10 +369,10 @@ std::string server_node::start(const std::string& name, void (server_node::*loop
 /// the transport from closing for as long as it lingers.
 void server_node::run(server_loop& loop) {
   auto leave_at = steady::time_point::max();
-  auto sleep = idle;
+  auto sleep = idle_sleep;
   while (!loop.told_to_stop() && (leave_at == steady::time_point::max() || steady::now() < leave_at)) {
     sleep = loop.step(sleep);
-    if (stopping() && leave_at == steady::time_point::max()) leave_at = steady::now() + idle;
+    if (stopping() && leave_at == steady::time_point::max()) leave_at = steady::now() + idle_sleep;
   }
 }
 

@@ -17,8 +17,7 @@ namespace {
 
 // Keys of a multi request that are hashed and prefetched before the first is handled. 32 misses are more than a core of
 // today keeps in flight (10 to 16), and their items fit in the first-level cache.
-constexpr std::size_t batch = 32;
-constexpr std::size_t reply_item_bytes = 16;
+constexpr std::size_t items_at_once = 32;
 
 constexpr verb single_of(verb v) noexcept {
   return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::pull_multi) +
@@ -69,17 +68,17 @@ template <class Next>
 void shard::answer_items(const context& c, Next&& next, completion& done) {
   const auto count = c.header->count;
   const auto most = room_of(c);
-  if (std::size_t{count} * reply_item_bytes > most) {
+  if (std::size_t{count} * net::reply_item_bytes > most) {
     return refuse(done, status::too_large, std::to_string(count) + " items are too many for one reply");
   }
   // From here on nothing is thrown: one item fails, and what was done is answered.
   items_.clear();
-  make_room(items_, std::size_t{count} * reply_item_bytes);
+  make_room(items_, std::size_t{count} * net::reply_item_bytes);
   std::size_t left = count;
-  std::array<net::request_item, batch> item;
-  std::array<std::uint64_t, batch> hash;
+  std::array<net::request_item, items_at_once> item;
+  std::array<std::uint64_t, items_at_once> hash;
   while (left != 0) {
-    const auto n = std::min(left, batch);
+    const auto n = std::min(left, items_at_once);
     for (std::size_t i = 0; i < n; ++i) next(item[i], hash[i]);
     keys_.prefetch({hash.data(), n});
     for (std::size_t i = 0; i < n; ++i) {
@@ -105,7 +104,7 @@ void shard::answer_items(const context& c, Next&& next, completion& done) {
       value_view back;
       if (out.result == status::ok && out.has_value()) {
         back = out.view();
-        const auto bytes = reply_item_bytes * (left + 1) + back.bytes.size();
+        const auto bytes = net::reply_item_bytes * (left + 1) + back.bytes.size();
         const bool fits = items_.size() + bytes <= most;
         if (!fits || !try_room(items_, bytes)) {
           out.result = fits ? status::out_of_memory : status::too_large;
@@ -113,7 +112,7 @@ void shard::answer_items(const context& c, Next&& next, completion& done) {
         }
       } else if (!out.text.empty()) {
         out.text.resize(std::min(out.text.size(), std::size_t{512}));
-        const auto bytes = reply_item_bytes * (left + 1) + out.text.size();
+        const auto bytes = net::reply_item_bytes * (left + 1) + out.text.size();
         if (items_.size() + bytes <= most && try_room(items_, bytes)) {
           back = {value_tag::packed, net::bytes_of(out.text)};
         }
@@ -132,7 +131,7 @@ void shard::answer_items(const context& c, Next&& next, completion& done) {
 /// An update that answers its value is not done when there is no memory for the answer, as far as its size is known.
 void shard::make_room_for_value(std::size_t left, const net::request_item& item, std::uint64_t hash) {
   const auto* e = keys_.find(hash, item.key);
-  make_room(items_, reply_item_bytes * left + (e != nullptr ? e->value() : item.value.bytes).size());
+  make_room(items_, net::reply_item_bytes * left + (e != nullptr ? e->value() : item.value.bytes).size());
 }
 
 // ---- prepared key sets ----------------------------------------------------------------------------------------------

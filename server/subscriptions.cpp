@@ -9,10 +9,6 @@ namespace paracel::srv {
 
 using net::status;
 
-namespace {
-constexpr std::size_t reply_item_bytes = 16;
-}
-
 bool is_subscription(std::span<const std::byte> payload, std::uint32_t count) noexcept {
   net::request_items items(payload, count);
   for (net::request_item item; items.next(item);) {
@@ -27,7 +23,7 @@ void subscriptions::subscribe(const net::request_view& request, completion done)
   if (!is_subscription(items, h.count)) {
     return done.fail(status::bad_request, "a subscription is items of a key and the version that is known");
   }
-  if (std::size_t{h.count} * reply_item_bytes > keys_.settings().max_message_bytes - net::reply_header_bytes) {
+  if (std::size_t{h.count} * net::reply_item_bytes > keys_.settings().max_message_bytes - net::reply_header_bytes) {
     return done.fail(status::too_large, std::to_string(h.count) + " items are too many for one reply");
   }
   if (const auto before = parked_.find(h.client); before != parked_.end()) {
@@ -60,7 +56,7 @@ void subscriptions::clock_moved(std::uint32_t clock) {
 void subscriptions::answer(const net::request_header& header, std::span<const std::byte> items, completion& done) {
   auto room = keys_.settings().max_message_bytes - net::reply_header_bytes;
   if (header.credit != 0) {
-    room = std::min(room, std::max<std::size_t>(header.credit, std::size_t{header.count} * reply_item_bytes));
+    room = std::min(room, std::max<std::size_t>(header.credit, std::size_t{header.count} * net::reply_item_bytes));
   }
   reply_.clear();
   std::size_t left = header.count;
@@ -75,7 +71,7 @@ void subscriptions::answer(const net::request_header& header, std::span<const st
       net::append_item(reply_, status::not_found, 0, {});
     } else if (e->version() == known) {
       net::append_item(reply_, status::ok, known, {});
-    } else if (e->is_large() || reply_.size() + reply_item_bytes * (left + 1) + e->value().size() > room) {
+    } else if (e->is_large() || reply_.size() + net::reply_item_bytes * (left + 1) + e->value().size() > room) {
       net::append_item(reply_, status::too_large, e->version(), {});
     } else {
       net::append_item(reply_, status::ok, e->version(), e->view());

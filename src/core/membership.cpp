@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int deepest = 16;  // ours is 4 deep; the rest is room for fields of later versions
+constexpr int deepest_membership = 16;  // ours is 4 deep; the rest is room for fields of later versions
 constexpr std::size_t longest_text = 1024;
 
 [[noreturn]] void refuse(const std::string& what) { throw protocol_error("membership: " + what); }
@@ -165,7 +165,7 @@ membership membership::from_json(std::string_view text) {
   json all;
   try {
     all = json::parse(text, [](int depth, json::parse_event_t, json&) {
-      if (depth > deepest) refuse("nested deeper than " + std::to_string(deepest));
+      if (depth > deepest_membership) refuse("nested deeper than " + std::to_string(deepest_membership));
       return true;
     });
   } catch (const json::exception& e) {

@@ -12,6 +12,9 @@
 
 namespace paracel {
 
+/// What may stand between the fields of a line.
+constexpr bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
+
 /// How reading a number ended.
 enum class number_outcome { ok, not_a_number, not_finite };
 

@@ -9,7 +9,7 @@ namespace paracel {
 
 namespace {
 
-bool read_id(std::string_view text, default_id_type& out) {
+bool read_vertex_id(std::string_view text, default_id_type& out) {
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), out);
   return failure == std::errc() && end == text.data() + text.size();
 }
@@ -25,7 +25,7 @@ bigraph_continuous::bigraph_continuous(const std::string& filename) {
     };
     if (number == 1) {
       default_id_type n = 0;
-      if (!read_id(line, n) || n > limit) refuse("the number of left vertices");
+      if (!read_vertex_id(line, n) || n > limit) refuse("the number of left vertices");
       resize(n);
       return;
     }
@@ -36,8 +36,8 @@ bigraph_continuous::bigraph_continuous(const std::string& filename) {
     default_id_type v = 0;
     default_id_type w = 0;
     double weight = 1;
-    if (first == all.npos || !read_id(all.substr(0, first), v) || v >= limit ||
-        !read_id(all.substr(first + 1, second == all.npos ? second : second - first - 1), w) || w >= limit ||
+    if (first == all.npos || !read_vertex_id(all.substr(0, first), v) || v >= limit ||
+        !read_vertex_id(all.substr(first + 1, second == all.npos ? second : second - first - 1), w) || w >= limit ||
         (second != all.npos && !read_whole_number(all.substr(second + 1), weight)))
       refuse("left,right,weight");
     add_edge(v, w, weight);

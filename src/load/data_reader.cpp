@@ -14,8 +14,6 @@ namespace {
 
 constexpr std::string_view blanks = " \t";
 
-bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
-
 bool only_blanks(std::string_view line) noexcept { return line.find_first_not_of(blanks) == std::string_view::npos; }
 
 std::string fields_text(std::size_t n) { return std::to_string(n) + (n == 1 ? " field" : " fields"); }

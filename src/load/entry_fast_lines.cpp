@@ -13,8 +13,6 @@ namespace paracel {
 
 namespace {
 
-constexpr bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
-
 inline const char* skip_blanks(const char* p) noexcept {
   while (is_blank(*p)) ++p;
   return p;

@@ -20,9 +20,7 @@ constexpr std::string_view banner = "%%MatrixMarket";
 /// All rows and columns of a matrix exist, and an id of one worker has an index of 32 bits.
 constexpr std::uint64_t most_of_a_matrix = std::numeric_limits<std::uint32_t>::max();
 
-constexpr bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
-
-std::string_view trimmed(std::string_view s) noexcept {
+std::string_view without_blanks(std::string_view s) noexcept {
   while (!s.empty() && is_blank(s.front())) s.remove_prefix(1);
   while (!s.empty() && is_blank(s.back())) s.remove_suffix(1);
   return s;
@@ -49,7 +47,7 @@ bool is_index_and_value(std::string_view word) noexcept {
 }  // namespace
 
 bool without_entry(std::string_view line) noexcept {
-  line = trimmed(line);
+  line = without_blanks(line);
   return line.empty() || (line[0] == '#' && (line.size() == 1 || is_blank(line[1])));
 }
 
@@ -60,7 +58,7 @@ entry_layout layout_of(std::string_view line, entry_format wanted) {
     return out;
   }
   out.format = wanted == entry_format::libsvm ? wanted : entry_format::fields;
-  line = trimmed(line);
+  line = without_blanks(line);
   out.separator = ' ';
   for (const char c : {'\t', ',', ';', ' ', '|'}) {
     if (line.find(c) == std::string_view::npos) continue;
@@ -114,7 +112,7 @@ bool read_matrix_header(const input_piece& piece, entry_layout::matrix& out) {
       out.symmetric = words[3] == "symmetric";
       return;
     }
-    if (trimmed(line).empty() || line[0] == '%') return;
+    if (without_blanks(line).empty() || line[0] == '%') return;
     auto rest = line;
     for (auto* to : {&out.rows, &out.columns, &out.entries}) {
       const auto word = next_word(rest);
@@ -123,7 +121,7 @@ bool read_matrix_header(const input_piece& piece, entry_layout::matrix& out) {
         piece.fail(word.data(), "found " + shown(word) + ", want at most " + std::to_string(most_of_a_matrix - 1) +
                                     (to == &out.rows ? " rows" : " columns"));
     }
-    if (const auto more = trimmed(rest); !more.empty()) piece.fail(more.data(), "found " + shown(more) + " after the sizes");
+    if (const auto more = without_blanks(rest); !more.empty()) piece.fail(more.data(), "found " + shown(more) + " after the sizes");
     if (out.symmetric && out.rows != out.columns) piece.fail(line.data(), "found a symmetric matrix that is not square");
     out.size_line = number;
     const auto end = head.find('\n', at);
@@ -292,7 +290,7 @@ entry_parser::token entry_parser::next_field(const input_piece& piece, std::stri
   }
   const auto end = rest.find(separator);
   more = end != std::string_view::npos;
-  const auto text = trimmed(rest.substr(0, end));
+  const auto text = without_blanks(rest.substr(0, end));
   rest.remove_prefix(more ? end + 1 : rest.size());
   return {text, text.data()};
 }
@@ -387,7 +385,7 @@ void entry_parser::matrix_line(const input_piece& piece, std::string_view line, 
     value = read_value(piece, third, third.data(), options_.non_negative);
   if (of.pattern && options_.values == entry_options::value_rule::need)
     piece.fail(line.data(), "found a pattern, want a matrix with values");
-  if (const auto extra = of.pattern ? third : trimmed(rest); !extra.empty())
+  if (const auto extra = of.pattern ? third : without_blanks(rest); !extra.empty())
     piece.fail(extra.data(), "found " + shown(extra) + " after the entry");
   const token a{first, first.data()};
   const token b{second, second.data()};
@@ -397,7 +395,7 @@ void entry_parser::matrix_line(const input_piece& piece, std::string_view line, 
 
 void entry_parser::line(const input_piece& piece, std::string_view line) {
   if (layout_.format == entry_format::matrix_market) {
-    if (trimmed(line).empty() || line[0] == '%') return;
+    if (without_blanks(line).empty() || line[0] == '%') return;
     matrix_line(piece, line, layout_.matrices[piece.file_index()]);
     ++entries_of_file_[piece.file_index()];
     return;

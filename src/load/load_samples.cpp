@@ -17,12 +17,12 @@ namespace paracel {
 namespace {
 
 // Enough of a file to find its first line that is not blank, and to tell its format by.
-constexpr std::size_t head_bytes = std::size_t{64} << 10;
+constexpr std::size_t first_read_bytes = std::size_t{64} << 10;
 
 sample_layout layout_of(input_set& input, const std::vector<std::string>& names, const sample_options& options) {
   sample_layout layout;
   for (std::size_t f = 0; f < input.files().size(); ++f) {
-    for (std::size_t bytes = head_bytes;; bytes *= 2) {
+    for (std::size_t bytes = first_read_bytes;; bytes *= 2) {
       const auto text = input.head(f, bytes);
       if (find_layout(input.files()[f].shown(), text, options, layout)) return layout;
       if (text.size() < bytes) break;

@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little, "numbers of an .npy fi
 namespace {
 
 constexpr std::string_view npy_magic("\x93NUMPY", 6);
-constexpr std::size_t front_bytes = std::size_t{64} << 10;
+constexpr std::size_t npy_front_bytes = std::size_t{64} << 10;
 // Numbers that are converted at once.
 constexpr std::size_t block_bytes = std::size_t{256} << 10;
 // Beyond it the neighbour of an integer is the same double.
@@ -251,7 +251,7 @@ sample_rows read_npy(const input_set& input, std::size_t rank, std::size_t size,
   std::vector<npy_header> headers;
   std::uint64_t all_rows = 0;
   for (const auto& file : input.files()) {
-    headers.push_back(read_npy_header(file.shown(), file.divisible() ? front_of(file, front_bytes) : "", file.bytes));
+    headers.push_back(read_npy_header(file.shown(), file.divisible() ? front_of(file, npy_front_bytes) : "", file.bytes));
     npy_rows(file.name, headers.back(), options, rows);
     all_rows += headers.back().rows;
   }

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view separators = "\t,;| ";
 
 /// As std::to_string writes it: no sign, no leading zero.
-bool read_id(std::string_view text, std::uint64_t& out) {
+bool read_row_id(std::string_view text, std::uint64_t& out) {
   if (text.empty() || (text[0] == '0' && text.size() > 1)) return false;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), out);
   return read.ec == std::errc() && read.ptr == text.data() + text.size();
@@ -62,7 +62,7 @@ void vector_parser::parse_line(const input_piece& from, std::string_view line) {
     from.fail(line.data(), "found " + std::to_string(count) + " numbers, want " + std::to_string(columns_));
   }
   std::uint64_t number = 0;
-  if (numeric_ && read_id(id, number)) {
+  if (numeric_ && read_row_id(id, number)) {
     numbers_.push_back(number);
     return;
   }

@@ -20,7 +20,7 @@
 namespace paracel::net {
 
 // Keeps a deadline from running over the end of the clock.
-constexpr std::chrono::milliseconds longest_wait = std::chrono::hours(24 * 365);
+constexpr std::chrono::milliseconds longest_sleep = std::chrono::hours(24 * 365);
 
 struct inproc_transport::message {
   int channel = -1;
@@ -172,7 +172,7 @@ class inproc_transport::inproc_port final : public port {
   std::size_t receive_batch(std::span<incoming> out, std::chrono::milliseconds timeout) override {
     for (message& m : current_) keep_buffer(std::move(m.frame));
     current_.clear();
-    const auto deadline = std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), longest_wait);
+    const auto deadline = std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), longest_sleep);
     while (current_.size() < out.size()) {
       // What was fetched may be replies on channels that were disconnected since: nobody's.
       if (batch_.empty() && (!current_.empty() || !fetch(timeout, deadline))) break;

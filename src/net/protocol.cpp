@@ -21,7 +21,6 @@ constexpr std::uint16_t known_flags = flag_staged | flag_bsp_read | flag_range |
                                       flag_stream | flag_first;
 constexpr std::uint16_t known_reply_flags = reply_uniform | reply_more;
 constexpr const char* unknown = "unknown";
-constexpr std::size_t reply_item_bytes = 16;
 
 // Fields in the order of the drawing in README.md: their offsets follow from their types. Golden frames pin them.
 class writer {

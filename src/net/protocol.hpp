@@ -200,6 +200,7 @@ struct reply_item {
 };
 /// Bytes before the key of a request item.
 inline constexpr std::size_t request_item_bytes = 12;
+inline constexpr std::size_t reply_item_bytes = 16;
 void append_item(std::vector<std::byte>& body, std::string_view key, const value_view& value = {});
 /// The same into memory that has room for it. Returns: where the next one goes.
 /// Throws: protocol_error for a key or a value that is too long; nothing is written.

@@ -15,10 +15,10 @@
 namespace paracel {
 namespace {
 
-constexpr std::size_t front_bytes = 16;
+constexpr std::size_t state_front_bytes = 16;
 
 template <class T>
-void append(std::vector<std::byte>& out, T number) {
+void append_number(std::vector<std::byte>& out, T number) {
   const auto bytes = std::as_bytes(std::span(&number, 1));
   out.insert(out.end(), bytes.begin(), bytes.end());
 }
@@ -125,21 +125,21 @@ std::optional<kept_state::commit> kept_state::last() const {
 
 void kept_state::write(const commit& c) {
   auto& out = buffer_;
-  out.assign(front_bytes, std::byte{0});
-  append(out, job_);
-  append(out, c.clock);
-  append(out, static_cast<std::uint32_t>(c.collectives.ranges.size()));
-  append(out, c.collectives.from);
+  out.assign(state_front_bytes, std::byte{0});
+  append_number(out, job_);
+  append_number(out, c.clock);
+  append_number(out, static_cast<std::uint32_t>(c.collectives.ranges.size()));
+  append_number(out, c.collectives.from);
   for (const auto& [begin, end] : c.collectives.ranges) {
-    append(out, begin);
-    append(out, end);
+    append_number(out, begin);
+    append_number(out, end);
   }
-  append(out, static_cast<std::uint32_t>(c.cannot.size()));
+  append_number(out, static_cast<std::uint32_t>(c.cannot.size()));
   const auto text = std::as_bytes(std::span(c.cannot));
   out.insert(out.end(), text.begin(), text.end());
   out.insert(out.end(), c.parts.begin(), c.parts.end());
-  const std::uint64_t size = out.size() - front_bytes;
-  const std::uint64_t sum = checksum(std::span(out).subspan(front_bytes));
+  const std::uint64_t size = out.size() - state_front_bytes;
+  const std::uint64_t sum = checksum(std::span(out).subspan(state_front_bytes));
   std::memcpy(out.data(), &size, sizeof size);
   std::memcpy(out.data() + sizeof size, &sum, sizeof sum);
   write_at(files_[turn_], out, 0, name_ + ".kept");

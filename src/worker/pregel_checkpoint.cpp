@@ -57,7 +57,7 @@ namespace {
 
 constexpr char magic[] = "PCLPREG3";
 constexpr std::size_t magic_bytes = 8;
-constexpr std::size_t head_bytes = magic_bytes + sizeof(checkpoint_shape) + 2 * sizeof(std::uint64_t);
+constexpr std::size_t checkpoint_head_bytes = magic_bytes + sizeof(checkpoint_shape) + 2 * sizeof(std::uint64_t);
 
 std::string path_of(const std::string& folder, std::uint64_t superstep, std::uint64_t rank) {
   return folder + "/pregel_" + std::to_string(superstep) + "_" + std::to_string(rank);
@@ -66,15 +66,15 @@ std::string path_of(const std::string& folder, std::uint64_t superstep, std::uin
 /// The whole file, or nothing where it cannot be read or is damaged.
 byte_vector read_whole(const std::string& path) try {
   const auto in = net::posix_disk().open(path);
-  if (in->size() < head_bytes + sizeof(std::uint64_t)) return {};
+  if (in->size() < checkpoint_head_bytes + sizeof(std::uint64_t)) return {};
   byte_vector all(in->size());
   if (in->read_at(0, all) != all.size() || std::memcmp(all.data(), magic, magic_bytes) != 0) return {};
   std::uint64_t state = 0, sum = 0;
-  std::memcpy(&state, all.data() + head_bytes - sizeof state, sizeof state);
-  if (state != all.size() - head_bytes - sizeof sum) return {};
+  std::memcpy(&state, all.data() + checkpoint_head_bytes - sizeof state, sizeof state);
+  if (state != all.size() - checkpoint_head_bytes - sizeof sum) return {};
   std::memcpy(&sum, all.data() + all.size() - sizeof sum, sizeof sum);
   running_hash of;
-  of.add(std::span(all).first(head_bytes + state));
+  of.add(std::span(all).first(checkpoint_head_bytes + state));
   if (of.value() != sum) return {};
   return all;
 } catch (const error&) {
@@ -144,7 +144,7 @@ byte_vector read_checkpoint(const std::string& folder, std::uint64_t superstep, 
   const auto path = path_of(folder, superstep, shape.rank);
   const auto all = read_whole(path);
   if (all.empty()) throw error(path + ": cannot be read again");
-  return {all.begin() + head_bytes, all.end() - static_cast<std::ptrdiff_t>(sizeof(std::uint64_t))};
+  return {all.begin() + checkpoint_head_bytes, all.end() - static_cast<std::ptrdiff_t>(sizeof(std::uint64_t))};
 }
 
 void remove_checkpoints(const std::string& folder, std::uint64_t rank, std::optional<std::uint64_t> but) {

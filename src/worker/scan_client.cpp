@@ -17,7 +17,7 @@ namespace paracel {
 namespace {
 
 // Two of them are the 8 MiB that a shard may take of a worker's memory.
-constexpr std::uint32_t chunk_bytes = 4U << 20;
+constexpr std::uint32_t answer_bytes = 4U << 20;
 
 /// What is going on with one shard. An answer that comes after its walk was given up finds nobody but this.
 struct shard_progress {
@@ -88,7 +88,7 @@ void scan_client::walk(net::verb what, std::uint16_t flags, const key_selection&
   auto call = servers_.begin_read(what);
   call.flags = static_cast<std::uint16_t>(call.flags | flags);
   call.function = keys.filter;
-  call.credit = chunk_bytes;
+  call.credit = answer_bytes;
   auto& client = servers_.client();
 
   std::vector<std::byte> payload;

@@ -22,7 +22,7 @@ namespace paracel {
 
 namespace {
 
-constexpr std::chrono::milliseconds look_up_interval{100};
+constexpr std::chrono::milliseconds signal_interval{100};
 
 std::string host_name() {
   char name[256] = {};
@@ -147,7 +147,7 @@ const net::reply_view& session::ask(net::request_header& h, std::span<const std:
   if (!has_scheduler()) throw error("this job has no scheduler");
   to_scheduler_->ask(marked(h), body, std::move(tail));
   for (;;) {
-    if (!to_scheduler_->receive(look_up_interval, answer_)) {
+    if (!to_scheduler_->receive(signal_interval, answer_)) {
       ended_->check();
       if (h.what == net::verb::leave && done_.load(std::memory_order_relaxed)) return answer_;
       continue;

@@ -57,11 +57,11 @@ unsigned first_seed() {
 // ---- values --------------------------------------------------------------------------------------------------------
 
 template <class T>
-using numbers = std::vector<T>;
+using list_of = std::vector<T>;
 using texts = std::vector<std::string>;
 using nested = std::map<std::string, std::vector<std::pair<std::int64_t, std::vector<double>>>>;
-using value = std::variant<std::int32_t, std::int64_t, float, double, numbers<std::int32_t>, numbers<std::int64_t>,
-                           numbers<float>, numbers<double>, std::string, texts, nested>;
+using value = std::variant<std::int32_t, std::int64_t, float, double, list_of<std::int32_t>, list_of<std::int64_t>,
+                           list_of<float>, list_of<double>, std::string, texts, nested>;
 constexpr std::size_t types = std::variant_size_v<value>;
 
 template <class T>
@@ -181,7 +181,7 @@ class generator {
   template <class T>
   void fill(std::vector<T>& x) {
     x.resize(raw_number<T> ? length(sizeof(T)) : number(4));
-    if (x.size() > 200) {  // random numbers one by one would take most of the time
+    if (x.size() > 200) {  // random list_of one by one would take most of the time
       for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(T{} + i % 1000);
     } else {
       for (auto& item : x) fill(item);
@@ -219,7 +219,7 @@ class generator {
           if constexpr (is_array<T>) {
             using E = typename T::value_type;
             if constexpr (codec_detail::widens<std::int32_t, E>)
-              if (one_in(5)) return numbers<std::int32_t>(x.size(), static_cast<std::int32_t>(number(100)));
+              if (one_in(5)) return list_of<std::int32_t>(x.size(), static_cast<std::int32_t>(number(100)));
             T delta(x.size());
             for (std::size_t i = 0; i < delta.size(); ++i) delta[i] = static_cast<E>(i % 50);
             if (!delta.empty()) fill(delta[number(delta.size())]);
@@ -452,8 +452,8 @@ class worker {
         [&]<class T>(const T& x) {
           if constexpr (std::is_same_v<T, std::int32_t> || std::is_same_v<T, float>) {
             ASSERT_EQ(a_.paracel_read<double>(key), static_cast<double>(x));
-          } else if constexpr (std::is_same_v<T, numbers<std::int32_t>>) {
-            ASSERT_EQ(a_.paracel_read<numbers<std::int64_t>>(key), numbers<std::int64_t>(x.begin(), x.end()));
+          } else if constexpr (std::is_same_v<T, list_of<std::int32_t>>) {
+            ASSERT_EQ(a_.paracel_read<list_of<std::int64_t>>(key), list_of<std::int64_t>(x.begin(), x.end()));
           } else if constexpr (std::is_same_v<T, std::string>) {
             ASSERT_THROW((void)a_.paracel_read<nested>(key), type_error);
           } else {
@@ -1124,7 +1124,7 @@ bool explains(integer& i, const seen& s) {
 
 using history = std::vector<test::timed<seen>>;
 
-/// A client that makes random requests on `keys`, up to `in_flight` of them at once. A value is `width` equal numbers, so
+/// A client that makes random requests on `keys`, up to `in_flight` of them at once. A value is `width` equal list_of, so
 /// that one half old and half new is seen.
 class prober {
  public:

@@ -22,7 +22,7 @@ using net::status;
 using bytes = std::vector<std::byte>;
 
 /// What was answered to whom; the peer's first byte is the number of the request.
-class notebook final : public srv::reply_sink {
+class collective_hub_notebook final : public srv::reply_sink {
  public:
   struct answer {
     status result;
@@ -69,8 +69,8 @@ class CollectiveHub : public testing::Test {
     who.id[0] = static_cast<std::byte>(number);
     hub.handle(view, std::move(tail), srv::completion(book, who, h.what, h.sequence, 1, 1));
   }
-  const notebook::answer& to(int number) {
-    static const notebook::answer none{status::internal, value_tag::none, {}, false};
+  const collective_hub_notebook::answer& to(int number) {
+    static const collective_hub_notebook::answer none{status::internal, value_tag::none, {}, false};
     const auto it = book.answers.find(number);
     EXPECT_NE(it, book.answers.end()) << number << " is unanswered";
     return it == book.answers.end() ? none : it->second;
@@ -116,7 +116,7 @@ class CollectiveHub : public testing::Test {
     return r;
   }
 
-  notebook book;
+  collective_hub_notebook book;
   srv::collective_hub hub{{.max_ranks = 64, .max_operations = 4, .max_parked_bytes = 1 << 20, .max_answer_bytes = 1 << 19}};
 };
 

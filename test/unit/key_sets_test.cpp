@@ -116,7 +116,7 @@ struct answer {
   net::reply_header header;
   std::vector<std::byte> body;
 };
-class notebook final : public reply_sink {
+class key_sets_notebook final : public reply_sink {
  public:
   void send(const net::peer&, const net::outgoing& message) override {
     std::vector<std::byte> frame(message.head.begin(), message.head.end());
@@ -204,7 +204,7 @@ class SetVerbs : public testing::Test {
     return out;
   }
 
-  notebook sink_;
+  key_sets_notebook sink_;
   std::optional<server> server_;
   std::uint64_t client_ = 5;
   std::uint64_t function_ = 0;

@@ -129,7 +129,7 @@ struct answer {
   net::reply_header header;
   bytes body;
 };
-class notebook final : public reply_sink {
+class no_memory_notebook final : public reply_sink {
  public:
   void send(const net::peer&, const net::outgoing& message) override {
     const auto left = std::exchange(allocations_left, -1);  // what is kept of it here is no part of the shard
@@ -198,7 +198,7 @@ class node {
  private:
   std::atomic<const ownership*> owned_{nullptr};
   shard shard_;
-  notebook sink_;
+  no_memory_notebook sink_;
   std::uint64_t sequence_ = 0;
 };
 

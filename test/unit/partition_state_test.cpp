@@ -37,7 +37,7 @@ struct answer {
   [[nodiscard]] std::string text() const { return std::string(net::text_of(body)); }
 };
 
-class notebook final : public reply_sink {
+class partition_state_notebook final : public reply_sink {
  public:
   void send(const net::peer&, const net::outgoing& message) override {
     bytes frame(message.head.begin(), message.head.end());
@@ -174,7 +174,7 @@ class one_server {
 
  private:
   std::unique_ptr<server> server_;
-  notebook sink_;
+  partition_state_notebook sink_;
   std::uint64_t sequence_ = 0;
 };
 

@@ -37,7 +37,7 @@ struct answer {
   }
 };
 
-class notebook final : public reply_sink {
+class rows_service_notebook final : public reply_sink {
  public:
   void send(const net::peer&, const net::outgoing& message) override {
     bytes frame(message.head.begin(), message.head.end());
@@ -120,7 +120,7 @@ class RowsService : public testing::Test {
   answer rows(verb what, const ids& names, const floats& values = {}) { return rows(what, names, values, {}); }
 
   std::unique_ptr<server> server_;
-  notebook sink_;
+  rows_service_notebook sink_;
   std::uint64_t sequence_ = 0;
 };
 

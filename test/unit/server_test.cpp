@@ -26,7 +26,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
-class notebook final : public reply_sink {
+class server_notebook final : public reply_sink {
  public:
   void send(const net::peer&, const net::outgoing& message) override {
     std::vector<std::byte> frame(message.head.begin(), message.head.end());
@@ -47,10 +47,10 @@ class notebook final : public reply_sink {
   std::vector<std::string> texts;
 };
 
-completion make(notebook& n, std::uint64_t sequence = 1) { return {n, {}, verb::pull, sequence, 7, 3}; }
+completion make(server_notebook& n, std::uint64_t sequence = 1) { return {n, {}, verb::pull, sequence, 7, 3}; }
 
 TEST(Completion, IsAnsweredOnceHoweverOftenItIsAsked) {
-  notebook n;
+  server_notebook n;
   auto c = make(n);
   EXPECT_TRUE(c);
   c.ok();
@@ -61,7 +61,7 @@ TEST(Completion, IsAnsweredOnceHoweverOftenItIsAsked) {
 }
 
 TEST(Completion, ThatIsDroppedAnswersThatItWas) {
-  notebook n;
+  server_notebook n;
   { const auto c = make(n, 5); }
   ASSERT_EQ(n.replies.size(), 1U);
   EXPECT_EQ(n.replies[0].result, status::internal);
@@ -69,7 +69,7 @@ TEST(Completion, ThatIsDroppedAnswersThatItWas) {
 }
 
 TEST(Completion, MayBeMovedAndParkedAndAnswersWithItsOwnNumbers) {
-  notebook n;
+  server_notebook n;
   std::vector<completion> parked;
   for (std::uint64_t s = 1; s <= 3; ++s) parked.push_back(make(n, s));
   EXPECT_THAT(n.replies, IsEmpty());
@@ -82,7 +82,7 @@ TEST(Completion, MayBeMovedAndParkedAndAnswersWithItsOwnNumbers) {
 }
 
 TEST(Completion, ThatIsOverwrittenAnswersFirst) {
-  notebook n;
+  server_notebook n;
   auto c = make(n, 1);
   c = make(n, 2);
   EXPECT_THAT(n.answered(), ElementsAre(1));
@@ -103,7 +103,7 @@ class ClockServiceTest : public testing::Test {
   void tick(std::uint32_t rank, std::uint32_t finished) { send(verb::clock_tick, rank, finished); }
   void wait(std::uint32_t needed, std::uint32_t deadline_ms = 0) { send(verb::clock_wait, 0, needed, deadline_ms); }
 
-  notebook sink_;
+  server_notebook sink_;
   std::uint64_t sequence_ = 0;
   clock_service::time_point now_{};
   std::optional<clock_service> service_{std::in_place, 3};
@@ -232,7 +232,7 @@ TEST(Server, OnlyTheOwnerOfTheClockPartitionKeepsTheClock) {
     server s({.slot = slot, .workers = 0});
     s.set_membership(m);
     s.tend_clock({});
-    notebook n;
+    server_notebook n;
     net::request_view r;
     r.header.what = verb::clock_tick;
     r.header.rank = 1;

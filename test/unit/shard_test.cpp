@@ -58,7 +58,7 @@ struct answer {
   }
 };
 
-class notebook final : public reply_sink {
+class shard_notebook final : public reply_sink {
  public:
   void send(const net::peer& to, const net::outgoing& message) override {
     EXPECT_EQ(to.size, 1);
@@ -166,7 +166,7 @@ class ShardTest : public testing::Test {
   [[nodiscard]] nlohmann::json stats() const { return nlohmann::json::parse(server_->stats_json()); }
 
   std::unique_ptr<server> server_;
-  notebook sink_;
+  shard_notebook sink_;
   std::uint64_t client_ = 5;
   std::uint64_t sequence_ = 0;
 };
