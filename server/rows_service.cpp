@@ -80,8 +80,8 @@ std::string described(const row_init& i) {
   return "unknown";
 }
 
-std::string shown(std::uint64_t id) { return "row " + std::to_string(id); }
-std::string shown(std::string_view name) {
+std::string shown_row(std::uint64_t id) { return "row " + std::to_string(id); }
+std::string shown_row(std::string_view name) {
   std::string text = "row \"";
   for (const char c : name.substr(0, 120)) text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
   return text + "\"";
@@ -513,7 +513,7 @@ rows_service::problem rows_service::update(typed_table& t, row_table& rows, cons
   });
   if (all) return {};
   failed_row_ = failed;
-  const auto row = rows.named() ? shown(names_[failed]) : shown(ids_[failed]);
+  const auto row = rows.named() ? shown_row(names_[failed]) : shown_row(ids_[failed]);
   return refusal{ended == abi::type_mismatch ? status::type_mismatch : status::plugin_failed,
                  "table \"" + t.name + "\", " + row + ": " + f.name + ": " +
                      (buffer[0] != '\0' ? buffer.data() : "failed without a reason") + "; the row is as before, " +

@@ -38,7 +38,7 @@ say() { printf '\n== [%d min %02d s] %s\n' $(((SECONDS - started) / 60)) $(((SEC
 build() {
   local folder=$1 targets=$2
   shift 2
-  # From nothing, several files at once take less than half the time; a folder that is there keeps its way.
+  # From nothing, several files of the tests at once take less than half the time; a folder that is there keeps its way.
   [[ -f $folder/CMakeCache.txt ]] || set -- -DPARACEL_UNITY=ON "$@"
   # What a demo or a developer has turned off in that folder is on again.
   cmake -S . -B "$folder" -G Ninja -DPARACEL_TESTS=ON -DPARACEL_BENCH=ON "$@" >"$logs/configure.log" 2>&1 ||

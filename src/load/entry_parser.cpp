@@ -121,7 +121,8 @@ bool read_matrix_header(const input_piece& piece, entry_layout::matrix& out) {
         piece.fail(word.data(), "found " + shown(word) + ", want at most " + std::to_string(most_of_a_matrix - 1) +
                                     (to == &out.rows ? " rows" : " columns"));
     }
-    if (const auto more = without_blanks(rest); !more.empty()) piece.fail(more.data(), "found " + shown(more) + " after the sizes");
+    const auto more = without_blanks(rest);
+    if (!more.empty()) piece.fail(more.data(), "found " + shown(more) + " after the sizes");
     if (out.symmetric && out.rows != out.columns) piece.fail(line.data(), "found a symmetric matrix that is not square");
     out.size_line = number;
     const auto end = head.find('\n', at);

@@ -37,7 +37,7 @@ using testing::HasSubstr;
 template <class Id>
 using entries = std::map<std::pair<Id, Id>, double>;
 using loader = std::function<void(paralg&)>;
-const std::vector<std::size_t> worker_counts{1, 2, 3, 5};
+const std::vector<std::size_t> counts_of_workers{1, 2, 3, 5};
 const std::vector<std::string> patterns{"linesplit", "fmap", "smap", "fsmap", "fvec", "fset"};
 
 class GraphLoading : public testing::Test {
@@ -143,7 +143,7 @@ TYPED_TEST(EveryId, EveryPatternGivesEveryEdgeToItsOwnerForAnyNumberOfWorkers) {
     const bool mixed = pattern == "fset";
     entries<Id> said;
     const auto path = this->file("edges", random_lines(++seed, mixed, said));
-    for (const auto workers : worker_counts) {
+    for (const auto workers : counts_of_workers) {
       SCOPED_TRACE(pattern + " of " + std::to_string(workers));
       EXPECT_EQ(this->template load_all<digraph<Id>>(workers, pattern, [&](paralg& a) {
         digraph<Id> g;
@@ -163,7 +163,7 @@ TYPED_TEST(EveryId, AnUndirectedGraphHasEveryEdgeOnce) {
   const auto path = this->file("edges", random_lines(9, true, said));
   std::set<std::pair<Id, Id>> pairs;
   for (const auto& [ends, w] : said) pairs.insert(std::minmax(ends.first, ends.second));
-  for (const auto workers : worker_counts) {
+  for (const auto workers : counts_of_workers) {
     std::set<std::pair<Id, Id>> got;
     std::mutex mutex;
     this->with(workers, [&](paralg& a) {
@@ -189,7 +189,7 @@ TYPED_TEST(EveryId, BlocksOfASparseMatrixFitTogether) {
       said[{a, b}] += w;
     }
     const auto path = this->file("ratings", text);
-    for (const auto workers : worker_counts) {
+    for (const auto workers : counts_of_workers) {
       SCOPED_TRACE(pattern + " of " + std::to_string(workers));
       entries<Id> got;
       std::map<std::size_t, std::map<default_id_type, Id>> rows, columns;
@@ -236,7 +236,7 @@ TYPED_TEST(EveryId, RowsOfADenseMatrixStayWithWhoReadsThem) {
     }
   }
   const auto path = this->file("factors", text);
-  for (const auto workers : worker_counts) {
+  for (const auto workers : counts_of_workers) {
     std::map<Id, std::vector<double>> got;
     std::mutex mutex;
     this->with(workers, [&](paralg& a) {
@@ -267,7 +267,7 @@ TYPED_TEST(EveryId, RowsOfADenseMatrixStayWithWhoReadsThem) {
 
 TEST_F(GraphLoading, ABigraphContinuousIsNumberedAsAMatrix) {
   const auto path = file("edges", "9,7,1\n4,7,2\n9,7,3\n9,2\n");
-  for (const auto workers : worker_counts) {
+  for (const auto workers : counts_of_workers) {
     std::multiset<std::tuple<std::uint64_t, std::uint64_t, double>> got;
     std::mutex mutex;
     with(workers, [&](paralg& a) {
@@ -287,7 +287,7 @@ TEST_F(GraphLoading, TheLastWeightOfAnEdgeIsTheLastOfTheFilesForAnyNumberOfWorke
   std::string text;
   for (int i = 1; i <= 1000; ++i) text += "1,2," + std::to_string(i) + "\n";
   const std::vector<std::string> files{file("a", text), file("b", "1,2,0.125\n")};
-  for (const auto workers : worker_counts) {
+  for (const auto workers : counts_of_workers) {
     EXPECT_EQ(load_all<digraph<>>(workers, "fmap", [&](paralg& a) {
       digraph<> g;
       a.paracel_load_as_graph(g, files);
@@ -312,7 +312,7 @@ TEST_F(GraphLoading, ALineLongerThanABlockIsWhole) {
   std::string text = "0";
   for (int i = 1; i <= 100'000; ++i) text += "," + std::to_string(i) + ":0.5";
   const auto path = file("long", text + "\n7,8\n");
-  for (const auto workers : worker_counts) {
+  for (const auto workers : counts_of_workers) {
     const auto all = load_all<digraph<>>(workers, "fset", [&](paralg& a) {
       return a.paracel_load_as_graph<digraph<>>(path, "fset");
     });
@@ -343,7 +343,7 @@ TEST_F(GraphLoading, WhatIsWrongIsSaidAlikeOnEveryWorker) {
   for (int i = 0; i < 50; ++i) lines += good;
   const auto says = [&](const std::string& bad, const std::string& want, const loader& load) {
     const auto path = file("bad", lines + bad + "\n" + lines + "x,y,z,zz\n");
-    for (const auto workers : worker_counts) {
+    for (const auto workers : counts_of_workers) {
       with(workers, [&](paralg& a) {
         try {
           load(a);
@@ -382,7 +382,7 @@ TEST_F(GraphLoading, RowsOfDifferentWidthsAreRefusedOnEveryWorker) {
   std::string lines;
   for (int i = 0; i < 30; ++i) lines += std::to_string(i) + ",1,2\n";
   const auto path = file("rows", lines + "7,1,2,3\n");
-  for (const auto workers : worker_counts) {
+  for (const auto workers : counts_of_workers) {
     with(workers, [&](paralg& a) {
       dict_type<default_id_type, default_id_type> rows;
       try {
@@ -411,7 +411,7 @@ TEST(ProcessGrid, IsAsSquareAsDivisorsAllow) {
 
 /// Rounds of a few bytes, workers with very different numbers of entries.
 TEST(EntryExchange, ManySmallRoundsKeepTheOrder) {
-  for (const auto workers : worker_counts) {
+  for (const auto workers : counts_of_workers) {
     cluster c({.workers = workers, .servers = 1});
     c.run([&](Comm comm) {
       id_index<std::string> ids;

@@ -22,7 +22,7 @@ using test::part_options;
 using test::random_graph;
 using test::test_graph;
 
-const std::size_t worker_counts[] = {1, 2, 3, 5};
+const std::size_t pregel_worker_counts[] = {1, 2, 3, 5};
 
 /// Runs `work(comm, put)` on that many workers; what they `put` for their vertices comes back as one list.
 template <class T, class F>
@@ -79,7 +79,7 @@ TEST(Pregel, ShortestPathsAreThoseOfBellmanAndFordForAnyNumberOfWorkers) {
   for (const unsigned seed : {1U, 2U, 3U}) {
     const auto g = random_graph(seed, 300, 1500, seed == 3 ? 3 : 1);
     const auto want = distances_of(g);
-    for (const auto workers : worker_counts) {
+    for (const auto workers : pregel_worker_counts) {
       const auto got = on_workers<double>(workers, g.vertices, [&](Comm comm, auto put) {
         const auto part = part_of(g, comm.get_rank(), workers, {.weighted = true});
         pregel_run<distance> p(comm, part);
@@ -148,7 +148,7 @@ TEST(Pregel, WithoutACombinerEveryMessageArrivesInTheOrderOfItsSender) {
   for (std::uint64_t v = 0; v < g.vertices; ++v) want[g.vertices - 1 - v].push_back(v);
   for (const auto& e : g.edges) want[e.to].push_back(e.from);
   for (auto& list : want) std::sort(list.begin(), list.end());
-  for (const auto workers : worker_counts) {
+  for (const auto workers : pregel_worker_counts) {
     const auto got = on_workers<std::vector<std::uint64_t>>(workers, g.vertices, [&](Comm comm, auto put) {
       const auto part = part_of(g, comm.get_rank(), workers);
       pregel_run<greeting> p(comm, part, {.by_id = false});
@@ -169,7 +169,7 @@ TEST(Pregel, MessagesReachVerticesByTheirIdsNumbersAndNames) {
   for (const auto& e : g.edges) want[e.to].push_back(e.from);
   for (auto& list : want) std::sort(list.begin(), list.end());
   for (const bool names : {false, true}) {
-    for (const auto workers : worker_counts) {
+    for (const auto workers : pregel_worker_counts) {
       auto got = on_workers<std::vector<std::uint64_t>>(workers, g.vertices, [&](Comm comm, auto put) {
         const auto part = part_of(g, comm.get_rank(), workers, {.names = names});
         pregel_run<greeting> p(comm, part, {.names = names});
@@ -254,7 +254,7 @@ TEST(Pregel, AggregatesAreTheSameOnEveryWorkerAndProceedEndsTheRun) {
   std::vector<std::uint64_t> in(g.vertices);
   for (const auto& e : g.edges) ++in[e.to];
   std::vector<std::uint64_t> reference;
-  for (const auto workers : worker_counts) {
+  for (const auto workers : pregel_worker_counts) {
     const auto got = on_workers<std::uint64_t>(workers, g.vertices, [&](Comm comm, auto put) {
       const auto part = part_of(g, comm.get_rank(), workers);
       pregel_run<counter> p(comm, part);
@@ -430,7 +430,7 @@ TEST(Pregel, TheIdentityOfAGraphDoesNotDependOnTheNumberOfWorkers) {
   const auto g = random_graph(5, 90, 500, 2);
   std::map<std::uint64_t, int> seen;
   std::mutex mutex;
-  for (const auto workers : worker_counts) {
+  for (const auto workers : pregel_worker_counts) {
     cluster c({.workers = workers, .servers = 1});
     c.run([&](Comm comm) {
       const auto identity = graph_identity(comm, part_of(g, comm.get_rank(), workers, {.weighted = true}));

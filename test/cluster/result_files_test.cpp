@@ -245,14 +245,14 @@ TEST_F(ResultFiles, InputIsLoadedWholeInPartsOrLineByLine) {
 }
 
 /// Files of this process may not become larger than that, as on a full disk.
-class small_files {
+class small_results {
  public:
-  explicit small_files(rlim_t bytes) : before_(std::signal(SIGXFSZ, SIG_IGN)) {
+  explicit small_results(rlim_t bytes) : before_(std::signal(SIGXFSZ, SIG_IGN)) {
     ::getrlimit(RLIMIT_FSIZE, &limit_);
     const rlimit less{bytes, limit_.rlim_max};
     ::setrlimit(RLIMIT_FSIZE, &less);
   }
-  ~small_files() {
+  ~small_results() {
     ::setrlimit(RLIMIT_FSIZE, &limit_);
     static_cast<void>(std::signal(SIGXFSZ, before_));
   }
@@ -269,7 +269,7 @@ TEST_F(ResultFiles, WhatCannotBeWrittenLeavesNoPartOfItselfAndWhatWasThereAsItWa
   c.run([&](Comm comm) {
     paralg a("", comm, folder_);
     const list_type<std::string> lines(10000, "a line of some length");
-    const small_files full(20000);
+    const small_results full(20000);
     for (const char* name : {"rows_", "old_"}) {
       try {
         a.paracel_dump_vector(lines, name, "\n");

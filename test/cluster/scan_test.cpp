@@ -30,7 +30,7 @@ test::cluster_options three_servers(std::size_t workers = 1) {
   return {.workers = workers, .servers = 3, .threads = 2, .plugin_folders = {test::plugin_folder()}};
 }
 
-dict_type<std::string, double> numbers(int n, unsigned seed) {
+dict_type<std::string, double> numbered_keys(int n, unsigned seed) {
   std::mt19937 random(seed);
   dict_type<std::string, double> d;
   for (int i = 0; i < n; ++i) d["k" + std::to_string(i)] = static_cast<double>(random() % 1000) / 1000;
@@ -42,7 +42,7 @@ TEST(Walks, ReadallAndItsHandleGiveEverythingOnce) {
   c.run([](Comm comm) {
     paralg a("", comm);
     EXPECT_TRUE(a.paracel_readall<double>().empty());
-    const auto model = numbers(100'000, 1);
+    const auto model = numbered_keys(100'000, 1);
     a.paracel_write_multi(model);
     EXPECT_EQ(a.paracel_readall<double>(), model);
 
@@ -68,7 +68,7 @@ TEST(Walks, AHandlerMayUseTheServersAndEndTheWalk) {
   cluster c(three_servers());
   c.run([](Comm comm) {
     paralg a("", comm);
-    a.paracel_write_multi(numbers(2000, 2));
+    a.paracel_write_multi(numbered_keys(2000, 2));
     std::size_t n = 0;
     a.paracel_readall_handle<double>([&](const std::string& key, double value) {
       if (++n % 100 == 0) {
@@ -93,7 +93,7 @@ TEST(Walks, SpecialReadsAndRemovesAgreeWithAMap) {
   c.run([](Comm comm) {
     paralg a("", comm);
     EXPECT_THROW((void)a.paracel_read_special<double>(), plugin_error) << "none is registered";
-    auto model = numbers(20'000, 3);
+    auto model = numbered_keys(20'000, 3);
     a.paracel_write_multi(model);
     const auto chosen = [&](const auto& takes) {
       auto some = model;
@@ -140,7 +140,7 @@ TEST(Walks, TopKAndSummariesAgreeWithASort) {
     cluster c(three_servers());
     c.run([seed](Comm comm) {
       paralg a("", comm);
-      const auto model = numbers(30'000, seed);
+      const auto model = numbered_keys(30'000, seed);
       a.paracel_write_multi(model);
       a.paracel_write("text", "not a number");
       std::vector<std::pair<std::string, double>> sorted(model.begin(), model.end());
@@ -236,7 +236,7 @@ TEST(Walks, ALongScanDoesNotHoldOthersUp) {
     using clock = std::chrono::steady_clock;
     paralg a("", comm);
     if (a.get_worker_id() == 0) {
-      a.paracel_write_multi(numbers(30'000, 5));
+      a.paracel_write_multi(numbered_keys(30'000, 5));
     }
     a.paracel_sync();
     if (a.get_worker_id() == 0) {
