@@ -3,13 +3,13 @@
 #
 # Installs what is missing, builds, and runs tests. Stops at the first step that fails.
 #
-#   tool/test.sh            every kind of test in a Release build: units, cluster of threads, real processes and kills, simulated
-#                           jobs, algorithms, README
+#   tool/test.sh            every kind of test in a Release build: units, cluster of threads, real processes and kills,
+#                           simulated jobs, algorithms, README
 #   tool/test.sh NAME ...   those tests whose names match one of these (ctest -R)
 #   tool/test.sh --ci       the first, and units and cluster under AddressSanitizer and UndefinedBehaviorSanitizer
-#   tool/test.sh --full     that, and ThreadSanitizer, the fuzzers, 20 kills of each kind of process instead of 3, 10,000 simulated
-#                           jobs instead of 300, two hosts (network namespaces; needs root), the README's first command on a
-#                           machine that has nothing (mmdebstrap; needs root and a Debian mirror)
+#   tool/test.sh --full     that, and ThreadSanitizer, the fuzzers, 20 kills of each kind of process instead of 3, 10,000
+#                           simulated jobs instead of 300, two hosts (network namespaces; needs root), the README's first
+#                           command on a machine that has nothing (mmdebstrap; needs root and a Debian mirror)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
