@@ -100,17 +100,20 @@ bool speak(const line& how) noexcept {
   return true;
 }
 
+/// Returns at once where the thread is in no user function and none has spoken.
 void say_and_wait(const line& how) noexcept {
-  if (!speak(how)) return;
-  line all;
-  all.add("start_server: error: s");
-  all.add(own_slot);
-  all.add(" ends: ");
-  all.add(how.text());
-  all.add(" in ");
-  all.add(words_said.where.text());
-  all.add("\n");
-  if (write(STDERR_FILENO, all.text().data(), all.text().size()) < 0) {
+  if (speak(how)) {
+    line all;
+    all.add("start_server: error: s");
+    all.add(own_slot);
+    all.add(" ends: ");
+    all.add(how.text());
+    all.add(" in ");
+    all.add(words_said.where.text());
+    all.add("\n");
+    [[maybe_unused]] const auto written = write(STDERR_FILENO, all.text().data(), all.text().size());
+  } else if (!taken) {
+    return;
   }
   for (int i = 0; i < patience_ms && !told.load(std::memory_order_acquire); ++i) {
     const timespec moment{0, 1'000'000};
