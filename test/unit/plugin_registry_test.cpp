@@ -184,7 +184,9 @@ TEST(PluginRegistry, AMissingPluginIsToldAsItWasWrittenAndWithPluginsOnly) {
   for (const auto* other : {"libtext", "libempty", "libnone", "libcut"}) EXPECT_THAT(text, Not(HasSubstr(other)));
   EXPECT_THAT(plugins_in(defaults), Contains("libparacel_default.so"));
   // AddressSanitizer gives the library symbols of data that look like those of a plug-in.
-  if (!test::sanitized) EXPECT_THAT(plugins_in(defaults), Not(Contains("libparacel.so")));
+  if (!test::sanitized) {
+    EXPECT_THAT(plugins_in(defaults), Not(Contains("libparacel.so")));
+  }
 }
 
 TEST(PluginRegistry, APathThatIsWrittenIsLookedForInItsOwnFolderFirst) {
