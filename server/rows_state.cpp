@@ -250,8 +250,9 @@ void rows_service::expect_answers(const net::request_header& h) {
   in_hand_.reserve(hashes_.size());
   for (const auto hash : hashes_) in_hand_.push_back({partition_of(hash), 0});
   std::ranges::sort(in_hand_, {}, &partition_in_hand::partition);
-  const auto same = std::ranges::unique(in_hand_, {}, &partition_in_hand::partition);
-  in_hand_.erase(same.begin(), same.end());
+  // Not std::ranges::unique, whose subrange clang 14 does not understand.
+  const auto same = [](const auto& a, const auto& b) { return a.partition == b.partition; };
+  in_hand_.erase(std::unique(in_hand_.begin(), in_hand_.end(), same), in_hand_.end());
   for (const auto& x : in_hand_) journal_->expect(x.partition);
   journal_->hold_places();
 }
