@@ -22,6 +22,7 @@
 #include <paracel/paralg.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/file_size_limit.hpp"
 #include "worker/result_files.hpp"
 
 namespace paracel {
@@ -251,30 +252,12 @@ TEST_F(OneOutputFile, TravelsInRoundsOfABoundedSizeThatSmallPartsShare) {
   }
 }
 
-/// Files of this process may not become larger than that, as on a full disk.
-class small_files {
- public:
-  explicit small_files(rlim_t bytes) : before_(std::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &limit_);
-    const rlimit less{bytes, limit_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &less);
-  }
-  ~small_files() {
-    ::setrlimit(RLIMIT_FSIZE, &limit_);
-    static_cast<void>(std::signal(SIGXFSZ, before_));
-  }
-
- private:
-  rlimit limit_{};
-  void (*before_)(int);
-};
-
 TEST_F(OneOutputFile, AFullDiskIsThrownByAllWorkersAndLeavesWhatWasThere) {
   std::ofstream(path("old.txt")) << "of before\n";
   std::ofstream(path("log.txt")) << "kept\n";
   std::atomic<int> threw{0};
   cluster c({.workers = 3, .servers = 1});
-  const small_files full(2'000'000);
+  const test::file_size_limit full(2'000'000);
   c.run([&](Comm comm) {
     paralg a("", comm, folder_);
     a.set_one_output_file(true);

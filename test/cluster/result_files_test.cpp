@@ -22,6 +22,7 @@
 #include <paracel/paralg.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/file_size_limit.hpp"
 
 namespace paracel {
 namespace {
@@ -244,24 +245,6 @@ TEST_F(ResultFiles, InputIsLoadedWholeInPartsOrLineByLine) {
   });
 }
 
-/// Files of this process may not become larger than that, as on a full disk.
-class small_results {
- public:
-  explicit small_results(rlim_t bytes) : before_(std::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &limit_);
-    const rlimit less{bytes, limit_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &less);
-  }
-  ~small_results() {
-    ::setrlimit(RLIMIT_FSIZE, &limit_);
-    static_cast<void>(std::signal(SIGXFSZ, before_));
-  }
-
- private:
-  rlimit limit_{};
-  void (*before_)(int);
-};
-
 TEST_F(ResultFiles, WhatCannotBeWrittenLeavesNoPartOfItselfAndWhatWasThereAsItWas) {
   put("old_0", "of before\n");
   put("log_0", "kept\n");
@@ -269,7 +252,7 @@ TEST_F(ResultFiles, WhatCannotBeWrittenLeavesNoPartOfItselfAndWhatWasThereAsItWa
   c.run([&](Comm comm) {
     paralg a("", comm, folder_);
     const list_type<std::string> lines(10000, "a line of some length");
-    const small_results full(20000);
+    const test::file_size_limit full(20000);
     for (const char* name : {"rows_", "old_"}) {
       try {
         a.paracel_dump_vector(lines, name, "\n");

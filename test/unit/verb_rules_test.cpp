@@ -184,6 +184,22 @@ class VerbTable : public testing::Test {
     append(body, {.partition = partition, .what = entry_kind::whole_state, .index = ++index_, .records = records});
     return body;
   }
+  /// One entry about a partition, from the server before us in its chain.
+  std::optional<status> send(std::uint16_t partition, entry_kind what, std::uint32_t after, std::uint64_t previous,
+                             std::uint64_t index, std::span<const std::byte> records) {
+    std::vector<std::byte> body;
+    put(body, std::uint32_t{1});
+    put(body, self_);
+    put(body, std::uint32_t{0});
+    append(body, {.partition = partition, .what = what, .after = after, .previous = previous, .index = index,
+                  .records = records});
+    return ask(place::shard, header_from(before_us(), verb::replicate, 2), {}, body);
+  }
+  std::vector<std::byte> state_of(std::uint16_t partition) {
+    std::vector<std::byte> out;
+    server_->at(0).encode_partition(partition, out);
+    return out;
+  }
   static std::vector<std::byte> far_clock() {
     clock_service far(2);
     net::request_header h;
@@ -337,86 +353,55 @@ TEST_F(VerbTable, PiecesThatNeverEndAreDroppedAndHoldNothing) {
 
 TEST_F(VerbTable, AWholeStateInPartsIsOneWhenItsLastHasCome) {
   const auto partition = copied_from(before_us());
-  const auto size = [&] {
-    std::vector<std::byte> out;
-    server_->at(0).encode_partition(partition, out);
-    return out;
-  };
-  const auto send = [&](entry_kind what, std::uint32_t after, std::uint64_t index, std::span<const std::byte> records) {
-    std::vector<std::byte> body;
-    put(body, std::uint32_t{1});
-    put(body, self_);
-    put(body, std::uint32_t{0});
-    append(body, {.partition = partition, .what = what, .after = after, .previous = index, .index = index,
-                  .records = records});
-    net::request_header h = header_from(before_us(), verb::replicate, 2);
-    return ask(place::shard, h, {}, body);
-  };
   const auto all = keys_of(partition, 3, 100);
   const auto one = all.size() / 3;
   const auto whole = std::span<const std::byte>(all);
   constexpr std::uint64_t index = 77;
-  EXPECT_EQ(send(entry_kind::whole_state, 2, index, whole.first(one)), status::ok);
+  EXPECT_EQ(send(partition, entry_kind::whole_state, 2, index, index, whole.first(one)), status::ok);
   EXPECT_EQ(lacking_, 0U);
-  send(entry_kind::question, 0, index, {});
+  send(partition, entry_kind::question, 0, index, index, {});
   EXPECT_EQ(lacking_, 1U) << "it is not whole yet";
-  send(entry_kind::more_state, 1, index, whole.subspan(one, one));
-  send(entry_kind::more_state, 0, index, whole.subspan(2 * one));
+  send(partition, entry_kind::more_state, 1, index, index, whole.subspan(one, one));
+  send(partition, entry_kind::more_state, 0, index, index, whole.subspan(2 * one));
   EXPECT_EQ(lacking_, 0U);
-  EXPECT_EQ(size(), all);
-  send(entry_kind::question, 0, index, {});
+  EXPECT_EQ(state_of(partition), all);
+  send(partition, entry_kind::question, 0, index, index, {});
   EXPECT_EQ(lacking_, 0U);
   // One that is broken off leaves what was whole before, and the next begins anew.
-  send(entry_kind::whole_state, 1, index + 1, whole.first(one));
-  EXPECT_EQ(size(), all);
-  send(entry_kind::question, 0, index, {});
+  send(partition, entry_kind::whole_state, 1, index + 1, index + 1, whole.first(one));
+  EXPECT_EQ(state_of(partition), all);
+  send(partition, entry_kind::question, 0, index, index, {});
   EXPECT_EQ(lacking_, 0U);
-  send(entry_kind::whole_state, 0, index + 2, whole.subspan(one, one));
+  send(partition, entry_kind::whole_state, 0, index + 2, index + 2, whole.subspan(one, one));
   EXPECT_EQ(lacking_, 0U);
   const auto second = whole.subspan(one, one);
-  EXPECT_EQ(size(), std::vector<std::byte>(second.begin(), second.end()));
-  send(entry_kind::more_state, 0, index + 1, whole.subspan(one, one));
+  EXPECT_EQ(state_of(partition), std::vector<std::byte>(second.begin(), second.end()));
+  send(partition, entry_kind::more_state, 0, index + 1, index + 1, whole.subspan(one, one));
   EXPECT_EQ(lacking_, 1U) << "of one that is not there any more";
 }
 
 TEST_F(VerbTable, AWholeStateInPartsForWhichThereIsNoRoomAsideReplacesTheCopyAtOnce) {
   const auto partition = copied_from(before_us());
-  const auto state = [&] {
-    std::vector<std::byte> out;
-    server_->at(0).encode_partition(partition, out);
-    return out;
-  };
-  const auto send = [&](entry_kind what, std::uint32_t after, std::uint64_t previous, std::uint64_t index,
-                        std::span<const std::byte> records) {
-    std::vector<std::byte> body;
-    put(body, std::uint32_t{1});
-    put(body, self_);
-    put(body, std::uint32_t{0});
-    append(body, {.partition = partition, .what = what, .after = after, .previous = previous, .index = index,
-                  .records = records});
-    net::request_header h = header_from(before_us(), verb::replicate, 2);
-    return ask(place::shard, h, {}, body);
-  };
   const auto old = keys_of(partition, 2, 50);
-  send(entry_kind::whole_state, 0, 77, 77, old);
-  ASSERT_EQ(state(), old);
+  send(partition, entry_kind::whole_state, 0, 77, 77, old);
+  ASSERT_EQ(state_of(partition), old);
   const auto all = keys_of(partition, 3, 100);
   const auto one = all.size() / 3;
   const auto whole = std::span<const std::byte>(all);
   auto& pieces = server_->budgets().pieces;
   const auto occupied = pieces.limit() - pieces.held();
   pieces.add(occupied);
-  EXPECT_EQ(send(entry_kind::whole_state, 2, 78, 78, whole.first(one)), status::ok);
-  EXPECT_EQ(state(), std::vector<std::byte>(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(one)));
-  send(entry_kind::question, 0, 77, 77, {});
+  EXPECT_EQ(send(partition, entry_kind::whole_state, 2, 78, 78, whole.first(one)), status::ok);
+  EXPECT_EQ(state_of(partition), std::vector<std::byte>(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(one)));
+  send(partition, entry_kind::question, 0, 77, 77, {});
   EXPECT_EQ(lacking_, 1U) << "torn: neither the old state nor the new one";
-  send(entry_kind::changes, 0, 77, 79, whole.first(one));
+  send(partition, entry_kind::changes, 0, 77, 79, whole.first(one));
   EXPECT_EQ(lacking_, 1U) << "changes of a state that is torn";
-  send(entry_kind::more_state, 1, 78, 78, whole.subspan(one, one));
-  send(entry_kind::more_state, 0, 78, 78, whole.subspan(2 * one));
+  send(partition, entry_kind::more_state, 1, 78, 78, whole.subspan(one, one));
+  send(partition, entry_kind::more_state, 0, 78, 78, whole.subspan(2 * one));
   EXPECT_EQ(lacking_, 0U);
-  EXPECT_EQ(state(), all);
-  send(entry_kind::question, 0, 78, 78, {});
+  EXPECT_EQ(state_of(partition), all);
+  send(partition, entry_kind::question, 0, 78, 78, {});
   EXPECT_EQ(lacking_, 0U);
   pieces.give_back(occupied);
 }
