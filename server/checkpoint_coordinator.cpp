@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds longest_again{60'000};
 constexpr std::size_t most_saved_bytes = std::size_t{16} << 20;
 
 /// no_clock, which is no rank either: it is not there, or no number.
-std::uint32_t number_in(const json& j, const char* key) {
+std::uint32_t json_number(const json& j, const char* key) {
   if (!j.is_object()) return net::no_clock;
   const auto at = j.find(key);
   if (at == j.end() || !at->is_number_unsigned() || at->get<std::uint64_t>() > net::no_clock) return net::no_clock;
@@ -35,7 +35,7 @@ const std::string& clock_address(const membership& members) {
   return members.servers[key_router(members).clock_server()].clock;
 }
 
-void answer(completion& done, const std::string& why) {
+void answer_worker(completion& done, const std::string& why) {
   const auto body = json_text(why.empty() ? json{{"ok", true}} : json{{"ok", false}, {"why", why}});
   done.answer({}, net::bytes_of(body));
 }
@@ -75,8 +75,8 @@ void checkpoint_coordinator::handle(const net::request_view& in, completion done
     ask(members);
     return done.ok();
   }
-  const auto rank = number_in(body, "rank");
-  const auto clock = number_in(body, "clock");
+  const auto rank = json_number(body, "rank");
+  const auto clock = json_number(body, "clock");
   if (role != "worker" || !in_.contains(rank) || clock == net::no_clock) {
     return done.fail(net::status::bad_request, "a checkpoint is asked for by a launcher, or by a worker with rank and clock");
   }
@@ -100,7 +100,7 @@ void checkpoint_coordinator::stop(std::uint32_t rank, std::uint32_t clock, stopp
     close("worker " + std::to_string(rank) + " has come to it twice", 0);
   }
   if ((last_ && clock <= *last_) || (phase_ != phase::nobody && clock < clock_)) {
-    return answer(worker.done, "the checkpoint at clock " + std::to_string(clock) + " has been given up");
+    return answer_worker(worker.done, "the checkpoint at clock " + std::to_string(clock) + " has been given up");
   }
   if (phase_ == phase::nobody) {
     phase_ = phase::gathering;
@@ -118,7 +118,7 @@ void checkpoint_coordinator::worker_left(std::uint32_t rank, const membership& m
   in_.erase(rank);
   if (phase_ != phase::gathering) return;
   if (const auto at = stopped_.find(rank); at != stopped_.end()) {
-    answer(at->second.done, "the others go on without this worker");
+    answer_worker(at->second.done, "the others go on without this worker");
     stopped_.erase(at);
   }
   if (!in_.empty()) look_whether_all_are_there(members);
@@ -236,7 +236,7 @@ void checkpoint_coordinator::finish() {
 
 /// The workers go on.
 void checkpoint_coordinator::close(const std::string& why, std::uint64_t bytes) {
-  for (auto& [rank, worker] : stopped_) answer(worker.done, why.empty() ? why : "the checkpoint failed: " + why);
+  for (auto& [rank, worker] : stopped_) answer_worker(worker.done, why.empty() ? why : "the checkpoint failed: " + why);
   stopped_.clear();
   forget(purpose::save);
   phase_ = phase::nobody;

@@ -61,13 +61,13 @@ struct said {
 said words_said;
 std::atomic<bool> taken{false};
 std::atomic<bool> complete{false};
-std::atomic<bool> told{false};
+std::atomic<bool> reported{false};
 std::atomic<bool> installed{false};
 pthread_t listener;
 int listener_signal = 0;
 std::uint32_t own_slot = 0;
 
-std::string_view name_of(int signal) noexcept {
+std::string_view signal_name(int signal) noexcept {
   switch (signal) {
     case SIGSEGV: return "SIGSEGV";
     case SIGBUS: return "SIGBUS";
@@ -116,7 +116,7 @@ void say_and_wait(const line& how) noexcept {
   } else if (!taken) {
     return;
   }
-  for (int i = 0; i < patience_ms && !told.load(std::memory_order_acquire); ++i) {
+  for (int i = 0; i < patience_ms && !reported.load(std::memory_order_acquire); ++i) {
     const timespec moment{0, 1'000'000};
     nanosleep(&moment, nullptr);
   }
@@ -125,7 +125,7 @@ void say_and_wait(const line& how) noexcept {
 void on_deadly(int signal, siginfo_t*, void*) {
   const int before = errno;
   line how;
-  how.add(name_of(signal));
+  how.add(signal_name(signal));
   say_and_wait(how);
   errno = before;
   // It comes again, and does what it does where nobody handles it.
@@ -203,7 +203,7 @@ std::optional<words> heard() {
   return words{words_said.function, std::string(words_said.how.text()), std::string(words_said.where.text())};
 }
 
-void passed_on() noexcept { told.store(true, std::memory_order_release); }
+void passed_on() noexcept { reported.store(true, std::memory_order_release); }
 
 void ask(pthread_t thread) noexcept { pthread_kill(thread, question); }
 

@@ -11,7 +11,7 @@ namespace paracel::srv {
 namespace {
 
 template <class T>
-void put(std::byte* at, T v) noexcept {
+void put_at(std::byte* at, T v) noexcept {
   std::memcpy(at, &v, sizeof v);
 }
 template <class T>
@@ -33,13 +33,13 @@ void append(std::vector<std::byte>& out, const record& r) {
   const auto value = length_of(r.value);
   const auto state = length_of(r.state);
   std::array<std::byte, record_front_bytes> front;
-  put(front.data(), r.kind);
-  put(front.data() + 1, r.tag);
-  put(front.data() + 2, r.flags);
-  put(front.data() + 4, key);
-  put(front.data() + 8, r.a);
-  put(front.data() + 16, value);
-  put(front.data() + 20, state);
+  put_at(front.data(), r.kind);
+  put_at(front.data() + 1, r.tag);
+  put_at(front.data() + 2, r.flags);
+  put_at(front.data() + 4, key);
+  put_at(front.data() + 8, r.a);
+  put_at(front.data() + 16, value);
+  put_at(front.data() + 20, state);
   out.insert(out.end(), front.begin(), front.end());
   out.insert(out.end(), r.key.begin(), r.key.end());
   out.insert(out.end(), r.value.begin(), r.value.end());
@@ -48,13 +48,13 @@ void append(std::vector<std::byte>& out, const record& r) {
 
 void append(std::vector<std::byte>& out, record r, const staged_front& front) {
   std::array<std::byte, staged_front::bytes> state{};
-  put(state.data(), front.clock);
-  put(state.data() + 4, front.rank);
-  put(state.data() + 8, front.arrival);
-  put(state.data() + 16, front.what);
-  put(state.data() + 18, front.flags);
-  put(state.data() + 20, front.count);
-  put(state.data() + 24, front.function);
+  put_at(state.data(), front.clock);
+  put_at(state.data() + 4, front.rank);
+  put_at(state.data() + 8, front.arrival);
+  put_at(state.data() + 16, front.what);
+  put_at(state.data() + 18, front.flags);
+  put_at(state.data() + 20, front.count);
+  put_at(state.data() + 24, front.function);
   r.state = state;
   append(out, r);
 }

@@ -224,7 +224,7 @@ std::string problem_of_filter(const symbol_entry& s, const std::string& name) {
   return {};
 }
 
-std::uint64_t id_of(std::uint64_t content, std::string_view kind, const std::string& symbol) {
+std::uint64_t function_id(std::uint64_t content, std::string_view kind, const std::string& symbol) {
   std::string identity(reinterpret_cast<const char*>(&content), sizeof(content));
   identity += kind;
   identity += '\0';
@@ -404,7 +404,7 @@ const loaded_update& plugin_registry::load_update(std::string_view plugin, std::
 
   const auto found = symbol_of(from, name, update_kind);
   auto loaded = std::make_unique<loaded_update>();
-  loaded->id = id_of(from.content, "update", name);
+  loaded->id = function_id(from.content, "update", name);
   loaded->name = from.name + ":" + name;
   if (found.magic() == abi::optimizer_magic) {
     refuse(from, name, problem_of_optimizer(found));
@@ -414,7 +414,7 @@ const loaded_update& plugin_registry::load_update(std::string_view plugin, std::
     refuse(from, name, read_hyper(*loaded->optimizer, hyper, loaded->hyper));
     loaded->family = loaded->id;
     const auto numbers = std::as_bytes(std::span(loaded->hyper));
-    loaded->id = id_of(loaded->family, "update",
+    loaded->id = function_id(loaded->family, "update",
                        std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size()));
   } else {
     refuse(from, name, problem_of_update(found, name));
@@ -441,7 +441,7 @@ const loaded_filter& plugin_registry::load_filter(std::string_view plugin, std::
   const auto* function = reinterpret_cast<const filter_result*>(found.address);
   auto& slot = filters_[{&from, name}];
   slot = std::make_unique<loaded_filter>();
-  slot->id = id_of(from.content, "filter", name);
+  slot->id = function_id(from.content, "filter", name);
   slot->name = from.name + ":" + name;
   slot->function = function;
   filter_index_.add(*slot);

@@ -31,7 +31,7 @@ class scratch {
 thread_local scratch delta_scratch;
 thread_local scratch value_scratch;
 
-std::string describe(const value_view& v) {
+std::string kind_of_value(const value_view& v) {
   std::string text = codec_detail::describe(v);
   if (is_numeric(v.tag) && is_array(v.tag)) text += " of " + std::to_string(v.bytes.size() / element_bytes(v.tag));
   return text;
@@ -55,7 +55,7 @@ struct verdict {
     return false;
   }
   bool mismatch(const value_view& current, const value_view& delta, const std::string& rule) const {
-    return fail(abi::type_mismatch, "value is " + describe(current) + ", delta is " + describe(delta) + ": " + rule);
+    return fail(abi::type_mismatch, "value is " + kind_of_value(current) + ", delta is " + kind_of_value(delta) + ": " + rule);
   }
   /// Whether the function may be called.
   bool callable() const {
@@ -339,7 +339,7 @@ value_tag apply_to_missing(const loaded_update& u, const value_view& delta, std:
     return delta.tag;
   }
   v.fail(abi::type_mismatch,
-         "the key is not there, and a delta that is " + describe(delta) +
+         "the key is not there, and a delta that is " + kind_of_value(delta) +
              " cannot become its value: write the key first, or give the function an initialised_by");
   return value_tag::none;
 }

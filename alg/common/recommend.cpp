@@ -23,7 +23,7 @@ constexpr std::size_t pairs_at_once = 65536;
 constexpr std::size_t items_at_once = 4096;
 constexpr std::size_t users_at_once = 256;
 
-std::vector<std::uint64_t> keys_of(const id_list& ids, std::size_t first, std::size_t count) {
+std::vector<std::uint64_t> keys_between(const id_list& ids, std::size_t first, std::size_t count) {
   std::vector<std::uint64_t> keys(count);
   for (std::size_t i = 0; i < count; ++i) keys[i] = ids.key(first + i);
   return keys;
@@ -31,7 +31,7 @@ std::vector<std::uint64_t> keys_of(const id_list& ids, std::size_t first, std::s
 
 }  // namespace
 
-std::vector<std::uint64_t> keys_of(const id_list& ids) { return keys_of(ids, 0, ids.size()); }
+std::vector<std::uint64_t> keys_of(const id_list& ids) { return keys_between(ids, 0, ids.size()); }
 
 void push_rows(table<double>& to, std::span<const std::uint64_t> keys, std::span<const double> rows) {
   const std::size_t width = to.width();
@@ -111,7 +111,7 @@ pair_errors predict_pairs(factor_tables& model, const sparse_rows& pairs, const 
     }
     users.resize((last - first) * width);
     items.resize(keys.size() * width);
-    const auto user_keys = keys_of(pairs.row_ids, first, last - first);
+    const auto user_keys = keys_between(pairs.row_ids, first, last - first);
     model.users().pull(user_keys, users);
     model.items().pull(keys, items);
     for (std::size_t i = first; i < last; ++i) {
@@ -242,7 +242,7 @@ recommendation recommend_items(factor_tables& model, const sparse_rows& training
   for (std::size_t first = 0; first < items.size(); first += items_at_once) {
     const std::size_t count = std::min(items_at_once, items.size() - first);
     block.resize(count * width);
-    model.items().pull(keys_of(items, first, count), block);
+    model.items().pull(keys_between(items, first, count), block);
     for (std::size_t j = 0; j < count; ++j) {
       unknown.add(mean + block[j * width + bias_at], static_cast<std::uint32_t>(first + j));
     }
@@ -473,7 +473,7 @@ void serve_model(paralg& job, const std::string& folder, const std::string& algo
           row[known_at] = 1;
           std::copy_n(w.begin() + static_cast<std::ptrdiff_t>((first + i) * k), k, row + factors_at);
         }
-        to.push(keys_of(ids, first, count), block);
+        to.push(keys_between(ids, first, count), block);
       }
     };
     side("W", "ubias", model.users());

@@ -30,7 +30,7 @@ void add_folder(const fs::path& folder, std::vector<std::string>& to) {
   }
 }
 
-void add(const std::string& name, std::vector<std::string>& to) {
+void add_file(const std::string& name, std::vector<std::string>& to) {
   std::error_code problem;
   if (fs::is_directory(name, problem)) {
     const auto first = static_cast<std::ptrdiff_t>(to.size());
@@ -48,12 +48,12 @@ std::vector<std::string> expand_files(const std::string& name) {
   if (name.empty() || name.find('\0') != std::string::npos) return files;
   std::error_code problem;
   if (fs::exists(name, problem)) {
-    add(name, files);
+    add_file(name, files);
     return files;
   }
   glob_t found{};
   if (::glob(name.c_str(), GLOB_TILDE, nullptr, &found) == 0) {
-    for (std::size_t i = 0; i < found.gl_pathc; ++i) add(found.gl_pathv[i], files);
+    for (std::size_t i = 0; i < found.gl_pathc; ++i) add_file(found.gl_pathv[i], files);
   }
   ::globfree(&found);
   return files;

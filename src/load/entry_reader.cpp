@@ -41,7 +41,7 @@ std::string first_line(input_set& input) {
   return {};
 }
 
-entry_layout find_layout(input_set& input, entry_format wanted) {
+entry_layout entry_layout_of(input_set& input, entry_format wanted) {
   const auto line = first_line(input);
   entry_layout out;
   if (line.empty()) return out;
@@ -88,7 +88,7 @@ local_entries read_entries(Comm comm, const std::vector<std::string>& names, con
   if (!options.rows_also.empty()) also.emplace(comm, options.rows_also);
   entry_layout layout;
   agree(comm, [&] {
-    if (rank == 0) layout = find_layout(input, options.format);
+    if (rank == 0) layout = entry_layout_of(input, options.format);
   });
   layout = layout_for_all(comm, layout);
   std::optional<entry_parser> parser;
@@ -184,7 +184,7 @@ std::string place_of_second(Comm comm, const std::vector<std::string>& names, co
   std::string all;
   for (const auto& n : names) all += (all.empty() ? "" : ", ") + n;
   if (input.standard_input()) return all;
-  const auto layout = find_layout(input, options.format);
+  const auto layout = entry_layout_of(input, options.format);
   std::vector<std::string> mine;
   input.visit(comm.get_rank(), comm.get_size(), [&](const input_piece& piece) {
     if (mine.size() < 2) find_entry(piece, layout, options, wanted, either_way, mine);

@@ -19,7 +19,7 @@ namespace {
 // Enough of a file to find its first line that is not blank, and to tell its format by.
 constexpr std::size_t first_read_bytes = std::size_t{64} << 10;
 
-sample_layout layout_of(input_set& input, const std::vector<std::string>& names, const sample_options& options) {
+sample_layout sample_layout_of(input_set& input, const std::vector<std::string>& names, const sample_options& options) {
   sample_layout layout;
   for (std::size_t f = 0; f < input.files().size(); ++f) {
     for (std::size_t bytes = first_read_bytes;; bytes *= 2) {
@@ -52,7 +52,7 @@ sample_rows read_samples(const std::vector<std::string>& names, std::size_t rank
   input_set input(names);
   if (is_npy(input.files().front())) return read_npy(input, rank, size, options, {});
   if (input.standard_input() && rank != 0) return {};
-  return read_part(input, rank, size, layout_of(input, names, options), options, {});
+  return read_part(input, rank, size, sample_layout_of(input, names, options), options, {});
 }
 
 sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const sample_options& options) {
@@ -62,7 +62,7 @@ sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const
   bool npy = false;
   agree(comm, [&] {
     npy = is_npy(input.files().front());
-    if (!npy && (rank == 0 || !input.standard_input())) layout = layout_of(input, names, options);
+    if (!npy && (rank == 0 || !input.standard_input())) layout = sample_layout_of(input, names, options);
   });
   if (input.standard_input()) {
     // The others cannot look at it.

@@ -23,7 +23,7 @@ bool less(const id_list& a, std::size_t i, const id_list& b, std::size_t j) {
   return a.numeric() ? a.number(i) < b.number(j) : a.name(i) < b.name(j);
 }
 
-void append(id_list& to, const id_list& from, std::size_t i) {
+void append_one(id_list& to, const id_list& from, std::size_t i) {
   if (from.numeric()) to.push_back(from.number(i));
   else to.push_back(from.name(i));
 }
@@ -50,7 +50,7 @@ id_list splitters(Comm& comm, const id_list& ids, const std::vector<std::uint32_
     if (seen < taken + step / 2) continue;
     // An id that weighs several steps stands for all of them.
     const double steps = step == 0 ? 0 : std::max(1.0, std::floor((seen - taken) / step));
-    append(mine, ids, i);
+    append_one(mine, ids, i);
     mine_weight.push_back(step == 0 ? weight_of(i) : step * steps);
     taken += mine_weight.back();
   }
@@ -80,7 +80,7 @@ id_list splitters(Comm& comm, const id_list& ids, const std::vector<std::uint32_
       before += group;
       at = end;
     }
-    append(cuts, all, sorted[at]);
+    append_one(cuts, all, sorted[at]);
   }
   return cuts;
 }
@@ -97,7 +97,7 @@ std::size_t whole_names(std::span<const std::byte> bytes) {
   return at;
 }
 
-id_list merge(const id_list& a, const id_list& b) {
+id_list merge_two(const id_list& a, const id_list& b) {
   auto both = id_list::empty(a.numeric());
   // Memory that is never written costs nothing.
   both.reserve(a.size() + b.size(), a.name_bytes() + b.name_bytes());
@@ -106,8 +106,8 @@ id_list merge(const id_list& a, const id_list& b) {
   while (i < a.size() || j < b.size()) {
     const bool from_a = j == b.size() || (i < a.size() && !less(b, j, a, i));
     if (from_a && j < b.size() && !less(a, i, b, j)) ++j;
-    if (from_a) append(both, a, i++);
-    else append(both, b, j++);
+    if (from_a) append_one(both, a, i++);
+    else append_one(both, b, j++);
   }
   return both;
 }
@@ -115,9 +115,9 @@ id_list merge(const id_list& a, const id_list& b) {
 /// The union of ascending lists [begin, end), ascending: two by two.
 id_list merged(std::span<const id_list> lists) {
   if (lists.size() == 1) return lists[0];
-  if (lists.size() == 2) return merge(lists[0], lists[1]);
+  if (lists.size() == 2) return merge_two(lists[0], lists[1]);
   const auto half = lists.size() / 2;
-  return merge(merged(lists.first(half)), merged(lists.subspan(half)));
+  return merge_two(merged(lists.first(half)), merged(lists.subspan(half)));
 }
 
 /// Names have no common length: they travel as a stream of bytes, of which a round may end in the middle of one.
@@ -180,7 +180,7 @@ std::vector<id_list> send_ids(Comm& comm, id_list& ids, const std::vector<std::s
   if (cut[self] == 0 && cut[self + 1] == ids.size()) {
     got[self] = std::move(ids);
   } else {
-    for (auto i = cut[self]; i < cut[self + 1]; ++i) append(got[self], ids, i);
+    for (auto i = cut[self]; i < cut[self + 1]; ++i) append_one(got[self], ids, i);
   }
   ids = id_list::empty(ids.numeric());
   return got;

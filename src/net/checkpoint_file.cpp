@@ -30,7 +30,7 @@ T load(std::span<const std::byte> in, std::size_t at) {
   return value;
 }
 
-std::array<std::byte, checkpoint_header_bytes> encode(const checkpoint_header& h) {
+std::array<std::byte, checkpoint_header_bytes> encode_header(const checkpoint_header& h) {
   std::array<std::byte, checkpoint_header_bytes> out{};
   std::memcpy(out.data(), front_mark.data(), front_mark.size());
   store(out, 8, checkpoint_version);
@@ -59,7 +59,7 @@ std::string number(std::uint64_t n) { return std::to_string(n); }
 checkpoint_writer::checkpoint_writer(disk& on, const std::string& path, const checkpoint_header& header)
     : file_(on.create(path)) {
   waiting_.reserve(buffered_bytes);
-  const auto h = encode(header);
+  const auto h = encode_header(header);
   checksums_.push_back(load<std::uint64_t>(h, hashed_header_bytes));
   put(h);
 }
@@ -135,7 +135,7 @@ checkpoint_reader::checkpoint_reader(const disk& on, std::string path) : path_(s
   if (header_.kind != checkpoint_kind::server && header_.kind != checkpoint_kind::worker) {
     refuse(12, "kind " + number(load<std::uint16_t>(h, 12)) + " is unknown");
   }
-  if (encode(header_) != h) refuse(14, "bytes that must be 0 are not");
+  if (encode_header(header_) != h) refuse(14, "bytes that must be 0 are not");
   std::array<std::byte, 8> mark;
   read_exactly(size_ - mark.size(), mark);
   if (std::memcmp(mark.data(), end_mark.data(), mark.size()) != 0) {

@@ -51,11 +51,11 @@ class reader {
   const std::byte* at_;
 };
 
-bool is_known(verb v) noexcept { return v != verb::none && name_of(v) != unknown; }
+bool is_known_verb(verb v) noexcept { return v != verb::none && name_of(v) != unknown; }
 
 constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_at_multi; }
 
-void append(std::vector<std::byte>& body, const void* bytes, std::size_t size) {
+void append_part(std::vector<std::byte>& body, const void* bytes, std::size_t size) {
   const auto* at = static_cast<const std::byte*>(bytes);
   body.insert(body.end(), at, at + size);
 }
@@ -204,7 +204,7 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, req
   const auto body = frame.subspan(request_header_bytes);
   if (magic != request_magic) return "not a request: wrong magic";
   if (version != protocol_version) return "request of another protocol version";
-  if (!is_known(h.what)) return "unknown verb";
+  if (!is_known_verb(h.what)) return "unknown verb";
   if ((h.flags & ~known_flags) != 0) return "unknown request flag";
   if (!paracel::is_known(h.tag)) return "unknown type tag in the request";
   if (zero != 0) return "reserved byte of the request is not zero";
@@ -237,7 +237,7 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, rep
   if (magic != reply_magic) return "not a reply: wrong magic";
   if (version != protocol_version) return "reply of another protocol version";
   // verb none: the answer to a request whose verb could not be read
-  if (h.what != verb::none && !is_known(h.what)) return "unknown verb";
+  if (h.what != verb::none && !is_known_verb(h.what)) return "unknown verb";
   if (h.result > status::reconnected) return "unknown status";
   if (!paracel::is_known(h.tag)) return "unknown type tag in the reply";
   if (h.order > instruction::checkpoint) return "unknown instruction";
@@ -278,8 +278,8 @@ void append_item(std::vector<std::byte>& body, std::string_view key, const value
 void append_item(std::vector<std::byte>& body, status result, std::uint64_t version, const value_view& value) {
   std::array<std::byte, reply_item_bytes> front{};
   writer(front.data()).put(item_value_bytes(value)).put(value.tag).put(std::uint8_t{0}).put(result).put(version);
-  append(body, front.data(), front.size());
-  append(body, value.bytes.data(), value.bytes.size());
+  append_part(body, front.data(), front.size());
+  append_part(body, value.bytes.data(), value.bytes.size());
 }
 
 bool request_items::next(request_item& out) noexcept {

@@ -84,7 +84,7 @@ std::vector<std::uint32_t> choose_salts(const kvclt& client, const std::string& 
 }
 
 template <class T>
-std::byte* append(std::byte* to, const T* from, std::size_t count) {
+std::byte* append_numbers(std::byte* to, const T* from, std::size_t count) {
   if (count != 0) std::memcpy(to, from, count * sizeof(T));
   return to + count * sizeof(T);
 }
@@ -308,7 +308,7 @@ void array_base::write(std::size_t first, std::span<const std::byte> values) {
       some_in_part = true;
       const auto offset = static_cast<std::uint32_t>(begin);
       kept.push_back(blob::allocate(sizeof offset + numbers.size()));
-      append(append(kept.back().mutable_data(), &offset, 1), numbers.data(), numbers.size());
+      append_numbers(append_numbers(kept.back().mutable_data(), &offset, 1), numbers.data(), numbers.size());
       p.what = net::verb::update_at;
       p.flags = net::flag_range;
       p.value.bytes = kept.back().bytes();
@@ -341,7 +341,7 @@ async_functor_type array_base::update(std::size_t first, std::span<const std::by
     if (here != l.elements_of(i)) {
       const auto offset = static_cast<std::uint32_t>(begin);
       kept.push_back(blob::allocate(sizeof offset + numbers.size()));
-      append(append(kept.back().mutable_data(), &offset, 1), numbers.data(), numbers.size());
+      append_numbers(append_numbers(kept.back().mutable_data(), &offset, 1), numbers.data(), numbers.size());
       p.what = net::verb::update_at;
       p.flags = net::flag_range;
       p.value.bytes = kept.back().bytes();
@@ -363,7 +363,7 @@ async_functor_type array_base::update_at(std::span<const std::uint64_t> indices,
   for (std::size_t k = 0; k < sorted.touched.size(); ++k) {
     const auto count = sorted.count(k);
     auto both = blob::allocate(count * (sizeof(std::uint32_t) + l.width));
-    auto* numbers = append(both.mutable_data(), sorted.offsets.data() + sorted.begin[k], count);
+    auto* numbers = append_numbers(both.mutable_data(), sorted.offsets.data() + sorted.begin[k], count);
     move_numbers(l.width, deltas.data(), sorted.places.data() + sorted.begin[k], numbers, nullptr, count);
     parasrv::part p{.key = l.keys[sorted.touched[k]], .what = net::verb::update_at,
                     .value = {l.array_tag(), both.bytes()}, .large = {}};

@@ -28,9 +28,9 @@ constexpr verb multi_of(verb set) noexcept {
   }
 }
 
-[[noreturn]] void malformed() { throw protocol_error("a request that is to be sent again is malformed"); }
+[[noreturn]] void malformed_request() { throw protocol_error("a request that is to be sent again is malformed"); }
 
-void append(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
+void append_payload(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
   to.insert(to.end(), bytes.begin(), bytes.end());
 }
 
@@ -40,7 +40,7 @@ bool request_items_view::takes(verb v) noexcept { return is_items(v) || is_set(v
 
 request_items_view::request_items_view(const kept_request& r) : request_(r), what_(r.header.what) {
   const auto key_bytes = r.header.key_bytes;
-  if (key_bytes > r.body.size()) malformed();
+  if (key_bytes > r.body.size()) malformed_request();
   const auto payload = r.tail ? r.tail.bytes() : std::span(r.body).subspan(key_bytes);
   if (is_rows(what_)) read_rows(payload);
   else if (is_set(what_)) read_set(payload);
@@ -53,11 +53,11 @@ void request_items_view::read_items(std::span<const std::byte> payload) {
     items_.push_back({i.key, i.value});
     partitions_.push_back(partition_of(hash_key(i.key)));
   }
-  if (!items.ok()) malformed();
+  if (!items.ok()) malformed_request();
 }
 
 void request_items_view::read_set(std::span<const std::byte> payload) {
-  if (request_.set == nullptr) malformed();
+  if (request_.set == nullptr) malformed_request();
   const auto& set = *request_.set;
   const auto& part = set.parts.at(request_.set_part);
   const std::size_t count = part.end - part.begin;
@@ -65,14 +65,14 @@ void request_items_view::read_set(std::span<const std::byte> payload) {
   what_ = multi_of(request_.header.what);
   net::request_items values(payload, request_.header.count);
   const bool as_items = tag == value_tag::none && !payload.empty();
-  if (!as_items && count != 0 && payload.size() % count != 0) malformed();
+  if (!as_items && count != 0 && payload.size() % count != 0) malformed_request();
   const auto each = as_items || count == 0 ? 0 : payload.size() / count;
   for (std::size_t k = 0; k < count; ++k) {
     const std::string_view key = set.keys[set.order[part.begin + k]];
     value_view value;
     if (as_items) {
       net::request_item i;
-      if (!values.next(i)) malformed();
+      if (!values.next(i)) malformed_request();
       value = i.value;
     } else if (tag != value_tag::none) {
       value = {tag, payload.subspan(k * each, each)};
@@ -87,7 +87,7 @@ void request_items_view::read_rows(std::span<const std::byte> payload) {
   const std::size_t count = request_.header.count;
   const bool named = (request_.header.flags & net::flag_named) != 0;
   const std::size_t front = named ? sizeof(std::uint32_t) : sizeof(std::uint64_t);
-  if (count > payload.size() / front) malformed();
+  if (count > payload.size() / front) malformed_request();
   std::size_t names = count * front;
   if (named) {
     std::size_t texts = 0;
@@ -98,10 +98,10 @@ void request_items_view::read_rows(std::span<const std::byte> payload) {
     }
     names = net::names_bytes(count, texts);
   }
-  if (names > payload.size()) malformed();
+  if (names > payload.size()) malformed_request();
   const auto row_bytes = count == 0 ? 0 : (payload.size() - names) / count;
   net::rows_view rows;
-  if (net::decode(payload, request_.header.count, named, row_bytes, rows) != nullptr) malformed();
+  if (net::decode(payload, request_.header.count, named, row_bytes, rows) != nullptr) malformed_request();
   std::size_t text = 0;
   for (std::size_t i = 0; i < count; ++i) {
     std::string_view name = net::text_of(payload.subspan(i * front, front));  // the 8 bytes of an id
@@ -130,12 +130,12 @@ void request_items_view::write(std::span<const std::uint32_t> items, net::reques
     if (named) {
       for (const auto i : items) {
         const auto length = static_cast<std::uint32_t>(items_[i].key.size());
-        append(body, std::as_bytes(std::span(&length, 1)));
+        append_payload(body, std::as_bytes(std::span(&length, 1)));
       }
     }
-    for (const auto i : items) append(body, net::bytes_of(items_[i].key));
+    for (const auto i : items) append_payload(body, net::bytes_of(items_[i].key));
     if (named) body.resize((body.size() + 7) / 8 * 8);
-    for (const auto i : items) append(body, items_[i].value.bytes);
+    for (const auto i : items) append_payload(body, items_[i].value.bytes);
   }
   h.body_bytes = static_cast<std::uint32_t>(body.size());
 }

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t state_front_bytes = 16;
 
 template <class T>
-void append_number(std::vector<std::byte>& out, T number) {
+void append_state(std::vector<std::byte>& out, T number) {
   const auto bytes = std::as_bytes(std::span(&number, 1));
   out.insert(out.end(), bytes.begin(), bytes.end());
 }
@@ -126,15 +126,15 @@ std::optional<kept_state::commit> kept_state::last() const {
 void kept_state::write(const commit& c) {
   auto& out = buffer_;
   out.assign(state_front_bytes, std::byte{0});
-  append_number(out, job_);
-  append_number(out, c.clock);
-  append_number(out, static_cast<std::uint32_t>(c.collectives.ranges.size()));
-  append_number(out, c.collectives.from);
+  append_state(out, job_);
+  append_state(out, c.clock);
+  append_state(out, static_cast<std::uint32_t>(c.collectives.ranges.size()));
+  append_state(out, c.collectives.from);
   for (const auto& [begin, end] : c.collectives.ranges) {
-    append_number(out, begin);
-    append_number(out, end);
+    append_state(out, begin);
+    append_state(out, end);
   }
-  append_number(out, static_cast<std::uint32_t>(c.cannot.size()));
+  append_state(out, static_cast<std::uint32_t>(c.cannot.size()));
   const auto text = std::as_bytes(std::span(c.cannot));
   out.insert(out.end(), text.begin(), text.end());
   out.insert(out.end(), c.parts.begin(), c.parts.end());

@@ -24,13 +24,13 @@ namespace paracel {
 namespace {
 
 /// Depends on the order of the two.
-std::uint64_t joined(std::uint64_t a, std::uint64_t b) { return mix64(mix64(a + 0x9e3779b97f4a7c15U) ^ b); }
+std::uint64_t mixed(std::uint64_t a, std::uint64_t b) { return mix64(mix64(a + 0x9e3779b97f4a7c15U) ^ b); }
 
 }  // namespace
 
 std::uint64_t pregel_identity(std::string_view name, std::initializer_list<std::uint64_t> arguments) {
-  auto identity = joined(hash_key(name), arguments.size());
-  for (const auto a : arguments) identity = joined(identity, a);
+  auto identity = mixed(hash_key(name), arguments.size());
+  for (const auto a : arguments) identity = mixed(identity, a);
   return identity;
 }
 
@@ -40,15 +40,15 @@ std::uint64_t graph_identity(Comm comm, const graph_part& graph) {
   for (std::size_t v = 0; v < graph.own(); ++v) {
     const auto from = mix64(graph.number(v) + 0x9e3779b97f4a7c15U);
     if (v < graph.ids.size())  // a graph made by a program may have none
-      sum += joined(from, graph.ids.numeric() ? graph.ids.number(v) : hash_key(graph.ids.name(v)));
+      sum += mixed(from, graph.ids.numeric() ? graph.ids.number(v) : hash_key(graph.ids.name(v)));
     for (auto e = graph.out.begin[v]; e < graph.out.begin[v + 1]; ++e) {
       const auto weight = std::bit_cast<std::uint64_t>(graph.out.weight_at(e));
-      sum += joined(joined(from, graph.number(graph.out.target[e])), weight);
+      sum += mixed(mixed(from, graph.number(graph.out.target[e])), weight);
     }
   }
   std::uint64_t all = 0;
   for (const auto part : comm.allgather(sum)) all += part;
-  return joined(all, graph.directed ? 1 : 0);
+  return mixed(all, graph.directed ? 1 : 0);
 }
 
 namespace pregel_detail {

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint32_t none = 0xffffffffU;
 
 template <class T>
-void add(std::byte* sum, const std::byte* delta, std::size_t bytes) noexcept {
+void add_row(std::byte* sum, const std::byte* delta, std::size_t bytes) noexcept {
   for (std::size_t at = 0; at < bytes; at += sizeof(T)) {
     T a, b;
     std::memcpy(&a, sum + at, sizeof a);
@@ -27,12 +27,12 @@ void add(std::byte* sum, const std::byte* delta, std::size_t bytes) noexcept {
   }
 }
 
-void add(value_tag element, std::byte* sum, const std::byte* delta, std::size_t bytes) noexcept {
+void add_row(value_tag element, std::byte* sum, const std::byte* delta, std::size_t bytes) noexcept {
   switch (element) {
-    case value_tag::i32: return add<std::uint32_t>(sum, delta, bytes);  // unsigned: wraps as the server does
-    case value_tag::i64: return add<std::uint64_t>(sum, delta, bytes);
-    case value_tag::f32: return add<float>(sum, delta, bytes);
-    default: return add<double>(sum, delta, bytes);
+    case value_tag::i32: return add_row<std::uint32_t>(sum, delta, bytes);  // unsigned: wraps as the server does
+    case value_tag::i64: return add_row<std::uint64_t>(sum, delta, bytes);
+    case value_tag::f32: return add_row<float>(sum, delta, bytes);
+    default: return add_row<double>(sum, delta, bytes);
   }
 }
 
@@ -187,7 +187,7 @@ std::span<const std::byte> row_client::encode(const names& rows, const part& p, 
     const auto first = row(k);
     std::memcpy(value, values + first * row_bytes_, row_bytes_);
     for (auto i = next_of_[first]; i != none; i = next_of_[i]) {
-      add(element_, value, values + i * row_bytes_, row_bytes_);
+      add_row(element_, value, values + i * row_bytes_, row_bytes_);
     }
   }
   return large ? std::span<const std::byte>() : std::span<const std::byte>(to, total);

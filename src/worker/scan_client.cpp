@@ -74,7 +74,7 @@ long double number_of(const value_view& v) {
   return number;
 }
 
-std::string name_of(net::verb what, const key_selection& keys) {
+std::string scan_name(net::verb what, const key_selection& keys) {
   const std::string text = net::name_of(what);
   return keys.prefix.empty() ? text : text + " of the keys that begin with " + shown(keys.prefix);
 }
@@ -143,7 +143,7 @@ void scan_client::walk(net::verb what, std::uint16_t flags, const key_selection&
         break;
       }
       if (header.result != net::status::ok) {
-        parasrv::raise(header.result, std::string(net::text_of(body)), name_of(what, keys));
+        parasrv::raise(header.result, std::string(net::text_of(body)), scan_name(what, keys));
       }
       s->more = (header.flags & net::reply_more) != 0;
       moved = client.servers().epoch != epoch;
