@@ -5,7 +5,8 @@
 #
 #   tool/setup.sh           what building and running needs
 #   tool/setup.sh --test    and what tool/test.sh needs
-#   tool/setup.sh --long    and what the long tests need (two hosts as network namespaces; a Debian in a folder)
+#   tool/setup.sh --fresh   and what a Debian in a folder needs, a machine that has nothing
+#   tool/setup.sh --long    and what the long tests need: those two, and two hosts as network namespaces
 #   tool/setup.sh --bench   and the tools that tool/bench/cost.py measures against
 set -euo pipefail
 
@@ -18,7 +19,8 @@ build_packages=(
 data_packages=(python3-sklearn)  # only its data sets are read; without it the data is generated
 test_packages=(libgtest-dev libgmock-dev clang libclang-rt-14-dev procps python3-numpy python3-scipy)
 bench_packages=(python3-numpy python3-scipy python3-sklearn python3-igraph liblinear-tools libopenblas0-pthread mawk)
-long_packages=(iproute2 openssh-server openssh-client mmdebstrap)
+fresh_packages=(mmdebstrap)
+long_packages=(iproute2 openssh-server openssh-client)
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -26,9 +28,10 @@ required=("${build_packages[@]}")
 for option in "$@"; do
   case $option in
     --test) required+=("${test_packages[@]}") ;;
-    --long) required+=("${test_packages[@]}" "${long_packages[@]}") ;;
+    --fresh) required+=("${fresh_packages[@]}") ;;
+    --long) required+=("${test_packages[@]}" "${fresh_packages[@]}" "${long_packages[@]}") ;;
     --bench) required+=("${bench_packages[@]}") ;;
-    *) echo "setup.sh: error: unknown option $option (allowed: --test, --long, --bench)" >&2; exit 2 ;;
+    *) echo "setup.sh: error: unknown option $option (allowed: --test, --fresh, --long, --bench)" >&2; exit 2 ;;
   esac
 done
 

@@ -6,10 +6,12 @@
 #   tool/test.sh            every kind of test in a Release build: units, cluster of threads, real processes and kills,
 #                           simulated jobs, algorithms, README
 #   tool/test.sh NAME ...   those tests whose names match one of these (ctest -R)
-#   tool/test.sh --ci       the first, and units and cluster under AddressSanitizer and UndefinedBehaviorSanitizer
+#   tool/test.sh --ci       the first, and units and cluster under AddressSanitizer and UndefinedBehaviorSanitizer, the
+#                           benchmarks built, the README's first command on a machine that has nothing (mmdebstrap; needs
+#                           root and a Debian mirror)
 #   tool/test.sh --full     that, and ThreadSanitizer, the fuzzers, 20 kills of each kind of process instead of 3, 10,000
-#                           simulated jobs instead of 300, two hosts (network namespaces; needs root), the README's first
-#                           command on a machine that has nothing (mmdebstrap; needs root and a Debian mirror)
+#                           simulated jobs instead of 300, two hosts (network namespaces; needs root), the commands of
+#                           README and documents on the machine that had nothing
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -38,10 +40,11 @@ say() { printf '\n== [%d min %02d s] %s\n' $(((SECONDS - started) / 60)) $(((SEC
 build() {
   local folder=$1 targets=$2
   shift 2
-  # From nothing, several files of the tests at once take less than half the time; a folder that is there keeps its way.
-  [[ -f $folder/CMakeCache.txt ]] || set -- -DPARACEL_UNITY=ON "$@"
-  # What a demo or a developer has turned off in that folder is on again.
-  cmake -S . -B "$folder" -G Ninja -DPARACEL_TESTS=ON -DPARACEL_BENCH=ON "$@" >"$logs/configure.log" 2>&1 ||
+  # From nothing, many files as one take less than half the time; a folder that is there keeps its way.
+  [[ -f $folder/CMakeCache.txt ]] || set -- -DPARACEL_UNITY=ON -DPARACEL_BENCH=OFF "$@"
+  if ((ci)); then set -- "$@" -DPARACEL_BENCH=ON; fi
+  # What a demo has turned off in that folder is on again.
+  cmake -S . -B "$folder" -G Ninja -DPARACEL_TESTS=ON "$@" >"$logs/configure.log" 2>&1 ||
     { cat "$logs/configure.log"; exit 1; }
   # shellcheck disable=SC2086  # targets is a list of words
   cmake --build "$folder" --target $targets
@@ -63,7 +66,11 @@ gtests() {
   done | xargs -P "$jobs" -L1 bash -c 'shard "$@"' shard "$1" "$2"
 }
 
-if ((full)); then bash tool/setup.sh --long; else bash tool/setup.sh --test; fi
+case $ci$full in
+  00) bash tool/setup.sh --test ;;
+  10) bash tool/setup.sh --test --fresh ;;
+  11) bash tool/setup.sh --long ;;
+esac
 
 say "building (Release) in build/"
 build build all -DCMAKE_BUILD_TYPE=Release
@@ -76,7 +83,8 @@ finish() {
        END {print passed " passed, 0 failed"}' "$logs"/*.log
   exit 0
 }
-run_ctest() { ctest --test-dir build --output-on-failure --no-tests=error -j "$jobs" "$@"; }
+# Twice as many at once as there are processors: half of the tests wait most of their time, and what computes counts as two.
+run_ctest() { ctest --test-dir build --output-on-failure --no-tests=error -j $((2 * jobs)) "$@"; }
 
 if ((${#names[@]})); then
   say "tests that match ${names[*]}"
@@ -85,15 +93,15 @@ if ((${#names[@]})); then
 fi
 
 say "units, cluster of threads, processes, simulated jobs, algorithms, installed tree, README"
-((full)) && export PARACEL_KILL_RUNS=20
-run_ctest -LE fresh 2>&1 | tee "$logs/ctest.log"
+without=(-LE fresh)
+((ci)) && without=()
+((full)) && export PARACEL_KILL_RUNS=20 PARACEL_FRESH_PAGES=1
+run_ctest "${without[@]}" 2>&1 | tee "$logs/ctest.log"
 ((ci)) || finish
 
 if ((full)); then
   say "10,000 simulated jobs"
   PARACEL_LONG=1 run_ctest -R '^sim\.seeds$' 2>&1 | tee "$logs/sim.log"
-  say "the README's first command on a minimal Debian 12"
-  run_ctest -L fresh 2>&1 | tee "$logs/fresh.log"
 fi
 
 say "building with AddressSanitizer and UndefinedBehaviorSanitizer in build-asan/"

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The README's first command on a machine that has nothing yet: a minimal Debian 12 in a folder, with the packages of the
-mirrors that this machine uses. Needs root, mmdebstrap and a mirror; is skipped where one of them is missing."""
+mirrors that this machine uses. Needs root, mmdebstrap and a mirror; is skipped where one of them is missing. With
+PARACEL_FRESH_PAGES=1 every command of README and documents runs there, too."""
 import glob
 import os
 import re
@@ -156,6 +157,10 @@ class FreshMachine(unittest.TestCase):
         self.check_model()
         said = self.inside("cmake -S . -B with_tests -G Ninja")
         self.assertIn("no tests: the package libgmock-dev is not installed", said)
+
+        if os.environ.get("PARACEL_FRESH_PAGES") == "1":
+            self.inside("cmake -S . -B build && cmake --build build")
+            self.inside("/usr/bin/python3 -B test/process/test_readme.py")
 
 
 if __name__ == "__main__":
