@@ -15,8 +15,8 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import (BIN, LR, PACED, PRUN, JobTest, Run, clean_environment, main, processes_of,  # noqa: E402
-                             wait_until)
+from process_support import (BIN, LR, PACED, PRUN, JobTest, Run, clean_environment, main, patient,  # noqa: E402
+                             processes_of, wait_until)
 
 RIDGE = os.path.join(BIN, "ridge")
 TOOL = os.path.join(BIN, "paracel_checkpoint")
@@ -98,7 +98,9 @@ class Checkpoints(JobTest):
     def killed_and_resumed(self, program, role, other_servers, number=signal.SIGKILL):
         self.finished(self.config("whole", program), program)
         config = self.config("parts", program)
-        run = self.started(config, program, "--checkpoint-dir", self.dir, "--checkpoint-every", "25",
+        # Nodes give a silent scheduler up after a multiple of this limit (net::patience_with_scheduler).
+        limit = ["--heartbeat-limit", f"{patient(1.5):.1f}"] if number == signal.SIGSTOP else []
+        run = self.started(config, program, "--checkpoint-dir", self.dir, "--checkpoint-every", "25", *limit,
                            environment=clean_environment(TEST_ENOUGH="/nonexistent"))
         self.wait_for_checkpoints(run, 2)
         if role == "prun":
