@@ -159,7 +159,7 @@ class FreshMachine(unittest.TestCase):
         self.assertIn("no tests: the package libgmock-dev is not installed", said)
 
         if os.environ.get("PARACEL_FRESH_PAGES") == "1":
-            self.inside("cmake -S . -B build && cmake --build build")
+            self.inside("cmake -S . -B build -G Ninja && cmake --build build")
             self.inside("/usr/bin/python3 -B test/process/test_readme.py")
 
 
