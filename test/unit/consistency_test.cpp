@@ -11,6 +11,7 @@
 #include "alg/logistic_regression/lr.hpp"
 #include "alg/matrix_factorization/mf.hpp"
 #include "paracel/schema.hpp"
+#include "test/support/paths.hpp"
 
 namespace paracel {
 
@@ -23,7 +24,7 @@ namespace {
 
 using paracel::consistency;
 
-const std::string input = __FILE__;
+const std::string input = paracel::test::source_folder() + "/README.md";  // a file that exists
 
 /// A program that accepts the keys: what it makes of a config that has these keys.
 struct program {
