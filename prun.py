@@ -47,12 +47,13 @@ else:
     sys.exit(f"prun.py: error: its folder launcher/ is neither in {HERE}/tool nor in {HERE}/../lib/paracel")
 
 from launcher.checkpoints import checkpoint_command  # noqa: E402
-from launcher.config import Entries, check_config, read_config  # noqa: E402
+from launcher.config import check_config  # noqa: E402
+from launcher.hosts import remote_hosts  # noqa: E402
 from launcher.job import Job  # noqa: E402
 from launcher.options import parse_command_line  # noqa: E402
 from launcher.output import write_quietly  # noqa: E402
 from launcher.plan import Plan  # noqa: E402
-from launcher.program import ask_schema, find_framework, find_program, marks_in  # noqa: E402
+from launcher.program import find_framework, find_program, marks_in  # noqa: E402
 from launcher.resizing import resize_command  # noqa: E402
 from launcher.running import COMMANDS, run_command  # noqa: E402
 from launcher.runs import runs_command  # noqa: E402
@@ -76,16 +77,14 @@ def main(arguments):
         program = find_program(options.program)
         framework = find_framework(program)
         publishes, linked = marks_in(program)
-        schema = ask_schema(program) if publishes else None
-        entries = read_config(framework, options.cfg_file) if options.cfg_file else Entries()
-        plan = Plan(options, program, framework, schema, entries, linked)
+        remote = remote_hosts(options)
+        # Files on other hosts are looked at there, by the program itself.
+        facts = check_config(framework, program, publishes, options.cfg_file, look_at_files=not remote)
+        plan = Plan(options, program, framework, facts, linked, remote)
         job = Job(plan)
-        if schema is not None:
-            # Files on other hosts are looked at there, by the program itself.
-            check_config(schema, options.cfg_file, entries, look_at_files=not plan.remote)
-            if options.worker_wait and schema.get("always_begins_anew") is True:
-                raise Failure(USAGE, f"--on-worker-death {options.on_worker_death}: no process can take the place of a worker of "
-                                     f"{schema['program']}, because it does not ask where its loop begins (first_iteration)")
+        if options.worker_wait and facts.always_begins_anew:
+            raise Failure(USAGE, f"--on-worker-death {options.on_worker_death}: no process can take the place of a worker of "
+                                 f"{facts.program}, because it does not ask where its loop begins (first_iteration)")
         plan.make_folders()
         if options.dry_run:
             plan.print_dry_run()

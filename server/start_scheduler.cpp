@@ -27,8 +27,8 @@
 
 #include <paracel/error.hpp>
 
-#include "core/config_listing.hpp"
 #include "core/hash.hpp"
+#include "core/launch_facts.hpp"
 #include "core/membership.hpp"
 #include "net/bind_policy.hpp"
 #include "net/checkpoint_store.hpp"
@@ -61,7 +61,7 @@ DEFINE_double(checkpoint_wait, 300, "seconds that workers may come to a checkpoi
 DEFINE_string(resume, "", "folder of the checkpoint that the job goes on from");
 DEFINE_string(program, "", "name of the workers' program, for the manifest of a checkpoint");
 DEFINE_string(config, "", "its config file, likewise");
-DEFINE_string(print_config, "", "prints what this config file holds, for prun.py, and ends");
+DEFINE_string(print_config, "", "prints what prun.py has to know of this config file, of a program without a schema, and ends");
 DEFINE_bool(insecure, false, "allow an address that other hosts can reach");
 
 // gflags calls this when it cannot understand the command line; it says why on stderr itself.
@@ -70,6 +70,13 @@ extern void (*gflags_exitfunc)(int);
 }
 
 namespace {
+
+/// What prun.py asks for of a program without a schema.
+std::string facts_line(const std::string& config) try {
+  return paracel::facts_json(paracel::facts_of_file(config), nullptr);
+} catch (const paracel::config_error& e) {
+  return paracel::failure_json(e);
+}
 
 using paracel::usage_error;
 
@@ -260,7 +267,7 @@ int main(int argc, char** argv) try {
   else if (getppid() != FLAGS_parent) return paracel::exit_status::failure;
   if (argc > 1) throw usage_error(std::string("unexpected argument \"") + argv[1] + "\"");
   if (!FLAGS_print_config.empty()) {
-    std::printf("%s\n", paracel::config_listing(FLAGS_print_config).c_str());
+    std::printf("%s\n", facts_line(FLAGS_print_config).c_str());
     return std::fflush(stdout) == 0 ? paracel::exit_status::ok : paracel::exit_status::failure;
   }
   paracel::net::raise_descriptor_limit();

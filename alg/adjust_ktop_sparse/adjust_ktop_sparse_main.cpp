@@ -5,7 +5,7 @@
 
 int main(int argc, char** argv) {
   using namespace paracel::alg;
-  return paracel::run(argc, argv, adjust_ktop_schema(), [](const auto& config) {
-    adjust_ktop(paracel::Comm(), "", adjust_ktop_settings(config)).solve();
+  return paracel::run<adjust_ktop_settings>(argc, argv, adjust_ktop_schema(), [](const auto& settings) {
+    adjust_ktop(paracel::Comm(), "", settings).solve();
   });
 }

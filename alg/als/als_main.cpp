@@ -4,7 +4,7 @@
 
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::als_schema(), [](const auto& config) {
-    paracel::alg::alternating_least_squares(paracel::Comm(), "", paracel::alg::als_settings(config)).solve();
+  return paracel::run<paracel::alg::als_settings>(argc, argv, paracel::alg::als_schema(), [](const auto& settings) {
+    paracel::alg::alternating_least_squares(paracel::Comm(), "", settings).solve();
   });
 }

@@ -5,7 +5,7 @@
 
 int main(int argc, char** argv) {
   using namespace paracel::alg;
-  return paracel::run(argc, argv, als_validate_schema(), [](const auto& config) {
-    als_validate(paracel::Comm(), "", als_validate_settings(config)).solve();
+  return paracel::run<als_validate_settings>(argc, argv, als_validate_schema(), [](const auto& settings) {
+    als_validate(paracel::Comm(), "", settings).solve();
   });
 }

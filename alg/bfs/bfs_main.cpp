@@ -4,7 +4,7 @@
 #include "bfs.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::bfs_schema(), [](const auto& config) {
-    paracel::alg::breadth_first_search(paracel::Comm(), "", paracel::alg::bfs_settings(config)).solve();
+  return paracel::run<paracel::alg::bfs_settings>(argc, argv, paracel::alg::bfs_schema(), [](const auto& settings) {
+    paracel::alg::breadth_first_search(paracel::Comm(), "", settings).solve();
   });
 }

@@ -64,9 +64,7 @@ std::string prediction_line(const sample_rows& rows, std::size_t i, double predi
 }
 
 linear_job::linear_job(Comm comm, const std::string& server_info, const linear_settings& settings, int rounds)
-    : paralg(server_info, std::move(comm), settings.output, rounds, 0, true), linear_(settings) {
-  set_consistency(consistency_model::bsp);
-}
+    : paralg(server_info, std::move(comm), settings.output, rounds, consistency::bsp()), linear_(settings) {}
 
 sample_rows linear_job::load_training() {
   auto rows = load_samples(get_comm(), linear_.training_input, linear_.samples);

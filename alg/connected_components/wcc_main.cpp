@@ -4,7 +4,7 @@
 #include "wcc.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::wcc_schema(), [](const auto& config) {
-    paracel::alg::connected_components(paracel::Comm(), "", paracel::alg::wcc_settings(config)).solve();
+  return paracel::run<paracel::alg::wcc_settings>(argc, argv, paracel::alg::wcc_schema(), [](const auto& settings) {
+    paracel::alg::connected_components(paracel::Comm(), "", settings).solve();
   });
 }

@@ -4,7 +4,7 @@
 #include "dtr.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::dtr_schema(), [](const auto& config) {
-    paracel::alg::decision_tree_rec(paracel::Comm(), "", paracel::alg::dtr_settings(config)).solve();
+  return paracel::run<paracel::alg::dtr_settings>(argc, argv, paracel::alg::dtr_schema(), [](const auto& settings) {
+    paracel::alg::decision_tree_rec(paracel::Comm(), "", settings).solve();
   });
 }

@@ -5,7 +5,7 @@
 
 int main(int argc, char** argv) {
   const auto schema = paracel::alg::k_core_schema();
-  return paracel::run(argc, argv, schema, [](const auto& config) {
-    paracel::alg::k_core_numbers(paracel::Comm(), "", paracel::alg::k_core_settings(config)).solve();
+  return paracel::run<paracel::alg::k_core_settings>(argc, argv, schema, [](const auto& settings) {
+    paracel::alg::k_core_numbers(paracel::Comm(), "", settings).solve();
   });
 }

@@ -4,7 +4,7 @@
 #include "kmeans.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::kmeans_schema(), [](const auto& config) {
-    paracel::alg::kmeans(paracel::Comm(), "", paracel::alg::kmeans_settings(config)).solve();
+  return paracel::run<paracel::alg::kmeans_settings>(argc, argv, paracel::alg::kmeans_schema(), [](const auto& settings) {
+    paracel::alg::kmeans(paracel::Comm(), "", settings).solve();
   });
 }

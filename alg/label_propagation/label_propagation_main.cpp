@@ -5,7 +5,7 @@
 
 int main(int argc, char** argv) {
   const auto schema = paracel::alg::label_propagation_schema();
-  return paracel::run(argc, argv, schema, [](const auto& config) {
-    paracel::alg::label_propagation(paracel::Comm(), "", paracel::alg::label_propagation_settings(config)).solve();
+  return paracel::run<paracel::alg::label_propagation_settings>(argc, argv, schema, [](const auto& settings) {
+    paracel::alg::label_propagation(paracel::Comm(), "", settings).solve();
   });
 }

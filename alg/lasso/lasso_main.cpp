@@ -4,7 +4,7 @@
 #include "lasso.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::lasso_schema(), [](const auto& config) {
-    paracel::alg::lasso(paracel::Comm(), "", paracel::alg::lasso_settings(config)).solve();
+  return paracel::run<paracel::alg::lasso_settings>(argc, argv, paracel::alg::lasso_schema(), [](const auto& settings) {
+    paracel::alg::lasso(paracel::Comm(), "", settings).solve();
   });
 }

@@ -4,7 +4,7 @@
 #include "lda.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::lda_schema(), [](const auto& config) {
-    paracel::alg::lda(paracel::Comm(), "", paracel::alg::lda_settings(config)).solve();
+  return paracel::run<paracel::alg::lda_settings>(argc, argv, paracel::alg::lda_schema(), [](const auto& settings) {
+    paracel::alg::lda(paracel::Comm(), "", settings).solve();
   });
 }

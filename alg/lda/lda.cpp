@@ -40,9 +40,7 @@ config_schema lda_schema() {
       .fallback("sparse").one_of({"sparse", "mh"});
   s.key("clocks_per_round", key_type::integer, "times a sweep that workers exchange counts").fallback(1).at_least(1)
       .at_most(1000000);
-  s.key("ssp_switch", key_type::boolean, "let workers be limit_s clocks apart").fallback(false);
-  s.key("limit_s", key_type::integer, "clocks that a worker may be ahead of the slowest")
-      .fallback(0).at_least(0).at_most(1000000000);
+  add_consistency_keys(s, "clocks", "bsp", {consistency_model::bsp, consistency_model::ssp});
   s.key("report_every", key_type::integer, "sweeps from one log likelihood to the next; 0: only the last")
       .fallback(10).at_least(0);
   s.key("tolerance", key_type::number, "stop when a report changes the log likelihood by less than this part; 0: never")
@@ -53,7 +51,7 @@ config_schema lda_schema() {
       .fallback(0).at_least(0);
   s.key("fold_in_steps", key_type::integer, "steps that find the topics of a new document").fallback(100).at_least(1);
   s.key("dump_documents", key_type::boolean, "write the topics of the training documents").fallback(false);
-  s.key("check_counts", key_type::boolean, "look at every clock whether the counts add up; needs ssp_switch off")
+  s.key("check_counts", key_type::boolean, "look at every clock whether the counts add up; needs bsp")
       .fallback(false);
   s.key("debug", key_type::boolean, "print each report").fallback(false);
   for (const char* name : {"handle_file", "handle_fn", "update_lib"})
@@ -78,8 +76,7 @@ lda_settings::lda_settings(const config& from)
       seed(from.get<std::uint64_t>("seed")),
       sampler(from.get<std::string>("sampler") == "mh" ? lda_sampler::method::mh : lda_sampler::method::sparse),
       clocks_per_round(from.get<int>("clocks_per_round")),
-      ssp(from.get<bool>("ssp_switch")),
-      limit_s(from.get<int>("limit_s")),
+      consistency(read_consistency(from, consistency::bsp())),
       report_every(from.get<int>("report_every")),
       tolerance(from.get<double>("tolerance")),
       optimize_every(from.get<int>("optimize_every")),
@@ -101,17 +98,14 @@ lda_settings::lda_settings(const config& from)
                          "read once");
     }
   }
-  if (check_counts && ssp) {
-    throw config_error(from.place_of("check_counts") + ": found true with ssp_switch, want one of them: only with s = 0 do "
-                       "all workers' clocks end together");
+  if (check_counts && consistency.model != consistency_model::bsp) {
+    throw config_error(from.place_of("check_counts") + ": found true with ssp, want one of them: only with bsp do all "
+                       "workers' clocks end together");
   }
 }
 
 lda::lda(Comm comm, const std::string& server_info, const lda_settings& settings)
-    : paralg(server_info, std::move(comm), settings.output, settings.sweeps, settings.ssp ? settings.limit_s : 0, true),
-      settings_(settings) {
-  set_consistency(settings_.ssp ? consistency_model::ssp : consistency_model::bsp);
-}
+    : paralg(server_info, std::move(comm), settings.output, settings.sweeps, settings.consistency), settings_(settings) {}
 
 void lda::solve() {
   log_ = std::make_unique<run_log>(*this, settings_.sweeps, "log_likelihood", settings_.debug);

@@ -55,8 +55,7 @@ struct lda_settings {
   std::uint64_t seed;
   lda_sampler::method sampler;
   int clocks_per_round;
-  bool ssp;
-  int limit_s;
+  paracel::consistency consistency;
   int report_every;
   double tolerance;
   int optimize_every;

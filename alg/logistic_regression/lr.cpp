@@ -57,17 +57,14 @@ config_schema lr_schema() {
   s.key("beta", key_type::number, "weight of the penalty beta*|theta|^2").at_least(0).required_unless({"model"});
   s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
   s.key("seed", key_type::integer, "of the order of the samples").fallback(0).at_least(0);
-  s.key("ssp_switch", key_type::boolean, "let workers be limit_s rounds apart").fallback(false);
-  s.key("limit_s", key_type::integer, "rounds that a worker may be ahead of the slowest")
-      .fallback(0).at_least(0).at_most(1000000000);
   s.key("batch_size", key_type::integer, "downpour: samples a message; 0: a thousandth of a worker's, at least 10")
       .fallback(0).at_least(0);
   s.key("tolerance", key_type::number, "stop when the objective changes by less than this part; 0: never")
       .fallback(0.0).at_least(0);
   s.key("bias", key_type::boolean, "a coordinate for a feature that is always 1").fallback(true);
   s.key("penalize_bias", key_type::boolean, "count the bias in |theta|").fallback(true);
-  s.key("consistency", key_type::string, "auto: ssp if ssp_switch; else bsp for dgd and ipm, ssp with 0 for others")
-      .fallback("auto").one_of({"auto", "bsp", "ssp", "asp"});
+  add_consistency_keys(s, "rounds", "bsp for dgd and ipm, ssp with limit_s 0 for the others",
+                       {consistency_model::bsp, consistency_model::ssp, consistency_model::asp});
   return s;
 }
 
@@ -87,38 +84,24 @@ lr_settings::lr_settings(const config& from)
       beta(from.get<double>("beta")),
       debug(from.get<bool>("debug")),
       seed(from.get<std::uint64_t>("seed")),
-      limit_s(from.get<int>("limit_s")),
       batch_size(from.get<std::size_t>("batch_size")),
       tolerance(from.get<double>("tolerance")),
       bias(from.get<bool>("bias")),
       penalize_bias(from.get<bool>("penalize_bias")),
-      consistency(consistency_model::asp) {
+      // Not asp: a worker whose processor is busy would go through its last rounds alone, and theta would end as the
+      // optimum of its rows instead of all rows.
+      consistency(read_consistency(from, immediate() ? consistency::ssp(0) : consistency::bsp())) {
   if (!model.empty() && !training_input.empty())
     throw config_error(from.place_of("model") + ": not with training_input, which makes a model of its own");
-  const bool immediate = method == "downpour" || method == "agd";
-  const auto said = from.get<std::string>("consistency");
-  if (said == "bsp" && immediate) {
+  if (consistency.model == consistency_model::bsp && immediate()) {
     throw config_error(from.place_of("consistency") + ": found \"bsp\", want ssp or asp: the updates of " + method +
                        " are immediate");
-  }
-  const bool bounded = said == "ssp" || (said == "auto" && from.get<bool>("ssp_switch"));
-  if (!bounded) limit_s = 0;
-  if (bounded || (said == "auto" && immediate)) {
-    // Not asp: a worker whose processor is busy would go through its last rounds alone, and theta would end as the
-    // optimum of its rows instead of all rows.
-    consistency = consistency_model::ssp;
-  } else if (said != "asp") {
-    consistency = consistency_model::bsp;
   }
   if (update_func.empty()) update_func = update_file.empty() ? default_add : "lr_theta_update";
 }
 
 logistic_regression::logistic_regression(Comm comm, const std::string& server_info, const lr_settings& settings)
-    : paralg(server_info, std::move(comm), settings.output, settings.rounds,
-             settings.consistency == consistency_model::ssp ? settings.limit_s : 0,
-             settings.consistency != consistency_model::asp),
-      settings_(settings) {
-  set_consistency(settings_.consistency);
+    : paralg(server_info, std::move(comm), settings.output, settings.rounds, settings.consistency), settings_(settings) {
   const auto& plugin = settings_.update_file.empty() ? default_plugin : settings_.update_file;
   paracel_register_update(plugin, settings_.update_func);
   paracel_register_bupdate(plugin, settings_.update_func);
@@ -336,7 +319,8 @@ void logistic_regression::publish(int round) {
 /// A read after c commits has all parts of the first c less so many rounds, of whoever still is there. Asp promises
 /// nothing before the last barrier.
 int logistic_regression::settled_after() const {
-  return settings_.consistency == consistency_model::asp ? settings_.rounds : settings_.limit_s;
+  const auto& c = settings_.consistency;
+  return c.model == consistency_model::asp ? settings_.rounds : static_cast<int>(c.staleness);
 }
 
 /// Takes the sums that are complete, up to those of round `newest`; nothing more comes to rounds before `settled`. They
@@ -376,7 +360,7 @@ void logistic_regression::record(int round, double objective, double gradient_no
 /// can begin, under bsp and ssp, before rank 0 has committed the next one, so that whoever comes there sees the key and
 /// all stop at the same round. Under asp nobody waits for anybody, and each stops when it sees the key.
 void logistic_regression::stop_after(int round) {
-  stop_round_ = round + 2 + (settings_.consistency == consistency_model::ssp ? settings_.limit_s : 0);
+  stop_round_ = round + 2 + static_cast<int>(settings_.consistency.staleness);
   paracel_write(stop_key, stop_round_);
 }
 

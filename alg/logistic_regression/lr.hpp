@@ -172,12 +172,14 @@ struct lr_settings {
   double beta;
   bool debug;
   std::uint64_t seed;
-  int limit_s;
   std::size_t batch_size;
   double tolerance;
   bool bias;
   bool penalize_bias;
-  consistency_model consistency;
+  paracel::consistency consistency;
+
+  /// Whether the updates of the method act at once: no bsp.
+  [[nodiscard]] bool immediate() const { return method == "downpour" || method == "agd"; }
 };
 
 class logistic_regression : public paralg {

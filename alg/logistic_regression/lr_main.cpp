@@ -4,7 +4,7 @@
 #include "lr.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::lr_schema(), [](const auto& config) {
-    paracel::alg::logistic_regression(paracel::Comm(), "", paracel::alg::lr_settings(config)).solve();
+  return paracel::run<paracel::alg::lr_settings>(argc, argv, paracel::alg::lr_schema(), [](const auto& settings) {
+    paracel::alg::logistic_regression(paracel::Comm(), "", settings).solve();
   });
 }

@@ -4,7 +4,7 @@
 #include "lr_l1.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::lr_l1_schema(), [](const auto& config) {
-    paracel::alg::lr_l1(paracel::Comm(), "", paracel::alg::lr_l1_settings(config)).solve();
+  return paracel::run<paracel::alg::lr_l1_settings>(argc, argv, paracel::alg::lr_l1_schema(), [](const auto& settings) {
+    paracel::alg::lr_l1(paracel::Comm(), "", settings).solve();
   });
 }

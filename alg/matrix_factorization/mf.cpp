@@ -122,9 +122,7 @@ config_schema mf_schema() {
   s.key("tolerance", key_type::number, "stop when a round changes the loss by less than this part; 0: never")
       .fallback(0.0).at_least(0);
   s.key("seed", key_type::integer, "of the start and of the order of the ratings").fallback(0).at_least(0);
-  s.key("ssp_switch", key_type::boolean, "let workers be limit_s clocks apart").fallback(false);
-  s.key("limit_s", key_type::integer, "clocks that a worker may be ahead of the slowest").fallback(0).at_least(0)
-      .at_most(1000000);
+  add_consistency_keys(s, "clocks", "bsp", {consistency_model::bsp, consistency_model::ssp});
   s.key("min_rating", key_type::number, "predictions are not below it; default: the least rating of the input");
   s.key("max_rating", key_type::number, "predictions are not above it; default: the greatest rating of the input");
   s.key("debug", key_type::boolean, "print the loss of each round").fallback(false);
@@ -149,7 +147,7 @@ mf_settings::mf_settings(const config& from)
       start(from.get<double>("start")),
       tolerance(from.get<double>("tolerance")),
       seed(from.get<std::uint64_t>("seed")),
-      limit_s(from.get<bool>("ssp_switch") ? from.get<int>("limit_s") : 0),
+      consistency(read_consistency(from, consistency::bsp())),
       debug(from.get<bool>("debug")),
       use(from) {
   if (from.given("min_rating")) limits.least = from.get<double>("min_rating");
@@ -167,12 +165,10 @@ mf_settings::mf_settings(const config& from)
 // ---- the job
 
 matrix_factorization::matrix_factorization(Comm comm, const std::string& server_info, const mf_settings& settings)
-    : paralg(server_info, std::move(comm), settings.output, settings.rounds * settings.clocks_per_round, settings.limit_s,
-             settings.limit_s > 0),
+    : paralg(server_info, std::move(comm), settings.output, settings.rounds * settings.clocks_per_round,
+             settings.consistency),
       settings_(settings),
-      log_(*this, settings.rounds, "running_rmse", settings.debug) {
-  set_consistency(settings_.limit_s > 0 ? consistency_model::ssp : consistency_model::bsp);
-}
+      log_(*this, settings.rounds, "running_rmse", settings.debug) {}
 
 void matrix_factorization::solve() {
   if (!settings_.use.model_input.empty()) {
@@ -240,8 +236,8 @@ void matrix_factorization::train() {
       }
       iter_commit();
     }
-    // What was sent within all clocks but the newest limit_s is there.
-    const int settled = (round + 1) * settings_.clocks_per_round - settings_.limit_s;
+    // What was sent within all clocks but the newest `staleness` is there.
+    const int settled = (round + 1) * settings_.clocks_per_round - static_cast<int>(settings_.consistency.staleness);
     if (get_worker_id() == 0) collect(round, settled / settings_.clocks_per_round);
     if (settings_.tolerance == 0) continue;
     get_comm().allreduce(loss);

@@ -87,7 +87,7 @@ struct mf_settings {
   double start;
   double tolerance;
   std::uint64_t seed;
-  int limit_s;  ///< 0: bsp
+  paracel::consistency consistency;
   bool debug;
   rating_scale limits;
   recommend_settings use;

@@ -4,7 +4,7 @@
 #include "mf.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::mf_schema(), [](const auto& config) {
-    paracel::alg::matrix_factorization(paracel::Comm(), "", paracel::alg::mf_settings(config)).solve();
+  return paracel::run<paracel::alg::mf_settings>(argc, argv, paracel::alg::mf_schema(), [](const auto& settings) {
+    paracel::alg::matrix_factorization(paracel::Comm(), "", settings).solve();
   });
 }

@@ -4,7 +4,7 @@
 #include "mvv.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::mvv_schema(), [](const auto& config) {
-    paracel::alg::max_vertex_value(paracel::Comm(), "", paracel::alg::mvv_settings(config)).solve();
+  return paracel::run<paracel::alg::mvv_settings>(argc, argv, paracel::alg::mvv_schema(), [](const auto& settings) {
+    paracel::alg::max_vertex_value(paracel::Comm(), "", settings).solve();
   });
 }

@@ -5,7 +5,7 @@
 
 int main(int argc, char** argv) {
   const auto schema = paracel::alg::mvv_pregel_schema();
-  return paracel::run(argc, argv, schema, [](const auto& config) {
-    paracel::alg::max_vertex_value_pregel(paracel::Comm(), "", paracel::alg::mvv_settings(config)).solve();
+  return paracel::run<paracel::alg::mvv_settings>(argc, argv, schema, [](const auto& settings) {
+    paracel::alg::max_vertex_value_pregel(paracel::Comm(), "", settings).solve();
   });
 }

@@ -5,7 +5,7 @@
 
 int main(int argc, char** argv) {
   const auto schema = paracel::alg::pagerank_schema();
-  return paracel::run(argc, argv, schema, [](const auto& config) {
-    paracel::alg::pagerank(paracel::Comm(), "", paracel::alg::pagerank_settings(config)).solve();
+  return paracel::run<paracel::alg::pagerank_settings>(argc, argv, schema, [](const auto& settings) {
+    paracel::alg::pagerank(paracel::Comm(), "", settings).solve();
   });
 }

@@ -4,7 +4,7 @@
 #include "ridge.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::ridge_schema(), [](const auto& config) {
-    paracel::alg::ridge_regression(paracel::Comm(), "", paracel::alg::ridge_settings(config)).solve();
+  return paracel::run<paracel::alg::ridge_settings>(argc, argv, paracel::alg::ridge_schema(), [](const auto& settings) {
+    paracel::alg::ridge_regression(paracel::Comm(), "", settings).solve();
   });
 }

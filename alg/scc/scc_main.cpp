@@ -4,7 +4,7 @@
 #include "scc.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::scc_schema(), [](const auto& config) {
-    paracel::alg::strongly_connected_components(paracel::Comm(), "", paracel::alg::scc_settings(config)).solve();
+  return paracel::run<paracel::alg::scc_settings>(argc, argv, paracel::alg::scc_schema(), [](const auto& settings) {
+    paracel::alg::strongly_connected_components(paracel::Comm(), "", settings).solve();
   });
 }

@@ -5,8 +5,7 @@
 
 int main(int argc, char** argv) {
   const auto schema = paracel::alg::spectral_clustering_schema();
-  return paracel::run(argc, argv, schema, [](const auto& config) {
-    const paracel::alg::spectral_clustering_settings settings(config);
+  return paracel::run<paracel::alg::spectral_clustering_settings>(argc, argv, schema, [](const auto& settings) {
     paracel::alg::spectral_clustering(paracel::Comm(), "", settings).solve();
   });
 }

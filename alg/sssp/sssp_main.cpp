@@ -4,7 +4,7 @@
 #include "sssp.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::sssp_schema(), [](const auto& config) {
-    paracel::alg::single_source_shortest_paths(paracel::Comm(), "", paracel::alg::sssp_settings(config)).solve();
+  return paracel::run<paracel::alg::sssp_settings>(argc, argv, paracel::alg::sssp_schema(), [](const auto& settings) {
+    paracel::alg::single_source_shortest_paths(paracel::Comm(), "", settings).solve();
   });
 }

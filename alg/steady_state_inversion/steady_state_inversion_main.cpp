@@ -4,7 +4,7 @@
 #include "steady_state_inversion.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::steady_schema(), [](const auto& config) {
-    paracel::alg::steady_state_inversion(paracel::Comm(), "", paracel::alg::steady_settings(config)).solve();
+  return paracel::run<paracel::alg::steady_settings>(argc, argv, paracel::alg::steady_schema(), [](const auto& settings) {
+    paracel::alg::steady_state_inversion(paracel::Comm(), "", settings).solve();
   });
 }

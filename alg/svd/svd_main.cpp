@@ -4,7 +4,7 @@
 #include "svd.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::svd_schema(), [](const auto& config) {
-    paracel::alg::svd(paracel::Comm(), "", paracel::alg::svd_settings(config)).solve();
+  return paracel::run<paracel::alg::svd_settings>(argc, argv, paracel::alg::svd_schema(), [](const auto& settings) {
+    paracel::alg::svd(paracel::Comm(), "", settings).solve();
   });
 }

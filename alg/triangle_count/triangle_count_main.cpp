@@ -5,7 +5,7 @@
 
 int main(int argc, char** argv) {
   const auto schema = paracel::alg::triangle_count_schema();
-  return paracel::run(argc, argv, schema, [](const auto& config) {
-    paracel::alg::triangle_counter(paracel::Comm(), "", paracel::alg::triangle_settings(config)).solve();
+  return paracel::run<paracel::alg::triangle_settings>(argc, argv, schema, [](const auto& settings) {
+    paracel::alg::triangle_counter(paracel::Comm(), "", settings).solve();
   });
 }

@@ -4,7 +4,7 @@
 #include "wc.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run(argc, argv, paracel::alg::wc_schema(), [](const auto& config) {
-    paracel::alg::word_count(paracel::Comm(), "", paracel::alg::wc_settings(config)).solve();
+  return paracel::run<paracel::alg::wc_settings>(argc, argv, paracel::alg::wc_schema(), [](const auto& settings) {
+    paracel::alg::word_count(paracel::Comm(), "", settings).solve();
   });
 }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <paracel/comm.hpp>
+#include <paracel/consistency.hpp>
 #include <paracel/dump.hpp>
 #include <paracel/error.hpp>
 #include <paracel/graph_loading.hpp>
@@ -53,8 +54,11 @@ class paralg : public graph_loading, public many_parameters {
   /// Joins the job. `server_info` is what prun.py passes as --server_info; empty: what main_env found.
   /// `output`: folder of results, made if it is not there. It belongs to this job until the process ends: another job that
   /// would write there is refused, and what this program's last run has written there is removed (its results, that is: not
-  /// what was appended to, objects of pkl_dat, or files of others). `limit_s`: staleness s. `ssp_switch`: false is ASP.
+  /// what was appended to, objects of pkl_dat, or files of others).
   /// Blocks: until every server and worker has joined.
+  paralg(const str_type& server_info, Comm comm, const str_type& output, int rounds, const consistency& c);
+  /// The form of Paracel 0.3. `ssp_switch`: SSP with the staleness `limit_s` (0 too); false is ASP, and `limit_s` is the
+  /// staleness of a later set_consistency(ssp).
   paralg(const str_type& server_info, Comm comm, const str_type& output = "", int rounds = 1, int limit_s = 0,
          bool ssp_switch = false);
   /// The same with the server info of main_env.
@@ -143,7 +147,7 @@ class paralg : public graph_loading, public many_parameters {
 
   /// After so many commits reads come from the servers, not from the cache. Default: `rounds`.
   void set_total_iters(int n);
-  /// asp, ssp or bsp. Call it on every worker before the first read or update.
+  /// asp, ssp (with the staleness of the constructor) or bsp. Call it on every worker before the first read or update.
   void set_consistency(consistency_model model);
   [[nodiscard]] consistency_model get_consistency() const;
   /// Iterations that this worker was ahead of the slowest it knew of at its last read.

@@ -3,7 +3,7 @@
 // The main of a program, in one call:
 //
 //   int main(int argc, char** argv) {
-//     return paracel::run(argc, argv, schema(), [](const paracel::config& settings) { my_algorithm(settings).solve(); });
+//     return paracel::run(argc, argv, schema(), [](const paracel::config& config) { my_algorithm(config).solve(); });
 //   }
 #pragma once
 
@@ -17,6 +17,8 @@ namespace paracel {
 /// Runs `solve` on the config that --cfg_file names, once it has passed the schema. The command line is
 ///
 ///     --cfg_file FILE      the config
+///     --check FILE         check the config, print what prun.py has to know of it as JSON (or the error), and end
+///     --no_files           with --check: files and folders that it names are on other hosts
 ///     --help, --schema     print the keys of the config, for people and as JSON, and end
 ///     --server_info TEXT   where the job is; prun.py passes it
 ///
@@ -26,6 +28,14 @@ namespace paracel {
 /// status 1.
 /// Returns: the exit status: 0, that of a paracel::error, or 1 for any other exception.
 int run(int argc, char** argv, const config_schema& schema, const std::function<void(const config& settings)>& solve);
+
+/// The same for an algorithm whose settings are a struct made of the config. What its constructor refuses, --check and prun.py
+/// refuse too.
+template <class Settings, class F>
+int run(int argc, char** argv, config_schema schema, const F& solve) {
+  schema.also([](const config& c) { (void)Settings(c); });
+  return run(argc, argv, schema, [&](const config& c) { solve(Settings(c)); });
+}
 
 /// The same for a program without a config: the command line is its own, after MPI has taken what it knows.
 int run(int argc, char** argv, const std::function<void()>& solve);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The keys of a program's config, said once: the program checks its config with them, `--schema` prints them as JSON so
-// that prun.py can refuse a bad config before any process starts, and `--help` prints them for people.
+// The keys of a program's config, said once: the program checks its config with them, also for prun.py (`--check FILE`), which
+// refuses a bad config before any process starts; `--schema` prints them as JSON, and `--help` for people.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <utility>
 #include <optional>
@@ -20,7 +21,7 @@ namespace paracel {
 
 struct config_node;
 
-/// These bytes inside an executable say that it answers `--schema`, and are the "format" of the answer.
+/// These bytes inside an executable say that it answers `--check` and `--schema`, and are the "format" of the schema.
 inline constexpr char schema_marker[] = "paracel-schema-v1";
 
 /// The key of add_output_files.
@@ -149,6 +150,10 @@ class config_schema {
   /// The program commits iterations without asking for `first_iteration()`: no process can take the place of a worker that
   /// dies, so prun.py refuses --on-worker-death wait:T (doc/workers.md).
   config_schema& always_begins_anew() { always_begins_anew_ = true; return *this; }
+  [[nodiscard]] bool begins_anew() const noexcept { return always_begins_anew_; }
+
+  /// What else has to hold, of several keys together: `verify` throws config_error where it does not. The last step of `check`.
+  config_schema& also(std::function<void(const config&)> verify) { verify_ = std::move(verify); return *this; }
 
   /// {"format": "paracel-schema-v1", "program": ..., "always_begins_anew": true, "keys": [{"name", "type", "required",
   /// "required_unless", "default", "choices", "min", "max", "exclusive_min", "help"}]}; what is not so is left out.
@@ -157,15 +162,17 @@ class config_schema {
   [[nodiscard]] std::string help_text() const;
 
   /// Reads a config file: unknown and duplicate keys, missing ones, types, limits, choices, files and folders.
-  /// Creates nothing. The first thing wrong in file order is reported; missing keys come last.
+  /// Creates nothing. The first thing wrong in file order is reported; missing keys come after that, and what `also` says
+  /// last. `look_at_files`: false where files and folders belong to other hosts.
   /// Throws: config_error of one line: `file:line:column: key "name"...`, what was found, what is allowed.
-  [[nodiscard]] config check(const std::string& file) const;
+  [[nodiscard]] config check(const std::string& file, bool look_at_files = true) const;
   /// The same for a text that came from `file`.
   [[nodiscard]] config check_text(const std::string& file, std::string_view text) const;
 
  private:
-  [[nodiscard]] config check_tree(const std::string& file, const config_node& root) const;
-  [[nodiscard]] config_value checked(const key_spec& spec, const config_node& node, const std::string& place) const;
+  [[nodiscard]] config check_tree(const std::string& file, const config_node& root, bool look_at_files) const;
+  [[nodiscard]] config_value checked(const key_spec& spec, const config_node& node, const std::string& place,
+                                     bool look_at_files) const;
 
   std::string program_;
   std::string summary_;
@@ -173,6 +180,7 @@ class config_schema {
   bool always_begins_anew_ = false;
   bool output_files_ = false;
   std::vector<key_spec> keys_;
+  std::function<void(const config&)> verify_;
 };
 
 }  // namespace paracel

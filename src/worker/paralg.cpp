@@ -35,15 +35,20 @@ std::int64_t now_ms() {
       .count();
 }
 
+consistency checked_consistency(int limit_s, bool ssp_switch) {
+  if (limit_s < 0) throw config_error("limit_s is " + std::to_string(limit_s) + ", want 0 or more");
+  return {ssp_switch ? consistency_model::ssp : consistency_model::asp, static_cast<std::uint32_t>(limit_s)};
+}
+
 }  // namespace
 
 paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, int rounds, int limit_s, bool ssp_switch)
+    : paralg(server_info, std::move(comm), output, rounds, checked_consistency(limit_s, ssp_switch)) {}
+
+paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, int rounds, const consistency& c)
     : graph_loading(std::move(comm)), output_(output), session_(comm_.job() ? comm_.job() : main_env::job(server_info)) {
-  if (limit_s < 0) throw config_error("limit_s is " + std::to_string(limit_s) + ", want 0 or more");
   if (!comm_.job()) comm_ = comm_.within(session_);
-  servers_ = std::make_unique<parasrv>(session_, static_cast<std::uint32_t>(limit_s),
-                                       ssp_switch ? consistency_model::ssp : consistency_model::asp,
-                                       session_->parts().begin_of_next(session_->finished()));
+  servers_ = std::make_unique<parasrv>(session_, c, session_->parts().begin_of_next(session_->finished()));
   if (rounds > 0) set_total_iters(rounds);
   if (!output_.empty()) {  // on every rank: another host may have no part in rank 0's file system
     std::error_code failure;

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <paracel/consistency.hpp>
 #include <paracel/key_set.hpp>
 #include <paracel/types.hpp>
 #include <paracel/value.hpp>
@@ -44,7 +45,7 @@ class parasrv {
   };
 
   /// `begin`: iterations that this worker had finished in other parasrvs when the first use of this one began.
-  parasrv(std::shared_ptr<session> job, std::uint32_t staleness, consistency_model model, std::uint32_t begin);
+  parasrv(std::shared_ptr<session> job, const consistency& c, std::uint32_t begin);
   ~parasrv();
   parasrv(const parasrv&) = delete;
   parasrv& operator=(const parasrv&) = delete;

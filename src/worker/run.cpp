@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -11,6 +12,7 @@
 #include <paracel/error.hpp>
 
 #include "core/file_names.hpp"
+#include "core/launch_facts.hpp"
 #include "worker/failure_line.hpp"
 #include "worker/output_folder.hpp"
 
@@ -20,6 +22,8 @@ namespace {
 
 struct command_line {
   std::string cfg_file;
+  std::optional<std::string> checked_file;
+  bool no_files = false;
   bool help = false;
   bool schema = false;
 };
@@ -43,6 +47,8 @@ command_line parse(int argc, char** argv) {
       return argv[++i];
     };
     if (name == "cfg_file") c.cfg_file = value();
+    else if (name == "check") c.checked_file = value();
+    else if (name == "no_files" && !has_value) c.no_files = true;
     else if (name == "server_info") value();  // main_env takes it
     else if ((name == "help" || name == "h") && !has_value) c.help = true;
     else if (name == "schema" && !has_value) c.schema = true;
@@ -65,6 +71,18 @@ std::vector<std::string> inputs_of(const config& settings) {
   return paths;
 }
 
+/// --check. Returns: the exit status.
+int answer_check(const config_schema& schema, const std::string& file, bool look_at_files) {
+  const auto answer = [](const std::string& json) { std::printf("%s\n", json.c_str()); };
+  try {
+    answer(facts_json(facts_of(schema.check(file, look_at_files)), &schema));
+    return exit_status::ok;
+  } catch (const error& e) {
+    answer(failure_json(e));
+    throw;
+  }
+}
+
 const config* running = nullptr;
 
 struct announced {
@@ -85,6 +103,7 @@ int run(int argc, char** argv, const config_schema& schema, const std::function<
     std::fputs(text.c_str(), stdout);
     return exit_status::ok;
   }
+  if (c.checked_file) return answer_check(schema, *c.checked_file, !c.no_files);
   main_env environment(argc, argv);
   const auto settings = schema.check(c.cfg_file);
   output_folder::keep(inputs_of(settings));

@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import BIN, BUILD, LR, SOURCE, JobTest, clean_environment, main  # noqa: E402
 
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
-from launcher.config import Entry, plugin_folders  # noqa: E402
+from launcher.config import Facts  # noqa: E402
 
 PLUGIN = os.path.join(BUILD, "lib", "liblr_update.so")
 
@@ -88,14 +88,10 @@ class Plugins(JobTest):
             self.assertEqual(status, 5, err)
             self.assertIn(f"plug-in {self.beside}/libmine.so may be written by its group: chmod g-w it", err)
 
-    def test_a_key_of_any_name_may_hold_the_path_where_there_is_no_schema(self):
-        def folders(value):
-            return plugin_folders(None, {"hll_file": Entry("hll_file", 1, "", value, "")})
+    def test_the_folders_of_paths_are_allowed_and_names_mean_none(self):
         here = os.getcwd()
-        self.assertEqual(folders("./libhll_update.so"), [here])
-        self.assertEqual(folders({"a": ["x/y.so", 3, None], "b": "/z/w.so"}), [os.path.join(here, "x"), "/z"])
-        self.assertEqual(folders("data/points.csv"), [])
-        self.assertEqual(folders("libhll_update.so"), [])
+        facts = Facts({"plugins": ["./libhll_update.so", "x/y.so", "/z/w.so", "libname.so", "./other.so"]})
+        self.assertEqual(facts.plugin_folders(), [here, os.path.join(here, "x"), "/z"])
 
 
 if __name__ == "__main__":

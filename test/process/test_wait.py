@@ -75,8 +75,8 @@ class Wait(JobTest):
     # -- programs that cannot be replaced
 
     def test_a_program_whose_schema_says_that_it_begins_anew_is_refused_before_the_start(self):
-        schema = '{"format": "paracel-schema-v1", "program": "anew", "always_begins_anew": true, "keys": []}'
-        program = self.write_program("anew", "# paracel-schema-v1", f"[ \"$1\" = --schema ] && echo '{schema}' && exit",
+        facts = '{"plugins": [], "program": "anew", "always_begins_anew": true}'
+        program = self.write_program("anew", "# paracel-schema-v1", f"case $1 in --check=*) echo '{facts}'; exit;; esac",
                                      "echo it was started >&2")
         self.write_config("nothing.json", **dict.fromkeys(("training_input", "output", "method", "rounds", "alpha", "beta")))
         status, _, err = self.prun("-c", "nothing.json", "--on-worker-death", "wait:5", program)

@@ -5,9 +5,8 @@ import time
 
 from . import runs
 from .checkpoints import Checkpoints
-from .config import plugin_folders, reads_standard_input
 from .folder_lock import OF_RUN, FolderLock
-from .hosts import Places, own_address, remote_hosts, slots_in
+from .hosts import Places, own_address, slots_in
 from .options import SERVER_LIMITS
 from .output import write_out
 from .own_folder import APPEND, NotOwn, OwnFolder
@@ -42,27 +41,27 @@ class Child:
 
 
 class Plan:
-    def __init__(self, options, program, framework, schema, entries, linked):
+    def __init__(self, options, program, framework, facts, linked, remote):
         self.options, self.program, self.framework, self.linked = options, program, framework, linked
         self.asker = os.path.join(framework, ASKER)
         self.id = os.urandom(8).hex()
         self.key = ""  # where others reach the sockets
-        self.remote = remote_hosts(options) if "mpi" in (options.method, options.m_server) else []
+        self.remote = remote
         self.sockets = ""
         self.socket_lock = -1
         self.run_dir = ""
         self.run_folder = None  # the same, opened
         self.locks = []
         self.run_lock = None  # until the folder is this job's
-        self.plugin_dirs = self.find_plugin_dirs(schema, entries)
+        self.plugin_dirs = self.find_plugin_dirs(facts)
         self.places = Places(slots_in(options.hostfile_server) if options.m_server == "mpi" else [])
         self.checkpoints = Checkpoints(options, framework, program)
-        self.reads_standard_input = reads_standard_input(schema, entries) and not os.isatty(0)
+        self.reads_standard_input = bool(facts.standard_input) and not os.isatty(0)
 
-    def find_plugin_dirs(self, schema, entries):
+    def find_plugin_dirs(self, facts):
         """Where the servers look for plug-ins, in this order: the folders of paths in the config, --plugin-dir, beside the
         config, beside the program, the framework's. A job in one process (src/embed) has the same."""
-        asked = plugin_folders(schema, entries)
+        asked = facts.plugin_folders()
         for folder in self.options.plugin_dir:
             if not os.path.isdir(folder):
                 raise Failure(USAGE, f"--plugin-dir {folder}: no such folder")

@@ -8,8 +8,7 @@ import time
 from .status import USAGE, Failure
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-SCHEMA_MARK = b"paracel-schema-v1"  # these bytes in a program say that it answers --schema
-SCHEMA_LIMIT = 5.0                  # seconds for that answer
+SCHEMA_MARK = b"paracel-schema-v1"  # these bytes in a program say that it answers --check and --schema
 MOST_OUTPUT_BYTES = 1 << 26
 # Python ignores SIGPIPE; what it starts should not.
 DEFAULT_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD]
@@ -112,13 +111,3 @@ def output_of(command, limit):
             pass
         os.waitpid(pid, 0)
     return bytes(text)
-
-
-def ask_schema(program):
-    """What `program --schema` prints, or None when that is no schema. It is stopped after SCHEMA_LIMIT seconds."""
-    import json
-    try:
-        schema = json.loads(output_of([program, "--schema"], SCHEMA_LIMIT))
-    except ValueError:
-        return None
-    return schema if isinstance(schema, dict) and "program" in schema and isinstance(schema.get("keys"), list) else None

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What prun.py has to know of a config before it starts a job, as one line of JSON:
+//
+//   {"plugins": ["./libmine.so"], "standard_input": "cfg.json:2:3: key \"input\"", "program": "lr", "always_begins_anew": true}
+//   {"error": "cfg.json:4:3: key ...", "status": 3}
+//
+// A program answers `--check FILE` with it (worker/run.cpp); for one without a schema start_scheduler --print_config does.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace paracel {
+
+class config;
+class config_schema;
+class error;
+
+struct launch_facts {
+  std::vector<std::string> plugins;  ///< as the config names them; the servers may load them from these folders
+  std::string standard_input;        ///< the first key that names it, for an error; empty: it is not read
+};
+
+/// Of a config that has passed its schema: keys for plug-ins, or of a name that Paracel 0.3 had for them, and texts that end
+/// in ".so"; "-" in a key for files.
+[[nodiscard]] launch_facts facts_of(const config& checked);
+/// Of one without a schema: the same, but "-" in any key. Throws: config_error when `file` is no JSON object.
+[[nodiscard]] launch_facts facts_of_file(const std::string& file);
+
+/// The line. `of`: the schema that the config has passed, or null.
+[[nodiscard]] std::string facts_json(const launch_facts& facts, const config_schema* of);
+[[nodiscard]] std::string failure_json(const error& e);
+
+}  // namespace paracel

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "paracel/consistency.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "alg/lda/lda.hpp"
+#include "alg/logistic_regression/lr.hpp"
+#include "alg/matrix_factorization/mf.hpp"
+#include "paracel/schema.hpp"
+#include "test/support/paths.hpp"
+
+namespace paracel {
+
+// Otherwise a failed comparison prints bytes.
+void PrintTo(const consistency& c, std::ostream* out) { *out << name_of(c.model) << " " << c.staleness; }
+
+}  // namespace paracel
+
+namespace {
+
+using paracel::consistency;
+
+const std::string input = paracel::test::source_folder() + "/README.md";  // a file that exists
+
+/// A program that accepts the keys: what it makes of a config that has these keys.
+struct program {
+  const char* name;
+  consistency preferred;
+  std::function<consistency(const std::string& keys)> read;
+};
+
+template <class Settings>
+std::function<consistency(const std::string&)> reader(const paracel::config_schema& schema, const std::string& required) {
+  return [=](const std::string& keys) {
+    return Settings(schema.check_text("cfg.json", "{" + required + (keys.empty() ? "" : ",\n" + keys) + "}")).consistency;
+  };
+}
+
+std::vector<program> programs() {
+  const auto lr = [](const char* method) {
+    return reader<paracel::alg::lr_settings>(paracel::alg::lr_schema(),
+                                             R"("training_input": ")" + input + R"(", "output": "/tmp", "rounds": 1, )" +
+                                                 R"("alpha": 1, "beta": 0, "method": ")" + method + '"');
+  };
+  const std::string files = R"("input": ")" + input + R"(", "output": "/tmp")";
+  return {{"lr dgd", consistency::bsp(), lr("dgd")},
+          {"lr agd", consistency::ssp(0), lr("agd")},
+          {"lda", consistency::bsp(), reader<paracel::alg::lda_settings>(paracel::alg::lda_schema(), files)},
+          {"mf", consistency::bsp(), reader<paracel::alg::mf_settings>(paracel::alg::mf_schema(), files)}};
+}
+
+std::string error_of(const program& p, const std::string& keys) {
+  try {
+    p.read(keys);
+  } catch (const paracel::config_error& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(Consistency, AllProgramsReadTheSameKeysAlike) {
+  for (const auto& p : programs()) {
+    SCOPED_TRACE(p.name);
+    EXPECT_EQ(p.read(R"("ssp_switch": true, "limit_s": 3)"), consistency::ssp(3));
+    EXPECT_EQ(p.read(R"("ssp_switch": true, "limit_s": 0)"), consistency::ssp(0));  // as Paracel 0.3, and not bsp
+    EXPECT_EQ(p.read(R"("ssp_switch": true)"), consistency::ssp(0));
+    EXPECT_EQ(p.read(R"("consistency": "auto", "ssp_switch": true, "limit_s": 2)"), consistency::ssp(2));
+    EXPECT_EQ(p.read(R"("consistency": "ssp", "limit_s": 2)"), consistency::ssp(2));
+    EXPECT_EQ(p.read(R"("consistency": "ssp", "ssp_switch": true, "limit_s": 2)"), consistency::ssp(2));
+  }
+}
+
+TEST(Consistency, WithoutAWordItIsTheAlgorithmsOwn) {
+  for (const auto& p : programs()) {
+    SCOPED_TRACE(p.name);
+    EXPECT_EQ(p.read(""), p.preferred);
+    EXPECT_EQ(p.read(R"("ssp_switch": false, "limit_s": 0)"), p.preferred);
+    EXPECT_EQ(p.read(R"("ssp_switch": false, "limit_s": 3)"), p.preferred);  // limit_s means nothing, as in Paracel 0.3
+    EXPECT_EQ(p.read(R"("consistency": "auto")"), p.preferred);
+  }
+}
+
+TEST(Consistency, BspIsTheSameEverywhereAndRefusedWhereUpdatesActAtOnce) {
+  for (const auto& p : programs()) {
+    SCOPED_TRACE(p.name);
+    if (p.preferred == consistency::bsp()) {
+      EXPECT_EQ(p.read(R"("consistency": "bsp", "ssp_switch": false)"), consistency::bsp());
+    } else {
+      EXPECT_NE(error_of(p, R"("consistency": "bsp")").find(":2:1: key \"consistency\": found \"bsp\", want ssp or asp"),
+                std::string::npos);
+    }
+  }
+}
+
+TEST(Consistency, AspIsForThoseThatSupportIt) {
+  const auto all = programs();
+  EXPECT_EQ(all[0].read(R"("consistency": "asp")"), consistency::asp());
+  EXPECT_EQ(all[1].read(R"("consistency": "asp")"), consistency::asp());
+  for (const auto i : {2, 3}) {
+    EXPECT_NE(error_of(all[i], R"("consistency": "asp")").find("want one of auto, bsp, ssp"), std::string::npos);
+  }
+}
+
+TEST(Consistency, KeysThatContradictEachOtherAreRefused) {
+  for (const auto& p : programs()) {
+    SCOPED_TRACE(p.name);
+    EXPECT_EQ(error_of(p, "\"consistency\": \"ssp\",\n\"ssp_switch\": false"),
+              "cfg.json:3:1: key \"ssp_switch\": found false with \"consistency\": \"ssp\", want one of the two keys, or both "
+              "saying the same");
+    EXPECT_EQ(error_of(p, "\"consistency\": \"bsp\",\n\"ssp_switch\": true"),
+              "cfg.json:3:1: key \"ssp_switch\": found true with \"consistency\": \"bsp\", want one of the two keys, or both "
+              "saying the same");
+    EXPECT_EQ(error_of(p, "\"consistency\": \"bsp\",\n\"limit_s\": 2"),
+              "cfg.json:3:1: key \"limit_s\": found 2 with \"consistency\": \"bsp\", want it with ssp alone");
+  }
+  EXPECT_NE(error_of(programs()[0], R"("consistency": "asp", "ssp_switch": true)").find("found true"), std::string::npos);
+}
+
+}  // namespace
