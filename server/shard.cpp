@@ -54,7 +54,7 @@ std::string shard::quoted(std::string_view key) {
 }
 
 shard::shard(const shard_settings& settings, plugin_registry& plugins, const std::atomic<const ownership*>& owned)
-    : settings_(settings), plugins_(plugins), keys_(settings, owned), rows_(keys_, plugins),
+    : settings_(settings), plugins_(plugins), keys_(settings, owned), rows_(keys_, plugins, journal_),
       scans_(keys_, plugins, *this) {}
 
 void shard::runs(const std::string* function) noexcept {
@@ -82,9 +82,8 @@ void shard::handle(const net::request_view& request, blob tail, completion done)
 
 void shard::guarded_dispatch(const net::request_view& request, blob&& tail, completion& done) noexcept {
   try {
-    if (journal_ == nullptr) [[likely]] return dispatch(request, std::move(tail), done);
-    journal_->begin(request.header);
-    if (journal_->remembers() && !applied_.admits(request.header.client)) [[unlikely]] {
+    journal_.begin(request.header);
+    if (journal_.remembers() && !applied_.admits(request.header.client)) [[unlikely]] {
       refuse(done, status::out_of_memory, "requests of too many clients are remembered here");
     } else {
       dispatch(request, std::move(tail), done);
@@ -98,7 +97,7 @@ void shard::guarded_dispatch(const net::request_view& request, blob&& tail, comp
     } catch (...) {  // the completion still answers when it goes
     }
   }
-  if (journal_ != nullptr) journal_->end();
+  journal_.end();
 }
 
 /// As guarded_dispatch while a client's refused request is awaited again.
@@ -242,11 +241,10 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
                                                  ", not " + std::to_string(h.partition));
   }
   if (!keys_.owns(partition)) return refuse(done, status::wrong_owner, keys_.not_mine(partition));
-  if (journal_ != nullptr) {
-    journal_->expect(partition);
-    journal_->hold_places();
-    if (was_answered(h, key, hash, done)) return;
-  }
+  journal_.expect(partition);
+  journal_.hold_places();
+  journal_.touch(partition);  // there is room for what hold_places has seen
+  if (journal_.retried() && was_answered(h, key, hash, done)) return;
   context c{&h, h.what};
   auto payload = request.payload();
   if (h.what == verb::cas && !take_expected(payload, c.expected)) {
@@ -266,10 +264,7 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
   } catch (...) {
     take_exception(out);
   }
-  if (journal_ != nullptr) {
-    journal_->answered(partition, out.result, out.version,
-                       out.result == status::ok ? out.view() : value_view{value_tag::packed, net::bytes_of(out.text)});
-  }
+  if (journal_.remembers()) note_answer(partition, out);
 
   net::reply_header reply;
   reply.value_version = out.version;
@@ -306,7 +301,7 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
 /// of delta from the other processor's cache takes 10 us of the 75 us that the round trip would last.
 bool shard::update_after_answer(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta,
                                 completion& done) {
-  if ((c.header->flags & net::flag_staged) != 0 || journal_ != nullptr) return false;
+  if ((c.header->flags & net::flag_staged) != 0 || journal_.recording()) return false;
   auto& t = keys_.table_of(hash);
   auto* e = t.find(hash, key);
   if (e == nullptr || !e->is_large() || !cannot_fail(*c.function, e->view(), delta)) return false;
@@ -352,7 +347,7 @@ void shard::perform(const context& c, std::string_view key, std::uint64_t hash, 
     if (c.what == verb::remove) out = {};  // it goes, whatever became of it
     if (out.result != status::ok) return;
   }
-  if (journal_ != nullptr) note(c, key, hash, staged);
+  if (journal_.recording()) note(c, key, hash, staged);
   switch (c.what) {
     case verb::pull:
     case verb::contains: {
@@ -516,7 +511,7 @@ void shard::update_default(const loaded_update& f, std::string_view key, std::ui
 // ---- the whole shard --------------------------------------------------------------------------------------------
 
 void shard::handle_clear(completion& done) {
-  if (journal_ != nullptr) return clear_owned(done);
+  if (journal_.recording()) return clear_owned(done);
   net::reply_header reply;
   reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(keys_.size(), 0xffffffffU));
   keys_.clear();

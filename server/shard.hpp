@@ -117,13 +117,15 @@ class shard final : private scan_host {
   void refuse_waiting(std::uint64_t client, net::status why) { waiting_room_.forget(client, why); }
 
   /// From now on what requests change is noted, requests are remembered, and walks leave out what is not ours.
-  void begin_journal();
-  /// Null: there is none.
-  [[nodiscard]] journal* changes() noexcept { return journal_; }
+  void begin_journal() noexcept {
+    journal_.record();
+    keys_.set_keeps_copies(true);
+  }
+  [[nodiscard]] journal& changes() noexcept { return journal_; }
   /// Calls f(partition, records) for each partition that the journal has changes of, in ascending order, and empties it.
   template <class F>
   void take_changes(const F& f) {
-    if (journal_->empty()) return;
+    if (journal_.empty()) return;
     order_changes();
     std::vector<std::byte> records;
     for (std::uint16_t p = 0; next_changed(p); ++p) {
@@ -131,7 +133,7 @@ class shard final : private scan_host {
       encode_changes(p, records);
       f(p, std::span<const std::byte>(records));
     }
-    journal_->clear();
+    journal_.clear();
   }
   /// Versions that are given from now on are above those of every earlier epoch, so that none is given twice by two heads.
   void begin_epoch(std::uint32_t epoch) {
@@ -283,6 +285,7 @@ class shard final : private scan_host {
   bool was_answered(const net::request_header& h, std::string_view key, std::uint64_t hash, completion& done);
   bool was_applied(const context& c, std::string_view key, std::uint64_t hash, outcome& out);
   void note(const context& c, std::string_view key, std::uint64_t hash, bool staged);
+  void note_answer(std::uint16_t partition, const outcome& out);
   void note_answers(const context& c, const prepared_set& set, std::span<const std::byte> answers);
   void clear_owned(completion& done);
   void order_changes();
@@ -327,6 +330,8 @@ class shard final : private scan_host {
 
   const shard_settings settings_;
   plugin_registry& plugins_;
+  dedup_window applied_;
+  journal journal_{applied_};
   key_store keys_;
   rows_service rows_;
   scan_service scans_;
@@ -357,9 +362,6 @@ class shard final : private scan_host {
   std::vector<std::pair<std::uint16_t, std::string_view>> staged_index_;
   std::uint64_t staged_changes_ = 1;  // keys that came or went
   std::uint64_t staged_indexed_ = 0;
-  dedup_window applied_;
-  std::unique_ptr<journal> own_journal_;
-  journal* journal_ = nullptr;  // null: partitions have no copies
   struct cursors {
     std::size_t key = 0;
     std::size_t row = 0;

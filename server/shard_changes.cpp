@@ -13,17 +13,9 @@ namespace paracel::srv {
 using net::status;
 using net::verb;
 
-void shard::begin_journal() {
-  if (journal_ != nullptr) return;
-  own_journal_ = std::make_unique<journal>(applied_);
-  journal_ = own_journal_.get();
-  keys_.set_keeps_copies(true);
-  rows_.set_journal(journal_);
-}
-
 // ---- what comes again -----------------------------------------------------------------------------------------------
 
-/// Answers a request of one key that was applied before.
+/// Answers a request of one key that has come again, if it was applied before.
 bool shard::was_answered(const net::request_header& h, std::string_view key, std::uint64_t hash, completion& done) {
   const context c{&h, h.what};
   outcome out;
@@ -39,11 +31,8 @@ bool shard::was_answered(const net::request_header& h, std::string_view key, std
 }
 
 bool shard::was_applied(const context& c, std::string_view key, std::uint64_t hash, outcome& out) {
-  const auto partition = partition_of(hash);
-  journal_->touch(partition);  // there is room for what hold_places has seen
-  if (!journal_->retried()) return false;
   journal::earlier before;
-  switch (journal_->next_answer(partition, before)) {
+  switch (journal_.next_answer(partition_of(hash), before)) {
     case dedup_window::verdict::fresh: return false;
     case dedup_window::verdict::forgotten:
       out.fail(status::forgotten, told("it came again so late that it is not known whether it was applied"));
@@ -91,7 +80,7 @@ void shard::take_exception(outcome& out) noexcept {
 
 /// Before a request changes anything: that its item of this key will be answered.
 void shard::expect_answer(std::uint64_t hash) {
-  if (const auto partition = partition_of(hash); keys_.owns(partition)) journal_->expect(partition);
+  if (const auto partition = partition_of(hash); keys_.owns(partition)) journal_.expect(partition);
 }
 
 void shard::note(const context& c, std::string_view key, std::uint64_t hash, bool staged) {
@@ -99,7 +88,7 @@ void shard::note(const context& c, std::string_view key, std::uint64_t hash, boo
     case verb::pull:
     case verb::contains:
     case verb::pull_at: return;
-    case verb::remove: return journal_->key_gone(hash, key);
+    case verb::remove: return journal_.key_gone(hash, key);
     case verb::update:
     case verb::update_default:
     case verb::update_at:
@@ -107,7 +96,13 @@ void shard::note(const context& c, std::string_view key, std::uint64_t hash, boo
       break;
     default: break;
   }
-  journal_->key(hash, key);
+  journal_.key(hash, key);
+}
+
+void shard::note_answer(std::uint16_t partition, const outcome& out) {
+  const bool failed = out.result != status::ok;
+  journal_.answered(partition, out.result, out.version,
+                    failed ? value_view{value_tag::packed, net::bytes_of(out.text)} : out.view());
 }
 
 /// `answers`: the values of a bupdate as they are answered; a key that is there twice has two.
@@ -115,7 +110,7 @@ void shard::note_answers(const context& c, const prepared_set& set, std::span<co
   const bool values = c.what == verb::bupdate;
   for (std::size_t i = 0; i < set.size(); ++i) {
     const auto* e = keys_.find(set.hash(i), set.key(i));
-    journal_->answered(partition_of(set.hash(i)), status::ok, e->version(),
+    journal_.answered(partition_of(set.hash(i)), status::ok, e->version(),
                        values ? value_view{set.tag(), answers.subspan(i * set.value_bytes(), set.value_bytes())} : value_view{});
   }
 }
@@ -127,15 +122,15 @@ void shard::clear_owned(completion& done) {
     if (keys_.owns(static_cast<std::uint16_t>(p))) partitions.push_back(static_cast<std::uint16_t>(p));
   }
   for (const auto p : partitions) {
-    journal_->touch(p);
-    journal_->expect(p);
+    journal_.touch(p);
+    journal_.expect(p);
   }
-  journal_->hold_places();
-  journal_->make_room_for_cleared(partitions.size());
+  journal_.hold_places();
+  journal_.make_room_for_cleared(partitions.size());
   std::uint64_t count = 0;
   std::erase_if(partitions, [&](std::uint16_t p) {
     journal::earlier before;
-    if (!journal_->retried() || journal_->next_answer(p, before) != dedup_window::verdict::applied) return false;
+    if (!journal_.retried() || journal_.next_answer(p, before) != dedup_window::verdict::applied) return false;
     count += before.item.version;
     return true;
   });
@@ -149,8 +144,8 @@ void shard::clear_owned(completion& done) {
     count += keys;
     keys_.clear(p);
     rows_.clear(p);
-    journal_->cleared(p);
-    journal_->answered(p, status::ok, keys, {});
+    journal_.cleared(p);
+    journal_.answered(p, status::ok, keys, {});
   }
   for (const auto& key : staged) forget_staged(key);
   net::reply_header reply;
@@ -163,7 +158,7 @@ void shard::clear_owned(completion& done) {
 
 void shard::order_changes() {
   at_ = {};
-  auto& j = *journal_;
+  auto& j = journal_;
   const auto by_hash = [](const auto& a, const auto& b) { return a.hash < b.hash; };  // so by partition too
   const auto by_partition = [](const auto& a, const auto& b) { return a.partition < b.partition; };
   std::stable_sort(j.keys().begin(), j.keys().end(), by_hash);
@@ -176,7 +171,7 @@ void shard::order_changes() {
 
 /// The least partition from `partition` on that has changed, or been touched.
 bool shard::next_changed(std::uint16_t& partition) {
-  auto& j = *journal_;
+  auto& j = journal_;
   std::uint32_t least = partition_count;
   const auto see = [&](const auto& list, std::size_t at, const auto& partition_at) {
     if (at < list.size()) least = std::min<std::uint32_t>(least, partition_at(list[at]));
@@ -193,7 +188,7 @@ bool shard::next_changed(std::uint16_t& partition) {
 }
 
 void shard::encode_changes(std::uint16_t partition, std::vector<std::byte>& out) {
-  auto& j = *journal_;
+  auto& j = journal_;
   while (at_.touched < j.touched().size() && j.touched()[at_.touched] == partition) ++at_.touched;
   if (at_.cleared < j.cleared().size() && j.cleared()[at_.cleared] == partition) append(out, {.kind = record_kind::clear});
   while (at_.cleared < j.cleared().size() && j.cleared()[at_.cleared] == partition) ++at_.cleared;
@@ -214,16 +209,16 @@ void shard::encode_changes(std::uint16_t partition, std::vector<std::byte>& out)
 
 /// Writes what has become of one key; its changes, `first` and behind it, have one hash. Returns: where others begin.
 std::size_t shard::encode_key_changes(std::size_t first, std::vector<std::byte>& out) {
-  const auto& list = journal_->keys();
+  const auto& list = journal_.keys();
   const auto hash = list[first].hash;
-  const auto key = journal_->text(list[first].at, list[first].bytes);
+  const auto key = journal_.text(list[first].at, list[first].bytes);
   std::uint8_t what = 0;
   std::uint64_t arrival = ~std::uint64_t{0};
   std::uint32_t folded = 0;
   auto next = first;
   for (; next < list.size() && list[next].hash == hash; ++next) {
     const auto& c = list[next];
-    if (journal_->text(c.at, c.bytes) != key) break;
+    if (journal_.text(c.at, c.bytes) != key) break;
     what |= c.what;
     folded = std::max(folded, c.folded);
     if ((c.what & journal::waits) != 0) arrival = std::min(arrival, c.arrival);

@@ -34,7 +34,7 @@ static_assert(single_of_set(verb::set_pull) == verb::pull && single_of_set(verb:
 void shard::handle_multi(const net::request_view& request, completion& done) {
   const auto& h = request.header;
   // All items are looked at before the first is handled: a malformed request changes nothing.
-  const bool remembered = journal_ != nullptr && journal_->remembers();
+  const bool remembered = journal_.remembers();
   net::request_items check(request.payload(), h.count);
   for (net::request_item item; check.next(item);) {
     if (remembered) expect_answer(hash_key(item.key));
@@ -46,7 +46,7 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
     c.function = function_of(h, out);
     if (c.function == nullptr) return refuse(done, out);
   }
-  if (remembered) journal_->hold_places();
+  journal_.hold_places();
   net::request_items walk(request.payload(), h.count);
   answer_items(
       c,
@@ -88,17 +88,19 @@ void shard::answer_items(const context& c, Next&& next, completion& done) {
       try {
         if (!owned) {
           out.fail(status::wrong_owner, keys_.not_mine(partition));
-        } else if (journal_ == nullptr || !was_applied(c, item[i].key, hash[i], out)) {
-          if (c.what == verb::bupdate) make_room_for_value(left, item[i], hash[i]);
-          perform(c, item[i].key, hash[i], item[i].value, {}, out);
+        } else {
+          journal_.touch(partition);  // there is room for what hold_places has seen
+          if (!journal_.retried() || !was_applied(c, item[i].key, hash[i], out)) {
+            if (c.what == verb::bupdate) make_room_for_value(left, item[i], hash[i]);
+            perform(c, item[i].key, hash[i], item[i].value, {}, out);
+          }
         }
       } catch (...) {
         take_exception(out);
       }
-      if (journal_ != nullptr && owned) {
+      if (journal_.remembers() && owned) {
         out.text.resize(std::min(out.text.size(), std::size_t{512}));
-        journal_->answered(partition, out.result, out.version,
-                           out.result == status::ok ? out.view() : value_view{value_tag::packed, net::bytes_of(out.text)});
+        note_answer(partition, out);
       }
       --left;
       value_view back;
@@ -167,9 +169,9 @@ void shard::handle_set(const net::request_view& request, completion& done) {
     c.function = function_of(h, out);
     if (c.function == nullptr) return refuse(done, out);
   }
-  if (journal_ != nullptr && journal_->remembers()) {
+  if (journal_.remembers()) {
     for (std::size_t i = 0; i < set->size(); ++i) expect_answer(set->hash(i));
-    journal_->hold_places();
+    journal_.hold_places();
   }
   if (run_set(c, *set, values, done)) return;
 
@@ -201,7 +203,7 @@ void shard::prepare_set(const net::request_view& request, const digest128& diges
 bool shard::run_set(const context& c, prepared_set& set, const set_values& values, completion& done) {
   const auto& h = *c.header;
   if ((h.flags & net::flag_staged) != 0 || staged_count_ != 0 || broken_count_ != 0 || !set.resolve(keys_)) return false;
-  if (journal_ != nullptr && (journal_->retried() || journal_->watches())) return false;
+  if (journal_.retried() || journal_.watches()) return false;
   const bool answers_values = c.what == verb::pull || c.what == verb::bupdate;
   const auto bytes = answers_values ? set.size() * set.value_bytes() : 0;
   if (bytes > room_of(c)) return false;
@@ -210,8 +212,8 @@ bool shard::run_set(const context& c, prepared_set& set, const set_values& value
   if (c.what == verb::push && keys_.keeps_states()) return false;  // an optimizer's state goes with the old value
 
   if (items_.size() < bytes) items_.resize(bytes);
-  const bool noted = journal_ != nullptr && c.what != verb::pull;
-  for (std::size_t i = 0; noted && i < set.size(); ++i) journal_->key(set.hash(i), set.key(i));
+  const bool noted = journal_.recording() && c.what != verb::pull;
+  for (std::size_t i = 0; noted && i < set.size(); ++i) journal_.key(set.hash(i), set.key(i));
   switch (c.what) {
     case verb::pull:
       // What is complete at this clock is folded: nothing is staged.

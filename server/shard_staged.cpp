@@ -38,7 +38,7 @@ void shard::stage(const context& c, std::string_view key, std::uint64_t hash, co
   auto kept = tail ? blob::own(std::move(tail)) : blob::copy_of(delta.bytes);
   make_room(staged.waiting, 1);
   list(staged, key, c.header->clock);
-  if (journal_ != nullptr) journal_->staged(hash, key, arrivals_);
+  journal_.staged(hash, key, arrivals_);
   staged.waiting.push_back(
       {c.header->clock, c.header->rank, arrivals_++, c.what,
        static_cast<std::uint16_t>(c.header->flags & ~(net::flag_stream | net::flag_first)), c.function, delta.tag,
@@ -109,8 +109,7 @@ void shard::list_anew(staged_key& staged, std::string_view key) {
 void shard::list_again() {
   due_.clear();
   for (auto at = staged_.begin(); at != staged_.end(); ++at) {
-    const bool own = journal_ == nullptr || keys_.owns(partition_of(hash_key(at->first)));
-    if (own) list_anew(at.value(), at->first);
+    if (keys_.owns(partition_of(hash_key(at->first)))) list_anew(at.value(), at->first);
     else at.value().listed = net::no_clock;  // a copy: its head folds it
   }
 }
@@ -135,7 +134,7 @@ void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_vie
   if (due == waiting.end()) return;
   std::vector<staged_update> now;
   now.reserve(static_cast<std::size_t>(waiting.end() - due));
-  if (journal_ != nullptr) journal_->folded(hash, key, clock);
+  journal_.folded(hash, key, clock);
   std::sort(due, waiting.end(), [](const auto& a, const auto& b) {
     return std::tie(a.clock, a.rank, a.arrival) < std::tie(b.clock, b.rank, b.arrival);
   });
@@ -207,7 +206,7 @@ bool shard::fold_listed(std::uint32_t clock, const std::string& key) {
   if (at == staged_.end()) return false;
   auto& staged = at.value();
   if (staged.listed != due_.begin()->first) return false;  // folded, and listed anew
-  if (journal_ != nullptr && !keys_.owns(partition_of(hash))) return false;
+  if (!keys_.owns(partition_of(hash))) return false;
   const auto before = staged.waiting.size();
   fold_before(clock, staged, key, hash);
   const bool folded = staged.waiting.size() != before;
@@ -271,12 +270,12 @@ void shard::fence(const net::request_view& request, completion& done) {
     auto& waiting = at.value().waiting;
     const auto gone = std::stable_partition(waiting.begin(), waiting.end(),
                                             [&](const auto& u) { return u.rank != h.rank || u.clock < h.clock; });
-    if (gone == waiting.end() || (journal_ != nullptr && !keys_.owns(partition_of(hash)))) {  // a copy: as its head says
+    if (gone == waiting.end() || !keys_.owns(partition_of(hash))) {  // a copy: as its head says
       ++at;
       continue;
     }
     if (example.empty()) example = quoted(at->first);
-    if (journal_ != nullptr) journal_->key_gone(hash, at->first);  // the copies get what is left of it
+    journal_.key_gone(hash, at->first);  // the copies get what is left of it
     dropped += static_cast<std::uint64_t>(waiting.end() - gone);
     staged_count_ -= static_cast<std::uint64_t>(waiting.end() - gone);
     for (auto u = gone; u != waiting.end(); ++u) keys_.note(-staged_bytes(u->delta.size()));
@@ -298,7 +297,7 @@ status shard::broken(std::string_view prefix, std::string& why) const {
   if (broken_count_ == 0) return status::ok;
   for (const auto& [key, staged] : staged_) {
     if (staged.broken == status::ok || !key.starts_with(prefix)) continue;
-    if (journal_ != nullptr && !keys_.owns(partition_of(hash_key(key)))) continue;
+    if (!keys_.owns(partition_of(hash_key(key)))) continue;
     why = staged.why;
     return staged.broken;
   }
@@ -306,7 +305,7 @@ status shard::broken(std::string_view prefix, std::string& why) const {
 }
 
 void shard::erasing(std::string_view key, std::uint64_t hash) {
-  if (journal_ != nullptr) journal_->key_gone(hash, key);
+  journal_.key_gone(hash, key);
   forget_staged(key);
 }
 
