@@ -133,7 +133,7 @@ void chain::begin_epoch() {
     ask_about(questions[at->second], partition);
   }
   if (gone.any()) shard_.drop_partitions(gone);
-  shard_.changes()->watch(&incomplete_);
+  shard_.changes().watch(&incomplete_);
   for (auto& [number, b] : questions) dispatch(number, b, 0, 0);
 }
 
@@ -173,7 +173,7 @@ void chain::ask_others() {
 void chain::look_whether_whole() {
   if (synced_ == epoch_ || asked_ != 0 || !is_whole()) return;
   synced_ = epoch_;
-  shard_.changes()->watch(nullptr);
+  shard_.changes().watch(nullptr);
   go_on();
 }
 
@@ -302,7 +302,7 @@ void chain::find_restored() {
   }
   if (questions.empty()) return;
   synced_ = 0;
-  shard_.changes()->watch(&incomplete_);
+  shard_.changes().watch(&incomplete_);
   for (auto& [number, b] : questions) dispatch(number, b, 0, 0);
 }
 
@@ -330,7 +330,7 @@ void chain::settle(const net::time_source& time, time_point lease_end) {
 
 /// Sends what the requests since the last call have changed.
 void chain::flush() {
-  if (view_ == nullptr || shard_.changes()->empty()) return;
+  if (view_ == nullptr || shard_.changes().empty()) return;
   bundles out;
   shard_.take_changes([&](std::uint16_t partition, std::span<const std::byte> records) {
     const auto place = partition / options_.threads;

@@ -42,7 +42,7 @@ bool changes_state(verb v) noexcept {
   }
 }
 
-void journal::begin(const net::request_header& h) noexcept {
+void journal::begin_request(const net::request_header& h) noexcept {
   header_ = h;
   remembers_ = changes_state(h.what) && h.client != 0 && h.sequence != 0;
   retried_ = remembers_ && applied_.knows(h.client, h.sequence);
@@ -54,8 +54,7 @@ void journal::begin(const net::request_header& h) noexcept {
   replayed_.clear();
 }
 
-void journal::hold_places() {
-  if (!remembers_) return;
+void journal::hold_all_places() {
   const auto items = expected_.size();
   make_room(parts_, items);
   make_room(items_, items * item_front_bytes);
@@ -82,9 +81,9 @@ void journal::answered(std::uint16_t partition, net::status result, std::uint64_
   if (items_left_ != 0) --items_left_;
 }
 
-void journal::end() noexcept {
+void journal::keep_answers() noexcept {
   std::size_t kept = 0;
-  if (remembers_ && !parts_.empty() && count() != changes_before_) {
+  if (!parts_.empty() && count() != changes_before_) {
     if (parts_.size() > 1) {
       std::stable_sort(parts_.begin(), parts_.end(), [](const auto& a, const auto& b) { return a.partition < b.partition; });
     }

@@ -21,7 +21,8 @@ namespace paracel::srv {
 [[nodiscard]] bool changes_state(net::verb v) noexcept;
 
 /// What the requests of a batch have changed in a shard whose partitions have copies: names alone, since each is written
-/// once from what it has become; and what they were answered. A shard without copies has no journal.
+/// once from what it has become; and what they were answered. Before `record` nothing is noted or
+/// remembered: each call is one test then, and partitions without copies pay no more.
 ///
 /// Thread-safety: owned by the shard thread. Lifetime: the window outlives it.
 class journal {
@@ -31,19 +32,29 @@ class journal {
 
   explicit journal(dedup_window& applied) : applied_(applied) {}
 
+  /// From now on what requests change is noted, and requests are remembered.
+  void record() noexcept { recording_ = true; }
+  [[nodiscard]] bool recording() const noexcept { return recording_; }
+
   // ---- the request in hand
-  void begin(const net::request_header& h) noexcept;
+  void begin(const net::request_header& h) noexcept {
+    if (recording_) [[unlikely]] begin_request(h);
+  }
   /// The request is about to be answered once more for this partition; `hold_places` follows.
   void expect(std::uint16_t partition) {
     if (remembers_) expected_.push_back(partition);
   }
   /// Makes room for remembering what was expected: nothing behind it can fail, so that what was changed is remembered
   /// whatever becomes of the rest. Throws: std::bad_alloc; nothing has changed, and the request can be refused.
-  void hold_places();
+  void hold_places() {
+    if (remembers_) hold_all_places();
+  }
   /// What it was answered is remembered if it has changed anything: as far as it came, if it ended with an exception.
   /// Where there is no memory for values they are left out, and where there is none for more than a place, the answer:
   /// who asks again is told that it is not known.
-  void end() noexcept;
+  void end() noexcept {
+    if (remembers_) [[unlikely]] keep_answers();
+  }
   /// Whether it will be remembered if it changes anything.
   [[nodiscard]] bool remembers() const noexcept { return remembers_; }
   /// Whether some of it has been applied before.
@@ -60,29 +71,33 @@ class journal {
   // ---- what it changes: noted before it is changed, since there may be no memory for a note. What was noted and did
   // ---- not change is written as it is, which does no harm; `folded`, `rows_folded` and `cleared` come when nothing
   // ---- can fail any more.
-  void key(std::uint64_t hash, std::string_view name) { keys_.push_back(change(hash, name, 0, whole, 0)); }
+  void key(std::uint64_t hash, std::string_view name) { note_key(hash, name, 0, whole, 0); }
   /// The key goes, or went meanwhile, with all that was staged.
-  void key_gone(std::uint64_t hash, std::string_view name) { keys_.push_back(change(hash, name, 0, whole | gone, 0)); }
-  void staged(std::uint64_t hash, std::string_view name, std::uint64_t arrival) {
-    keys_.push_back(change(hash, name, arrival, waits, 0));
+  void key_gone(std::uint64_t hash, std::string_view name) { note_key(hash, name, 0, whole | gone, 0); }
+  void staged(std::uint64_t hash, std::string_view name, std::uint64_t arrival) { note_key(hash, name, arrival, waits, 0); }
+  void folded(std::uint64_t hash, std::string_view name, std::uint32_t clock) { note_key(hash, name, 0, whole, clock); }
+  void row(std::uint32_t table, std::uint64_t hash, std::uint64_t id) {
+    if (recording_) rows_.push_back({table, false, hash, id, 0, 0});
   }
-  void folded(std::uint64_t hash, std::string_view name, std::uint32_t clock) {
-    keys_.push_back(change(hash, name, 0, whole, clock));
-  }
-  void row(std::uint32_t table, std::uint64_t hash, std::uint64_t id) { rows_.push_back({table, false, hash, id, 0, 0}); }
   void row(std::uint32_t table, std::uint64_t hash, std::string_view name) {
-    rows_.push_back({table, true, hash, 0, keep(name), name.size()});
+    if (recording_) rows_.push_back({table, true, hash, 0, keep(name), name.size()});
   }
   void rows_staged(std::uint32_t table, std::uint16_t partition, std::uint64_t arrival) {
-    batches_.push_back({partition, table, 0, arrival});
+    if (recording_) batches_.push_back({partition, table, 0, arrival});
   }
   void rows_folded(std::uint32_t table, std::uint16_t partition, std::uint32_t clock) {
-    batches_.push_back({partition, table, clock, 0});
+    if (recording_) batches_.push_back({partition, table, clock, 0});
   }
-  void cleared(std::uint16_t partition) { cleared_.push_back(partition); }
+  void cleared(std::uint16_t partition) {
+    if (recording_) cleared_.push_back(partition);
+  }
   /// So many of the next notes of a kind need no memory. Throws: std::bad_alloc.
-  void make_room_for_batches(std::size_t n) { make_room(batches_, n); }
-  void make_room_for_cleared(std::size_t n) { make_room(cleared_, n); }
+  void make_room_for_batches(std::size_t n) {
+    if (recording_) make_room(batches_, n);
+  }
+  void make_room_for_cleared(std::size_t n) {
+    if (recording_) make_room(cleared_, n);
+  }
 
   // ---- partitions whose copies are not known to be whole: they are to be made so when somebody is served from one
   void watch(const std::bitset<partition_count>* incomplete) noexcept { incomplete_ = incomplete; }
@@ -158,9 +173,14 @@ class journal {
     texts_.insert(texts_.end(), text.begin(), text.end());
     return texts_.size() - text.size();
   }
-  key_change change(std::uint64_t hash, std::string_view name, std::uint64_t arrival, int what, std::uint32_t folded) {
-    return {hash, arrival, keep(name), static_cast<std::uint32_t>(name.size()), folded, static_cast<std::uint8_t>(what)};
+  void note_key(std::uint64_t hash, std::string_view name, std::uint64_t arrival, int what, std::uint32_t folded) {
+    if (!recording_) [[likely]] return;
+    keys_.push_back(
+        {hash, arrival, keep(name), static_cast<std::uint32_t>(name.size()), folded, static_cast<std::uint8_t>(what)});
   }
+  void begin_request(const net::request_header& h) noexcept;
+  void hold_all_places();
+  void keep_answers() noexcept;
   replayed& replay_of(std::uint16_t partition);
   void keep_part(std::uint16_t partition, std::span<const part> parts, bool with_values) noexcept;
 
@@ -174,6 +194,8 @@ class journal {
   std::vector<applied_part> parts_kept_;
   std::vector<std::byte> kept_items_;
   const std::bitset<partition_count>* incomplete_ = nullptr;
+
+  bool recording_ = false;
 
   // Of the request in hand.
   net::request_header header_;

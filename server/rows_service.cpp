@@ -98,8 +98,8 @@ rows_service::typed_table::typed_table(std::string of, const net::table_definiti
              f != nullptr && f->counts_steps()},
             partitions, false) {}
 
-rows_service::rows_service(const key_store& keys, plugin_registry& plugins)
-    : keys_(keys), plugins_(plugins), place_of_(partition_count, not_here),
+rows_service::rows_service(const key_store& keys, plugin_registry& plugins, journal& log)
+    : keys_(keys), plugins_(plugins), journal_(log), place_of_(partition_count, not_here),
       partitions_((partition_count + keys.settings().threads - 1) / keys.settings().threads),
       staged_bytes_(keys.settings().max_memory_bytes) {
   const auto& s = keys.settings();
@@ -273,12 +273,12 @@ rows_service::problem rows_service::on_rows(const net::request_view& request, bl
   auto& rows = rows_of(t, named);
   const bool staged =
       h.what == verb::rows_update && (h.flags & net::flag_staged) != 0 && h.clock != net::no_clock;
-  if (journal_ == nullptr) [[likely]] return change(t, rows, request, r, staged, std::move(tail), out, folded_clock);
+  if (!journal_.recording()) [[likely]] return change(t, rows, request, r, staged, std::move(tail), out, folded_clock);
 
   touch_partitions();
   std::uint32_t removed_before = 0;
   blob rest;
-  if (journal_->retried()) {
+  if (journal_.retried()) {
     if (auto p = leave_out_applied(h, t, r, rest, removed_before)) return p;
   }
   net::request_view what = request;
@@ -296,7 +296,7 @@ rows_service::problem rows_service::on_rows(const net::request_view& request, bl
   return p;
 }
 
-/// A request on rows that have been located. With a journal they are noted, unless this is a pull or to be staged.
+/// A request on rows that have been located. What is recorded has been noted, unless this is a pull or to be staged.
 rows_service::problem rows_service::change(typed_table& t, row_table& rows, const net::request_view& request,
                                            const net::rows_view& r, bool staged, blob&& tail, reply& out,
                                            std::uint32_t folded_clock) try {
@@ -362,17 +362,17 @@ rows_service::problem rows_service::locate(const net::rows_view& r, bool named) 
   return {};
 }
 
-/// Calls `work(i, row)` for each row that `locate` has found, in order; those not there are made, and noted before
-/// in `making`. `bytes` of a row are fetched beforehand. Ends with false when `work` returns false.
+/// Calls `work(i, row)` for each row that `locate` has found, in order; those not there are made; then they are noted
+/// before if `note_made` says so. `bytes` of a row are fetched beforehand. Ends with false when `work` returns false.
 template <class Key, class Work>
-bool rows_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work, journal* making) {
+bool rows_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work, bool note_made) {
   const auto key = [&](std::size_t i) -> Key {
     if constexpr (std::is_same_v<Key, std::uint64_t>) return ids_[i];
     else return names_[i];
   };
   const auto made = [&](std::size_t i, std::uint32_t place) {
     failed_row_ = i;  // if there is no memory for it
-    if (making != nullptr) making->row(net::table_id(t.name), hashes_[i], key(i));
+    if (note_made) journal_.row(net::table_id(t.name), hashes_[i], key(i));
     auto* row = rows.make(place, hashes_[i], key(i));
     with_element(t.layout().element, [&](auto zero) {
       using element = decltype(zero);
@@ -410,9 +410,9 @@ bool rows_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, 
 }
 
 template <class Work>
-bool rows_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work, journal* making) {
-  return rows.named() ? each_row<std::string_view>(t, rows, bytes, work, making)
-                      : each_row<std::uint64_t>(t, rows, bytes, work, making);
+bool rows_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work, bool note_made) {
+  return rows.named() ? each_row<std::string_view>(t, rows, bytes, work, note_made)
+                      : each_row<std::uint64_t>(t, rows, bytes, work, note_made);
 }
 
 rows_service::problem rows_service::pull(typed_table& t, row_table& rows, const net::rows_view& r, std::uint32_t credit,
@@ -438,7 +438,7 @@ rows_service::problem rows_service::pull(typed_table& t, row_table& rows, const 
     std::memcpy(to + i * row_bytes, row + row_layout::value_at, row_bytes);
     return true;
   };
-  each_row(t, rows, row_layout::value_at + row_bytes, copy, journal_);
+  each_row(t, rows, row_layout::value_at + row_bytes, copy, true);
   return {};
 }
 
@@ -553,7 +553,7 @@ rows_service::problem rows_service::scan(typed_table& t, const net::request_view
     auto behind = position;
     const auto* row = rows.next(behind);
     if (row == nullptr) break;
-    if (journal_ != nullptr && !keys_.owns(partition_of(named ? net::hash_row(row_table::name_of(row))
+    if (keys_.keeps_copies() && !keys_.owns(partition_of(named ? net::hash_row(row_table::name_of(row))
                                                              : net::hash_row(row_table::id_of(row))))) {
       position = behind;  // a copy of another server's
       continue;

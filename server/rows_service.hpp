@@ -28,10 +28,10 @@
 namespace paracel::srv {
 
 /// Thread-safety: owned by the shard thread.
-/// Lifetime: keys and plug-ins outlive it; of the keys it asks only whose a partition is.
+/// Lifetime: keys, plug-ins and the journal outlive it; of the keys it asks only whose a partition is.
 class rows_service {
  public:
-  rows_service(const key_store& keys, plugin_registry& plugins);
+  rows_service(const key_store& keys, plugin_registry& plugins, journal& log);
 
   /// What a request has come to, for the counters.
   struct served {
@@ -58,8 +58,6 @@ class rows_service {
   /// Applies a record on a table or its rows. Returns: ok, or the status and why nothing has changed.
   net::status apply(std::uint16_t partition, const record& r, std::string& why);
 
-  /// From now on partitions have copies: what changes is noted here, and what is not ours is left out.
-  void set_journal(journal* j) noexcept { journal_ = j; }
   /// Appends what has become of the rows and batches that were noted in this partition.
   void encode_changes(std::uint16_t partition, std::span<const journal::row_change> rows,
                       std::span<const journal::batch_change> batches, std::vector<std::byte>& out);
@@ -164,18 +162,18 @@ class rows_service {
   void forget_staged(typed_table& t, std::uint16_t partition, std::uint32_t before);
 
   template <class Key, class Work>
-  bool each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work, journal* making);
+  bool each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work, bool note_made);
   template <class Work>
-  bool each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work, journal* making = nullptr);
+  bool each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work, bool note_made = false);
 
   const key_store& keys_;
   plugin_registry& plugins_;
-  journal* journal_ = nullptr;  // null: partitions have no copies
+  journal& journal_;
   struct partition_in_hand {
     std::uint16_t partition;
     std::uint32_t removed;
   };
-  std::vector<partition_in_hand> in_hand_;  // of a request that is remembered, in ascending order; with a journal
+  std::vector<partition_in_hand> in_hand_;  // of a request that is remembered, in ascending order
   std::vector<std::uint16_t> place_of_;  // by partition: its number within the shard, or not_here
   std::uint32_t partitions_;
   byte_budget staged_bytes_;  // within the limit of the keys and rows

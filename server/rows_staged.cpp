@@ -21,15 +21,13 @@ rows_service::problem rows_service::stage(typed_table& t, const net::request_vie
   auto payload = tail ? blob::own(std::move(tail)) : blob::copy_of(request.payload());
   auto held = counted(payload);
   const auto arrival = arrivals_++;
-  if (journal_ != nullptr) {
-    for (const auto& x : in_hand_) journal_->rows_staged(net::table_id(t.name), x.partition, arrival);
-  }
+  for (const auto& x : in_hand_) journal_.rows_staged(net::table_id(t.name), x.partition, arrival);
   auto& whole = t.staged[net::any_partition];
   whole.push_back({h.clock, h.rank, arrival, h.count, (h.flags & net::flag_named) != 0, std::move(payload),
                    std::move(held)});
   ++staged_count_;
   folded_to_ = std::min(folded_to_, h.clock);
-  if (journal_ != nullptr) {
+  if (journal_.recording()) {
     try {
       split_staged(t);
     } catch (const std::bad_alloc&) {
@@ -49,19 +47,18 @@ rows_service::problem rows_service::stage(typed_table& t, const net::request_vie
 std::uint64_t rows_service::fence(std::uint32_t rank, std::uint32_t clock, std::string& example) {
   std::uint64_t dropped = 0;
   for (auto& [id, t] : tables_) {
-    if (journal_ != nullptr) split_staged(*t);
+    if (journal_.recording()) split_staged(*t);
     for (auto& [partition, waiting] : t->staged) {
       if (partition != net::any_partition && !keys_.owns(partition)) continue;  // a copy: as its head says
       const auto goes = [&](const auto& b) { return b.rank == rank && b.clock >= clock; };
       if (std::ranges::none_of(waiting, goes)) continue;
       if (example.empty()) example = "table \"" + t->name + "\"";
-      if (journal_ != nullptr) journal_->make_room_for_batches(waiting.size());
+      journal_.make_room_for_batches(waiting.size());
       const auto gone = std::erase_if(waiting, goes);
       dropped += gone;
       staged_count_ -= gone;
-      if (journal_ == nullptr) continue;
-      journal_->rows_folded(id, partition, net::no_clock);  // all of them; what is left follows
-      for (const auto& b : waiting) journal_->rows_staged(id, partition, b.arrival);
+      journal_.rows_folded(id, partition, net::no_clock);  // all of them; what is left follows
+      for (const auto& b : waiting) journal_.rows_staged(id, partition, b.arrival);
     }
   }
   return dropped;
@@ -78,7 +75,7 @@ bool rows_service::fold_before(std::uint32_t clock, const std::function<bool()>&
 /// none is left. Throws: std::bad_alloc; what is not folded is staged as before.
 bool rows_service::fold_before(std::uint32_t clock, typed_table& t, const std::function<bool()>& over) {
   // Partitions have no row in common. With copies a partition is folded as a whole: a copy is told up to which clock.
-  if (journal_ != nullptr || t.staged.size() > 1) split_staged(t);
+  if (journal_.recording() || t.staged.size() > 1) split_staged(t);
   for (auto& [partition, waiting] : t.staged) {
     if (waiting.empty() || (partition != net::any_partition && !keys_.owns(partition))) continue;  // a copy: its head folds
     const auto due = std::partition(waiting.begin(), waiting.end(), [&](const auto& b) { return b.clock >= clock; });
@@ -91,7 +88,7 @@ bool rows_service::fold_before(std::uint32_t clock, typed_table& t, const std::f
     std::map<std::uint16_t, refusal> spare;  // a failure can be told without memory
     spare.try_emplace(partition);
     auto failure = spare.extract(spare.begin());
-    if (journal_ != nullptr) journal_->rows_folded(net::table_id(t.name), partition, clock);
+    journal_.rows_folded(net::table_id(t.name), partition, clock);
     // They are taken out first: whatever happens to one, none is folded twice.
     std::move(due, waiting.end(), std::back_inserter(now));
     waiting.erase(due, waiting.end());
@@ -101,7 +98,7 @@ bool rows_service::fold_before(std::uint32_t clock, typed_table& t, const std::f
       const auto b = std::move(*next++);
       --staged_count_;
       fold(t, b, partition, failure);
-      stop = journal_ == nullptr && over();
+      stop = !journal_.recording() && over();
     }
     std::move(next, now.end(), std::back_inserter(waiting));
     if (stop || over()) return false;
@@ -119,7 +116,7 @@ void rows_service::fold(typed_table& t, const staged_batch& b, std::uint16_t par
   failed_row_ = 0;
   try {
     p = locate(r, b.named);
-    if (!p && journal_ != nullptr) note_rows(t, b.named);
+    if (!p && journal_.recording()) note_rows(t, b.named);
     if (!p) p = update(t, rows_of(t, b.named), r);
   } catch (const std::exception&) {
     p = no_memory(t);

@@ -211,10 +211,10 @@ void rows_service::encode_changes(std::uint16_t partition, std::span<const journ
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto& c = rows[i];
-    const auto name = journal_->text(c.at, c.bytes);
+    const auto name = journal_.text(c.at, c.bytes);
     // They are in the order of their hashes: what is there several times stands together.
     if (i + 1 < rows.size() && rows[i + 1].hash == c.hash && rows[i + 1].table == c.table && rows[i + 1].named == c.named &&
-        rows[i + 1].id == c.id && journal_->text(rows[i + 1].at, rows[i + 1].bytes) == name) {
+        rows[i + 1].id == c.id && journal_.text(rows[i + 1].at, rows[i + 1].bytes) == name) {
       continue;
     }
     auto& of = rows_of(*tables_.at(c.table), c.named);
@@ -233,14 +233,14 @@ void rows_service::encode_changes(std::uint16_t partition, std::span<const journ
 void rows_service::note_rows(typed_table& t, bool named) {
   const auto id = net::table_id(t.name);
   for (std::size_t i = 0; i < hashes_.size(); ++i) {
-    if (named) journal_->row(id, hashes_[i], names_[i]);
-    else journal_->row(id, hashes_[i], ids_[i]);
+    if (named) journal_.row(id, hashes_[i], names_[i]);
+    else journal_.row(id, hashes_[i], ids_[i]);
   }
 }
 
 void rows_service::touch_partitions() {
-  if (!journal_->watches()) return;
-  for (const auto h : hashes_) journal_->touch(partition_of(h));
+  if (!journal_.watches()) return;
+  for (const auto h : hashes_) journal_.touch(partition_of(h));
 }
 
 /// Of the rows in hand, before any of them changes: what their partitions will be answered is remembered.
@@ -253,15 +253,15 @@ void rows_service::expect_answers(const net::request_header& h) {
   // Not std::ranges::unique, whose subrange clang 14 does not understand.
   const auto same = [](const auto& a, const auto& b) { return a.partition == b.partition; };
   in_hand_.erase(std::unique(in_hand_.begin(), in_hand_.end(), same), in_hand_.end());
-  for (const auto& x : in_hand_) journal_->expect(x.partition);
-  journal_->hold_places();
+  for (const auto& x : in_hand_) journal_.expect(x.partition);
+  journal_.hold_places();
 }
 
 /// What these partitions are answered if the request comes again: whether it failed, and how many rows went.
 void rows_service::note_answers(const problem& p) {
   for (const auto& x : in_hand_) {
-    if (p) journal_->answered(x.partition, p->why, 0, {value_tag::packed, net::bytes_of(p->text)});
-    else journal_->answered(x.partition, status::ok, x.removed, {});
+    if (p) journal_.answered(x.partition, p->why, 0, {value_tag::packed, net::bytes_of(p->text)});
+    else journal_.answered(x.partition, status::ok, x.removed, {});
   }
 }
 
@@ -276,7 +276,7 @@ rows_service::problem rows_service::leave_out_applied(const net::request_header&
     const auto [at, first] = applied.try_emplace(partition, false);
     if (first) {
       journal::earlier before;
-      const auto how = journal_->next_answer(partition, before);
+      const auto how = journal_.next_answer(partition, before);
       if (how == dedup_window::verdict::forgotten) {
         return refusal{status::forgotten, "it came again so late that it is not known whether it was applied"};
       }
@@ -306,7 +306,7 @@ rows_service::problem rows_service::no_memory(const typed_table& t) const noexce
 }
 
 std::uint64_t rows_service::owned_rows(const row_table& rows) const {
-  if (journal_ == nullptr) return rows.size();
+  if (!keys_.keeps_copies()) return rows.size();
   std::uint64_t n = 0;
   const auto& s = keys_.settings();
   for (std::uint32_t p = s.index; p < partition_count; p += s.threads) {

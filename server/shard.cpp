@@ -27,49 +27,11 @@ constexpr bool is_rows(verb v) noexcept { return v >= verb::table_open && v <= v
 /// Whether a request begins with what is there, so that under BSP it is the one of its clock: all but `push`.
 constexpr bool begins_with_what_is_there(verb v) noexcept { return v != verb::push; }
 
-/// Whether a key that is not there takes a delta of this type as it is, without a word of the function.
-bool becomes_the_value(const loaded_update& f, value_tag delta) noexcept {
-  const auto& u = *f.function;
-  if (u.initialise != nullptr || !is_numeric(delta)) return false;
-  const auto wanted = static_cast<value_tag>(u.value_tag);
-  return u.apply != nullptr ? wanted == delta : wanted == value_tag::none || wanted == element_of(delta);
-}
-
 }  // namespace
 
-std::string shard::quoted(std::string_view key) {
-  constexpr std::size_t most = 120;
-  std::string out = "key \"";
-  for (const char c : key.substr(0, most)) {
-    const auto u = static_cast<unsigned char>(c);
-    if (u < 0x20 || u == 0x7f || c == '"' || c == '\\') {
-      constexpr const char* digits = "0123456789abcdef";
-      out += {'\\', 'x', digits[u >> 4], digits[u & 15U]};
-    } else {
-      out += c;
-    }
-  }
-  out += key.size() > most ? "...\"" : "\"";
-  return out;
-}
-
 shard::shard(const shard_settings& settings, plugin_registry& plugins, const std::atomic<const ownership*>& owned)
-    : settings_(settings), plugins_(plugins), keys_(settings, owned), rows_(keys_, plugins),
-      scans_(keys_, plugins, *this) {}
-
-void shard::runs(const std::string* function) noexcept {
-  if (function != nullptr) {
-    busy_serial_.store(busy_serial_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  }
-  busy_name_.store(function, std::memory_order_release);
-}
-
-busy_function shard::busy() const noexcept {
-  busy_function b;
-  b.serial = busy_serial_.load(std::memory_order_relaxed);
-  b.name = busy_name_.load(std::memory_order_acquire);
-  return b;
-}
+    : settings_(settings), plugins_(plugins), store_(settings, plugins, owned, monitor_),
+      scans_(store_.keys(), plugins, store_) {}
 
 void shard::handle(const net::request_view& request, blob tail, completion done) noexcept {
   const auto v = static_cast<std::size_t>(request.header.what);
@@ -82,9 +44,8 @@ void shard::handle(const net::request_view& request, blob tail, completion done)
 
 void shard::guarded_dispatch(const net::request_view& request, blob&& tail, completion& done) noexcept {
   try {
-    if (journal_ == nullptr) [[likely]] return dispatch(request, std::move(tail), done);
-    journal_->begin(request.header);
-    if (journal_->remembers() && !applied_.admits(request.header.client)) [[unlikely]] {
+    log().begin(request.header);
+    if (log().remembers() && !store_.applied().admits(request.header.client)) [[unlikely]] {
       refuse(done, status::out_of_memory, "requests of too many clients are remembered here");
     } else {
       dispatch(request, std::move(tail), done);
@@ -98,7 +59,7 @@ void shard::guarded_dispatch(const net::request_view& request, blob&& tail, comp
     } catch (...) {  // the completion still answers when it goes
     }
   }
-  if (journal_ != nullptr) journal_->end();
+  log().end();
 }
 
 /// As guarded_dispatch while a client's refused request is awaited again.
@@ -134,7 +95,7 @@ void shard::expect(std::span<const net::request_view> requests) noexcept {
     expected_.key[expected_.count] = r.key();
     expected_.hash[expected_.count++] = hash_key(r.key());
   }
-  keys_.prefetch({expected_.hash.data(), expected_.count});
+  store_.keys().prefetch({expected_.hash.data(), expected_.count});
 }
 
 std::uint64_t shard::hash_of(std::string_view key) noexcept {
@@ -145,12 +106,30 @@ std::uint64_t shard::hash_of(std::string_view key) noexcept {
   return hash_key(key);
 }
 
+status shard::apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why, room memory) {
+  const auto applied = store_.apply_records(partition, bytes, why, memory);
+  publish();
+  return applied;
+}
+
+void shard::drop_partitions(const std::bitset<partition_count>& which) {
+  store_.drop_partitions(which);
+  publish();
+}
+
+bool shard::fold_due(const std::function<bool()>& over) {
+  const bool more = store_.fold_due(over);
+  publish();
+  return more;
+}
+
 void shard::publish() noexcept {
-  shard_counters::set(counters_.keys, keys_.size());
-  keys_.set_other_bytes(rows_.memory_bytes());
-  shard_counters::set(counters_.memory_bytes, keys_.memory_bytes() + rows_.memory_bytes());
-  shard_counters::set(counters_.staged, staged_count_ + rows_.staged());
-  shard_counters::set(counters_.rows, rows_.rows());
+  shard_counters::set(counters_.keys, store_.keys().size());
+  const auto rows = store_.rows().memory_bytes();
+  store_.keys().set_other_bytes(rows);
+  shard_counters::set(counters_.memory_bytes, store_.keys().memory_bytes() + rows);
+  shard_counters::set(counters_.staged, store_.staged());
+  shard_counters::set(counters_.rows, store_.rows().rows());
 }
 
 void shard::refuse(completion& done, status why, std::string_view text) {
@@ -187,7 +166,7 @@ void shard::dispatch(const net::request_view& request, blob tail, completion& do
     case verb::subscribe: return subscriptions_.subscribe(request, std::move(done));
     case verb::clock_moved:
       subscriptions_.clock_moved(h.clock);
-      if (h.clock != net::no_clock) due_clock_ = std::max(due_clock_, h.clock);
+      if (h.clock != net::no_clock) store_.clock_moved(h.clock);
       return done.ok();
     case verb::clear: return handle_clear(done);
     case verb::fence: return fence(request, done);
@@ -207,7 +186,7 @@ void shard::dispatch(const net::request_view& request, blob tail, completion& do
   }
 }
 
-const loaded_update* shard::function_of(const net::request_header& header, outcome& out) {
+const loaded_update* shard::function_of(const net::request_header& header, key_outcome& out) {
   const auto id = header.function;
   if (id == 0) {
     if (default_update_ == nullptr) {
@@ -236,18 +215,17 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
   const auto key = request.key();
   const auto hash = hash_of(key);
   const auto partition = partition_of(hash);
-  outcome out;
+  key_outcome out;
   if (h.partition != net::any_partition && h.partition != partition) {
-    return refuse(done, status::bad_request, quoted(key) + " belongs to partition " + std::to_string(partition) +
+    return refuse(done, status::bad_request, quoted_key(key) + " belongs to partition " + std::to_string(partition) +
                                                  ", not " + std::to_string(h.partition));
   }
-  if (!keys_.owns(partition)) return refuse(done, status::wrong_owner, keys_.not_mine(partition));
-  if (journal_ != nullptr) {
-    journal_->expect(partition);
-    journal_->hold_places();
-    if (was_answered(h, key, hash, done)) return;
-  }
-  context c{&h, h.what};
+  if (!store_.keys().owns(partition)) return refuse(done, status::wrong_owner, store_.keys().not_mine(partition));
+  log().expect(partition);
+  log().hold_places();
+  log().touch(partition);  // there is room for what hold_places has seen
+  if (log().retried() && was_answered(h, key, hash, done)) return;
+  key_operation c{&h, h.what};
   auto payload = request.payload();
   if (h.what == verb::cas && !take_expected(payload, c.expected)) {
     return refuse(done, status::bad_request, "cas without the version that it expects");
@@ -264,12 +242,9 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
   try {
     perform(c, key, hash, value, std::move(tail), out);
   } catch (...) {
-    take_exception(out);
+    out.fail_by_exception();
   }
-  if (journal_ != nullptr) {
-    journal_->answered(partition, out.result, out.version,
-                       out.result == status::ok ? out.view() : value_view{value_tag::packed, net::bytes_of(out.text)});
-  }
+  if (log().remembers()) note_answer(partition, out);
 
   net::reply_header reply;
   reply.value_version = out.version;
@@ -285,12 +260,12 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
   }
   const auto [tag, bytes] = out.view();
   if (bytes.size() > settings_.max_message_bytes - net::reply_header_bytes) {
-    return refuse(done, status::too_large, quoted(key) + ": " + std::to_string(bytes.size()) +
+    return refuse(done, status::too_large, quoted_key(key) + ": " + std::to_string(bytes.size()) +
                                                " bytes do not fit a message of " +
                                                std::to_string(settings_.max_message_bytes));
   }
   if (h.credit != 0 && bytes.size() > h.credit && c.is_cut_by_credit()) {
-    return refuse(done, status::too_large, quoted(key) + " has " + std::to_string(bytes.size()) +
+    return refuse(done, status::too_large, quoted_key(key) + " has " + std::to_string(bytes.size()) +
                                                " bytes, more than the credit of " + std::to_string(h.credit));
   }
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes.size());
@@ -298,22 +273,22 @@ void shard::handle_single(const net::request_view& request, blob tail, completio
   if (out.value != nullptr && out.value->is_large()) return done.answer(reply, {}, out.value->share());
   if (bytes.size() > net::tail_threshold_bytes) done.answer(reply, {}, blob::copy_of(bytes));
   else done.answer(reply, bytes);
-  if (computed_.capacity() > kept_buffer_bytes) computed_ = {};
+  store_.trim();
 }
 
 /// An update of a large value whose success is certain is answered before it runs. Whoever asks next is served by this
 /// thread, so nobody can see the value as it was before; and the sender's next request travels meanwhile. Bringing 80 kB
 /// of delta from the other processor's cache takes 10 us of the 75 us that the round trip would last.
-bool shard::update_after_answer(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta,
+bool shard::update_after_answer(const key_operation& c, std::string_view key, std::uint64_t hash, const value_view& delta,
                                 completion& done) {
-  if ((c.header->flags & net::flag_staged) != 0 || journal_ != nullptr) return false;
-  auto& t = keys_.table_of(hash);
+  if ((c.header->flags & net::flag_staged) != 0 || log().recording()) return false;
+  auto& t = store_.keys().table_of(hash);
   auto* e = t.find(hash, key);
   if (e == nullptr || !e->is_large() || !cannot_fail(*c.function, e->view(), delta)) return false;
-  const busy_mark mark(*this, *c.function, key);
+  const busy_mark mark(monitor_, *c.function, key);
   const auto bytes = t.open(*e);
   net::reply_header reply;
-  reply.value_version = keys_.family().last_version + 1;
+  reply.value_version = store_.keys().family().last_version + 1;
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
   done.answer(reply);
   std::string error;
@@ -322,222 +297,144 @@ bool shard::update_after_answer(const context& c, std::string_view key, std::uin
   return true;
 }
 
-bool shard::acceptable(std::string_view key, const value_view& value, outcome& out) const {
-  if (value.tag == value_tag::none || !is_well_formed(value)) {
-    out.fail(status::bad_request, quoted(key) + ": " + std::to_string(value.bytes.size()) +
-                                      " bytes are not a value of type " + name_of(value.tag));
-    return false;
-  }
-  if (value.bytes.size() > settings_.max_value_bytes) {
-    out.fail(status::too_large, quoted(key) + ": a value of " + std::to_string(value.bytes.size()) +
-                                    " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
-    return false;
-  }
-  return true;
-}
-
-void shard::perform(const context& c, std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
-                    outcome& out) {
+void shard::perform(const key_operation& c, std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
+                    key_outcome& out) {
   const bool staged = (c.header->flags & net::flag_staged) != 0 && c.header->clock != net::no_clock;
   if (c.what == verb::push || c.what == verb::update || c.what == verb::bupdate || c.what == verb::cas) {
-    if (!acceptable(key, value, out)) return;
+    if (!store_.acceptable(key, value, out)) return;
   }
   if (c.what == verb::update_at && value.bytes.size() > settings_.max_value_bytes) {
-    return out.fail(status::too_large, quoted(key) + ": elements of " + std::to_string(value.bytes.size()) +
+    return out.fail(status::too_large, quoted_key(key) + ": elements of " + std::to_string(value.bytes.size()) +
                                            " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
   }
   if ((c.header->flags & net::flag_bsp_read) != 0 && c.header->clock != net::no_clock && !staged &&
       begins_with_what_is_there(c.what)) {
-    fold_before(c.header->clock, key, hash, out);
+    store_.fold_before(c.header->clock, key, hash, out);
     if (c.what == verb::remove) out = {};  // it goes, whatever became of it
     if (out.result != status::ok) return;
   }
-  if (journal_ != nullptr) note(c, key, hash, staged);
+  if (log().recording()) note(c, key, hash, staged);
   switch (c.what) {
     case verb::pull:
     case verb::contains: {
-      const auto* e = keys_.find(hash, key);
+      const auto* e = store_.keys().find(hash, key);
       if (e == nullptr) return out.fail(status::not_found, "the key is not there");
       out.version = e->version();
       if (c.what == verb::pull) out.value = e;
       return;
     }
     case verb::cas: {
-      const auto* e = keys_.find(hash, key);
+      const auto* e = store_.keys().find(hash, key);
       out.version = e != nullptr ? e->version() : 0;
       if (out.version != c.expected) {
-        return out.fail(status::conflict, quoted(key) + (e == nullptr ? std::string(" is not there")
+        return out.fail(status::conflict, quoted_key(key) + (e == nullptr ? std::string(" is not there")
                                                                       : " has version " + std::to_string(out.version)) +
                                               ", expected " + std::to_string(c.expected));
       }
       [[fallthrough]];
     }
     case verb::push:
-      push(key, hash, value, std::move(tail), out);
-      out.value = nullptr;  // the sender has it
-      if (out.result != status::ok) return;
-      if (const auto at = staged_.find(key, hash); at != staged_.end()) mend(at.value());
-      return;
+      return store_.push(key, hash, value, std::move(tail), out);
     case verb::update_default: {
       default_and_delta both;
       if (!parse(value.bytes, both)) {
-        return out.fail(status::bad_request, quoted(key) + ": want two items, an initial value and a delta");
+        return out.fail(status::bad_request, quoted_key(key) + ": want two items, an initial value and a delta");
       }
-      if (!acceptable(key, both.initial, out) || !acceptable(key, both.delta, out)) return;
-      if (staged) return stage(c, key, hash, value, {}, out);
-      update_default(*c.function, key, hash, both, out);
+      if (!store_.acceptable(key, both.initial, out) || !store_.acceptable(key, both.delta, out)) return;
+      if (staged) return store_.stage(c, key, hash, value, {}, out);
+      store_.update_default(*c.function, key, hash, both, out);
       out.value = nullptr;
       return;
     }
     case verb::update:
-      if (staged) return stage(c, key, hash, value, std::move(tail), out);
-      update(*c.function, key, hash, value, std::move(tail), out);
+      if (staged) return store_.stage(c, key, hash, value, std::move(tail), out);
+      store_.update(*c.function, key, hash, value, std::move(tail), out);
       out.value = nullptr;  // the sender did not ask for it
       return;
-    case verb::bupdate: return update(*c.function, key, hash, value, std::move(tail), out);
+    case verb::bupdate: return store_.update(*c.function, key, hash, value, std::move(tail), out);
     case verb::pull_at: return pull_at(c, key, hash, value, out);
     case verb::update_at: return update_at(c, key, hash, value, std::move(tail), out);
-    case verb::remove: {
-      forget_staged(key);
-      if (!keys_.erase(hash, key)) out.fail(status::not_found, "the key is not there");
-      return;
-    }
+    case verb::remove: return store_.remove(key, hash, out);
     default: return out.fail(status::bad_request, "not a verb of a key");
   }
 }
 
-void shard::push(std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail, outcome& out) try {
-  const auto& e =
-      tail ? keys_.store(hash, key, value.tag, blob::own(std::move(tail))) : keys_.store(hash, key, value);
-  out.value = &e;
-  out.version = e.version();
-} catch (const memory_limit_reached& e) {
-  out.fail(status::out_of_memory, e.what());
-}
-
-void shard::pull_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements,
-                    outcome& out) {
+/// The elements of an array that the request names.
+void shard::pull_at(const key_operation& c, std::string_view key, std::uint64_t hash, const value_view& elements,
+                    key_outcome& out) {
   element_choice choice;
   if (const char* reason = parse_pull_at(elements, (c.header->flags & net::flag_range) != 0, choice)) {
-    return out.fail(status::bad_request, quoted(key) + ": " + reason);
+    return out.fail(status::bad_request, quoted_key(key) + ": " + reason);
   }
-  const auto* e = keys_.find(hash, key);
-  if (e == nullptr) return out.fail(status::not_found, "the key is not there");
-  if (const auto s = pull_elements(e->view(), choice, out.elements, computed_, out.text); s != status::ok) {
-    return out.fail(s, quoted(key) + ": " + out.text);
-  }
-  out.version = e->version();
+  store_.pull_at(key, hash, choice, out);
 }
 
-void shard::update_at(const context& c, std::string_view key, std::uint64_t hash, const value_view& elements, blob&& tail,
-                      outcome& out) {
+void shard::update_at(const key_operation& c, std::string_view key, std::uint64_t hash, const value_view& elements, blob&& tail,
+                      key_outcome& out) {
   const bool is_range = (c.header->flags & net::flag_range) != 0;
   element_change change;
   if (const char* reason = parse_update_at(elements, is_range, change)) {
-    return out.fail(status::bad_request, quoted(key) + ": " + reason);
+    return out.fail(status::bad_request, quoted_key(key) + ": " + reason);
   }
   if ((c.header->flags & net::flag_staged) != 0 && c.header->clock != net::no_clock) {
-    return stage(c, key, hash, elements, std::move(tail), out);
+    return store_.stage(c, key, hash, elements, std::move(tail), out);
   }
-  update_at(*c.function, key, hash, change, out);
+  store_.update_at(*c.function, key, hash, change, out);
 }
 
-void shard::update_at(const loaded_update& f, std::string_view key, std::uint64_t hash, const element_change& change,
-                      outcome& out) {
-  auto& t = keys_.table_of(hash);
-  auto* e = t.find(hash, key);
-  if (e == nullptr) return out.fail(status::not_found, "the key is not there");
-  const busy_mark mark(*this, f, key);
-  if (const auto s = update_elements(f, t, *e, change, out.text); s != status::ok) {
-    return out.fail(s, quoted(key) + ": " + out.text);
-  }
-  out.version = e->version();
-}
-
-bool shard::fits(const loaded_update& f, std::string_view key, outcome& out) const {
-  if (computed_.size() <= settings_.max_value_bytes) return true;
-  out.fail(status::too_large, quoted(key) + ": " + f.name + " made a value of " + std::to_string(computed_.size()) +
-                                  " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
-  return false;
-}
-
-void shard::update(const loaded_update& f, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
-                   outcome& out) try {
-  auto& t = keys_.table_of(hash);
-  auto* e = t.find(hash, key);
-  const busy_mark mark(*this, f, key);
-  auto ended = abi::ok;
-  const auto failed = [&] {
-    out.fail(ended == abi::type_mismatch ? status::type_mismatch : status::plugin_failed, quoted(key) + ": " + out.text);
-  };
-  if (f.optimizer != nullptr) {
-    out.value = step_key(keys_, f, hash, key, delta, out.text, ended);
-    if (out.value == nullptr) return failed();
-    out.version = out.value->version();
-    return;
-  }
-  if (e == nullptr) {
-    if (becomes_the_value(f, delta.tag)) {
-      push(key, hash, delta, std::move(tail), out);
-    } else {
-      const auto type = apply_to_missing(f, delta, computed_, out.text, &ended);
-      if (type == value_tag::none) return failed();
-      if (!fits(f, key, out)) return;
-      push(key, hash, {type, computed_}, {}, out);
-    }
-    return;
-  }
-  if (path_of(f, e->view(), delta) == apply_path::in_place) {
-    if (!apply_in_place(f, e->tag(), t.open(*e), delta, out.text, &ended)) return failed();
-    t.changed(*e);
-  } else {
-    const auto type = apply(f, e->view(), delta, computed_, out.text, &ended);
-    if (type == value_tag::none) return failed();
-    if (!fits(f, key, out)) return;
-    keys_.check_room(hash, key, computed_.size());
-    // What an optimizer keeps belongs to the shape that the value had.
-    const bool other_shape = type != e->tag() || computed_.size() != e->value().size();
-    e = &t.store(hash, key, {type, computed_});
-    if (other_shape) keys_.drop_state(hash, key);
-    if (computed_.capacity() > kept_buffer_bytes) computed_ = {};
-  }
-  out.value = e;
-  out.version = e->version();
-} catch (const memory_limit_reached& e) {
-  out.fail(status::out_of_memory, e.what());
-}
-
-void shard::update_default(const loaded_update& f, std::string_view key, std::uint64_t hash,
-                           const default_and_delta& both, outcome& out) {
-  if (keys_.find(hash, key) == nullptr) push(key, hash, both.initial, {}, out);
-  else update(f, key, hash, both.delta, {}, out);
-}
-
-// ---- the whole shard --------------------------------------------------------------------------------------------
+// ---- the whole shard ------------------------------------------------------------------------------------------------
 
 void shard::handle_clear(completion& done) {
-  if (journal_ != nullptr) return clear_owned(done);
+  if (log().recording()) return clear_owned(done);
   net::reply_header reply;
-  reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(keys_.size(), 0xffffffffU));
-  keys_.clear();
-  rows_.clear();
-  for (const auto& [key, staged] : staged_) {
-    for (const auto& u : staged.waiting) keys_.note(-staged_bytes(u.delta.size()));
-  }
-  staged_.clear();
-  due_.clear();
-  ++staged_changes_;
-  staged_count_ = 0;
-  broken_count_ = 0;
-  folded_clock_ = 0;
-  due_clock_ = 0;
+  reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(store_.clear(), 0xffffffffU));
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
   done.answer(reply);
 }
 
+/// Folds a slice of what is staged below header.clock, and says what could not be folded.
+void shard::handle_fold(const net::request_view& request, completion& done) {
+  const auto& h = request.header;
+  if (h.clock == net::no_clock) return refuse(done, status::bad_request, "fold without a clock");
+  constexpr std::chrono::milliseconds slice{4};
+  const auto until = std::chrono::steady_clock::now() + slice;
+  const auto over = [&] { return std::chrono::steady_clock::now() >= until; };
+  net::reply_header reply;
+  if (!store_.fold_all_before(h.clock, until) || !store_.rows().fold_before(h.clock, over)) reply.flags = net::reply_more;
+  std::string why;
+  if (const auto s = store_.failed_fold(why); s != status::ok) return refuse(done, s, why);
+  shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
+  done.answer(reply);
+}
+
+/// The worker of this rank begins again after header.clock iterations: what another process had staged for the next one goes,
+/// and what still comes from its clients is refused. With flag_staged it has left the job, and stages nothing more.
+void shard::fence(const net::request_view& request, completion& done) {
+  const auto& h = request.header;
+  auto rest = request.payload();
+  if (h.clock == net::no_clock || rest.size() % sizeof(std::uint64_t) != 0) {
+    return refuse(done, status::bad_request, "a fence has a clock and ids of clients");
+  }
+  if (rest.size() / sizeof(std::uint64_t) > most_fenced - std::min(most_fenced, fenced_.size())) {
+    return refuse(done, status::out_of_memory, "too many clients are fenced off here");
+  }
+  for (; !rest.empty(); rest = rest.subspan(sizeof(std::uint64_t))) {
+    std::uint64_t client = 0;
+    std::memcpy(&client, rest.data(), sizeof client);
+    fenced_.insert(client);
+    waiting_room_.forget(client, status::bad_request);
+  }
+  if ((h.flags & net::flag_staged) != 0) left_[h.rank] = h.clock;
+  std::string example;
+  const auto dropped = store_.fence(h.rank, h.clock, example);
+  net::reply_header reply;
+  reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(dropped, 0xffffffffU));
+  done.answer(reply, net::bytes_of(example));
+}
+
 void shard::handle_rows(const net::request_view& request, blob tail, completion& done) {
-  const busy_mark mark(*this, rows_.doing(request.header));
-  const auto served = rows_.handle(request, std::move(tail), done, folded_clock_);
+  const busy_mark mark(monitor_, store_.rows().doing(request.header));
+  const auto served = store_.rows().handle(request, std::move(tail), done, store_.folded_clock());
   shard_counters::add(counters_.bytes_out, served.bytes_out);
   if (served.failed) shard_counters::add(counters_.failures, 1);
 }
@@ -557,7 +454,7 @@ void shard::handle_register(const net::request_view& request, completion& done) 
     symbol = plugin.substr(zero + 1);
     plugin = plugin.substr(0, zero);
   }
-  const busy_mark mark(*this, loading, 0, plugin);
+  const busy_mark mark(monitor_, loading, 0, plugin);
   try {
     std::uint64_t id = 0;
     bool additive = false;

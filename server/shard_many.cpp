@@ -34,19 +34,19 @@ static_assert(single_of_set(verb::set_pull) == verb::pull && single_of_set(verb:
 void shard::handle_multi(const net::request_view& request, completion& done) {
   const auto& h = request.header;
   // All items are looked at before the first is handled: a malformed request changes nothing.
-  const bool remembered = journal_ != nullptr && journal_->remembers();
+  const bool remembered = log().remembers();
   net::request_items check(request.payload(), h.count);
   for (net::request_item item; check.next(item);) {
     if (remembered) expect_answer(hash_key(item.key));
   }
   if (!check.ok()) return refuse(done, status::bad_request, "the items of the request do not fit its body");
-  context c{&h, single_of(h.what)};
+  key_operation c{&h, single_of(h.what)};
   if (c.takes_function()) {
-    outcome out;
+    key_outcome out;
     c.function = function_of(h, out);
     if (c.function == nullptr) return refuse(done, out);
   }
-  if (remembered) journal_->hold_places();
+  log().hold_places();
   net::request_items walk(request.payload(), h.count);
   answer_items(
       c,
@@ -57,7 +57,7 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
 }
 
 /// The most that a reply of many values may hold.
-std::size_t shard::room_of(const context& c) const noexcept {
+std::size_t shard::room_of(const key_operation& c) const noexcept {
   const auto most = settings_.max_message_bytes - net::reply_header_bytes;
   const auto credit = c.header->credit;
   return c.is_cut_by_credit() && credit != 0 ? std::min<std::size_t>(most, credit) : most;
@@ -65,7 +65,7 @@ std::size_t shard::room_of(const context& c) const noexcept {
 
 /// Performs `c` on the `count` items of its request, which `next` gives with the hashes of their keys.
 template <class Next>
-void shard::answer_items(const context& c, Next&& next, completion& done) {
+void shard::answer_items(const key_operation& c, Next&& next, completion& done) {
   const auto count = c.header->count;
   const auto most = room_of(c);
   if (std::size_t{count} * net::reply_item_bytes > most) {
@@ -80,25 +80,27 @@ void shard::answer_items(const context& c, Next&& next, completion& done) {
   while (left != 0) {
     const auto n = std::min(left, items_at_once);
     for (std::size_t i = 0; i < n; ++i) next(item[i], hash[i]);
-    keys_.prefetch({hash.data(), n});
+    store_.keys().prefetch({hash.data(), n});
     for (std::size_t i = 0; i < n; ++i) {
-      outcome out;
+      key_outcome out;
       const auto partition = partition_of(hash[i]);
-      const bool owned = keys_.owns(partition);
+      const bool owned = store_.keys().owns(partition);
       try {
         if (!owned) {
-          out.fail(status::wrong_owner, keys_.not_mine(partition));
-        } else if (journal_ == nullptr || !was_applied(c, item[i].key, hash[i], out)) {
-          if (c.what == verb::bupdate) make_room_for_value(left, item[i], hash[i]);
-          perform(c, item[i].key, hash[i], item[i].value, {}, out);
+          out.fail(status::wrong_owner, store_.keys().not_mine(partition));
+        } else {
+          log().touch(partition);  // there is room for what hold_places has seen
+          if (!log().retried() || !was_applied(c, item[i].key, hash[i], out)) {
+            if (c.what == verb::bupdate) make_room_for_value(left, item[i], hash[i]);
+            perform(c, item[i].key, hash[i], item[i].value, {}, out);
+          }
         }
       } catch (...) {
-        take_exception(out);
+        out.fail_by_exception();
       }
-      if (journal_ != nullptr && owned) {
+      if (log().remembers() && owned) {
         out.text.resize(std::min(out.text.size(), std::size_t{512}));
-        journal_->answered(partition, out.result, out.version,
-                           out.result == status::ok ? out.view() : value_view{value_tag::packed, net::bytes_of(out.text)});
+        note_answer(partition, out);
       }
       --left;
       value_view back;
@@ -130,7 +132,7 @@ void shard::answer_items(const context& c, Next&& next, completion& done) {
 
 /// An update that answers its value is not done when there is no memory for the answer, as far as its size is known.
 void shard::make_room_for_value(std::size_t left, const net::request_item& item, std::uint64_t hash) {
-  const auto* e = keys_.find(hash, item.key);
+  const auto* e = store_.keys().find(hash, item.key);
   make_room(items_, net::reply_item_bytes * left + (e != nullptr ? e->value() : item.value.bytes).size());
 }
 
@@ -155,7 +157,7 @@ void shard::handle_set(const net::request_view& request, completion& done) {
     return refuse(done, status::bad_request, "the key set has " + std::to_string(set->size()) + " keys, the request " +
                                                  std::to_string(h.count));
   }
-  context c{&h, single_of_set(h.what)};
+  key_operation c{&h, single_of_set(h.what)};
   set_values values;
   if (c.what == verb::pull) {
     if (!request.payload().empty()) return refuse(done, status::bad_request, "a pull carries no values");
@@ -163,13 +165,13 @@ void shard::handle_set(const net::request_view& request, completion& done) {
     return refuse(done, status::bad_request, reason);
   }
   if (c.takes_function()) {
-    outcome out;
+    key_outcome out;
     c.function = function_of(h, out);
     if (c.function == nullptr) return refuse(done, out);
   }
-  if (journal_ != nullptr && journal_->remembers()) {
+  if (log().remembers()) {
     for (std::size_t i = 0; i < set->size(); ++i) expect_answer(set->hash(i));
-    journal_->hold_places();
+    log().hold_places();
   }
   if (run_set(c, *set, values, done)) return;
 
@@ -198,30 +200,30 @@ void shard::prepare_set(const net::request_view& request, const digest128& diges
 
 /// The short way: all keys are there with values of one kind, and nothing waits for the clock. False: it is not open, and
 /// nothing has happened.
-bool shard::run_set(const context& c, prepared_set& set, const set_values& values, completion& done) {
+bool shard::run_set(const key_operation& c, prepared_set& set, const set_values& values, completion& done) {
   const auto& h = *c.header;
-  if ((h.flags & net::flag_staged) != 0 || staged_count_ != 0 || broken_count_ != 0 || !set.resolve(keys_)) return false;
-  if (journal_ != nullptr && (journal_->retried() || journal_->watches())) return false;
+  if ((h.flags & net::flag_staged) != 0 || !store_.is_settled() || !set.resolve(store_.keys())) return false;
+  if (log().retried() || log().watches()) return false;
   const bool answers_values = c.what == verb::pull || c.what == verb::bupdate;
   const auto bytes = answers_values ? set.size() * set.value_bytes() : 0;
   if (bytes > room_of(c)) return false;
   if (c.what != verb::pull && (values.tag != set.tag() || values.bytes != set.value_bytes())) return false;
   if (c.function != nullptr && !set.can_update(*c.function)) return false;
-  if (c.what == verb::push && keys_.keeps_states()) return false;  // an optimizer's state goes with the old value
+  if (c.what == verb::push && store_.keys().keeps_states()) return false;  // an optimizer's state goes with the old value
 
   if (items_.size() < bytes) items_.resize(bytes);
-  const bool noted = journal_ != nullptr && c.what != verb::pull;
-  for (std::size_t i = 0; noted && i < set.size(); ++i) journal_->key(set.hash(i), set.key(i));
+  const bool noted = log().recording() && c.what != verb::pull;
+  for (std::size_t i = 0; noted && i < set.size(); ++i) log().key(set.hash(i), set.key(i));
   switch (c.what) {
     case verb::pull:
       // What is complete at this clock is folded: nothing is staged.
-      if ((h.flags & net::flag_bsp_read) != 0 && h.clock != net::no_clock) folded_clock_ = std::max(folded_clock_, h.clock);
+      if ((h.flags & net::flag_bsp_read) != 0 && h.clock != net::no_clock) store_.folded_clock() = std::max(store_.folded_clock(), h.clock);
       set.gather(items_.data());
       break;
-    case verb::push: set.scatter(keys_, values.payload.data()); break;
+    case verb::push: set.scatter(store_.keys(), values.payload.data()); break;
     default: {
-      const busy_mark mark(*this, *c.function, {});
-      set.update(keys_, *c.function, values.payload.data(), answers_values ? items_.data() : nullptr);
+      const busy_mark mark(monitor_, *c.function, {});
+      set.update(store_.keys(), *c.function, values.payload.data(), answers_values ? items_.data() : nullptr);
     }
   }
   if (noted) note_answers(c, set, std::span(items_).first(bytes));
@@ -229,7 +231,7 @@ bool shard::run_set(const context& c, prepared_set& set, const set_values& value
   reply.count = h.count;
   reply.flags = net::reply_uniform;
   reply.tag = answers_values ? set.tag() : value_tag::none;
-  reply.value_version = keys_.family().last_version;
+  reply.value_version = store_.keys().family().last_version;
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes);
   done.answer(reply, std::span(items_).first(bytes));
   if (items_.capacity() > kept_buffer_bytes) items_ = {};

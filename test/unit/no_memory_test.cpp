@@ -368,7 +368,7 @@ class no_memory {
       }
     }
     ship(head, copy);
-    copy.object().changes()->clear();
+    copy.object().changes().clear();
     head.begin_at(other.next_sequence());
   }
   /// Whether it tells a shard something that is no partition's state.

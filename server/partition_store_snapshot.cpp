@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a shard knows of a partition as records, and records as that.
+// What a store knows of a partition as records, and records as that.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -11,7 +11,7 @@
 #include <paracel/error.hpp>
 
 #include "server/key_payloads.hpp"
-#include "server/shard.hpp"
+#include "server/partition_store.hpp"
 
 namespace paracel::srv {
 
@@ -29,7 +29,7 @@ constexpr std::size_t least_state_bytes = 16;
 
 // ---- state as records -----------------------------------------------------------------------------------------------
 
-void shard::make_staged_index() {
+void partition_store::make_staged_index() {
   if (staged_indexed_ == staged_changes_) return;
   staged_index_.clear();
   for (const auto& [key, staged] : staged_) staged_index_.emplace_back(partition_of(hash_key(key)), key);
@@ -37,7 +37,7 @@ void shard::make_staged_index() {
   staged_indexed_ = staged_changes_;
 }
 
-void shard::encode_key(const entry& e, std::uint64_t hash, std::vector<std::byte>& out) {
+void partition_store::encode_key(const entry& e, std::uint64_t hash, std::vector<std::byte>& out) {
   record r;
   r.kind = record_kind::put;
   r.tag = static_cast<std::uint8_t>(e.tag());
@@ -48,7 +48,7 @@ void shard::encode_key(const entry& e, std::uint64_t hash, std::vector<std::byte
   append(out, r);
 }
 
-void shard::encode_staged(std::string_view key, const staged_key& staged, std::vector<std::byte>& out) {
+void partition_store::encode_staged(std::string_view key, const staged_key& staged, std::vector<std::byte>& out) {
   std::vector<const staged_update*> waiting;
   for (const auto& u : staged.waiting) waiting.push_back(&u);
   std::sort(waiting.begin(), waiting.end(), [](const auto* a, const auto* b) {
@@ -58,7 +58,7 @@ void shard::encode_staged(std::string_view key, const staged_key& staged, std::v
   encode_broken(key, staged, out);
 }
 
-void shard::encode_broken(std::string_view key, const staged_key& staged, std::vector<std::byte>& out) {
+void partition_store::encode_broken(std::string_view key, const staged_key& staged, std::vector<std::byte>& out) {
   if (staged.broken == status::ok) return;
   std::vector<std::byte> value(sizeof staged.broken);
   std::memcpy(value.data(), &staged.broken, sizeof staged.broken);
@@ -66,7 +66,7 @@ void shard::encode_broken(std::string_view key, const staged_key& staged, std::v
   append(out, {.kind = record_kind::broken, .key = in(key), .value = value});
 }
 
-void shard::encode_staged(std::string_view key, const staged_update& u, std::vector<std::byte>& out) {
+void partition_store::encode_staged(std::string_view key, const staged_update& u, std::vector<std::byte>& out) {
   staged_front front;
   front.clock = u.clock;
   front.rank = u.rank;
@@ -79,7 +79,7 @@ void shard::encode_staged(std::string_view key, const staged_update& u, std::vec
          front);
 }
 
-void shard::encode_partition(std::uint16_t partition, std::vector<std::byte>& out) {
+void partition_store::encode_partition(std::uint16_t partition, std::vector<std::byte>& out) {
   if (!keys_.is_of_shard(partition)) return;
   rows_.encode(partition, out);
 
@@ -100,7 +100,7 @@ void shard::encode_partition(std::uint16_t partition, std::vector<std::byte>& ou
   applied_.each(partition, [&](const dedup_window::part& p) { append_applied(out, p.client, p.low, p.sequence, p.what); });
 }
 
-void shard::append_applied(std::vector<std::byte>& out, std::uint64_t client, std::uint64_t low, std::uint64_t sequence,
+void partition_store::append_applied(std::vector<std::byte>& out, std::uint64_t client, std::uint64_t low, std::uint64_t sequence,
                            const dedup_window::answer& what) {
   const std::array<std::uint64_t, 2> of{client, low};
   append(out, {.kind = record_kind::applied,
@@ -112,7 +112,7 @@ void shard::append_applied(std::vector<std::byte>& out, std::uint64_t client, st
 
 // ---- records as state -----------------------------------------------------------------------------------------------
 
-status shard::apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why, room memory) {
+status partition_store::apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why, room memory) {
   if (!keys_.is_of_shard(partition)) {
     why = "partition " + std::to_string(partition) + " is not one of thread " + std::to_string(settings_.index);
     return status::wrong_owner;
@@ -121,7 +121,7 @@ status shard::apply_records(std::uint16_t partition, std::span<const std::byte> 
     why = "the state of partition " + std::to_string(partition) + " is malformed";
     return status::bad_request;
   }
-  outcome out;
+  key_outcome out;
   keys_.limit_memory(memory == room::limited);
   try {
     records walk(bytes);
@@ -132,12 +132,11 @@ status shard::apply_records(std::uint16_t partition, std::span<const std::byte> 
     out.fail(status::out_of_memory, "there was no memory for it");
   }
   keys_.limit_memory(true);
-  publish();
   why = std::move(out.text);
   return out.result;
 }
 
-void shard::apply_record(std::uint16_t partition, const record& r, outcome& out) {
+void partition_store::apply_record(std::uint16_t partition, const record& r, key_outcome& out) {
   const bool of_key = r.kind == record_kind::put || r.kind == record_kind::erase || r.kind == record_kind::stage ||
                       r.kind == record_kind::folded ||
                       (r.kind == record_kind::broken && (r.flags & record_of_table) == 0);
@@ -192,7 +191,7 @@ void shard::apply_record(std::uint16_t partition, const record& r, outcome& out)
   }
 }
 
-void shard::apply_put(std::string_view key, std::uint64_t hash, const record& r, outcome& out) {
+void partition_store::apply_put(std::string_view key, std::uint64_t hash, const record& r, key_outcome& out) {
   const value_view value{static_cast<value_tag>(r.tag), r.value};
   if (!acceptable(key, value, out)) return;
   if (r.a == 0 || r.a > most_version || (!r.state.empty() && r.state.size() < least_state_bytes)) {
@@ -211,7 +210,7 @@ void shard::apply_put(std::string_view key, std::uint64_t hash, const record& r,
   }
 }
 
-void shard::apply_stage(std::uint16_t partition, std::string_view key, const record& r, outcome& out) {
+void partition_store::apply_stage(std::uint16_t partition, std::string_view key, const record& r, key_outcome& out) {
   staged_front front;
   const value_view delta{static_cast<value_tag>(r.tag), r.value};
   const auto what = read(r.state, front) ? static_cast<verb>(front.what) : verb::none;
@@ -257,7 +256,7 @@ void shard::apply_stage(std::uint16_t partition, std::string_view key, const rec
   arrivals_ = std::max(arrivals_, front.arrival + 1);
 }
 
-void shard::apply_applied(std::uint16_t partition, const record& r, outcome& out) {
+void partition_store::apply_applied(std::uint16_t partition, const record& r, key_outcome& out) {
   std::array<std::uint64_t, 2> of{};  // client, and its watermark
   if (r.state.size() != sizeof of) return out.fail(status::bad_request, "an applied request has a client and its watermark");
   std::memcpy(of.data(), r.state.data(), sizeof of);
@@ -279,7 +278,7 @@ void shard::apply_applied(std::uint16_t partition, const record& r, outcome& out
   applied_.add(of[0], of[1], r.a, partition, {r.flags, r.value});
 }
 
-void shard::clear_partition(std::uint16_t partition) {
+void partition_store::clear_partition(std::uint16_t partition) {
   make_staged_index();
   std::vector<std::string> staged;
   auto at = std::lower_bound(staged_index_.begin(), staged_index_.end(), std::pair(partition, std::string_view()));
@@ -289,12 +288,11 @@ void shard::clear_partition(std::uint16_t partition) {
   rows_.clear(partition);
 }
 
-void shard::drop_partitions(const std::bitset<partition_count>& which) {
+void partition_store::drop_partitions(const std::bitset<partition_count>& which) {
   for (std::uint32_t p = settings_.index; p < partition_count; p += settings_.threads) {
     if (which[p]) clear_partition(static_cast<std::uint16_t>(p));
   }
   applied_.drop_if([&](std::uint16_t p) { return which[p]; });
-  publish();
 }
 
 }  // namespace paracel::srv

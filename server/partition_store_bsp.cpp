@@ -12,23 +12,23 @@
 #include <vector>
 
 #include "server/key_payloads.hpp"
-#include "server/shard.hpp"
+#include "server/partition_store.hpp"
 
 namespace paracel::srv {
 
 using net::status;
 using net::verb;
 
-void shard::stage(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
-                  outcome& out) {
+void partition_store::stage(const key_operation& op, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
+                  key_outcome& out) {
   // What could not be folded ends the program; so nobody goes on as if nothing had happened.
   if (broken_count_ != 0) [[unlikely]] {
     if (const auto s = failed_fold(out.text); s != status::ok) return out.fail(s, std::move(out.text));
   }
   auto at = staged_.find(key, hash);
-  if (!can_be_folded(c, key, hash, delta, at != staged_.end() ? &at->second : nullptr, out)) return;
+  if (!can_be_folded(op, key, hash, delta, at != staged_.end() ? &at->second : nullptr, out)) return;
   if (!keys_.has_room(static_cast<std::size_t>(staged_bytes(delta.bytes.size())))) {
-    return out.fail(status::out_of_memory, quoted(key) + ": " + memory_limit_reached().what());
+    return out.fail(status::out_of_memory, quoted_key(key) + ": " + memory_limit_reached().what());
   }
   if (at == staged_.end()) {
     at = staged_.insert({std::string(key), {}}).first;
@@ -37,14 +37,14 @@ void shard::stage(const context& c, std::string_view key, std::uint64_t hash, co
   auto& staged = at.value();
   auto kept = tail ? blob::own(std::move(tail)) : blob::copy_of(delta.bytes);
   make_room(staged.waiting, 1);
-  list(staged, key, c.header->clock);
-  if (journal_ != nullptr) journal_->staged(hash, key, arrivals_);
+  list(staged, key, op.header->clock);
+  log_.staged(hash, key, arrivals_);
   staged.waiting.push_back(
-      {c.header->clock, c.header->rank, arrivals_++, c.what,
-       static_cast<std::uint16_t>(c.header->flags & ~(net::flag_stream | net::flag_first)), c.function, delta.tag,
+      {op.header->clock, op.header->rank, arrivals_++, op.what,
+       static_cast<std::uint16_t>(op.header->flags & ~(net::flag_stream | net::flag_first)), op.function, delta.tag,
        std::move(kept)});
   keys_.note(staged_bytes(delta.bytes.size()));
-  staged.changes_type = staged.changes_type || may_change_type(c.what, *c.function);
+  staged.changes_type = staged.changes_type || may_change_type(op.what, *op.function);
   ++staged_count_;
   // One of a clock that everybody has finished comes late: it was sent again.
   try {
@@ -56,18 +56,18 @@ void shard::stage(const context& c, std::string_view key, std::uint64_t hash, co
 
 /// Whether the update may succeed, as far as types and sizes tell now: of the value that is there, or else of the first
 /// delta that would become it.
-bool shard::can_be_folded(const context& c, std::string_view key, std::uint64_t hash, const value_view& delta,
-                          const staged_key* waiting, outcome& out) {
+bool partition_store::can_be_folded(const key_operation& op, std::string_view key, std::uint64_t hash, const value_view& delta,
+                          const staged_key* waiting, key_outcome& out) {
   const bool others = waiting != nullptr && !waiting->waiting.empty();
   if (others && waiting->changes_type) return true;
   value_view current;
   if (const auto* e = keys_.find(hash, key)) {
     current = e->view();
-  } else if (others && c.what == verb::update) {
+  } else if (others && op.what == verb::update) {
     const auto& first = waiting->waiting.front();
-    const auto wanted = static_cast<value_tag>(c.function->function->value_tag);
-    const bool becomes_it = first.what == verb::update && first.function == c.function && is_numeric(first.tag) &&
-                            c.function->function->initialise == nullptr &&
+    const auto wanted = static_cast<value_tag>(op.function->function->value_tag);
+    const bool becomes_it = first.what == verb::update && first.function == op.function && is_numeric(first.tag) &&
+                            op.function->function->initialise == nullptr &&
                             (wanted == value_tag::none || wanted == element_of(first.tag));
     if (!becomes_it) return true;
     current = {first.tag, first.delta.bytes()};
@@ -75,30 +75,30 @@ bool shard::can_be_folded(const context& c, std::string_view key, std::uint64_t 
     return true;
   }
   auto how = status::ok;
-  if (c.what == verb::update_at) {
+  if (op.what == verb::update_at) {
     element_change change;
-    if (parse_update_at(delta, (c.header->flags & net::flag_range) != 0, change) != nullptr) return true;
-    how = fits_elements(*c.function, current, change, out.text);
+    if (parse_update_at(delta, (op.header->flags & net::flag_range) != 0, change) != nullptr) return true;
+    how = fits_elements(*op.function, current, change, out.text);
   } else {
     default_and_delta both;
-    if (c.what == verb::update_default && !parse(delta.bytes, both)) return true;
-    const auto& by = c.what == verb::update_default ? both.delta : delta;
-    if (!srv::fits(*c.function, current, by, out.text)) how = status::type_mismatch;
+    if (op.what == verb::update_default && !parse(delta.bytes, both)) return true;
+    const auto& by = op.what == verb::update_default ? both.delta : delta;
+    if (!srv::fits(*op.function, current, by, out.text)) how = status::type_mismatch;
   }
   if (how == status::ok) return true;
-  out.fail(how, quoted(key) + ": " + out.text);
+  out.fail(how, quoted_key(key) + ": " + out.text);
   return false;
 }
 
 /// Says that the key has something staged for this clock. Where it was listed for a later one it still stands, in vain.
-void shard::list(staged_key& staged, std::string_view key, std::uint32_t clock) {
+void partition_store::list(staged_key& staged, std::string_view key, std::uint32_t clock) {
   if (staged.listed <= clock) return;
   due_[clock].emplace_back(key);
   staged.listed = clock;
 }
 
 /// The key is listed nowhere: it is now, if anything is staged. Throws: std::bad_alloc; it is listed as before.
-void shard::list_anew(staged_key& staged, std::string_view key) {
+void partition_store::list_anew(staged_key& staged, std::string_view key) {
   const auto least = std::ranges::min_element(staged.waiting, {}, &staged_update::clock);
   const auto clock = least != staged.waiting.end() ? least->clock : net::no_clock;
   if (clock != net::no_clock) due_[clock].emplace_back(key);
@@ -106,20 +106,19 @@ void shard::list_anew(staged_key& staged, std::string_view key) {
 }
 
 /// Makes due_ anew: other keys are our own than before.
-void shard::list_again() {
+void partition_store::list_again() {
   due_.clear();
   for (auto at = staged_.begin(); at != staged_.end(); ++at) {
-    const bool own = journal_ == nullptr || keys_.owns(partition_of(hash_key(at->first)));
-    if (own) list_anew(at.value(), at->first);
+    if (keys_.owns(partition_of(hash_key(at->first)))) list_anew(at.value(), at->first);
     else at.value().listed = net::no_clock;  // a copy: its head folds it
   }
 }
 
-void shard::mend(staged_key& staged) noexcept {
+void partition_store::mend(staged_key& staged) noexcept {
   if (std::exchange(staged.broken, status::ok) != status::ok) --broken_count_;
 }
 
-void shard::fold_before(std::uint32_t clock, std::string_view key, std::uint64_t hash, outcome& out) {
+void partition_store::fold_before(std::uint32_t clock, std::string_view key, std::uint64_t hash, key_outcome& out) {
   folded_clock_ = std::max(folded_clock_, clock);
   const auto at = staged_.find(key, hash);
   if (at == staged_.end()) return;
@@ -129,13 +128,13 @@ void shard::fold_before(std::uint32_t clock, std::string_view key, std::uint64_t
 }
 
 /// Throws: std::bad_alloc; then nothing is folded.
-void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_view key, std::uint64_t hash) {
+void partition_store::fold_before(std::uint32_t clock, staged_key& staged, std::string_view key, std::uint64_t hash) {
   auto& waiting = staged.waiting;
   const auto due = std::partition(waiting.begin(), waiting.end(), [&](const auto& u) { return u.clock >= clock; });
   if (due == waiting.end()) return;
   std::vector<staged_update> now;
   now.reserve(static_cast<std::size_t>(waiting.end() - due));
-  if (journal_ != nullptr) journal_->folded(hash, key, clock);
+  log_.folded(hash, key, clock);
   std::sort(due, waiting.end(), [](const auto& a, const auto& b) {
     return std::tie(a.clock, a.rank, a.arrival) < std::tie(b.clock, b.rank, b.arrival);
   });
@@ -146,7 +145,7 @@ void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_vie
   staged_count_ -= now.size();
   for (const auto& u : now) keys_.note(-staged_bytes(u.delta.size()));
   for (auto& u : now) {
-    outcome folded;
+    key_outcome folded;
     fold(u, key, hash, folded);
     if (folded.result != status::ok && staged.broken == status::ok) {
       ++broken_count_;
@@ -159,7 +158,7 @@ void shard::fold_before(std::uint32_t clock, staged_key& staged, std::string_vie
   }
 }
 
-void shard::fold(staged_update& u, std::string_view key, std::uint64_t hash, outcome& folded) noexcept {
+void partition_store::fold(staged_update& u, std::string_view key, std::uint64_t hash, key_outcome& folded) noexcept {
   try {
     const value_view delta{u.tag, u.delta.bytes()};
     if (default_and_delta both; u.what == verb::update_default && parse(delta.bytes, both)) {
@@ -175,18 +174,18 @@ void shard::fold(staged_update& u, std::string_view key, std::uint64_t hash, out
       update(*u.function, key, hash, delta, std::move(large), folded);
     }
   } catch (...) {
-    take_exception(folded);
-    folded.text = told_by([&] { return quoted(key) + ": " + folded.text; });
+    folded.fail_by_exception();
+    folded.text = told_by([&] { return quoted_key(key) + ": " + folded.text; });
   }
 }
 
-bool shard::fold_all_before(std::uint32_t clock, time_point until) {
+bool partition_store::fold_all_before(std::uint32_t clock, time_point until) {
   folded_clock_ = std::max(folded_clock_, clock);
   return fold_keys_before(clock, [&] { return std::chrono::steady_clock::now() >= until; });
 }
 
 /// Returns: whether all is folded.
-bool shard::fold_keys_before(std::uint32_t clock, const std::function<bool()>& over) {
+bool partition_store::fold_keys_before(std::uint32_t clock, const std::function<bool()>& over) {
   while (!due_.empty() && due_.begin()->first < clock) {
     auto& keys = due_.begin()->second;
     while (!keys.empty()) {
@@ -201,13 +200,13 @@ bool shard::fold_keys_before(std::uint32_t clock, const std::function<bool()>& o
 }
 
 /// Returns: whether there was anything to do.
-bool shard::fold_listed(std::uint32_t clock, const std::string& key) {
+bool partition_store::fold_listed(std::uint32_t clock, const std::string& key) {
   const auto hash = hash_key(key);
   const auto at = staged_.find(key, hash);
   if (at == staged_.end()) return false;
   auto& staged = at.value();
   if (staged.listed != due_.begin()->first) return false;  // folded, and listed anew
-  if (journal_ != nullptr && !keys_.owns(partition_of(hash))) return false;
+  if (!keys_.owns(partition_of(hash))) return false;
   const auto before = staged.waiting.size();
   fold_before(clock, staged, key, hash);
   const bool folded = staged.waiting.size() != before;
@@ -220,63 +219,29 @@ bool shard::fold_listed(std::uint32_t clock, const std::string& key) {
   return folded;
 }
 
-bool shard::fold_due(const std::function<bool()>& over) {
+bool partition_store::fold_due(const std::function<bool()>& over) {
   const bool done = fold_keys_before(due_clock_, over) && rows_.fold_before(due_clock_, over);
-  publish();
   return !done;
 }
 
-/// Folds a slice of what is staged below header.clock, and says what could not be folded.
-void shard::handle_fold(const net::request_view& request, completion& done) {
-  const auto& h = request.header;
-  if (h.clock == net::no_clock) return refuse(done, status::bad_request, "fold without a clock");
-  constexpr std::chrono::milliseconds slice{4};
-  const auto until = std::chrono::steady_clock::now() + slice;
-  const auto over = [&] { return std::chrono::steady_clock::now() >= until; };
-  net::reply_header reply;
-  if (!fold_all_before(h.clock, until) || !rows_.fold_before(h.clock, over)) reply.flags = net::reply_more;
-  std::string why;
-  if (const auto s = failed_fold(why); s != status::ok) return refuse(done, s, why);
-  shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
-  done.answer(reply);
-}
-
-status shard::failed_fold(std::string& why) const {
+status partition_store::failed_fold(std::string& why) const {
   if (const auto s = broken({}, why); s != status::ok) return s;
   return rows_.failed_fold(why);
 }
 
-/// The worker of this rank begins again after header.clock iterations: what another process had staged for the next one goes,
-/// and what still comes from its clients is refused. With flag_staged it has left the job, and stages nothing more.
-void shard::fence(const net::request_view& request, completion& done) {
-  const auto& h = request.header;
-  auto rest = request.payload();
-  if (h.clock == net::no_clock || rest.size() % sizeof(std::uint64_t) != 0) {
-    return refuse(done, status::bad_request, "a fence has a clock and ids of clients");
-  }
-  if (rest.size() / sizeof(std::uint64_t) > most_fenced - std::min(most_fenced, fenced_.size())) {
-    return refuse(done, status::out_of_memory, "too many clients are fenced off here");
-  }
-  for (; !rest.empty(); rest = rest.subspan(sizeof(std::uint64_t))) {
-    std::uint64_t client = 0;
-    std::memcpy(&client, rest.data(), sizeof client);
-    fenced_.insert(client);
-    waiting_room_.forget(client, status::bad_request);
-  }
-  if ((h.flags & net::flag_staged) != 0) left_[h.rank] = h.clock;
+std::uint64_t partition_store::fence(std::uint32_t rank, std::uint32_t clock, std::string& example) {
   std::uint64_t dropped = 0;
-  std::string example;
   for (auto at = staged_.begin(); at != staged_.end();) {
     const auto hash = hash_key(at->first);
     auto& waiting = at.value().waiting;
     const auto gone = std::stable_partition(waiting.begin(), waiting.end(),
-                                            [&](const auto& u) { return u.rank != h.rank || u.clock < h.clock; });
-    if (gone == waiting.end() || (journal_ != nullptr && !keys_.owns(partition_of(hash)))) {  // a copy: as its head says
+                                            [&](const auto& u) { return u.rank != rank || u.clock < clock; });
+    if (gone == waiting.end() || !keys_.owns(partition_of(hash))) {  // a copy: as its head says
       ++at;
       continue;
     }
-    if (example.empty()) example = quoted(at->first);
-    if (journal_ != nullptr) journal_->key_gone(hash, at->first);  // the copies get what is left of it
+    if (example.empty()) example = quoted_key(at->first);
+    log_.key_gone(hash, at->first);  // the copies get what is left of it
     dropped += static_cast<std::uint64_t>(waiting.end() - gone);
     staged_count_ -= static_cast<std::uint64_t>(waiting.end() - gone);
     for (auto u = gone; u != waiting.end(); ++u) keys_.note(-staged_bytes(u->delta.size()));
@@ -288,29 +253,26 @@ void shard::fence(const net::request_view& request, completion& done) {
       ++at;
     }
   }
-  dropped += rows_.fence(h.rank, h.clock, example);
-  net::reply_header reply;
-  reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(dropped, 0xffffffffU));
-  done.answer(reply, net::bytes_of(example));
+  return dropped + rows_.fence(rank, clock, example);
 }
 
-status shard::broken(std::string_view prefix, std::string& why) const {
+status partition_store::broken(std::string_view prefix, std::string& why) const {
   if (broken_count_ == 0) return status::ok;
   for (const auto& [key, staged] : staged_) {
     if (staged.broken == status::ok || !key.starts_with(prefix)) continue;
-    if (journal_ != nullptr && !keys_.owns(partition_of(hash_key(key)))) continue;
+    if (!keys_.owns(partition_of(hash_key(key)))) continue;
     why = staged.why;
     return staged.broken;
   }
   return status::ok;
 }
 
-void shard::erasing(std::string_view key, std::uint64_t hash) {
-  if (journal_ != nullptr) journal_->key_gone(hash, key);
+void partition_store::erasing(std::string_view key, std::uint64_t hash) {
+  log_.key_gone(hash, key);
   forget_staged(key);
 }
 
-void shard::forget_staged(std::string_view key) {
+void partition_store::forget_staged(std::string_view key) {
   const auto at = staged_.find(key);
   if (at == staged_.end()) return;
   mend(at.value());
