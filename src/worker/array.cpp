@@ -17,8 +17,8 @@
 #include <paracel/codec.hpp>
 #include <paracel/paralg.hpp>
 
+#include "client/kvclt.hpp"
 #include "core/blob.hpp"
-#include "worker/kvclt.hpp"
 #include "worker/parasrv.hpp"
 
 namespace paracel {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "worker/kvclt.hpp"
+#include "client/kvclt.hpp"
 #include "worker/parasrv.hpp"
 
 namespace paracel {

@@ -19,8 +19,8 @@
 #include <paracel/value.hpp>
 #include <tsl/robin_map.h>
 
+#include "client/kvclt.hpp"
 #include "core/read_cache.hpp"
-#include "worker/kvclt.hpp"
 #include "worker/session.hpp"
 #include "worker/subscriber.hpp"
 #include "worker/update_combiner.hpp"

@@ -14,17 +14,17 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "client/abort_signal.hpp"
+#include "client/kvclt.hpp"
 #include "core/blob.hpp"
 #include "core/membership.hpp"
 #include "net/heartbeat.hpp"
 #include "net/protocol.hpp"
 #include "net/question_line.hpp"
 #include "net/transport.hpp"
-#include "worker/abort_signal.hpp"
 #include "worker/checkpoint_parts.hpp"
 #include "worker/collective_numbers.hpp"
 #include "worker/kept_state.hpp"
-#include "worker/kvclt.hpp"
 #include "worker/output_folder.hpp"
 
 namespace paracel {

@@ -13,8 +13,8 @@
 #include <paracel/value.hpp>
 #include <tsl/robin_map.h>
 
+#include "client/kvclt.hpp"
 #include "core/read_cache.hpp"
-#include "worker/kvclt.hpp"
 
 namespace paracel {
 

@@ -9,9 +9,9 @@
 #include <paracel/codec.hpp>
 #include <paracel/error.hpp>
 
+#include "client/kvclt.hpp"
 #include "net/inproc_transport.hpp"
 #include "test/support/cluster.hpp"
-#include "worker/kvclt.hpp"
 
 namespace paracel {
 namespace {

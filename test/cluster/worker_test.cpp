@@ -14,12 +14,12 @@
 
 #include <paracel/paralg.hpp>
 
+#include "client/kvclt.hpp"
 #include "net/heartbeat.hpp"
 #include "net/inproc_transport.hpp"
 #include "test/support/cluster.hpp"
 #include "test/support/paths.hpp"
 #include "worker/comm_self.hpp"
-#include "worker/kvclt.hpp"
 
 namespace paracel {
 namespace {

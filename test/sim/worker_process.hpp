@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "client/kvclt.hpp"
 #include "net/disk.hpp"
 #include "test/sim/history.hpp"
 #include "test/sim/scheduler_line.hpp"
 #include "test/sim/simulation.hpp"
 #include "worker/checkpoint_parts.hpp"
-#include "worker/kvclt.hpp"
 
 namespace paracel::sim {
 

@@ -19,13 +19,13 @@
 
 #include <paracel/comm.hpp>
 
+#include "client/kvclt.hpp"
 #include "core/hex.hpp"
 #include "net/heartbeat.hpp"
 #include "net/inproc_transport.hpp"
 #include "server/scheduler_node.hpp"
 #include "server/server_node.hpp"
 #include "worker/comm_scheduler.hpp"
-#include "worker/kvclt.hpp"
 #include "worker/session.hpp"
 
 namespace paracel::test {

@@ -14,9 +14,9 @@
 
 #include <paracel/codec.hpp>
 
+#include "client/kvclt.hpp"
 #include "net/protocol.hpp"
 #include "test/support/linearizability.hpp"
-#include "worker/kvclt.hpp"
 
 namespace paracel::test {
 

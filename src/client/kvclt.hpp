@@ -24,6 +24,10 @@
 #include <utility>
 #include <vector>
 
+#include "client/abort_signal.hpp"
+#include "client/kept_request.hpp"
+#include "client/key_parts.hpp"
+#include "client/membership_board.hpp"
 #include "core/blob.hpp"
 #include "core/membership.hpp"
 #include "core/small_function.hpp"
@@ -31,10 +35,6 @@
 #include "net/protocol.hpp"
 #include "net/time_source.hpp"
 #include "net/transport.hpp"
-#include "worker/abort_signal.hpp"
-#include "worker/kept_request.hpp"
-#include "worker/key_parts.hpp"
-#include "worker/membership_board.hpp"
 
 namespace paracel {
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "worker/key_parts.hpp"
-#include "worker/kvclt.hpp"
+#include "client/key_parts.hpp"
+#include "client/kvclt.hpp"
 
 namespace paracel {
 

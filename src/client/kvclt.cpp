@@ -5,7 +5,7 @@
 
 #include <paracel/error.hpp>
 
-#include "worker/kvclt_group.hpp"
+#include "client/multi_request.hpp"
 
 namespace paracel {
 

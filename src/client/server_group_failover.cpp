@@ -16,7 +16,7 @@
 
 #include <paracel/error.hpp>
 
-#include "worker/kvclt.hpp"
+#include "client/kvclt.hpp"
 
 namespace paracel {
 

@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "client/key_parts.hpp"
 #include "core/blob.hpp"
 #include "net/protocol.hpp"
-#include "worker/key_parts.hpp"
 
 namespace paracel {
 
