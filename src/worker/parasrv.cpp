@@ -42,7 +42,7 @@ constexpr std::size_t most_kept_failures = 4096;
 
 parasrv::parasrv(std::shared_ptr<session> job, std::uint32_t staleness, consistency_model model, std::uint32_t begin)
     : job_(std::move(job)), client_(job_->open_client()), staleness_(staleness), model_(model), begin_(begin) {
-  client_->set_before([this](net::verb what, const std::string_view* key) { before_request(what, key); });
+  client_->set_pre_send_hook([this](net::verb what, const std::string_view* key) { before_request(what, key); });
 }
 
 parasrv::~parasrv() {
