@@ -17,8 +17,8 @@
 #include <paracel/codec.hpp>
 #include <paracel/paralg.hpp>
 
+#include "client/server_group.hpp"
 #include "core/blob.hpp"
-#include "worker/kvclt.hpp"
 #include "worker/parasrv.hpp"
 
 namespace paracel {
@@ -59,7 +59,7 @@ std::uint64_t piece_elements(std::uint64_t n, std::size_t width, std::size_t sha
 }
 
 /// Names that go round the shards of all servers, shard 0 of each first.
-std::vector<std::uint32_t> choose_salts(const kvclt& client, const std::string& name, std::size_t pieces) {
+std::vector<std::uint32_t> choose_salts(const server_group& client, const std::string& name, std::size_t pieces) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> homes;
   const auto& servers = client.servers().servers;
   std::size_t most = 0;

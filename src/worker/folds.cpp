@@ -3,14 +3,14 @@
 
 #include <string>
 
-#include "worker/kvclt.hpp"
+#include "client/server_group.hpp"
 #include "worker/parasrv.hpp"
 
 namespace paracel {
 
-void fold_everywhere(kvclt& client, std::uint32_t clock) {
+void fold_everywhere(server_group& client, std::uint32_t clock) {
   for (bool more = true; more;) {
-    client.follow();
+    client.refresh_membership();
     const auto epoch = client.servers().epoch;
     auto result = net::status::ok;
     std::string text;
@@ -21,7 +21,7 @@ void fold_everywhere(kvclt& client, std::uint32_t clock) {
       result = r.header.result;
       text = r.text();
     });
-    client.follow();
+    client.refresh_membership();
     if (client.servers().epoch != epoch) more = true;  // who heads a partition now may have been its copy then
     else if (result != net::status::ok) parasrv::raise(result, text, "folding what was staged");
   }

@@ -7,11 +7,11 @@
 
 namespace paracel {
 
-class kvclt;
+class server_group;
 
 /// The servers have folded all updates of iterations below `clock`, which every worker must have finished.
 /// Blocks: until all have. Cost: a round trip to every shard, or more while there is much to fold.
 /// Throws: what an update could not be folded with; its text names key, rank and iteration.
-void fold_everywhere(kvclt& client, std::uint32_t clock);
+void fold_everywhere(server_group& client, std::uint32_t clock);
 
 }  // namespace paracel

@@ -43,7 +43,7 @@ constexpr std::size_t most_kept_failures = 4096;
 parasrv::parasrv(std::shared_ptr<session> job, const consistency& c, std::uint32_t begin)
     : job_(std::move(job)), client_(job_->open_client()), staleness_(c.staleness), model_(c.model), begin_(begin) {
   if (model_ == consistency_model::bsp) job_->stages();
-  client_->set_before([this](net::verb what, const std::string_view* key) { before_request(what, key); });
+  client_->set_pre_send_hook([this](net::verb what, const std::string_view* key) { before_request(what, key); });
 }
 
 parasrv::~parasrv() {

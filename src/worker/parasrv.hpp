@@ -20,8 +20,8 @@
 #include <paracel/value.hpp>
 #include <tsl/robin_map.h>
 
+#include "client/server_group.hpp"
 #include "core/read_cache.hpp"
-#include "worker/kvclt.hpp"
 #include "worker/session.hpp"
 #include "worker/subscriber.hpp"
 #include "worker/update_combiner.hpp"
@@ -171,7 +171,7 @@ class parasrv {
   /// The same of the iterations that this worker has finished. Blocks: until every worker has.
   void fold_committed();
   [[nodiscard]] std::uint32_t last_staleness() const noexcept { return last_staleness_; }
-  [[nodiscard]] kvclt& client() noexcept { return *client_; }
+  [[nodiscard]] server_group& client() noexcept { return *client_; }
 
   // For what stands on the same rule of reads and updates: tables, arrays.
 
@@ -284,7 +284,7 @@ class parasrv {
   [[nodiscard]] bool is_additive(std::uint64_t function) const;
 
   std::shared_ptr<session> job_;
-  std::unique_ptr<kvclt> client_;
+  std::unique_ptr<server_group> client_;
   std::uint32_t staleness_;
   consistency_model model_;
   std::uint32_t total_iters_ = UINT32_MAX;

@@ -131,7 +131,7 @@ void parasrv::send_all_combined() {
       e->ticket->result = net::status::internal;
       e->ticket->text = "no answer came: it is unknown whether it was applied";
     }
-    client_->multi(update_call(net::verb::update_multi, from->function, true), keys, sums,
+    client_->many().multi(update_call(net::verb::update_multi, from->function, true), keys, sums,
                    [&](std::size_t i, const net::reply_item& item) {
                      const auto& u = from[static_cast<std::ptrdiff_t>(i)].ticket;
                      u->result = item.result;

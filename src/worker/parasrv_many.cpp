@@ -88,7 +88,7 @@ kvclt::sequence parasrv::start_read_multi(std::span<const std::string> keys, put
   call->minimum = known_slowest_;
   call->all = all;
   if (clocked()) call->mark.emplace(this);
-  return client_->multi_async(
+  return client_->many().multi_async(
       read_call(net::verb::pull_multi), keys, {},
       [this, call](std::size_t i, std::string_view key, const net::reply_item& item) {
         if (item.result == net::status::ok) {
@@ -116,7 +116,7 @@ void parasrv::write_multi(const std::vector<std::string>& keys, const std::vecto
   const auto minimum = known_slowest_;
   failure f;
   std::string failed;
-  client_->multi({.what = net::verb::push_multi}, keys, values, [&](std::size_t i, const net::reply_item& item) {
+  client_->many().multi({.what = net::verb::push_multi}, keys, values, [&](std::size_t i, const net::reply_item& item) {
     if (item.result == net::status::ok || f.result != net::status::ok) return;
     f = {item.result, std::string(net::text_of(item.value.bytes))};
     failed = keys[i];
@@ -143,7 +143,7 @@ kvclt::sequence parasrv::send_updates(const kvclt::call& c, std::span<const std:
   auto call = std::make_shared<multi_call>();
   call->put = std::move(put);
   call->closing = &closing_;
-  const auto number = client_->multi_async(
+  const auto number = client_->many().multi_async(
       c, keys, values,
       [this, call](std::size_t i, std::string_view key, const net::reply_item& item) {
         if (item.result == net::status::ok) {
@@ -187,7 +187,7 @@ bool parasrv::remove_multi(const std::vector<std::string>& keys) {
   for (const auto& key : keys) changing(key);
   bool all = true;
   failure f;
-  client_->multi({.what = net::verb::remove_multi}, keys, {}, [&](std::size_t i, const net::reply_item& item) {
+  client_->many().multi({.what = net::verb::remove_multi}, keys, {}, [&](std::size_t i, const net::reply_item& item) {
     cache_.drop(keys[i]);
     if (item.result == net::status::not_found) all = false;
     else if (item.result != net::status::ok) f = {item.result, std::string(net::text_of(item.value.bytes))};
@@ -241,8 +241,8 @@ struct parasrv::set_call : multi_call {
 };
 
 std::shared_ptr<const key_parts> parasrv::prepare(std::vector<std::string> keys) {
-  auto set = client_->split(std::move(keys));
-  client_->prepare(*set);
+  auto set = client_->many().split(std::move(keys));
+  client_->many().prepare(*set);
   return set;
 }
 
@@ -255,7 +255,7 @@ kvclt::sequence parasrv::start_set(const kvclt::call& c, std::shared_ptr<const k
   call->to = std::move(to);
   call->doing = doing;
   const bool changes = c.what != net::verb::set_pull;
-  return client_->set_async(
+  return client_->many().set_async(
       c, std::move(set), {values.tag, values.value_bytes, values.numbers, values.items},
       [call](std::span<const std::uint32_t> order, const kv_result& r) { call->take(order, r); },
       [this, call, changes](kvclt::sequence number) {
@@ -281,7 +281,7 @@ kvclt::sequence parasrv::start_set_write(std::shared_ptr<const key_parts> set, c
   if (set == nullptr) return 0;
   if (model_ == consistency_model::bsp) {  // fold what all have finished, as fold_before_write does
     wait_for_minimum();
-    client_->set_async(read_call(net::verb::set_pull), set, {}, nullptr);
+    client_->many().set_async(read_call(net::verb::set_pull), set, {}, nullptr);
   }
   if (clocked()) {
     for (const auto& key : set->keys) changing(key);
@@ -353,7 +353,7 @@ void parasrv::read_parts(const std::string& name, const std::vector<std::string>
   }
   auto result = net::status::ok;
   std::string text;
-  client_->multi(read_call(net::verb::pull_at_multi), keys, elements, [&](std::size_t i, const net::reply_item& item) {
+  client_->many().multi(read_call(net::verb::pull_at_multi), keys, elements, [&](std::size_t i, const net::reply_item& item) {
     if (item.result == net::status::ok) return put(i, item.value);
     if (result == net::status::ok) text = net::text_of(item.value.bytes);
     result = item.result;

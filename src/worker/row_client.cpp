@@ -51,7 +51,7 @@ row_client::row_client(parasrv& servers, std::string name, const net::table_defi
 
 void row_client::find_places() {
   auto& client = servers_.client();
-  client.follow();
+  client.refresh_membership();
   if (epoch_ == client.servers().epoch && !channels_.empty()) return;
   epoch_ = client.servers().epoch;
   most_channels_ = 0;
@@ -71,7 +71,7 @@ std::uint64_t row_client::open() {
   std::uint64_t rows = 0;
   auto result = net::status::ok;
   std::string text;
-  servers_.client().follow();
+  servers_.client().refresh_membership();
   const auto epoch = servers_.client().servers().epoch;
   bool moved = false;
   servers_.client().broadcast({.what = net::verb::table_open}, name_, definition_, [&](const kv_result& r) {
@@ -197,7 +197,7 @@ void row_client::send_parts(kvclt::call c, const names& rows, const std::byte* v
                             const std::function<void(const kv_result&)>& done, std::vector<kvclt::sequence>* sent) {
   c.table = id_;
   if (rows.ids == nullptr) c.flags |= net::flag_named;
-  const kvclt::stay here(servers_.client());
+  const server_group::pin_routing here(servers_.client());
   for (const auto& one : parts_) {
     blob large;
     const auto bytes = encode(rows, one, values, large);
@@ -247,7 +247,7 @@ std::shared_ptr<row_client::pending_pull> row_client::send_pull(const names& row
   p->row_bytes = row_bytes_;
   p->order = order_;  // duplicates were kept: unique row i is row i
   try {
-    const kvclt::stay here(servers_.client());
+    const server_group::pin_routing here(servers_.client());
     for (const auto& one : parts_) {
       blob large;
       const auto bytes = encode(rows, one, nullptr, large);

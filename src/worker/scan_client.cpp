@@ -105,8 +105,8 @@ void scan_client::walk(net::verb what, std::uint16_t flags, const key_selection&
   std::vector<std::uint32_t> walker_of;                 // by partition, in `all`
   std::uint32_t epoch = 0;
   const auto begin = [&] {
-    client.follow();
-    const kvclt::stay here(client);
+    client.refresh_membership();
+    const server_group::pin_routing here(client);
     const auto& members = client.servers();
     epoch = members.epoch;
     all.clear();

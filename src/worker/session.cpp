@@ -123,14 +123,14 @@ session::~session() {
   heartbeat_.reset();
 }
 
-std::unique_ptr<kvclt> session::open_client() {
+std::unique_ptr<server_group> session::open_client() {
   kvclt_options o;
   // The scheduler watches over the servers, and an embedded one lives as long as this process: a slow update function is
   // no reason to give up.
   o.timeout = std::chrono::milliseconds{0};
   o.max_message_bytes = options_.max_message_bytes;
   const auto newest = board_->newest();
-  auto client = std::make_unique<kvclt>(*options_.over, newest != nullptr ? *newest : members_, rank(), o,
+  auto client = std::make_unique<server_group>(*options_.over, newest != nullptr ? *newest : members_, rank(), o,
                                         has_scheduler() ? ended_ : nullptr, board_);
   if (keeps_ != nullptr) keeps_->add_client(client->incarnation());
   return client;
@@ -217,13 +217,13 @@ void session::take_over() {
   const auto client = open_client();
   const kvclt::call fence{.what = net::verb::fence, .clock = finished()};
   for (;;) {
-    client->follow();
+    client->refresh_membership();
     const auto epoch = client->servers().epoch;
     std::string failure;
     client->broadcast(fence, {}, std::as_bytes(std::span(before)), [&](const kv_result& r) {
       if (!r.ok()) failure = r.text();
     });
-    client->follow();
+    client->refresh_membership();
     if (client->servers().epoch != epoch) continue;  // who heads a partition now may have been its copy then
     if (!failure.empty()) throw error("a server did not take the new worker of rank " + std::to_string(rank()) + ": " + failure);
     break;

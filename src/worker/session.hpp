@@ -14,17 +14,17 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "client/abort_signal.hpp"
+#include "client/server_group.hpp"
 #include "core/blob.hpp"
 #include "core/membership.hpp"
 #include "net/heartbeat.hpp"
 #include "net/protocol.hpp"
 #include "net/question_line.hpp"
 #include "net/transport.hpp"
-#include "worker/abort_signal.hpp"
 #include "worker/checkpoint_parts.hpp"
 #include "worker/collective_numbers.hpp"
 #include "worker/kept_state.hpp"
-#include "worker/kvclt.hpp"
 #include "worker/output_folder.hpp"
 
 namespace paracel {
@@ -71,7 +71,7 @@ class session {
   [[nodiscard]] const std::shared_ptr<abort_signal>& ended() const noexcept { return ended_; }
 
   /// A client of the job's servers for the calling thread.
-  std::unique_ptr<kvclt> open_client();
+  std::unique_ptr<server_group> open_client();
 
   /// A request to the scheduler. The views of the answer are valid until the next call.
   /// Blocks: until it is answered or the job ends. Throws: job_error; error with the scheduler's text when it fails.

@@ -50,7 +50,7 @@ bool subscriber::is_changing(std::string_view key) {
 
 void subscriber::renew(std::uint32_t minimum, std::uint32_t iteration) {
   iteration_ = iteration;
-  client_.follow();
+  client_.refresh_membership();
   if (epoch_ != client_.servers().epoch) move();
   for (std::size_t at = 0; at < places_.size(); ++at) {
     if (!places_[at].parked) subscribe(at, minimum);

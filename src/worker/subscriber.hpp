@@ -13,8 +13,8 @@
 #include <paracel/value.hpp>
 #include <tsl/robin_map.h>
 
+#include "client/server_group.hpp"
 #include "core/read_cache.hpp"
-#include "worker/kvclt.hpp"
 
 namespace paracel {
 
@@ -34,7 +34,7 @@ class subscriber {
   static constexpr std::uint32_t forgotten_after = 8;
 
   /// `heard` is told what the slowest worker has finished. Lifetime: client and cache outlive it.
-  subscriber(kvclt& client, read_cache& cache, add_unsent add, std::function<void(std::uint32_t)> heard)
+  subscriber(server_group& client, read_cache& cache, add_unsent add, std::function<void(std::uint32_t)> heard)
       : client_(client), cache_(cache), add_(std::move(add)), heard_(std::move(heard)), epoch_(client.servers().epoch) {}
 
   /// The key has been read through the cache in this iteration.
@@ -69,7 +69,7 @@ class subscriber {
   void take(const std::string& key, const net::reply_item& item, std::uint32_t minimum);
   [[nodiscard]] bool is_changing(std::string_view key);
 
-  kvclt& client_;
+  server_group& client_;
   read_cache& cache_;
   add_unsent add_;
   std::function<void(std::uint32_t)> heard_;

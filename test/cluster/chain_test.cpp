@@ -99,7 +99,7 @@ class asker {
     EXPECT_EQ(a.result, status::ok) << net::text_of(a.body);
     return a;
   }
-  kvclt& client() { return *client_; }
+  server_group& client() { return *client_; }
 
   static answer of(const kv_result& r) {
     const auto v = r.value().bytes;
@@ -107,7 +107,7 @@ class asker {
   }
 
  private:
-  std::unique_ptr<kvclt> client_;
+  std::unique_ptr<server_group> client_;
 };
 
 void run(const test::cluster_options& o, const std::function<void(cluster&)>& work) {
@@ -257,13 +257,13 @@ TEST_P(Chain, WhatEveryVerbHasChangedIsThereWithTheNextHead) {
     const encoded<double> half(0.5);
     const std::vector<value_view> halves(many.size(), half.view());
     for (int i = 0; i < 3; ++i) {
-      a.client().multi({.what = verb::update_multi}, many, halves,
+      a.client().many().multi({.what = verb::update_multi}, many, halves,
                        [](std::size_t, const net::reply_item& item) { ASSERT_EQ(item.result, status::ok); });
     }
-    const auto set = a.client().split(many);
+    const auto set = a.client().many().split(many);
     const std::vector<double> ones(many.size(), 1);
     for (int i = 0; i < 3; ++i) {
-      a.client().wait(a.client().set_async({.what = verb::set_update}, set,
+      a.client().wait(a.client().many().set_async({.what = verb::set_update}, set,
                                            {value_tag::f64, 8, std::as_bytes(std::span(ones)), {}},
                                            [](std::span<const std::uint32_t>, const kv_result& r) { ASSERT_TRUE(r.ok()); }));
     }

@@ -1128,7 +1128,7 @@ using history = std::vector<test::timed<seen>>;
 /// that one half old and half new is seen.
 class prober {
  public:
-  prober(std::unique_ptr<kvclt> client, std::uint64_t seed, std::vector<std::string> keys, std::size_t width)
+  prober(std::unique_ptr<server_group> client, std::uint64_t seed, std::vector<std::string> keys, std::size_t width)
       : client_(std::move(client)), random_(seed), keys_(std::move(keys)), width_(width), histories_(keys_.size()) {}
 
   void run(std::size_t requests, std::size_t in_flight) {
@@ -1186,7 +1186,7 @@ class prober {
   static std::int64_t now() { return steady::now().time_since_epoch().count(); }
   void complain(const char* what) { complaint_ = what; }
 
-  std::unique_ptr<kvclt> client_;
+  std::unique_ptr<server_group> client_;
   generator random_;
   std::vector<std::string> keys_;
   std::size_t width_;
@@ -1223,7 +1223,7 @@ void check_histories(cluster& c, bool one_by_one) {
       for (const auto& h : histories) checked += h.size();
     }
     const auto cleaner = c.client();
-    cleaner->multi({.what = net::verb::remove_multi}, names, {}, [](std::size_t, const net::reply_item&) {});
+    cleaner->many().multi({.what = net::verb::remove_multi}, names, {}, [](std::size_t, const net::reply_item&) {});
   }
   EXPECT_GT(checked, 100U);
 }

@@ -202,7 +202,7 @@ class twin final : public srv::request_handler {
 /// Three servers with two copies, and a client that lives in a worker's thread.
 class Failover : public testing::Test {
  protected:
-  void run(const std::function<void(cluster&, kvclt&)>& work) {
+  void run(const std::function<void(cluster&, server_group&)>& work) {
     cluster c({.workers = 1,
                .servers = 3,
                .threads = 2,
@@ -232,7 +232,7 @@ class Failover : public testing::Test {
 };
 
 TEST_F(Failover, UpdatesInFlightToALostServerCountOnceAndInOrder) {
-  run([&](cluster& c, kvclt& client) {
+  run([&](cluster& c, server_group& client) {
     const encoded<std::int64_t> one(1);
     const auto all = keys(40);
     std::map<std::string, std::vector<std::int64_t>> seen;
@@ -265,7 +265,7 @@ TEST_F(Failover, UpdatesInFlightToALostServerCountOnceAndInOrder) {
 }
 
 TEST_F(Failover, AWaitingClientGoesOnWhenItsServerIsLost) {
-  run([&](cluster& c, kvclt& client) {
+  run([&](cluster& c, server_group& client) {
     now[0]->mute();
     std::thread launcher([&] {
       std::this_thread::sleep_for(100ms);
@@ -284,7 +284,7 @@ TEST_F(Failover, AWaitingClientGoesOnWhenItsServerIsLost) {
 }
 
 TEST_F(Failover, RequestsOfManyKeysAreSplitAnew) {
-  run([&](cluster& c, kvclt& client) {
+  run([&](cluster& c, server_group& client) {
     const auto all = keys(500);
     const encoded<std::int64_t> one(1);
     const std::vector<value_view> ones(all.size(), one.view());
@@ -293,7 +293,7 @@ TEST_F(Failover, RequestsOfManyKeysAreSplitAnew) {
     std::int64_t made_so_far = 0;
     int wrong = 0;
     const auto send = [&] {
-      client.multi_async(
+      client.many().multi_async(
           {.what = verb::bupdate_multi}, all, ones,
           [&, nth = ++made_so_far](std::size_t i, std::string_view key, const net::reply_item& item) {
             ++answers[i];
@@ -317,15 +317,15 @@ TEST_F(Failover, RequestsOfManyKeysAreSplitAnew) {
 }
 
 TEST_F(Failover, KeySetsGoOnUnderTheirNewShards) {
-  run([&](cluster& c, kvclt& client) {
+  run([&](cluster& c, server_group& client) {
     const auto all = keys(300);
-    const auto set = client.split(all);
+    const auto set = client.many().split(all);
     std::vector<std::int64_t> ones(all.size(), 1);
     std::vector<std::int64_t> last(all.size());
-    const kvclt::set_payload payload{value_tag::i64, 8, std::as_bytes(std::span(ones)), {}};
+    const multi_client::set_payload payload{value_tag::i64, 8, std::as_bytes(std::span(ones)), {}};
     int failures = 0;
     const auto send = [&] {
-      client.set_async({.what = verb::set_bupdate}, set, payload,
+      client.many().set_async({.what = verb::set_bupdate}, set, payload,
                        [&](std::span<const std::uint32_t> order, const kv_result& r) {
                          net::reply_items items(r.body, r.header.count);
                          net::reply_item item;
@@ -351,7 +351,7 @@ TEST_F(Failover, KeySetsGoOnUnderTheirNewShards) {
 }
 
 TEST_F(Failover, RowsGoOnToo) {
-  run([&](cluster& c, kvclt& client) {
+  run([&](cluster& c, server_group& client) {
     std::vector<std::uint64_t> ids;
     for (std::uint64_t id = 0; ids.size() < 50; ++id)
       if (client.locate_partition(partition_of(net::hash_row(id))).server == 1) ids.push_back(id);
@@ -388,7 +388,7 @@ TEST_F(Failover, RowsGoOnToo) {
 }
 
 TEST_F(Failover, AReplacementIsToldTheFunctions) {
-  run([&](cluster& c, kvclt& client) {
+  run([&](cluster& c, server_group& client) {
     std::set<std::uint64_t> ids;
     client.broadcast({.what = verb::register_update}, "plugin", net::bytes_of("f"), [&](const kv_result& r) {
       std::uint64_t id = 0;
@@ -401,7 +401,7 @@ TEST_F(Failover, AReplacementIsToldTheFunctions) {
     c.replace(1);
     ASSERT_TRUE(c.reaches(3));
     EXPECT_EQ(c.newest().servers[1].state, server_state::joining);
-    client.follow();
+    client.refresh_membership();
     client.wait_all();
     EXPECT_EQ(now[1]->told(), 2U) << "each of its threads, although it serves nothing yet";
   });
@@ -409,7 +409,7 @@ TEST_F(Failover, AReplacementIsToldTheFunctions) {
 
 TEST_F(Failover, AServerThatFallsSilentIsFoundByItsLeaseAndNobodyHangs) {
   lease = 2s;
-  run([&](cluster& c, kvclt& client) {
+  run([&](cluster& c, server_group& client) {
     std::string key = "a";
     while (client.locate(key).server != 2) key += "a";
     now[2]->mute();
@@ -426,7 +426,7 @@ TEST_F(Failover, AServerThatFallsSilentIsFoundByItsLeaseAndNobodyHangs) {
 }
 
 TEST_F(Failover, ClientsSeeOneOrderOfEachKeyWhileServersAreLostAndReplaced) {
-  run([&](cluster& c, kvclt&) {
+  run([&](cluster& c, server_group&) {
     constexpr std::size_t clients = 3;
     test::number_history history(keys(6), clients);
     std::atomic<bool> over{false};
@@ -461,7 +461,7 @@ TEST_F(Failover, ClientsSeeOneOrderOfEachKeyWhileServersAreLostAndReplaced) {
 }
 
 TEST_F(Failover, FarMoreRequestsThanAShardRemembersAreHeldBackAndEnd) {
-  run([&](cluster& c, kvclt& client) {
+  run([&](cluster& c, server_group& client) {
     const encoded<std::int64_t> one(1);
     const auto all = keys(10);
     now[1]->mute();
@@ -482,7 +482,7 @@ TEST_F(Failover, FarMoreRequestsThanAShardRemembersAreHeldBackAndEnd) {
 }
 
 TEST_F(Failover, ClearIsOneRequestWithOneAnswerAlsoWhenAServerIsLost) {
-  run([&](cluster& c, kvclt& client) {
+  run([&](cluster& c, server_group& client) {
     now[2]->mute();
     std::thread launcher([&] {
       std::this_thread::sleep_for(50ms);
@@ -496,7 +496,7 @@ TEST_F(Failover, ClearIsOneRequestWithOneAnswerAlsoWhenAServerIsLost) {
 }
 
 TEST_F(Failover, AHandlerMayMakeRequestsWhileServersChange) {
-  run([&](cluster& c, kvclt& client) {
+  run([&](cluster& c, server_group& client) {
     const encoded<std::int64_t> one(1);
     const auto all = keys(30);
     now[0]->mute();

@@ -9,9 +9,9 @@
 #include <paracel/codec.hpp>
 #include <paracel/error.hpp>
 
+#include "client/server_group.hpp"
 #include "net/inproc_transport.hpp"
 #include "test/support/cluster.hpp"
-#include "worker/kvclt.hpp"
 
 namespace paracel {
 namespace {
@@ -79,10 +79,10 @@ TEST(Kvclt, AMultiRequestIsCutIntoChunksAndComesBackWhole) {
     values.emplace_back(i);
     views.push_back(values.back().view());
   }
-  client->multi({.what = net::verb::push_multi}, keys, views,
+  client->many().multi({.what = net::verb::push_multi}, keys, views,
                 [](std::size_t, const net::reply_item& item) { ASSERT_EQ(item.result, net::status::ok); });
   std::vector<std::int64_t> got(keys.size(), -1);
-  client->multi({.what = net::verb::pull_multi}, keys, {}, [&](std::size_t i, const net::reply_item& item) {
+  client->many().multi({.what = net::verb::pull_multi}, keys, {}, [&](std::size_t i, const net::reply_item& item) {
     got[i] = decode<std::int64_t>(item.value);
   });
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], static_cast<std::int64_t>(i));
@@ -96,7 +96,7 @@ TEST(Kvclt, AServerThatNeverAnswersIsGivenUpAndNothingIsClaimedAboutTheRequest) 
                        .control = "inproc://nobody_control"});
   kvclt_options o;
   o.timeout = std::chrono::milliseconds{300};
-  kvclt client(nobody, m, 0, o);
+  server_group client(nobody, m, 0, o);
   const auto start = std::chrono::steady_clock::now();
   try {
     client.wait(client.request({.what = net::verb::pull}, "k", {}, nullptr));

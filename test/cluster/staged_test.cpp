@@ -144,7 +144,7 @@ TEST(Bsp, HalfAnIterationOfAWorkerThatIsTakenOutOfTheClockIsNotFolded) {
         return;
       }
       while (!died) std::this_thread::sleep_for(std::chrono::milliseconds{1});
-      kvclt launcher(c.transport(), c.newest(), 1);
+      server_group launcher(c.transport(), c.newest(), 1);
       launcher.wait(launcher.clock_request(net::verb::clock_tick, net::no_clock, [](const kv_result& r) {
         EXPECT_TRUE(r.ok());
         EXPECT_GT(r.header.count, 20U);

@@ -14,12 +14,12 @@
 
 #include <paracel/paralg.hpp>
 
+#include "client/server_group.hpp"
 #include "net/heartbeat.hpp"
 #include "net/inproc_transport.hpp"
 #include "test/support/cluster.hpp"
 #include "test/support/paths.hpp"
 #include "worker/comm_self.hpp"
-#include "worker/kvclt.hpp"
 
 namespace paracel {
 namespace {
@@ -35,7 +35,7 @@ TEST(Kvclt, WaitingForAllGivesUpWhenTheFirstIsAnsweredAndALaterOneNever) {
   m.servers[0].shards[1] = "inproc://nobody";
   kvclt_options o;
   o.timeout = milliseconds{300};
-  kvclt client(c.transport(), m, 0, o);
+  server_group client(c.transport(), m, 0, o);
   std::string answered, silent;
   for (int i = 0; answered.empty() || silent.empty(); ++i) {
     const auto key = std::to_string(i);
@@ -56,7 +56,7 @@ TEST(Kvclt, AMultiCallThatFailsWhileItSendsLeavesNoHandlerBehind) {
   for (int i = 0; i < 500; ++i) keys.push_back("key_" + std::to_string(i));
   const auto refuse = std::make_shared<int>(0);
   const auto ask = [&] {
-    client->multi({.what = net::verb::pull_multi}, keys, {},
+    client->many().multi({.what = net::verb::pull_multi}, keys, {},
                   [refuse](std::size_t, const net::reply_item&) { throw type_error("not what was asked for"); });
   };
   EXPECT_THROW(ask(), type_error);

@@ -65,7 +65,7 @@ nanos worker_process::start() {
   o.timeout = std::chrono::milliseconds(0);
   o.incarnation = incarnation_;
   o.time = &process_.time();
-  client_ = std::make_unique<kvclt>(process_, m, rank_, o, nullptr, board_);
+  client_ = std::make_unique<server_group>(process_, m, rank_, o, nullptr, board_);
   pulse_->follow(m.epoch);
   requests_left_ = 1 + in_.dice().below(most_requests);
   for (int i = 0; i < 3; ++i) sets_.push_back(make_set());
@@ -89,7 +89,7 @@ void worker_process::go_on_from(const checkpoint_plan& plan) {
 
 nanos worker_process::step() {
   client_->poll();
-  client_->follow();
+  client_->refresh_membership();
   if (phase_ == phase::left) return 20_ms;
   if (phase_ == phase::to_stop) stop();
   if (phase_ == phase::stopped) {
@@ -227,7 +227,7 @@ void worker_process::add_many() {
   }
   const encoded<std::int64_t> one(1);
   const std::vector<value_view> values(keys.size(), one.view());
-  client_->multi_async({.what = verb::bupdate_multi}, keys, values,
+  client_->many().multi_async({.what = verb::bupdate_multi}, keys, values,
                        [this, before](std::size_t i, std::string_view, const net::reply_item& item) {
                          auto& [c, seen] = (*before)[i];
                          if (item.result != status::ok) wrong("one of many additions was refused: " + c->key);
@@ -243,7 +243,7 @@ void worker_process::read_many() {
     keys.push_back(c.key);
     before->emplace_back(&c, c.seen);
   }
-  client_->multi_async({.what = verb::pull_multi}, keys, {},
+  client_->many().multi_async({.what = verb::pull_multi}, keys, {},
                        [this, before](std::size_t i, std::string_view, const net::reply_item& item) {
                          auto& [c, seen] = (*before)[i];
                          if (item.result != status::ok && item.result != status::not_found) {
@@ -261,20 +261,20 @@ worker_process::counter_set worker_process::make_set() {
     s.counters.push_back(&all[in_.dice().below(all.size())]);
     keys.push_back(s.counters.back()->key);
   }
-  s.parts = client_->split(std::move(keys));
+  s.parts = client_->many().split(std::move(keys));
   return s;
 }
 
 void worker_process::add(const counter_set& s) {
   for (auto* c : s.counters) ++c->begun;
   const std::vector<std::int64_t> ones(s.counters.size(), 1);
-  const kvclt::set_payload values{encoded<std::int64_t>(1).view().tag, sizeof ones[0], std::as_bytes(std::span(ones)), {}};
+  const multi_client::set_payload values{encoded<std::int64_t>(1).view().tag, sizeof ones[0], std::as_bytes(std::span(ones)), {}};
   ask(s, {.what = verb::set_bupdate}, values, true);
 }
 
 void worker_process::read(const counter_set& s) { ask(s, {.what = verb::set_pull}, {}, false); }
 
-void worker_process::ask(const counter_set& s, kvclt::call what, const kvclt::set_payload& values, bool adds) {
+void worker_process::ask(const counter_set& s, kvclt::call what, const multi_client::set_payload& values, bool adds) {
   std::vector<std::pair<counter*, std::int64_t>> before;
   for (auto* c : s.counters) before.emplace_back(c, c->seen);
   const auto take = [this, adds, before](std::uint32_t i, std::int64_t found) {
@@ -282,7 +282,7 @@ void worker_process::ask(const counter_set& s, kvclt::call what, const kvclt::se
     if (adds) known_.answered_add(*c, found, seen);
     else known_.answered_read(*c, found, seen);
   };
-  client_->set_async(what, s.parts, values, [take, adds](std::span<const std::uint32_t> order, const kv_result& r) {
+  client_->many().set_async(what, s.parts, values, [take, adds](std::span<const std::uint32_t> order, const kv_result& r) {
     if (!r.ok()) wrong("a key set was refused: " + text_of(r));
     if ((r.header.flags & net::reply_uniform) != 0) {
       std::vector<std::int64_t> numbers(order.size());

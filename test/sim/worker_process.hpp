@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "client/server_group.hpp"
 #include "net/disk.hpp"
 #include "test/sim/history.hpp"
 #include "test/sim/scheduler_line.hpp"
 #include "test/sim/simulation.hpp"
 #include "worker/checkpoint_parts.hpp"
-#include "worker/kvclt.hpp"
 
 namespace paracel::sim {
 
@@ -56,7 +56,7 @@ class worker_process {
   counter_set make_set();
   void add(const counter_set& s);
   void read(const counter_set& s);
-  void ask(const counter_set& s, kvclt::call what, const kvclt::set_payload& values, bool adds);
+  void ask(const counter_set& s, kvclt::call what, const multi_client::set_payload& values, bool adds);
   void stage(sum& s);
   void read(const sum& s, std::uint32_t clock);
 
@@ -75,7 +75,7 @@ class worker_process {
   checkpoint_plan plan_;
   std::string file_;  // of the checkpoint that it has stopped for
   actor& thread_;
-  std::unique_ptr<kvclt> client_;
+  std::unique_ptr<server_group> client_;
   std::vector<counter_set> sets_;
   nanos next_ = 0;
   std::uint32_t iterations_ = 0;     // finished

@@ -19,13 +19,13 @@
 
 #include <paracel/comm.hpp>
 
+#include "client/server_group.hpp"
 #include "core/hex.hpp"
 #include "net/heartbeat.hpp"
 #include "net/inproc_transport.hpp"
 #include "server/scheduler_node.hpp"
 #include "server/server_node.hpp"
 #include "worker/comm_scheduler.hpp"
-#include "worker/kvclt.hpp"
 #include "worker/session.hpp"
 
 namespace paracel::test {
@@ -136,8 +136,8 @@ class cluster {
   }
 
   /// A client that is no worker of the job.
-  std::unique_ptr<kvclt> client(kvclt_options o = {}, std::shared_ptr<abort_signal> ended = nullptr) {
-    return std::make_unique<kvclt>(*transport_, *board_->newest(), 0, o, std::move(ended), board_);
+  std::unique_ptr<server_group> client(kvclt_options o = {}, std::shared_ptr<abort_signal> ended = nullptr) {
+    return std::make_unique<server_group>(*transport_, *board_->newest(), 0, o, std::move(ended), board_);
   }
 
   /// The server ends and the scheduler is told so, as a launcher does. Returns: the epoch without it, 0 when the job has

@@ -14,9 +14,9 @@
 
 #include <paracel/codec.hpp>
 
+#include "client/server_group.hpp"
 #include "net/protocol.hpp"
 #include "test/support/linearizability.hpp"
-#include "worker/kvclt.hpp"
 
 namespace paracel::test {
 
@@ -27,7 +27,7 @@ class number_history {
       : keys_(std::move(keys)), seen_(keys_.size(), of_one_key(clients)) {}
 
   /// One operation of client `me`, through `mine`, and its answer: two of three add one and say the sum, the third reads.
-  void step(kvclt& mine, std::size_t me, std::size_t i) {
+  void step(server_group& mine, std::size_t me, std::size_t i) {
     const auto time = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
     const bool adds = i % 3 != 0;
     timed<operation> t{{adds, 0}, time(), 0};

@@ -17,18 +17,20 @@ LAYERS = [
     ("net", r"src/net/", {"public", "core", "net"}),
     # Input: files, formats, and who gets what. Knows workers only as a Comm.
     ("load", r"src/load/", {"public", "core", "load"}),
-    ("worker", r"src/worker/", {"public", "core", "net", "load", "worker"}),
+    # The servers as one thread of a worker sees them: requests, answers, what happens when servers change.
+    ("client", r"src/client/", {"public", "core", "net", "client"}),
+    ("worker", r"src/worker/", {"public", "core", "net", "load", "client", "worker"}),
     # The one place where both sides meet: a server inside a worker's process.
-    ("embed", r"src/embed/", {"public", "core", "net", "worker", "server", "embed"}),
+    ("embed", r"src/embed/", {"public", "core", "net", "client", "worker", "server", "embed"}),
     ("server", r"server/", {"public", "core", "net", "server"}),
     ("plug-in", r"(default/|alg/.*_update\.cpp$|test/support/plugins/)", {"update"}),
     ("alg", r"alg/", {"public", "alg"}),
     ("serial", r"tool/serial/", {"serial"}),
     ("datagen", r"tool/datagen/", {"public", "datagen"}),
     ("checkpoints", r"tool/checkpoint/", {"public", "core", "net"}),
-    ("bench", r"tool/bench/", {"public", "core", "net", "load", "worker", "embed", "server", "alg", "bench"}),
+    ("bench", r"tool/bench/", {"public", "core", "net", "load", "client", "worker", "embed", "server", "alg", "bench"}),
     ("outside", r"test/compat/", {"compat", "public"}),
-    ("test", r"test/", {"compat", "public", "core", "net", "load", "worker", "embed", "server", "alg", "test"}),
+    ("test", r"test/", {"compat", "public", "core", "net", "load", "client", "worker", "embed", "server", "alg", "test"}),
 ]
 
 # What a plug-in is compiled against; nothing in it needs the framework's library.
@@ -49,7 +51,7 @@ LIBRARIES = [
 
 # Inside a layer: who must not know whom.
 NEVER = [
-    (r"src/worker/kvclt\.", r"(src/worker/parasrv|include/paracel/(paralg|parameter_access|many_parameters))\."),
+    (r"src/client/", r"(src/worker/parasrv|include/paracel/(paralg|parameter_access|many_parameters))\."),
     (r"src/worker/parasrv\.", r"include/paracel/(paralg|parameter_access|many_parameters)\."),
     (r"src/net/(protocol|transport|disk|time_source)\.", r"src/net/zmq_transport\."),
     (r"server/(shard|table|arena|clock_service)\.", r"(src/net/\w+_transport|server/(server_node|server|scheduler))\."),
@@ -132,11 +134,13 @@ class IncludeMatrix(unittest.TestCase):
                         self.assertIn(target, UPDATE, path)
 
     def test_breaking_a_rule_is_noticed(self):
-        files = {"include/paracel/paralg.hpp", "src/core/ring.hpp", "src/net/zmq_transport.hpp", "src/worker/kvclt.hpp",
-                 "server/shard.hpp", "test/support/cluster.hpp", "tool/bench/floor.hpp", "alg/lr/lr.hpp"}
+        files = {"include/paracel/paralg.hpp", "src/core/ring.hpp", "src/net/zmq_transport.hpp", "src/client/kvclt.hpp",
+                 "src/worker/session.hpp", "server/shard.hpp", "test/support/cluster.hpp",
+                 "tool/bench/floor.hpp", "alg/lr/lr.hpp"}
         for path, include in [
-            ("server/server.cpp", '"worker/kvclt.hpp"'),
-            ("src/worker/kvclt.cpp", '"server/shard.hpp"'),
+            ("server/server.cpp", '"client/kvclt.hpp"'),
+            ("src/client/kvclt.cpp", '"worker/session.hpp"'),
+            ("src/client/kvclt.cpp", '"server/shard.hpp"'),
             ("src/core/ring.cpp", '"net/zmq_transport.hpp"'),
             ("src/core/ring.cpp", "<thread>"),
             ("src/net/zmq_transport.hpp", "<zmq.h>"),
@@ -144,7 +148,7 @@ class IncludeMatrix(unittest.TestCase):
             ("src/worker/session.cpp", '"test/support/cluster.hpp"'),
             ("server/shard.cpp", '"tool/bench/floor.hpp"'),
             ("server/shard.cpp", '"net/zmq_transport.hpp"'),
-            ("src/worker/kvclt.cpp", "<paracel/paralg.hpp>"),
+            ("src/client/kvclt.cpp", "<paracel/paralg.hpp>"),
             ("alg/lr/lr.cpp", '"core/ring.hpp"'),
             ("alg/lr/lr_update.cpp", "<paracel/paralg.hpp>"),
             ("tool/serial/lr_serial.cpp", "<paracel/paralg.hpp>"),
@@ -154,7 +158,7 @@ class IncludeMatrix(unittest.TestCase):
         ]:
             with self.subTest(path=path, include=include):
                 self.assertEqual(len(complaints(path, f"#include {include}\n", files.__contains__)), 1)
-        self.assertEqual(complaints("src/worker/kvclt.cpp", '#include "core/ring.hpp"\n', files.__contains__), [])
+        self.assertEqual(complaints("src/client/kvclt.cpp", '#include "core/ring.hpp"\n', files.__contains__), [])
         self.assertEqual(complaints("alg/lr/lr.cpp", '#include "lr.hpp"\n', files.__contains__), [])
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/kept_request.hpp"
+#include "client/kept_request.hpp"
 
 #include <gtest/gtest.h>
 

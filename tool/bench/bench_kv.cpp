@@ -24,7 +24,7 @@
 
 DEFINE_string(verb, "pull", "pull, push, update, bupdate, contains, their multi forms: pull_multi, ..., or on a prepared "
                             "key set: set_pull, set_push, set_update, set_bupdate");
-DEFINE_string(api, "kvclt", "kvclt: the client below; paralg: the calls of an algorithm, with futures");
+DEFINE_string(api, "kvclt", "kvclt: the client of the servers; paralg: the calls of an algorithm, with futures");
 DEFINE_string(value_type, "", "f64 or f32; empty: f64 unless value_bytes is no multiple of 8");
 DEFINE_uint64(value_bytes, 8, "size of a value: one number, or an array of them");
 DEFINE_uint64(key_bytes, 8, "size of a key, at least 8");
@@ -216,7 +216,7 @@ class worker {
   void many_keys(stopwatch& watch) {
     const std::vector<value_view> values(carries_value(call_.what) ? keys_.size() : 0, sent_value());
     std::vector<std::byte> numbers(values.size() * value_.size(), std::byte{0});
-    const auto set = is_set(call_.what) ? client_->split(keys_) : nullptr;
+    const auto set = is_set(call_.what) ? client_->many().split(keys_) : nullptr;
     struct chain {
       clock::time_point sent;
       std::vector<std::byte> out;
@@ -231,16 +231,16 @@ class worker {
         if (!over) go(c);
       };
       if (set != nullptr) {
-        kvclt::set_payload payload;
+        multi_client::set_payload payload;
         if (!values.empty()) payload = {sent_value().tag, value_.size(), numbers, {}};
-        client_->set_async(call_, set, payload, [&c](std::span<const std::uint32_t>, const kv_result& r) {
+        client_->many().set_async(call_, set, payload, [&c](std::span<const std::uint32_t>, const kv_result& r) {
           check(r);
           c.out.assign(r.body.begin(), r.body.end());  // what a reader has of it
         }, end);
         return;
       }
       c.out.resize(keys_.size() * value_.size());
-      client_->multi_async(call_, keys_, values, [&c](std::size_t i, std::string_view, const net::reply_item& item) {
+      client_->many().multi_async(call_, keys_, values, [&c](std::size_t i, std::string_view, const net::reply_item& item) {
         if (item.result != net::status::ok) throw std::runtime_error(net::name_of(item.result));
         const auto bytes = item.value.bytes;
         if (!bytes.empty()) std::memcpy(c.out.data() + i * bytes.size(), bytes.data(), bytes.size());
@@ -294,7 +294,7 @@ class worker {
   }
 
   std::shared_ptr<session> job_;
-  std::unique_ptr<kvclt> client_;
+  std::unique_ptr<server_group> client_;
   kvclt::call call_;
   blob value_;
   std::vector<std::string> keys_;

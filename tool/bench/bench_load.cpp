@@ -72,14 +72,14 @@ class loader {
       }
       std::vector<value_view> values;
       if (what == net::verb::push_multi) values.assign(keys.size(), value);
-      client_->multi({.what = what}, keys, values, [](std::size_t, const net::reply_item& item) {
+      client_->many().multi({.what = what}, keys, values, [](std::size_t, const net::reply_item& item) {
         if (item.result != net::status::ok) throw std::runtime_error(net::name_of(item.result));
       });
     }
   }
 
  private:
-  std::unique_ptr<kvclt> client_;
+  std::unique_ptr<server_group> client_;
   std::size_t index_;
   std::vector<double> value_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/kept_request.hpp"
+#include "client/kept_request.hpp"
 
 #include <cstring>
 #include <utility>
@@ -194,7 +194,8 @@ void merge_rows(net::verb what, std::size_t items, std::span<const request_part>
   for (const auto& p : parts) {
     if (p.reply.size() != p.items.size() * row_bytes) misfit();
     for (std::size_t k = 0; k < p.items.size(); ++k)
-      if (row_bytes != 0) std::memcpy(out.body.data() + p.items[k] * row_bytes, p.reply.data() + k * row_bytes, row_bytes);
+      if (row_bytes != 0)
+        std::memcpy(out.body.data() + p.items[k] * row_bytes, p.reply.data() + k * row_bytes, row_bytes);
   }
 }
 

@@ -10,7 +10,8 @@
 
 #include <paracel/error.hpp>
 
-#include "worker/kvclt_group.hpp"
+#include "client/multi_client.hpp"
+#include "client/server_group.hpp"
 
 namespace paracel {
 
@@ -18,8 +19,6 @@ namespace {
 
 // A shard whose room for key sets is too small for those of all its clients may forget one before it was used.
 constexpr unsigned most_attempts = 16;
-// Parts of sets that are known to have been prepared; a program may make a new set in each round.
-constexpr std::size_t most_prepared = std::size_t{1} << 16;
 
 /// Calls f when it goes, whatever happens.
 template <class F>
@@ -74,69 +73,56 @@ std::string_view text_of(const digest128& d) { return {reinterpret_cast<const ch
 
 }  // namespace
 
-kvclt::group& kvclt::open_group(const call& c) {
-  make_room(0);  // first: a handler that runs meanwhile may take a group
+multi_request& multi_client::open_group(const call& c) {
+  servers_.wait_for_window(0);  // first: a handler that runs meanwhile may take a group
   if (free_groups_.empty()) {
     free_groups_.reserve(groups_.size() + 1);
-    groups_.push_back(std::make_unique<group>());
+    groups_.push_back(std::make_unique<multi_request>());
     free_groups_.push_back(groups_.back().get());
   }
   auto& g = *free_groups_.back();
   free_groups_.pop_back();
-  g.number = next_++;
-  g.header = header_of(c);
+  g.number = shared_.window.open(c.what, g);
+  g.header = kvclt::header_of(c);
   g.unanswered = 1;  // until all have been sent
   g.used = 0;
-  auto& p = slot(g.number);
-  p = {};
-  p.what = c.what;
-  p.open = true;
-  p.group = true;
-  ++in_flight_;
   return g;
 }
 
-/// Its handlers may refer to what is no longer there.
-void kvclt::silence(group& g) noexcept {
-  g.each = nullptr;
-  g.each_part = nullptr;
-  g.end = nullptr;
-}
-
-void kvclt::release(group& g) noexcept {
-  silence(g);
+void multi_client::release(multi_request& g) noexcept {
+  g.silence();
   g.set = nullptr;
   for (std::size_t i = 0; i < g.used; ++i) g.chunks[i].body.trim();
   free_groups_.push_back(&g);
 }
 
 /// One request of the group is answered, or the last one is sent.
-void kvclt::answered_part(group& g) {
+void multi_client::answered_part(multi_request& g) {
   if (--g.unanswered != 0) return;
   const auto number = g.number;
-  close(slot(number));
+  shared_.window.close(shared_.window.at(number));
   const auto end = std::move(g.end);
   release(g);
   if (end) end(number);
 }
 
-kvclt::sequence kvclt::multi_async(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
-                                   keyed_handler each, end_handler end) {
-  follow();
-  const stay here(*this);
+multi_client::sequence multi_client::multi_async(const call& c, std::span<const std::string> keys,
+                                                 std::span<const value_view> values, keyed_handler each,
+                                                 end_handler end) {
+  servers_.refresh_membership();
+  const server_group::pin_routing here(servers_);
   auto& g = open_group(c);
   const auto number = g.number;
   g.each = std::move(each);
   g.end = std::move(end);
   const finally sent{[&] { answered_part(g); }};
-  const on_error failed{[&] { silence(g); }};
+  const on_error failed{[&] { g.silence(); }};
   // Counting sort of the keys by channel.
   g.channel_of.resize(keys.size());
-  g.begin.assign(channels_.size() + 1, 0);
+  g.begin.assign(routes_.channels() + 1, 0);
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    check_key(keys[i]);
-    const auto at = router_.locate(keys[i]);
-    g.channel_of[i] = first_channel_[at.server] + at.shard;
+    kvclt::check_key(keys[i]);
+    g.channel_of[i] = routes_.channel_of(routes_.locate(keys[i]));
     ++g.begin[g.channel_of[i]];
   }
   std::uint32_t sum = 0;
@@ -145,12 +131,12 @@ kvclt::sequence kvclt::multi_async(const call& c, std::span<const std::string> k
   for (std::size_t i = 0; i < keys.size(); ++i) g.order[g.begin[g.channel_of[i]]++] = static_cast<std::uint32_t>(i);
   // Every channel's beginning is now its end.
   std::uint32_t from = 0;
-  for (std::uint32_t channel = 0; channel < channels_.size(); ++channel) {
+  for (std::uint32_t channel = 0; channel < routes_.channels(); ++channel) {
     const auto last = g.begin[channel];
     while (from < last) {
       std::size_t bytes = 0;
       auto to = from;
-      while (to < last && (to == from || bytes < options_.multi_chunk_bytes)) {
+      while (to < last && (to == from || bytes < shared_.options.multi_chunk_bytes)) {
         const auto i = g.order[to++];
         bytes += net::request_item_bytes + keys[i].size() + (values.empty() ? 0 : values[i].bytes.size());
       }
@@ -161,8 +147,9 @@ kvclt::sequence kvclt::multi_async(const call& c, std::span<const std::string> k
   return number;
 }
 
-void kvclt::send_items(group& g, std::uint32_t channel, unsigned_range piece, std::span<const std::string> keys,
-                       std::span<const value_view> values, std::size_t bytes) {
+void multi_client::send_items(multi_request& g, std::uint32_t channel, unsigned_range piece,
+                              std::span<const std::string> keys, std::span<const value_view> values,
+                              std::size_t bytes) {
   const auto index = g.used;
   auto& chunk = g.add(channel, piece.first, piece.second);
   auto* to = chunk.body.reserve(bytes);
@@ -172,17 +159,18 @@ void kvclt::send_items(group& g, std::uint32_t channel, unsigned_range piece, st
   }
   auto h = g.header;
   h.count = piece.second - piece.first;
-  slot(g.number).channel = channel;
+  shared_.window.at(g.number).channel = channel;
   ++g.unanswered;
   try {
-    send(channel, h, {}, {}, chunk.body.bytes(), {}, [this, &g, index](const kv_result& r) { take_items(g, index, r); });
+    servers_.send(channel, h, {}, {}, chunk.body.bytes(), {},
+                  [this, &g, index](const kv_result& r) { receive_items(g, index, r); });
   } catch (...) {
     --g.unanswered;
     throw;
   }
 }
 
-void kvclt::take_items(group& g, std::size_t index, const kv_result& r) {
+void multi_client::receive_items(multi_request& g, std::size_t index, const kv_result& r) {
   const finally counted{[&] { answered_part(g); }};
   if (!g.each) return;
   auto& chunk = g.chunks[index];
@@ -202,31 +190,36 @@ void kvclt::take_items(group& g, std::size_t index, const kv_result& r) {
   if (n != count || !items.ok()) throw protocol_error("a multi reply does not fit its request");
 }
 
-void kvclt::multi(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
+void multi_client::multi(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
                   const item_handler& each) {
-  wait(multi_async(c, keys, values,
+  servers_.wait(multi_async(c, keys, values,
                    [&each](std::size_t i, std::string_view, const net::reply_item& item) { each(i, item); }));
 }
 
 // ---- prepared key sets --------------------------------------------------------------------------------------------
 
-std::shared_ptr<const key_parts> kvclt::split(std::vector<std::string> keys) const {
+std::shared_ptr<const key_parts> multi_client::split_here(std::shared_ptr<const key_parts> set) {
+  auto& now = sets_here_[set];
+  if (now == nullptr) now = split(set->keys);
+  return now;
+}
+
+std::shared_ptr<const key_parts> multi_client::split(std::vector<std::string> keys) const {
   auto set = std::make_shared<key_parts>();
-  set->job = members_.job;
-  set->epoch = members_.epoch;
+  set->job = shared_.job;
+  set->epoch = shared_.epoch;
   set->keys = std::move(keys);
-  std::vector<std::vector<std::uint32_t>> of_channel(channels_.size());
+  std::vector<std::vector<std::uint32_t>> of_channel(routes_.channels());
   for (std::uint32_t i = 0; i < set->keys.size(); ++i) {
-    check_key(set->keys[i]);
-    const auto at = router_.locate(set->keys[i]);
-    of_channel[first_channel_[at.server] + at.shard].push_back(i);
+    kvclt::check_key(set->keys[i]);
+    of_channel[routes_.channel_of(routes_.locate(set->keys[i]))].push_back(i);
   }
   byte_buffer payload;
-  for (std::uint32_t channel = 0; channel < channels_.size(); ++channel) {
-    std::size_t bytes = options_.multi_chunk_bytes;
+  for (std::uint32_t channel = 0; channel < routes_.channels(); ++channel) {
+    std::size_t bytes = shared_.options.multi_chunk_bytes;
     for (const auto i : of_channel[channel]) {
       const auto at = static_cast<std::uint32_t>(set->order.size());
-      if (bytes >= options_.multi_chunk_bytes) {
+      if (bytes >= shared_.options.multi_chunk_bytes) {
         set->parts.push_back({channel, at, at, {}});
         bytes = 0;
       }
@@ -242,34 +235,36 @@ std::shared_ptr<const key_parts> kvclt::split(std::vector<std::string> keys) con
   return set;
 }
 
-void kvclt::send_prepare(const key_parts& set, const key_parts::part& part, handler done) {
+bool multi_client::is_prepared(const key_parts::part& part) const {
+  const auto& to = routes_.at(part.channel);
+  return to.client->has_set(to.thread, part.digest);
+}
+
+void multi_client::send_prepare(const key_parts& set, const key_parts::part& part, kvclt::handler done) {
   byte_buffer payload;
   write_keys(set, part.begin, part.end, payload);
   net::request_header h;
   h.what = net::verb::set_prepare;
   h.count = part.end - part.begin;
-  send(part.channel, h, text_of(part.digest), {}, payload.bytes(), {}, std::move(done));
-  if (prepared_.size() >= most_prepared) {  // the next request on this set prepares it anew
-    const auto at = prepared_.lower_bound({part.channel, 0, 0});
-    if (at != prepared_.end() && std::get<0>(*at) == part.channel) prepared_.erase(at);
-  }
-  prepared_.emplace(part.channel, part.digest.low, part.digest.high);
+  servers_.send(part.channel, h, text_of(part.digest), {}, payload.bytes(), {}, std::move(done));
+  const auto& to = routes_.at(part.channel);
+  to.client->record_set(to.thread, part.digest);
 }
 
-void kvclt::prepare(const key_parts& set) {
-  if (set.epoch != members_.epoch) return;  // the first request on it prepares what it has become
+void multi_client::prepare(const key_parts& set) {
+  if (set.epoch != shared_.epoch) return;  // the first request on it prepares what it has become
   for (const auto& part : set.parts) {
-    if (prepared_.contains({part.channel, part.digest.low, part.digest.high})) continue;
+    if (is_prepared(part)) continue;
     send_prepare(set, part, nullptr);  // what is wrong with it, the first request will say
   }
 }
 
-kvclt::sequence kvclt::set_async(const call& c, std::shared_ptr<const key_parts> set, const set_payload& values,
-                                 part_handler each, end_handler end) {
-  follow();
-  const stay places(*this);
-  if (set->epoch != members_.epoch && keeps_) set = here(std::move(set));
-  if (set->job != members_.job || set->epoch != members_.epoch) throw error("a key set of another job or another time");
+multi_client::sequence multi_client::set_async(const call& c, std::shared_ptr<const key_parts> set,
+                                               const set_payload& values, part_handler each, end_handler end) {
+  servers_.refresh_membership();
+  const server_group::pin_routing places(servers_);
+  if (set->epoch != shared_.epoch && shared_.may_change) set = split_here(std::move(set));
+  if (set->job != shared_.job || set->epoch != shared_.epoch) throw error("a key set of another job or another time");
   prepare(*set);
   auto& g = open_group(c);
   const auto number = g.number;
@@ -278,7 +273,7 @@ kvclt::sequence kvclt::set_async(const call& c, std::shared_ptr<const key_parts>
   g.set = std::move(set);
   g.header.tag = values.tag;
   const finally sent{[&] { answered_part(g); }};
-  const on_error failed{[&] { silence(g); }};
+  const on_error failed{[&] { g.silence(); }};
   for (const auto& part : g.set->parts) {
     auto& chunk = g.add(part.channel, part.begin, part.end);
     if (!values.items.empty()) {
@@ -297,20 +292,20 @@ kvclt::sequence kvclt::set_async(const call& c, std::shared_ptr<const key_parts>
   return number;
 }
 
-void kvclt::send_part(group& g, std::size_t index) {
+void multi_client::send_part(multi_request& g, std::size_t index) {
   auto& chunk = g.chunks[index];
   auto h = g.header;
   h.count = chunk.end - chunk.begin;
-  slot(g.number).channel = chunk.channel;
+  shared_.window.at(g.number).channel = chunk.channel;
   ++g.unanswered;
   try {
-    const auto s = send(chunk.channel, h, text_of(g.set->parts[index].digest), {}, chunk.body.bytes(), {},
-                        [this, &g, index](const kv_result& r) { take_part(g, index, r); });
+    const auto s = servers_.send(chunk.channel, h, text_of(g.set->parts[index].digest), {}, chunk.body.bytes(), {},
+                        [this, &g, index](const kv_result& r) { receive_part(g, index, r); });
     if (chunk.place == 0) chunk.place = s;
-    if (auto& p = slot(s); keeps_ && p.kept != nullptr) {
-      p.kept->place = chunk.place;  // what was sent after the first attempt stays behind it
-      p.kept->set = g.set;
-      p.kept->set_part = static_cast<std::uint32_t>(index);
+    if (const auto& retained = shared_.window.at(s).retained; shared_.may_change && retained != nullptr) {
+      retained->place = chunk.place;  // what was sent after the first attempt stays behind it
+      retained->set = g.set;
+      retained->set_part = static_cast<std::uint32_t>(index);
     }
   } catch (...) {
     --g.unanswered;
@@ -318,40 +313,26 @@ void kvclt::send_part(group& g, std::size_t index) {
   }
 }
 
-void kvclt::take_part(group& g, std::size_t index, const kv_result& r) {
+void multi_client::receive_part(multi_request& g, std::size_t index, const kv_result& r) {
   const finally counted{[&] { answered_part(g); }};
   auto& chunk = g.chunks[index];
   if (r.header.result == net::status::unknown_set) {
     // The shard holds back what this client sent after the request until it comes again behind its keys.
-    const stay here(*this);
-    if (++chunk.attempts < most_attempts && !chunk.unprepared && g.set->epoch == members_.epoch) {
-      if (before_) before_(g.header.what, nullptr);  // nothing may come between the keys and the request
+    const server_group::pin_routing here(servers_);
+    if (++chunk.attempts < most_attempts && !chunk.unprepared && g.set->epoch == shared_.epoch) {
+      if (shared_.before) shared_.before(g.header.what, nullptr);  // nothing may come between the keys and the request
       send_prepare(*g.set, g.set->parts[index], [&g, index](const kv_result& prepared) {
         g.chunks[index].unprepared = !prepared.ok();
       });
       return send_part(g, index);
     }
   }
-  if (chunk.attempts != 0 && !r.ok() && g.set->epoch == members_.epoch) {  // nothing may stay held back for it
+  if (chunk.attempts != 0 && !r.ok() && g.set->epoch == shared_.epoch) {  // nothing may stay held back for it
     net::request_header give_up;
     give_up.what = net::verb::ping;
-    send(chunk.channel, give_up, {}, {}, {}, {}, nullptr);
+    servers_.send(chunk.channel, give_up, {}, {}, {}, {}, nullptr);
   }
   if (g.each_part) g.each_part(std::span(g.set->order).subspan(chunk.begin, chunk.end - chunk.begin), r);
-}
-
-void kvclt::forget(sequence first, sequence last) noexcept {
-  for (auto s = std::max(first, low_); s <= last && s < next_; ++s) {
-    slot(s).done = nullptr;
-    if (!slot(s).open || !slot(s).group) continue;
-    for (const auto& g : groups_)
-      if (g->number == s) silence(*g);
-  }
-}
-
-void kvclt::forget_reads() noexcept {
-  for (auto s = low_; s < next_; ++s)
-    if (slot(s).open && net::only_looks(slot(s).what)) forget(s, s);
 }
 
 }  // namespace paracel

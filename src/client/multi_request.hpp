@@ -3,12 +3,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
-#include "worker/key_parts.hpp"
-#include "worker/kvclt.hpp"
+#include "client/key_parts.hpp"
+#include "client/request_window.hpp"
+#include "core/small_function.hpp"
+#include "net/protocol.hpp"
 
 namespace paracel {
 
@@ -35,7 +39,16 @@ struct byte_buffer {
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {memory.get(), size}; }
 };
 
-struct kvclt::group {
+/// Several requests that are one to the caller.
+struct multi_request {
+  using sequence = request_window::sequence;
+  /// The key is valid inside the handler.
+  using keyed_handler = small_function<void(std::size_t index, std::string_view key, const net::reply_item&)>;
+  /// The answer to one part of a key set: `order` are the indices of its keys.
+  using part_handler = small_function<void(std::span<const std::uint32_t> order, const kv_result&)>;
+  /// With the number of the call. It does not throw.
+  using end_handler = small_function<void(sequence)>;
+
   /// One of the requests.
   struct chunk {
     std::uint32_t channel = 0;
@@ -69,6 +82,12 @@ struct kvclt::group {
     c.place = 0;
     c.unprepared = false;
     return c;
+  }
+  /// Its handlers do not run any more: they may refer to what is gone.
+  void silence() noexcept {
+    each = nullptr;
+    each_part = nullptr;
+    end = nullptr;
   }
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Requests of a job with copies are kept until they are answered, so that they can be sent again to whoever serves their
-// partitions then. One of many keys or rows may have to go to several servers in place of one: it is taken apart here, and
-// the answers to its parts become one answer. Nothing here knows a socket.
+// Requests of a job with copies are kept until they are answered, so that they can be sent again to whoever serves
+// their partitions then. One of many keys or rows may have to go to several servers in place of one: it is taken apart
+// here, and the answers to its parts become one answer. Nothing here knows a socket.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "client/key_parts.hpp"
 #include "core/blob.hpp"
 #include "net/protocol.hpp"
-#include "worker/key_parts.hpp"
 
 namespace paracel {
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/key_parts.hpp"
+#include "client/kvclt.hpp"
+#include "client/multi_request.hpp"
+#include "client/routing_table.hpp"
+#include "net/protocol.hpp"
+
+namespace paracel {
+
+class server_group;
+
+/// Calls on many keys: one request a shard (or several, when large), all shards at once, and one number for all of
+/// them, which is answered when they are.
+///
+/// Thread-safety: none; owned by the thread of its servers. Lifetime: what it is given outlives it.
+class multi_client {
+ public:
+  using call = kvclt::call;
+  using sequence = kvclt::sequence;
+  using item_handler = std::function<void(std::size_t index, const net::reply_item&)>;
+  using keyed_handler = multi_request::keyed_handler;
+  using part_handler = multi_request::part_handler;
+  using end_handler = multi_request::end_handler;
+
+  multi_client(server_group& servers, client_context& shared, const routing_table& routes) noexcept
+      : servers_(servers), shared_(shared), routes_(routes) {}
+
+  // ---- lists of keys
+
+  /// `values` is empty or has one for each key. `each` runs for every key, in no particular order; a request refused as
+  /// a whole runs it with that status and its text as a packed value for each of its keys. Returns after the last
+  /// answer.
+  void multi(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
+             const item_handler& each);
+  /// The same, and returns at once. `each` runs as the requests are answered, then `end`; keys and values are copied.
+  sequence multi_async(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
+                       keyed_handler each, end_handler end = {});
+
+  // ---- prepared key sets
+
+  /// Where the keys of a set live. Cost: two hashes a key; nothing is sent.
+  [[nodiscard]] std::shared_ptr<const key_parts> split(std::vector<std::string> keys) const;
+  /// Sends the keys to those shards that have not had them from this client. Returns at once.
+  void prepare(const key_parts& set);
+  /// The values that a request on a set carries: none (tag none and no items), numbers one after the other in the order
+  /// of the keys, or anything as items.
+  struct set_payload {
+    value_tag tag = value_tag::none;          ///< of each value
+    std::size_t value_bytes = 0;              ///< of each
+    std::span<const std::byte> numbers;
+    std::span<const value_view> items;
+  };
+  /// One request for each part of the set, all at once; returns at once. Where a server has forgotten the set, it is
+  /// given the keys and the request again, before anything that this client asked of that shard afterwards. The values
+  /// are copied. `each` runs for each part, then `end`.
+  /// Throws: error when the set is one of another job.
+  sequence set_async(const call& c, std::shared_ptr<const key_parts> set, const set_payload& values, part_handler each,
+                     end_handler end = {});
+  /// The membership has changed: sets are split anew.
+  void forget_places() noexcept { sets_here_.clear(); }
+
+ private:
+  using unsigned_range = std::pair<std::uint32_t, std::uint32_t>;
+
+  multi_request& open_group(const call& c);
+  void answered_part(multi_request& g);
+  void release(multi_request& g) noexcept;
+  void send_items(multi_request& g, std::uint32_t channel, unsigned_range piece, std::span<const std::string> keys,
+                  std::span<const value_view> values, std::size_t bytes);
+  void receive_items(multi_request& g, std::size_t chunk, const kv_result& r);
+  [[nodiscard]] bool is_prepared(const key_parts::part& part) const;
+  void send_prepare(const key_parts& set, const key_parts::part& part, kvclt::handler done);
+  void send_part(multi_request& g, std::size_t chunk);
+  void receive_part(multi_request& g, std::size_t chunk, const kv_result& r);
+  std::shared_ptr<const key_parts> split_here(std::shared_ptr<const key_parts> set);
+
+  server_group& servers_;
+  client_context& shared_;
+  const routing_table& routes_;
+  std::vector<std::unique_ptr<multi_request>> groups_;
+  std::vector<multi_request*> free_groups_;  // of these
+  std::map<std::weak_ptr<const key_parts>, std::shared_ptr<const key_parts>, std::owner_less<>> sets_here_;
+};
+
+}  // namespace paracel

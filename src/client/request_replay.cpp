@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/request_replay.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace paracel {
+
+namespace {
+
+using net::verb;
+
+constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::update_at; }
+constexpr bool is_registration(verb v) noexcept {
+  return v == verb::register_update || v == verb::register_bupdate || v == verb::register_filter ||
+         v == verb::table_open;
+}
+constexpr bool is_scan(verb v) noexcept {
+  return v == verb::scan || v == verb::top_k || v == verb::reduce || v == verb::remove_if || v == verb::rows_scan;
+}
+
+}  // namespace
+
+void request_replay::record_registration(const kvclt::call& c, std::string_view key,
+                                         std::span<const std::byte> payload) {
+  if (!is_registration(c.what)) return;
+  const auto same = [&](const registration& r) {
+    return r.what.what == c.what && r.key == key && std::ranges::equal(r.payload, payload);
+  };
+  if (std::ranges::any_of(registrations_, same)) return;
+  registrations_.push_back({c, std::string(key), {payload.begin(), payload.end()}});
+}
+
+void request_replay::replay_registrations(
+    const std::function<void(const kvclt::call&, std::string_view, std::span<const std::byte>)>& send) const {
+  for (const auto& r : registrations_) send(r.what, r.key, r.payload);
+}
+
+void request_replay::record_renewed(std::uint32_t channel) {
+  shared_.window.for_each_open([&](request_window::sequence, request_window::entry& e) {
+    if (e.retained == nullptr) return;
+    bool owes = false;
+    for_each_owing(e, [&](std::uint32_t c) { owes = owes || c == channel; });
+    if (!owes) return;
+    e.retained->header.epoch = 0;  // as if it came from before any membership
+    shared_.left_behind = true;
+  });
+}
+
+void request_replay::resend() {
+  shared_.left_behind = false;
+  const nonblocking_scope sending(shared_);
+  auto& window = shared_.window;
+  std::vector<std::tuple<bool, std::uint64_t, request_window::sequence>> due;  // first what others may name
+  window.for_each_open([&](request_window::sequence s, const request_window::entry& e) {
+    if (e.retained == nullptr) return;
+    const auto& r = *e.retained;
+    if (r.header.epoch == shared_.epoch && (!r.parts.empty() || routes_.at(r.channel).client->serves())) return;
+    due.emplace_back(!is_registration(r.header.what), r.place, s);
+  });
+  std::ranges::sort(due);
+  for (const auto& [rest, place, s] : due)
+    if (!window.answered(s)) resend(s);
+}
+
+/// May run the request's handler.
+void request_replay::resend(request_window::sequence s) {
+  auto& e = shared_.window.at(s);
+  auto& r = *e.retained;
+  const auto what = r.header.what;
+  if (is_single(what)) return resend_whole(e, routes_.channel_of(r.header.partition));
+  if (request_items_view::takes(what)) return resend_split(e);
+  if (what == verb::clear) return send_everywhere(e);
+  if (what == verb::clock_tick || what == verb::clock_wait) return resend_whole(e, routes_.clock_channel());
+  // A scan is its caller's to begin anew; a set is prepared anew by the first request on it.
+  if (is_scan(what)) return shared_.complete_locally(s, net::status::stale_epoch, "the servers have changed");
+  if (what == verb::set_prepare) return shared_.complete_locally(s, net::status::ok, {});
+  if (const auto same = routes_.find(r.slot, r.incarnation, r.thread)) return resend_whole(e, *same);
+  // All servers say the same of a function or a table.
+  if (is_registration(what)) return resend_whole(e, routes_.channel_of(clock_partition));
+  shared_.complete_locally(s, what == verb::ping ? net::status::ok : net::status::internal,
+                           "s" + std::to_string(r.slot) + " is lost");
+}
+
+void request_replay::resend_whole(request_window::entry& e, std::uint32_t channel) {
+  auto& r = *e.retained;
+  r.channel = channel;
+  e.channel = channel;
+  const auto& to = routes_.at(channel);
+  to.client->resend(to.thread, r.header, r.body, r.tail);
+}
+
+void request_replay::send_part(kept_request& r, request_part part, net::request_header h,
+                               std::span<const std::byte> body) {
+  r.header.epoch = shared_.epoch;
+  const auto& to = routes_.at(part.channel);
+  to.client->resend(to.thread, h, body, {});
+  r.parts.push_back(std::move(part));
+}
+
+void request_replay::resend_split(request_window::entry& e) {
+  auto& r = *e.retained;
+  const request_items_view items(r);
+  r.items = items.size();
+  std::map<std::uint32_t, std::vector<std::uint32_t>> by_channel;
+  const auto place = [&](std::uint32_t i) { by_channel[routes_.channel_of(items.partition(i))].push_back(i); };
+  if (r.parts.empty()) {
+    for (std::uint32_t i = 0; i < items.size(); ++i) place(i);
+    if (by_channel.size() == 1 && r.set == nullptr) return resend_whole(e, by_channel.begin()->first);
+  } else {
+    for (const auto& part : r.parts)
+      if (!part.answered) std::ranges::for_each(part.items, place);
+    std::erase_if(r.parts, [](const request_part& part) { return !part.answered; });
+  }
+  net::request_header h;
+  std::vector<std::byte> body;
+  for (auto& [channel, mine] : by_channel) {
+    std::ranges::sort(mine);
+    items.write(mine, h, body);
+    send_part(r, {.channel = channel, .items = std::move(mine)}, h, body);
+  }
+}
+
+void request_replay::send_everywhere(request_window::entry& e) {
+  auto& r = *e.retained;
+  const bool first = r.parts.empty() && r.header.epoch == shared_.epoch;
+  r.parts.clear();
+  routes_.for_each_shard([&](std::uint32_t channel) {
+    if (first && channel == r.channel) r.parts.push_back({.channel = channel});
+    else send_part(r, {.channel = channel}, r.header, r.body);
+  });
+}
+
+bool request_replay::accepts(request_window::entry& e, const net::reply_view& reply, const net::incoming& from) {
+  auto& r = *e.retained;
+  if (r.parts.empty()) return true;
+  const auto bytes = from.tail ? from.tail.bytes() : reply.body;
+  const auto part = std::ranges::find_if(r.parts, [&](const request_part& one) {
+    const auto& asked = routes_.at(one.channel);
+    return !one.answered && asked.client->connection(asked.thread) == from.channel;
+  });
+  // An answer to how it was asked before, in another epoch, would be of other items.
+  if (part == r.parts.end() || reply.header.epoch != shared_.epoch) return false;
+  part->answered = true;
+  part->header = reply.header;
+  part->reply.assign(bytes.begin(), bytes.end());
+  if (!std::ranges::all_of(r.parts, &request_part::answered)) return false;
+  const auto whole = merge(r.header.what, r.items, r.parts);
+  const auto done = std::move(e.done);
+  shared_.window.close(e);
+  shared_.run(done, {whole.header, whole.body, {}});
+  return false;
+}
+
+}  // namespace paracel

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/request_window.hpp"
+
+#include "client/multi_request.hpp"
+
+namespace paracel {
+
+namespace {
+
+constexpr std::size_t first_size = 1024;
+// Memory that requests may keep for the next ones.
+constexpr std::size_t most_spare = 1024;
+constexpr std::size_t most_spare_bytes = std::size_t{64} << 10;
+
+}  // namespace
+
+request_window::request_window() : entries_(first_size) {}
+
+void request_window::widen() {
+  std::vector<entry> wider(entries_.size() * 2);
+  for (auto s = low_; s < next_; ++s) wider[s & (wider.size() - 1)] = std::move(at(s));
+  entries_ = std::move(wider);
+}
+
+request_window::sequence request_window::open(net::verb what, multi_request& several) noexcept {
+  const auto s = open(what, 0, 0, nullptr);
+  at(s).multi = &several;
+  return s;
+}
+
+kept_request& request_window::retain_next() {
+  auto& e = at(next_);
+  if (e.retained == nullptr) {
+    if (spare_.empty()) {
+      e.retained = std::make_unique<kept_request>();
+    } else {
+      e.retained = std::move(spare_.back());
+      spare_.pop_back();
+    }
+  }
+  return *e.retained;
+}
+
+void request_window::recycle(entry& e) noexcept {
+  auto r = std::move(e.retained);
+  if (spare_.size() >= most_spare || r->body.capacity() > most_spare_bytes) return;
+  r->tail = {};
+  r->set = nullptr;
+  r->parts.clear();
+  if (spare_.capacity() == 0) spare_.reserve(most_spare);
+  spare_.push_back(std::move(r));
+}
+
+void request_window::forget(sequence first, sequence last) noexcept {
+  for (auto s = std::max(first, low_); s <= last && s < next_; ++s) {
+    auto& e = at(s);
+    e.done = nullptr;
+    if (e.open && e.multi != nullptr) e.multi->silence();
+  }
+}
+
+void request_window::forget_reads() noexcept {
+  for (auto s = low_; s < next_; ++s)
+    if (at(s).open && net::only_looks(at(s).what)) forget(s, s);
+}
+
+request_window::sequence request_window::park(subscription s) {
+  parked_.emplace(next_, std::move(s));
+  ++next_;
+  advance_watermark();
+  return next_ - 1;
+}
+
+std::optional<request_window::subscription> request_window::find_parked(sequence s) {
+  const auto found = parked_.find(s);
+  if (found == parked_.end()) return std::nullopt;
+  return std::move(parked_.extract(found).mapped());
+}
+
+std::vector<request_window::subscription> request_window::take_parked_at(std::uint32_t channel) {
+  std::vector<subscription> taken;
+  for (auto at = parked_.begin(); at != parked_.end();) {
+    const auto here = at++;
+    if (here->second.channel != channel || !here->second.done) continue;
+    taken.push_back(std::move(parked_.extract(here).mapped()));
+  }
+  return taken;
+}
+
+}  // namespace paracel

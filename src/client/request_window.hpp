@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The requests of one client incarnation that are not answered yet, whichever servers they went to.
+//
+// They are numbered by one counter, and have one low watermark, although each server has a client of its own (kvclt):
+//
+//   * A number is a request's identity. Servers remember what they have applied by (incarnation, number, partition),
+//     and pass that on to their replicas. When a server is lost, its unanswered requests go to other servers under
+//     their old numbers, and those that had been applied are answered from that memory. With a counter a server, two
+//     requests of one incarnation could meet at one server under one number: the second would be taken for the first.
+//   * Below its low watermark a client needs no memory, and servers refuse what comes again as expired. A watermark a
+//     server would run ahead of requests that another server still owes, and the server that takes those over would
+//     refuse them. So the lowest unanswered number of all counts.
+//
+// The price is that one silent server holds the watermark of all. That is bounded: a client makes no more requests when
+// `most_unanswered` numbers have passed since the lowest one, and a shard remembers more than these.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "client/kept_request.hpp"
+#include "core/blob.hpp"
+#include "core/small_function.hpp"
+#include "net/protocol.hpp"
+
+namespace paracel {
+
+struct multi_request;
+
+/// An answer. The views are valid inside the handler only; `tail` may be kept.
+struct kv_result {
+  net::reply_header header;
+  std::span<const std::byte> body;
+  blob tail;
+  [[nodiscard]] bool ok() const noexcept { return header.result == net::status::ok; }
+  [[nodiscard]] value_view value() const noexcept {
+    return {header.tag, tail ? tail.bytes() : body};
+  }
+  /// Why it failed, in the server's words.
+  [[nodiscard]] std::string_view text() const noexcept { return net::text_of(body); }
+};
+
+/// Thread-safety: none; owned by the thread of its clients.
+/// Cost: opening and closing a request is O(1) and, once the window is as large as it has to be, without an allocation.
+class request_window {
+ public:
+  using sequence = std::uint64_t;
+  using handler = small_function<void(const kv_result&)>;
+
+  /// What a shard remembers of a client's requests (server/dedup.hpp), less those that a handler may add.
+  static constexpr std::uint64_t most_unanswered = 3072;
+
+  struct entry {
+    handler done;
+    std::uint32_t channel = 0;       ///< to which it went (routing_table)
+    std::uint32_t bytes = 0;
+    net::verb what = net::verb::none;
+    bool open = false;
+    multi_request* multi = nullptr;  ///< it stands for several requests, and has no reply of its own
+    std::unique_ptr<kept_request> retained{};  ///< where servers may change
+  };
+  /// A request that its server answers when something happens. Nobody waits for it.
+  struct subscription {
+    std::uint32_t channel = 0;
+    std::uint32_t clock = 0;
+    handler done;
+  };
+
+  request_window();
+
+  /// The number of the next request.
+  [[nodiscard]] sequence next() const noexcept { return next_; }
+  /// Every number below it is answered.
+  [[nodiscard]] sequence low() const noexcept { return low_; }
+  [[nodiscard]] std::size_t in_flight() const noexcept { return in_flight_; }
+  /// Of the requests in flight.
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// Whether as many requests are on their way as a shard remembers.
+  [[nodiscard]] bool is_full() const noexcept { return next_ - low_ >= most_unanswered; }
+
+  [[nodiscard]] bool is_open(sequence s) const noexcept { return s >= low_ && s < next_ && at(s).open; }
+  [[nodiscard]] bool answered(sequence s) const noexcept { return s < low_ || (s < next_ && !at(s).open); }
+  /// `s` must not be below low() nor above next(). Lifetime: until `reserve`.
+  [[nodiscard]] entry& at(sequence s) noexcept { return entries_[s & (entries_.size() - 1)]; }
+  [[nodiscard]] const entry& at(sequence s) const noexcept { return entries_[s & (entries_.size() - 1)]; }
+
+  /// Makes room for the next request.
+  void reserve() {
+    if (next_ - low_ >= entries_.size()) [[unlikely]] widen();
+  }
+  /// The next request is on its way: at(next()) says what it is, but for what is said here. Returns: its number.
+  sequence open(net::verb what, std::uint32_t channel, std::size_t bytes, handler done) noexcept {
+    auto& e = at(next_);
+    e.done = std::move(done);
+    e.channel = channel;
+    e.bytes = static_cast<std::uint32_t>(std::min<std::size_t>(bytes, UINT32_MAX));
+    e.what = what;
+    e.open = true;
+    e.multi = nullptr;
+    ++in_flight_;
+    bytes_ += e.bytes;
+    return next_++;
+  }
+  /// The same of a number that stands for several requests.
+  sequence open(net::verb what, multi_request& several) noexcept;
+  /// The request is answered. Its handler is to be taken out before.
+  void close(entry& e) noexcept {
+    e.open = false;
+    if (e.retained != nullptr) [[unlikely]] recycle(e);
+    --in_flight_;
+    bytes_ -= e.bytes;
+    advance_watermark();
+  }
+  /// Where the next request is retained; as an earlier one has left it.
+  kept_request& retain_next();
+
+  /// The handlers of open requests from `first` to `last` do not run any more.
+  void forget(sequence first, sequence last) noexcept;
+  /// Those of requests that change nothing.
+  void forget_reads() noexcept;
+  /// f(number, entry) for each request in flight, numbers that stand for several apart.
+  template <class F>
+  void for_each_open(const F& f) {
+    for (auto s = low_; s < next_; ++s)
+      if (auto& e = at(s); e.open && e.multi == nullptr) f(s, e);
+  }
+
+  // Subscriptions have numbers and are not in flight.
+  sequence park(subscription s);
+  [[nodiscard]] std::size_t parked() const noexcept { return parked_.size(); }
+  /// The one that `s` answers, if it is one.
+  std::optional<subscription> take_parked(sequence s) {
+    if (parked_.empty()) [[likely]] return std::nullopt;
+    return find_parked(s);
+  }
+  /// Those of one channel that have a handler.
+  std::vector<subscription> take_parked_at(std::uint32_t channel);
+  void drop_parked() noexcept { parked_.clear(); }
+
+ private:
+  void widen();
+  void recycle(entry& e) noexcept;
+  void advance_watermark() noexcept {
+    while (low_ < next_ && !at(low_).open) ++low_;
+  }
+  std::optional<subscription> find_parked(sequence s);
+
+  sequence next_ = 1;
+  sequence low_ = 1;
+  std::size_t in_flight_ = 0;
+  std::size_t bytes_ = 0;
+  std::vector<entry> entries_;  // ring over numbers; its size is a power of two
+  std::vector<std::unique_ptr<kept_request>> spare_;  // with their memory
+  std::map<sequence, subscription> parked_;
+};
+
+}  // namespace paracel

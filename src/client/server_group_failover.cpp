@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What a client does when the servers change: see the head of server_group.hpp.
+//
+//   reply stale_epoch, or the heartbeat's thread --> board --> apply_membership: new ring, new channels
+//                                                        --> new servers are told the functions and tables
+//                                                        --> everything unanswered goes again, in order
+//   reply connection_reset, or silence even to a ping --> renew: a new connection
+//                                                --> what is unanswered there goes again, in order
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "client/server_group.hpp"
+
+namespace paracel {
+
+void server_group::follow_newest() {
+  if (shared_.in_handler || pins_ != 0) return;
+  if (is_behind()) apply_membership(*board_->newest());
+  if (broken_) {
+    broken_ = false;
+    for (std::uint32_t channel = 0; channel < routes_.channels(); ++channel) {
+      const auto& to = routes_.at(channel);
+      if (to.client->is_broken(to.thread)) renew(channel);
+    }
+  }
+  if (shared_.left_behind) replay_.resend();
+}
+
+void server_group::apply_membership(const membership& fresh) {
+  const auto heads = [](const server_entry& s) { return may_head(s.state); };
+  if (std::ranges::none_of(fresh.servers, heads)) return;  // the scheduler ends the job
+  std::set<int> with_sets;  // connections to shards that may hold requests back until a set comes again
+  for (std::uint32_t channel = 0; channel < routes_.channels(); ++channel) {
+    const auto& to = routes_.at(channel);
+    if (to.client->has_sets(to.thread)) with_sets.insert(to.client->connection(to.thread));
+    to.client->forget_sets(to.thread);
+  }
+  const auto strangers = routes_.apply(fresh);
+  many_.forget_places();
+  shared_.window.drop_parked();  // whoever subscribes looks at the epoch
+  shared_.left_behind = true;
+
+  const nonblocking_scope sending(shared_);
+  for (const auto server : strangers) {  // before it gets any request that needs them
+    replay_.replay_registrations([&](const call& c, std::string_view key, std::span<const std::byte> payload) {
+      for (std::uint32_t shard = 0; shard < routes_.client(server).shards(); ++shard) {
+        auto h = kvclt::header_of(c);
+        send(routes_.channel_of(server, shard), h, key, {}, payload, {}, nullptr);
+      }
+    });
+  }
+  subscribe_to_clock();
+  for (std::uint32_t channel = 0; channel < routes_.channels(); ++channel) {
+    const auto& to = routes_.at(channel);
+    const auto connection = to.client->connection(to.thread);
+    if (connection < 0 || !with_sets.contains(connection)) continue;
+    net::request_header h;
+    h.what = net::verb::ping;  // gives up what is held back
+    send(channel, h, {}, {}, {}, {}, nullptr);
+  }
+}
+
+void server_group::subscribe_to_clock() {
+  if (!subscribes_) return;
+  net::request_header h;
+  h.what = net::verb::subscribe;
+  send(routes_.clock_channel(), h, {}, {}, {}, {}, nullptr);
+}
+
+/// A new connection in place of one over which something may have been lost. What is unanswered there will go again.
+void server_group::renew(std::uint32_t channel) {
+  const auto& to = routes_.at(channel);
+  to.client->renew(to.thread);
+  replay_.record_renewed(channel);
+  const nonblocking_scope sending(shared_);
+  if (channel == routes_.clock_channel()) subscribe_to_clock();
+  for (const auto& lost : shared_.window.take_parked_at(channel)) {
+    net::reply_header nothing;  // has changed: whoever wants to know of the next change asks again
+    nothing.what = net::verb::subscribe;
+    nothing.clock = lost.clock;
+    shared_.run(lost.done, {nothing, {}, {}});
+  }
+}
+
+/// Nothing has come for another `time`. After a while those that owe an answer are asked whether they live.
+void server_group::record_silence(std::chrono::nanoseconds time) {
+  waited_ += time;
+  silence_ += time;
+  if (silence_ < net::late) return;
+  silence_ = {};
+  std::set<std::uint32_t> owing;
+  shared_.window.for_each_open([&](sequence, const request_window::entry& e) {
+    request_replay::for_each_owing(e, [&](std::uint32_t channel) { owing.insert(channel); });
+  });
+  for (const auto channel : owing) {
+    const auto& to = routes_.at(channel);
+    if (!to.client->serves()) continue;
+    if (to.client->look(to.thread, waited_) == net::line_care::advice::ping || !shared_.may_change) {
+      to.client->ping(to.thread);
+    } else {
+      broken_ = true;  // it is renewed as soon as nobody counts on places
+      to.client->mark_broken(to.thread);
+    }
+  }
+}
+
+/// What passes between two looks is silence too, but not what this process sleeps or computes.
+void server_group::record_silence_while_polling() {
+  const auto* time = shared_.options.time;
+  const std::chrono::nanoseconds now = (time != nullptr ? time->now() : net::boot_clock::now()).time_since_epoch();
+  const auto passed = now - std::exchange(polled_, now);
+  record_silence(std::clamp<std::chrono::nanoseconds>(passed, std::chrono::nanoseconds{0}, refresh_interval));
+}
+
+/// One number for all shards: a partition that moves between two of them is cleared once.
+void server_group::clear_everywhere(const call& c, const handler& each) {
+  sequence s = 0;
+  {
+    const pin_routing here(*this);
+    auto h = kvclt::header_of(c);
+    s = send(routes_.channel_of(clock_partition), h, {}, {}, {}, {}, [&each](const kv_result& r) {
+      if (each) each(r);
+    });
+    replay_.send_everywhere(shared_.window.at(s));
+  }
+  wait(s);
+}
+
+}  // namespace paracel
