@@ -8,6 +8,7 @@
 #include <paracel/error.hpp>
 
 #include "server/chain_entries.hpp"
+#include "server/partition_state.hpp"
 #include "server/verb_rules.hpp"
 
 namespace paracel::srv {
@@ -18,8 +19,8 @@ using net::verb;
 namespace {
 
 /// Requests of clients go by the epoch; these do not.
-bool is_of_any_epoch(verb v) noexcept {
-  const auto* rule = rule_of(place::shard, v);
+bool is_of_any_epoch(place at, verb v) noexcept {
+  const auto* rule = rule_of(at, v);
   return rule != nullptr && rule->when != epoch_rule::current;
 }
 
@@ -54,9 +55,9 @@ copies_view::copies_view(membership m, std::uint32_t slot) : members(std::move(m
   }
 }
 
-chain::chain(const chain_options& options, server_budgets& budgets, shard& of, const plugin_registry& plugins, net::port& port,
+chain::chain(const chain_options& options, server_budgets& budgets, replicated_store& of, net::port& port,
              serve_function serve)
-    : options_(options), budgets_(budgets), shard_(of), plugins_(plugins), port_(port), serve_(std::move(serve)),
+    : options_(options), budgets_(budgets), store_(of), port_(port), at_once_(port), serve_(std::move(serve)),
       held_(&budgets.replies), streams_(&budgets.streams) {
   const auto count = (partition_count + options_.threads - 1) / options_.threads;
   index_.resize(count);
@@ -75,25 +76,23 @@ void chain::follow(std::shared_ptr<const copies_view> view) {
   const auto json = view_->members.to_json();
   held_.refuse(status::stale_epoch, epoch_, net::bytes_of(json),
                [&](const net::peer& to, const net::outgoing& m) { port_.reply(to, m); });
-  direct_ = true;
-  shard_.refuse_waiting(status::stale_epoch, json);
+  store_.refuse_waiting(at_once_, status::stale_epoch, json);
   for (auto& [number, f] : forwarded_) f.done.fail(status::stale_epoch, json);
-  direct_ = false;
   forwarded_.clear();
   pending_.clear();
   questions_.clear();
   pieces_.clear();
   asked_ = 0;
   give_up_lines();
-  shard_.begin_journal();
-  shard_.begin_epoch(epoch_);
+  store_.keep_copies();
+  store_.begin_epoch(epoch_);
   begin_epoch();
   if (unanswered || begins_alone(before.get())) ask_others();
   look_whether_whole();
   go_on();
 }
 
-void chain::stay_alone(std::uint32_t epoch, time_point) {
+void chain::stay_alone(std::uint32_t epoch) {
   epoch_ = epoch;
   go_on();
 }
@@ -125,15 +124,15 @@ void chain::begin_epoch() {
     }
     if (copies.size() == 1) continue;
     route rest;
-    for (const auto s : copies.subspan(1)) rest.push_back({servers[s].slot, shard_of(partition, servers[s].threads)});
+    for (const auto s : copies.subspan(1)) rest.push_back(hop_to(servers[s], partition));
     const auto [at, fresh] = numbers.try_emplace(rest, static_cast<std::uint32_t>(routes_.size()));
     if (fresh) routes_.push_back(rest);
     route_of_[place] = at->second;
     incomplete_.set(p);
     ask_about(questions[at->second], partition);
   }
-  if (gone.any()) shard_.drop_partitions(gone);
-  shard_.changes().watch(&incomplete_);
+  if (gone.any()) store_.drop_partitions(gone);
+  store_.watch(&incomplete_);
   for (auto& [number, b] : questions) dispatch(number, b, 0, 0);
 }
 
@@ -159,36 +158,43 @@ bool chain::begins_alone(const copies_view* before) const {
 }
 
 void chain::ask_others() {
+  const auto ask = [this](const hop& to) {
+    questions_.emplace(transmit(to, verb::handover, {}), asked{to, now_});
+    ++asked_;
+  };
   for (const auto& s : view_->members.servers) {
     if (s.slot == view_->members.servers[view_->self].slot) continue;
     if (!may_head(s.state) && s.state != server_state::left) continue;
+    if (options_.at == place::clock) {
+      ask(hop_to(s, clock_partition));
+      continue;
+    }
     for (std::uint32_t i = 0; i < s.threads; ++i) {
       if (s.threads == options_.threads && i != options_.index) continue;  // has none of our partitions
-      questions_.emplace(transmit({s.slot, i}, verb::handover, {}), asked{{s.slot, i}, now_});
-      ++asked_;
+      ask({s.slot, i});
     }
   }
+}
+
+/// The thread of a server that has our partition, or would have.
+chain::hop chain::hop_to(const server_entry& s, std::uint16_t partition) const noexcept {
+  return {s.slot, options_.at == place::clock ? clock_thread : shard_of(partition, s.threads)};
 }
 
 void chain::look_whether_whole() {
   if (synced_ == epoch_ || asked_ != 0 || !is_whole()) return;
   synced_ = epoch_;
-  shard_.changes().watch(nullptr);
+  store_.watch(nullptr);
   go_on();
 }
 
 // ---- requests -------------------------------------------------------------------------------------------------------
 
 void chain::send(const net::peer& to, const net::outgoing& message) {
-  if (direct_) return port_.reply(to, message);
   held_.hold(to, message);
 }
 
-void chain::refuse_stale(completion& done) {
-  direct_ = true;
-  done.fail(status::stale_epoch, view_->members.to_json());
-  direct_ = false;
-}
+void chain::refuse_stale(completion& done) { refuse(done, status::stale_epoch, view_->members.to_json()); }
 
 void chain::park(const net::request_view& request, blob&& tail, completion&& done) {
   held_bytes held;
@@ -207,10 +213,15 @@ void chain::find_no_room(const net::request_header& h, completion& done, std::st
 }
 
 /// At once, whatever waits.
+void chain::confirm(completion& done) {
+  done.leave_through(at_once_);
+  done.ok();
+}
+
+/// Likewise.
 void chain::refuse(completion& done, status why, std::string_view text) {
-  direct_ = true;
+  done.leave_through(at_once_);
   done.fail(why, text);
-  direct_ = false;
 }
 
 /// What is parked has another try, in the order in which it came.
@@ -224,16 +235,12 @@ void chain::go_on() {
 
 void chain::handle(const net::request_view& request, blob tail, completion done) {
   const auto& h = request.header;
-  direct_ = true;
-  const bool taken = streams_.takes(h, done.peer());
-  if (!taken) done.fail(status::reconnected);
-  // What it has here comes again, in order.
-  if (taken && (h.flags & net::flag_first) != 0) forget_waiting(h);
-  if (taken && h.what == verb::ping && h.count == net::ping_alive) done.ok();
-  direct_ = false;
-  if (!done) return;
+  if (!streams_.takes(h, done.peer())) return refuse(done, status::reconnected, {});
+  if ((h.flags & net::flag_first) != 0) forget_waiting(h);  // what it has here comes again, in order
+  // Whether this thread lives has nothing to do with its copies.
+  if (h.what == verb::ping && (h.count == net::ping_alive || options_.at == place::clock)) return confirm(done);
   // A copy that does not answer must not make its head keep the answers of everybody else.
-  const bool from_server = is_of_any_epoch(h.what) || h.what == verb::replicate || h.what == verb::handover;
+  const bool from_server = is_of_any_epoch(options_.at, h.what) || h.what == verb::replicate || h.what == verb::handover;
   if (!from_server && budgets_.replies.is_over()) {
     budgets_.replies.refuse();
     return find_no_room(h, done, "too many answers wait here for the copies");
@@ -243,11 +250,11 @@ void chain::handle(const net::request_view& request, blob tail, completion done)
 
 /// What is set aside of the stream that this begins anew.
 void chain::forget_waiting(const net::request_header& first) {
-  shard_.refuse_waiting(first.client, status::reconnected);
+  store_.refuse_client(at_once_, first.client, status::reconnected);
   pieces_.erase({first.client, first.rank});
   std::erase_if(parked_, [&](parked& p) {
     if (!streams::are_of_one(p.header, first)) return false;
-    p.done.fail(status::reconnected);
+    refuse(p.done, status::reconnected, {});
     return true;
   });
 }
@@ -256,8 +263,8 @@ void chain::admit(const net::request_view& request, blob tail, completion done) 
   const auto& h = request.header;
   done.set_epoch(epoch_);
   // One of an epoch ahead waits: its answer could be held, and would be refused with a membership that its sender has.
-  const auto* rule = rule_of(place::shard, h.what);
-  if (is_of_any_epoch(h.what) && h.epoch <= epoch_) {
+  const auto* rule = rule_of(options_.at, h.what);
+  if (is_of_any_epoch(options_.at, h.what) && h.epoch <= epoch_) {
     const auto what = h.what;
     serve_(request, std::move(tail), std::move(done));
     if (what == verb::checkpoint) find_restored();
@@ -270,14 +277,10 @@ void chain::admit(const net::request_view& request, blob tail, completion done) 
   if (h.epoch < epoch_) return refuse_stale(done);
   if (rule != nullptr && rule->who == asker::peer && !is_of_peer(h)) return refuse(done, status::bad_request, no_peer);
   if (h.what == verb::replicate) return replicate(request, std::move(done));
-  if (h.what == verb::handover) {
-    direct_ = true;
-    done.ok();
-    direct_ = false;
-    return;
-  }
+  if (h.what == verb::handover) return confirm(done);
   // Requests of a client stay in order: what comes behind one that is parked is parked too.
-  const bool waits = asked_ != 0 || (looks_everywhere(h.what) && synced_ != epoch_) ||
+  const bool everywhere = options_.at == place::shard && looks_everywhere(h.what);
+  const bool waits = asked_ != 0 || (everywhere && synced_ != epoch_) ||
                      std::any_of(parked_.begin(), parked_.end(), [&](const auto& p) { return p.header.client == h.client; });
   if (waits) return park(request, std::move(tail), std::move(done));
   serve_(request, std::move(tail), std::move(done));
@@ -292,7 +295,7 @@ void chain::find_restored() {
     auto& at = index_[p / options_.threads];
     if (at != 0) continue;
     state_.clear();
-    shard_.encode_partition(static_cast<std::uint16_t>(p), state_);
+    store_.encode_partition(static_cast<std::uint16_t>(p), state_);
     if (state_.empty()) continue;
     at = 1;
     const auto number = route_of_[p / options_.threads];
@@ -302,13 +305,12 @@ void chain::find_restored() {
   }
   if (questions.empty()) return;
   synced_ = 0;
-  shard_.changes().watch(&incomplete_);
+  store_.watch(&incomplete_);
   for (auto& [number, b] : questions) dispatch(number, b, 0, 0);
 }
 
 void chain::close() {
-  direct_ = true;
-  for (auto& p : parked_) p.done.fail(status::job_ended, "the server is stopping");
+  for (auto& p : parked_) refuse(p.done, status::job_ended, "the server is stopping");
   for (auto& [number, f] : forwarded_) f.done.fail(status::job_ended, "the server is stopping");
   parked_.clear();
   forwarded_.clear();
@@ -330,9 +332,9 @@ void chain::settle(const net::time_source& time, time_point lease_end) {
 
 /// Sends what the requests since the last call have changed.
 void chain::flush() {
-  if (view_ == nullptr || shard_.changes().empty()) return;
+  if (view_ == nullptr || !store_.has_changes()) return;
   bundles out;
-  shard_.take_changes([&](std::uint16_t partition, std::span<const std::byte> records) {
+  store_.take_changes([&](std::uint16_t partition, std::span<const std::byte> records) {
     const auto place = partition / options_.threads;
     auto& at = index_[place];
     const auto previous = at;
@@ -351,7 +353,7 @@ void chain::flush() {
 void chain::install(std::uint16_t partition, bundles& into, std::uint64_t parent, std::size_t sweep) {
   const auto place = partition / options_.threads;
   state_.clear();
-  shard_.encode_partition(partition, state_);
+  store_.encode_partition(partition, state_);
   incomplete_.reset(partition);
   // Cut where a record ends, so that nobody has to hold more than a message.
   std::vector<std::span<const std::byte>> parts;
@@ -404,7 +406,7 @@ std::uint64_t chain::dispatch(std::uint32_t number, bundle& b, std::uint64_t par
   put(body, static_cast<std::uint32_t>(to.size()));
   for (const auto& h : to) {
     put(body, h.slot);
-    put(body, h.shard);
+    put(body, h.thread);
   }
   body.insert(body.end(), b.entries.begin(), b.entries.end());
   const auto n = transmit(to.front(), verb::replicate, body);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The copies of a shard's partitions on other servers. The head of a partition serves it; what a batch of requests has
+// The copies of a thread's partitions on other servers: of a shard's, or of the clock in its reserved partition. The head of a partition serves it; what a batch of requests has
 // changed there goes down the rest of the partition's chain as records, and no reply leaves before everything that the
 // shard had sent by then has been answered.
 //
 //     client --> head --replicate--> second --replicate--> tail
 //            <--        <--answer--         <--answer--
 //
-//     replicate   u32 n | n * (u32 slot, u32 shard) whom it shall reach, the receiver first | entries
+//     replicate   u32 n | n * (u32 slot, u32 thread) whom it shall reach, the receiver first; thread: number of a shard, or
+//                 2^32 - 1 for the clock | entries
 //     entry       u16 partition | u16 what | u32 after | u64 bytes | u64 previous | u64 index | records
 //     what        0 changes: apply if the copy is at `previous`; 1 the whole state: take its place unless the copy is at
 //                 `index`; 2 nothing: is the copy at `index`?
@@ -43,6 +44,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -56,9 +58,11 @@
 #include "server/byte_budget.hpp"
 #include "server/completion.hpp"
 #include "server/held_replies.hpp"
-#include "server/plugin_registry.hpp"
-#include "server/shard.hpp"
+#include "server/key_store.hpp"
+#include "server/port_sink.hpp"
+#include "server/replicated_store.hpp"
 #include "server/streams.hpp"
+#include "server/verb_rules.hpp"
 
 namespace paracel::srv {
 
@@ -81,7 +85,10 @@ struct chain_options {
   std::uint64_t job = 0;
   std::uint64_t incarnation = 0;
   std::uint32_t slot = 0;
-  std::uint32_t index = 0;    ///< of the shard
+  /// Which thread this is of its server, and which partitions it has: those p with p % threads == index. The clock's thread
+  /// has one, the reserved clock_partition.
+  place at = place::shard;
+  std::uint32_t index = 0;
   std::uint32_t threads = 1;
   /// Whole partitions that are under way at once. A reply waits behind them as long as they take.
   std::size_t sweep_bytes = std::size_t{1} << 20;
@@ -92,7 +99,7 @@ struct chain_options {
 
 /// Thread-safety: owned by the shard thread. No socket, no thread, no clock of its own: time comes with the calls, messages
 /// go through the port.
-/// Lifetime: shard, registry and port outlive it.
+/// Lifetime: store, budgets and port outlive it.
 class chain final : public reply_sink {
  public:
   /// Said to whoever is no server of the membership, or asks another one than it thinks.
@@ -101,14 +108,17 @@ class chain final : public reply_sink {
   using serve_function = std::function<void(const net::request_view&, blob, completion)>;
 
   /// `budgets`: of what is held here for others; outlives it.
-  chain(const chain_options& options, server_budgets& budgets, shard& of, const plugin_registry& plugins, net::port& port,
-        serve_function serve);
+  chain(const chain_options& options, server_budgets& budgets, replicated_store& of, net::port& port, serve_function serve);
 
   /// A newer membership; the shard goes by it from now on.
   void follow(std::shared_ptr<const copies_view> view);
   /// It has become known that partitions have no copies: what came too early is served.
-  void stay_alone(std::uint32_t epoch, time_point now);
+  void stay_alone(std::uint32_t epoch);
   [[nodiscard]] bool active() const noexcept { return view_ != nullptr; }
+  /// Whether we are the head of this partition; nothing before there is a membership with copies.
+  [[nodiscard]] std::optional<bool> heads(std::uint16_t partition) const noexcept {
+    return view_ == nullptr ? std::nullopt : std::optional(view_->owned.mine[partition]);
+  }
   /// streams::takes of whoever sends to this thread.
   [[nodiscard]] bool takes(const net::request_header& h, const net::peer& from) { return streams_.takes(h, from); }
   [[nodiscard]] bool has_parked() const noexcept { return !parked_.empty(); }
@@ -130,13 +140,15 @@ class chain final : public reply_sink {
   /// The thread ends: what is parked is answered.
   void close();
 
-  /// A reply of the shard.
+  /// A reply of what is served here: it waits for the copies.
   void send(const net::peer& to, const net::outgoing& message) override;
 
  private:
+  /// A thread of a server: one of its shards, or the clock.
+  static constexpr std::uint32_t clock_thread = 0xffffffff;
   struct hop {
     std::uint32_t slot;
-    std::uint32_t shard;
+    std::uint32_t thread;
     friend auto operator<=>(const hop&, const hop&) = default;
   };
   using route = std::vector<hop>;
@@ -175,8 +187,7 @@ class chain final : public reply_sink {
   struct line {
     std::uint64_t incarnation = 0;
     int channel = -1;
-    std::size_t functions = 0;  ///< that the other side has been told of
-    std::size_t tables = 0;
+    replicated_store::definitions told{};  ///< the other side has been told of
     bool begun = false;         ///< something has been sent over this connection
     net::line_care care;
   };
@@ -196,6 +207,8 @@ class chain final : public reply_sink {
   void go_on();
   void refuse(completion& done, net::status why, std::string_view text);
   void refuse_stale(completion& done);
+  void confirm(completion& done);
+  [[nodiscard]] hop hop_to(const server_entry& s, std::uint16_t partition) const noexcept;
   [[nodiscard]] bool is_of_peer(const net::request_header& h) const;
   [[nodiscard]] bool follows(std::uint16_t partition, const server_identity& sender) const;
   void find_restored();
@@ -233,9 +246,9 @@ class chain final : public reply_sink {
 
   const chain_options options_;
   server_budgets& budgets_;
-  shard& shard_;
-  const plugin_registry& plugins_;
+  replicated_store& store_;
   net::port& port_;
+  port_sink at_once_;                          // for replies that wait for nothing
   serve_function serve_;
 
   std::shared_ptr<const copies_view> view_;
@@ -269,7 +282,6 @@ class chain final : public reply_sink {
   std::map<std::uint16_t, partial> partial_;   // by partition
   held_replies held_;
   std::vector<parked> parked_;
-  bool direct_ = false;                        // what is sent now waits for nothing
   streams streams_;                            // of whoever sends to this thread
   time_point now_{};                           // at the last batch
   time_point next_look_{};                     // after the lines

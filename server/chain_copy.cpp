@@ -11,6 +11,7 @@
 
 #include "server/chain.hpp"
 #include "server/chain_entries.hpp"
+#include "server/partition_state.hpp"
 #include "server/verb_rules.hpp"
 
 namespace paracel::srv {
@@ -58,19 +59,21 @@ bool chain::follows(std::uint16_t partition, const server_identity& sender) cons
 }
 
 void chain::replicate(const net::request_view& request, completion done) {
+  done.leave_through(at_once_);
   std::vector<std::byte> whole;
   const auto is = join_pieces(request, whole);
   if (is == piece::more) return answer(done, {});
-  if (is == piece::unexpected) return refuse(done, status::bad_request, "a piece that is not the next one");
+  if (is == piece::unexpected) return done.fail(status::bad_request, "a piece that is not the next one");
   const auto all = whole.empty() ? request.body : std::span<const std::byte>(whole);
   chain_reader r(all);
   const auto hops = r.take<std::uint32_t>();
+  const hop us{options_.slot, options_.at == place::clock ? clock_thread : options_.index};
   route rest;
   bool fits = hops != 0;
   for (std::uint32_t i = 0; i < hops && !r.bad(); ++i) {
     const hop to{r.take<std::uint32_t>(), r.take<std::uint32_t>()};
     if (i != 0) rest.push_back(to);
-    else fits = fits && to == hop{options_.slot, options_.index};
+    else fits = fits && to == us;
   }
   const auto entries = r.rest();
   const auto between = link::of(request.header);
@@ -78,7 +81,7 @@ void chain::replicate(const net::request_view& request, completion done) {
   chain_entry e;
   while (fits && r.next(e)) fits = follows(e.partition, sender) && are_records(e.records);
   if (!fits || r.bad()) {
-    return refuse(done, status::bad_request, "what is to be replicated is malformed, or not a copy of this thread");
+    return done.fail(status::bad_request, "what is to be replicated is malformed, or not a copy of this thread");
   }
   std::vector<std::uint16_t> lacking;
   for (chain_reader again(entries); again.next(e);) {
@@ -90,7 +93,7 @@ void chain::replicate(const net::request_view& request, completion done) {
   put(body, static_cast<std::uint32_t>(rest.size()));
   for (const auto& h : rest) {
     put(body, h.slot);
-    put(body, h.shard);
+    put(body, h.thread);
   }
   body.insert(body.end(), entries.begin(), entries.end());
   const auto number = transmit(rest.front(), verb::replicate, body);
@@ -99,7 +102,7 @@ void chain::replicate(const net::request_view& request, completion done) {
 
 void chain::apply_to_copy(std::uint16_t partition, std::span<const std::byte> records) {
   std::string why;
-  if (shard_.apply_records(partition, records, why, shard::room::unlimited) == status::ok) return;
+  if (store_.apply_copy(partition, records, why) == status::ok) return;
   // It is no copy then, and cannot become one: better a server less than a copy that is none.
   throw error("a copy of partition " + std::to_string(partition) + " cannot be kept: " + why);
 }
@@ -107,7 +110,7 @@ void chain::apply_to_copy(std::uint16_t partition, std::span<const std::byte> re
 void chain::empty_copy(std::uint16_t partition) {
   std::bitset<partition_count> one;
   one.set(partition);
-  shard_.drop_partitions(one);
+  store_.drop_partitions(one);
 }
 
 /// Returns: whether the copy is now where its head is, or will be if what is to come after this comes.
@@ -160,9 +163,7 @@ bool chain::apply(const chain_entry& e) {
 void chain::answer(completion& done, const std::vector<std::uint16_t>& lacking) {
   net::reply_header reply;
   reply.count = static_cast<std::uint32_t>(lacking.size());
-  direct_ = true;
   done.answer(reply, std::as_bytes(std::span(lacking)));
-  direct_ = false;
 }
 
 }  // namespace paracel::srv

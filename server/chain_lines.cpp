@@ -24,12 +24,13 @@ chain::line& chain::line_to(const hop& to) {
   auto& l = lines_[to];
   const auto& servers = view_->members.servers;
   const auto s = std::find_if(servers.begin(), servers.end(), [&](const auto& e) { return e.slot == to.slot; });
-  if (s == servers.end() || to.shard >= s->shards.size()) throw error("a copy is to go to a server that is not there");
+  const bool is_there = s != servers.end() && (to.thread == clock_thread || to.thread < s->shards.size());
+  if (!is_there) throw error("a copy is to go to a server that is not there");
   if (l.channel >= 0 && l.incarnation == s->incarnation) return l;
   if (l.channel >= 0) port_.disconnect(l.channel);
   l = line{};
   l.incarnation = s->incarnation;
-  l.channel = port_.connect(s->shards[to.shard]);
+  l.channel = port_.connect(to.thread == clock_thread ? s->clock : s->shards[to.thread]);
   return l;
 }
 
@@ -47,18 +48,11 @@ void chain::give_up_lines() {
 
 /// Functions and tables that the other side may not know: records name them.
 void chain::introduce(line& to) {
-  if (to.functions != plugins_.registered()) {
-    to.functions = plugins_.registered();
-    for (const auto& r : plugins_.registrations()) {
-      send_on(to, r.is_filter ? verb::register_filter : verb::register_update, r.plugin, net::bytes_of(r.symbol));
-    }
-  }
-  if (to.tables != shard_.tables().tables()) {
-    to.tables = shard_.tables().tables();
-    shard_.tables().each_table([&](std::string_view name, std::span<const std::byte> definition) {
-      send_on(to, verb::table_open, name, definition);
-    });
-  }
+  const auto known = std::exchange(to.told, store_.defined());
+  if (known == to.told) return;
+  store_.each_definition(known, [&](verb what, std::string_view key, std::span<const std::byte> payload) {
+    send_on(to, what, key, payload);
+  });
 }
 
 std::uint64_t chain::transmit(const hop& to, verb what, std::span<const std::byte> body) {
@@ -152,10 +146,8 @@ void chain::renew(const hop to) {
     questions_.emplace(transmit(to, verb::handover, {}), asked{to, now_});
   }
   // The heads of these will ask again, all of the chain.
-  direct_ = true;
   for (auto& [number, f] : forwarded_)
     if (f.to == to) f.done.fail(status::reconnected);
-  direct_ = false;
   std::erase_if(forwarded_, [&](const auto& f) { return f.second.to == to; });
   for (std::uint32_t number = 1; number < routes_.size(); ++number)
     if (routes_[number].front() == to) ask_again(number);

@@ -7,6 +7,9 @@
 
 #include <paracel/error.hpp>
 
+#include "core/membership.hpp"
+#include "server/partition_state.hpp"
+
 namespace paracel::srv {
 
 using net::status;
@@ -49,6 +52,7 @@ void clock_service::wake() {
 
 void clock_service::begin(std::uint32_t workers, time_point now, std::uint32_t clock) {
   if (begun_) return;
+  now_ = now;
   clock_ = ssp_clock(workers, clock);
   begun_ = true;
   for (auto& h : std::exchange(held_, {})) {
@@ -59,6 +63,9 @@ void clock_service::begin(std::uint32_t workers, time_point now, std::uint32_t c
 
 void clock_service::handle(const net::request_view& request, completion done, time_point now) {
   const auto& h = request.header;
+  now_ = now;
+  // Whoever is served now may be served from a state that the copies lack.
+  if (incomplete_ != nullptr && (*incomplete_)[clock_partition]) ++changes_;
   if (ended_ != status::ok) return done.fail(ended_, why_ended_);
   if (!begun_ && (h.what == verb::clock_tick || h.what == verb::clock_wait || h.what == verb::checkpoint)) {
     // A worker may hear that the job has begun before its servers do.
@@ -140,7 +147,7 @@ std::vector<std::byte> clock_service::encode() const {
   return state;
 }
 
-const char* clock_service::merge(std::span<const std::byte> state, time_point now) {
+const char* clock_service::merge(std::span<const std::byte> state) {
   constexpr const char* malformed = "the state of a clock is malformed";
   constexpr std::size_t front = 5;
   if (state.size() < front || state[0] > std::byte{3}) return malformed;
@@ -153,7 +160,7 @@ const char* clock_service::merge(std::span<const std::byte> state, time_point no
   if (asked > (state.size() - front) / 4) return malformed;
   try {
     const auto other = ssp_clock::decode(state.subspan(front + asked * 4));
-    if (!begun_) begin(other.workers(), now);
+    if (!begun_) begin(other.workers(), now_);
     if (other.workers() != clock_.workers()) return "a clock of another number of workers";
     watched_ = watched_ || (state[0] & std::byte{1}) != std::byte{0};
     stages_ = stages_ || (state[0] & std::byte{2}) != std::byte{0};
@@ -170,7 +177,33 @@ const char* clock_service::merge(std::span<const std::byte> state, time_point no
   return nullptr;
 }
 
+void clock_service::take_changes(const std::function<void(std::uint16_t, std::span<const std::byte>)>& f) {
+  taken_ = changes_;
+  std::vector<std::byte> state;
+  encode_partition(clock_partition, state);
+  f(clock_partition, state);
+}
+
+void clock_service::encode_partition(std::uint16_t partition, std::vector<std::byte>& out) {
+  if (partition != clock_partition || !begun_) return;
+  const auto state = encode();
+  append(out, {.kind = record_kind::clock, .value = state});
+}
+
+status clock_service::apply_copy(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) {
+  records walk(bytes);
+  for (record r; walk.next(r);) {
+    const char* wrong = "not a record of the clock";
+    if (partition == clock_partition && r.kind == record_kind::clock) wrong = merge(r.value);
+    if (wrong == nullptr) continue;
+    why = wrong;
+    return status::bad_request;
+  }
+  return status::ok;
+}
+
 void clock_service::expire(time_point now) {
+  now_ = now;
   if (now < next_deadline_) return;
   next_deadline_ = time_point::max();
   for (auto w = waits_.begin(); w != waits_.end();) {
@@ -190,14 +223,20 @@ void clock_service::expire(time_point now) {
 void clock_service::fail_all(status why, std::string_view text) {
   ended_ = why;
   why_ended_ = text;
-  refuse_waits(why, text);
+  refuse_all(why, text, nullptr);
 }
 
-void clock_service::refuse_waits(status why, std::string_view text) {
-  for (auto& [needed, w] : waits_) w.done.fail(why, text);
-  for (auto& h : held_) h.done.fail(why, text);
-  for (auto& [rank, l] : leaving_)
-    for (auto& done : l.done) done.fail(why, text);
+void clock_service::refuse_waiting(reply_sink& through, status why, std::string_view text) { refuse_all(why, text, &through); }
+
+void clock_service::refuse_all(status why, std::string_view text, reply_sink* through) {
+  const auto refuse = [&](completion& done) {
+    if (through != nullptr) done.leave_through(*through);
+    done.fail(why, text);
+  };
+  for (auto& waiting : waits_) refuse(waiting.second.done);
+  for (auto& h : held_) refuse(h.done);
+  for (auto& leaving : leaving_)
+    for (auto& done : leaving.second.done) refuse(done);
   leaving_.clear();
   waits_.clear();
   held_.clear();

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <bitset>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +19,7 @@
 #include "net/time_source.hpp"
 #include "server/byte_budget.hpp"
 #include "server/completion.hpp"
+#include "server/replicated_store.hpp"
 
 namespace paracel::srv {
 
@@ -31,8 +35,10 @@ namespace paracel::srv {
 ///
 /// Every reply carries the slowest worker's clock. That of a tick to a clock of a checkpoint orders one: so every worker
 /// stops there, and none can have passed it.
+/// What it knows is the one value of the reserved partition (clock_partition), which has copies like any other. Numbers only
+/// rise, so a copy takes over whatever is newer, and nothing that comes twice counts twice.
 /// Thread-safety: owned by the clock thread.
-class clock_service {
+class clock_service final : public replicated_store {
  public:
   using time_point = net::time_source::time_point;
 
@@ -54,18 +60,25 @@ class clock_service {
   /// Answers everything that is parked, and from then on every request, with this.
   void fail_all(net::status why, std::string_view text);
 
-  // ---- copies of the clock on other servers
+  // ---- the state of the clock, and copies of it on other servers
 
   /// The state as bytes: u8 (1 somebody subscribes, 2 somebody stages updates) | u32 n, n * u32 clocks of checkpoints that
-  /// were asked for | as
-  /// ssp_clock::encode.
+  /// were asked for | as ssp_clock::encode.
   [[nodiscard]] std::vector<std::byte> encode() const;
   /// Takes over what is newer in another one's state. Returns: null, or what is wrong with the bytes.
-  const char* merge(std::span<const std::byte> state, time_point now);
-  /// Answers everything that is parked with this; the clock goes on.
-  void refuse_waits(net::status why, std::string_view text);
-  /// Rises with every change.
-  [[nodiscard]] std::uint64_t changes() const noexcept { return changes_; }
+  const char* merge(std::span<const std::byte> state);
+
+  void keep_copies() noexcept override {}  // changes are counted anyway
+  void begin_epoch(std::uint32_t /*epoch*/) override {}
+  void watch(const std::bitset<partition_count>* incomplete) noexcept override { incomplete_ = incomplete; }
+  [[nodiscard]] bool has_changes() const noexcept override { return changes_ != taken_; }
+  void take_changes(const std::function<void(std::uint16_t, std::span<const std::byte>)>& f) override;
+  void encode_partition(std::uint16_t partition, std::vector<std::byte>& out) override;
+  net::status apply_copy(std::uint16_t partition, std::span<const std::byte> records, std::string& why) override;
+  void drop_partitions(const std::bitset<partition_count>& /*which*/) override {}  // it is small, and never newer
+  /// Waits and what came too early; the clock goes on.
+  void refuse_waiting(reply_sink& through, net::status why, std::string_view text) override;
+  void refuse_client(reply_sink& /*through*/, std::uint64_t /*client*/, net::status /*why*/) override {}
 
   /// Of what is parked. Thread-safety: any thread.
   [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
@@ -101,6 +114,7 @@ class clock_service {
   [[nodiscard]] bool is_checkpoint(std::uint32_t clock) const;
   void wake();
   void leave(std::uint32_t rank, completion done);
+  void refuse_all(net::status why, std::string_view text, reply_sink* through);
 
   ssp_clock clock_;
   bool begun_;
@@ -110,6 +124,9 @@ class clock_service {
   std::uint32_t every_ = 0;
   std::set<std::uint32_t> asked_;  // clocks of checkpoints that somebody asked for and some worker has not finished
   std::uint64_t changes_ = 0;
+  std::uint64_t taken_ = 0;        // of these, by the last take_changes
+  const std::bitset<partition_count>* incomplete_ = nullptr;
+  time_point now_{};               // at the last call that told it
   byte_budget budget_{std::size_t{64} << 20};
   std::vector<early> held_;
   std::multimap<std::uint32_t, wait> waits_;  // by the minimum they need

@@ -56,6 +56,10 @@ class completion {
   [[nodiscard]] const net::peer& peer() const noexcept { return to_; }
   /// The epoch that the answer will carry.
   void set_epoch(std::uint32_t epoch) noexcept { epoch_ = epoch; }
+  /// The answer goes through this sink, and not through the one that it was made for. Lifetime: as of that one.
+  void leave_through(reply_sink& sink) noexcept {
+    if (sink_ != nullptr) sink_ = &sink;
+  }
   /// Answers with `fields`; verb, sequence, server, epoch and lengths are filled in here.
   void answer(net::reply_header fields, std::span<const std::byte> body = {}, blob tail = {}) {
     if (sink_ == nullptr) return;

@@ -77,7 +77,7 @@ bool records::next(record& out) noexcept {
   if (rest_.size() < record_front_bytes) return false;
   const auto* at = rest_.data();
   const auto kind = get<std::uint8_t>(at);
-  if (kind < static_cast<std::uint8_t>(record_kind::put) || kind > static_cast<std::uint8_t>(record_kind::broken)) {
+  if (kind < static_cast<std::uint8_t>(record_kind::put) || kind > static_cast<std::uint8_t>(record_kind::clock)) {
     return false;
   }
   const std::size_t key = get<std::uint32_t>(at + 4);

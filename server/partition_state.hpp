@@ -17,6 +17,7 @@
 //     row_stage    a = table; value = rows of this partition as in rows_update; state = staged_front; record_named
 //     row_folded   a = table; value = u32 clock
 //     applied      a = sequence; value = the answers as reply items; state = u64 client | u64 its low watermark
+//     clock        value = the state of the job's clock (clock_service); in its reserved partition alone
 //     broken       key, value = u16 status and why: a staged update could not be folded. record_of_table: a = table, no key
 #pragma once
 
@@ -29,7 +30,7 @@ namespace paracel::srv {
 
 enum class record_kind : std::uint8_t {
   put = 1, erase = 2, clear = 3, stage = 4, folded = 5, table = 6, row = 7, row_erase = 8, row_stage = 9, row_folded = 10,
-  applied = 11, broken = 12,
+  applied = 11, broken = 12, clock = 13,
 };
 
 inline constexpr std::uint16_t record_named = 1;            ///< rows: by name and not by id

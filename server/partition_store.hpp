@@ -93,6 +93,7 @@ class partition_store final : public scan_host {
   /// What has changed since the last `take_changes`, once there are copies. The changes of keys that a verb begins are noted
   /// by whoever calls it, before; what follows from them is noted here.
   [[nodiscard]] journal& changes() noexcept { return log_; }
+  [[nodiscard]] const journal& changes() const noexcept { return log_; }
 
   // ---- one key. Each sets `out`; no key is changed when it fails.
 

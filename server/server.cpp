@@ -60,7 +60,7 @@ server::server(server_options options)
       budgets_(options_.max_parked_bytes, machine_bytes(), std::max(options_.max_unread_bytes, unread_guard::least_limit),
                options_.threads),
       plugins_(options_.plugin_folders), clock_(options_.workers),
-      workers_(options_.workers), unread_(options_.max_unread_bytes) {
+      chains_(options_.threads + 1), workers_(options_.workers), unread_(options_.max_unread_bytes) {
   shard_settings s;
   s.slot = options_.slot;
   s.threads = options_.threads;
@@ -73,6 +73,21 @@ server::server(server_options options)
     shards_.push_back(std::make_unique<shard>(s, plugins_, shard_owned_[s.index]));
     checkpoints_.emplace_back(options_, file_system_, plugins_);
   }
+}
+
+chain& server::begin_replication(unsigned thread, net::port& port, chain::serve_function serve) {
+  chain_options o{.job = options_.job, .incarnation = options_.incarnation, .slot = options_.slot, .index = thread,
+                  .threads = threads(), .most_body_bytes = options_.max_message_bytes / 2};
+  replicated_store* of = &clock_;
+  if (thread < threads()) {
+    of = shards_[thread].get();
+  } else {
+    o.at = place::clock;
+    o.index = clock_partition;
+    o.threads = partition_count;
+  }
+  chains_[thread] = std::make_unique<chain>(o, budgets_, *of, port, std::move(serve));
+  return *chains_[thread];
 }
 
 void server::handle(unsigned shard, const net::request_view& request, blob tail, completion done) {

@@ -121,6 +121,12 @@ class server final : public request_handler {
     shard_owned_[shard].store(&view.owned, std::memory_order_release);
   }
 
+  /// What keeps the copies of a shard's partitions, or, with the number behind the last shard's, of the clock, for as long as
+  /// its thread has this port. `serve` handles what is to be handled here.
+  /// Thread-safety: each by its thread. Lifetime: the port until `end_replication`.
+  chain& begin_replication(unsigned thread, net::port& port, chain::serve_function serve);
+  void end_replication(unsigned thread) noexcept { chains_[thread].reset(); }
+
   /// A shard itself. Thread-safety: owned by the thread of that shard.
   [[nodiscard]] shard& at(unsigned shard) noexcept { return *shards_[shard]; }
   [[nodiscard]] plugin_registry& plugins() noexcept { return plugins_; }
@@ -149,6 +155,7 @@ class server final : public request_handler {
   std::vector<std::unique_ptr<const ownership>> memberships_;  // all of them: a shard may still look at an old one
   std::vector<std::unique_ptr<shard>> shards_;
   clock_service clock_;
+  std::vector<std::unique_ptr<chain>> chains_;  // of the shards, and of the clock
   std::atomic<std::uint32_t> workers_;
   std::atomic<std::uint32_t> first_clock_{0};       // written before workers_
   std::atomic<std::uint32_t> checkpoint_every_{0};  // likewise

@@ -42,20 +42,30 @@ bool decode_for(server& s, place at, reply_sink& sink, const net::incoming& in, 
   return !refused;
 }
 
-/// Takes the requests that wait, `expect`s them together and calls `handle` for each in order.
-template <class Copies, class Follow, class Expect, class Handle>
-void server_loop::take(milliseconds sleep, Copies& copies, const Follow& follow, const Expect& expect, const Handle& handle) {
+server_loop::server_loop(const loop_surroundings& s, place at, unsigned thread)
+    : in_(s), thread_(thread),
+      copies_(s.of.begin_replication(thread, s.port,
+                                     [this](const net::request_view& request, blob tail, completion done) {
+                                       serve(request, std::move(tail), std::move(done));
+                                     })),
+      at_(at), alone_(s.port) {}
+
+void server_loop::take(milliseconds sleep) {
   auto& server = in_.of;
   const auto received = in_.port.receive_batch(messages_, sleep);
   std::size_t n = 0;
   // Without copies replies leave at once; nobody knows whether there are any before the first membership.
   const bool unknown = server.epoch() == 0;
-  if (const auto newest = server.copies_epoch(); newest != 0 && newest != copies.epoch()) follow(server.copies());
-  const bool with_copies = copies.active() || unknown;
-  reply_sink& sink = copies.active() ? static_cast<reply_sink&>(copies) : alone_;
+  if (const auto newest = server.copies_epoch(); newest != 0 && newest != copies_.epoch()) {
+    const auto view = server.copies();
+    adopt(*view);
+    copies_.follow(view);
+  }
+  const bool with_copies = copies_.active() || unknown;
+  reply_sink& sink = copies_.active() ? static_cast<reply_sink&>(copies_) : alone_;
   for (std::size_t i = 0; i < received; ++i) {
     if (messages_[i].channel >= 0) {  // an answer of another server; those to `clock_moved` mean nothing
-      if (!take_reply(messages_[i]) && with_copies) copies.take_reply(messages_[i]);
+      if (!take_reply(messages_[i]) && with_copies) copies_.take_reply(messages_[i]);
       continue;
     }
     // What is refused here depends on nothing that replies wait for.
@@ -66,52 +76,45 @@ void server_loop::take(milliseconds sleep, Copies& copies, const Follow& follow,
   for (std::size_t i = 0; i < n; ++i) {
     const auto& h = requests_[i].header;
     const bool early = with_copies && h.epoch != 0;
-    auto done = server.completion_for(early ? static_cast<reply_sink&>(copies) : sink, from_[i]->from, h);
+    auto done = server.completion_for(early ? static_cast<reply_sink&>(copies_) : sink, from_[i]->from, h);
     if (h.what == verb::stop && h.client == server.options().incarnation && in_.stop.load(std::memory_order_acquire)) {
       told_ = true;
       done.ok();
-    } else if (!early && !copies.active() && (h.flags & net::flag_stream) != 0 && !copies.takes(h, from_[i]->from)) [[unlikely]] {
+    } else if (!early && !copies_.active() && (h.flags & net::flag_stream) != 0 && !copies_.takes(h, from_[i]->from)) [[unlikely]] {
       done.fail(status::reconnected);
-    } else if (!early && !copies.active() && h.what == verb::ping && h.count == net::ping_alive) [[unlikely]] {
+    } else if (!early && !copies_.active() && h.what == verb::ping && h.count == net::ping_alive) [[unlikely]] {
       done.ok();
+    } else if (early || copies_.active()) {
+      copies_.handle(requests_[i], std::move(from_[i]->tail), std::move(done));
     } else {
-      handle(requests_[i], std::move(from_[i]->tail), std::move(done), early || copies.active());
+      serve(requests_[i], std::move(from_[i]->tail), std::move(done));
     }
   }
 }
 
-/// What every thread with copies does after a batch: sends what has changed, and the replies that wait for nothing any
-/// more. Returns: for how long to sleep.
-template <class Copies>
-milliseconds server_loop::settle(Copies& copies) {
+milliseconds server_loop::settle() {
   // The lease may be renewed, and is looked at again then.
   constexpr milliseconds while_waiting{5};
-  if (!copies.active()) {
-    if (!copies.has_parked()) return idle;
+  if (!copies_.active()) {
+    if (!copies_.has_parked()) return idle;
     const auto epoch = in_.of.epoch();
     if (epoch == 0 || in_.of.copies_epoch() != 0) return while_waiting;
-    copies.stay_alone(epoch, in_.time.now());
+    copies_.stay_alone(epoch);
   }
   // Without copies nobody can be put in our place.
-  const auto lease = copies.active() ? in_.lease_end.load(std::memory_order_relaxed) : std::numeric_limits<std::int64_t>::max();
+  const auto lease = copies_.active() ? in_.lease_end.load(std::memory_order_relaxed) : std::numeric_limits<std::int64_t>::max();
   using time_point = net::time_source::time_point;
-  copies.settle(in_.time, time_point(time_point::duration(lease)));
-  in_.synced.store(copies.synced(), std::memory_order_release);
-  return copies.waits() ? while_waiting : idle;
+  copies_.settle(in_.time, time_point(time_point::duration(lease)));
+  in_.synced.store(copies_.synced(), std::memory_order_release);
+  return copies_.waits() ? while_waiting : idle;
 }
 
 shard_loop::shard_loop(const loop_surroundings& s, request_handler& handler, unsigned index)
-    : server_loop(s, place::shard), handler_(handler), index_(index),
-      copies_({.job = s.of.options().job, .incarnation = s.of.options().incarnation, .slot = s.of.options().slot, .index = index,
-               .threads = s.of.options().threads, .most_body_bytes = s.of.options().max_message_bytes / 2},
-              s.of.budgets(), s.of.at(index), s.of.plugins(), s.port,
-              [this](const net::request_view& request, blob tail, completion done) {
-                serve(request, std::move(tail), std::move(done));
-              }) {}
+    : server_loop(s, place::shard, index), handler_(handler) {}
 
 shard_loop::~shard_loop() {
   try {
-    handler_.closing(index_);
+    handler_.closing(thread_);
     copies_.close();
   } catch (const std::exception&) {  // the clients will see that the connection is gone
   }
@@ -122,30 +125,20 @@ void shard_loop::serve(const net::request_view& request, blob tail, completion d
     if (!in_.of.is_of_peer(request.header)) return done.fail(status::bad_request, chain::no_peer);
     if (request.header.epoch != in_.of.epoch()) return done.fail(status::stale_epoch);
   }
-  handler_.handle(index_, request, std::move(tail), std::move(done));
+  handler_.handle(thread_, request, std::move(tail), std::move(done));
 }
 
 milliseconds shard_loop::step(milliseconds sleep) {
-  take(
-      sleep, copies_,
-      [&](const std::shared_ptr<const copies_view>& view) {
-        in_.of.adopt(index_, *view);
-        copies_.follow(view);
-      },
-      [&](std::span<const net::request_view> requests) { handler_.expect(index_, requests); },
-      [&](const net::request_view& request, blob tail, completion done, bool with_copies) {
-        if (!with_copies) [[likely]] serve(request, std::move(tail), std::move(done));
-        else copies_.handle(request, std::move(tail), std::move(done));
-      });
+  take(sleep);
   const bool more = copies_.serves() && fold();
-  const auto until = settle(copies_);
+  const auto until = settle();
   return more ? milliseconds{0} : until;
 }
 
 /// A slice of what is staged and due: requests that wait are served between two of them.
 bool shard_loop::fold() {
   constexpr std::chrono::microseconds slice{500};
-  auto& shard = in_.of.at(index_);
+  auto& shard = in_.of.at(thread_);
   if (!shard.has_due()) return false;
   const auto end = in_.time.now() + slice;
   try {
@@ -282,14 +275,14 @@ class clock_loop::crier {
 
 clock_loop::clock_loop(const loop_surroundings& s, const server_entry& self,
                        std::function<std::shared_ptr<const membership>()> newest)
-    : server_loop(s, place::clock),
-      copies_(s.of.options().job, {s.of.options().slot, s.of.options().incarnation}, s.of.budgets(), s.of.clock(), s.port,
-              [this](const net::request_view& request, completion done) {
-                in_.of.handle_clock(request, std::move(done), now(), copies_.keeps());
-              }),
+    : server_loop(s, place::clock, s.of.threads()),
       crier_(std::make_unique<crier>(s.of.options(), s.port, self, std::move(newest))) {}
 
 bool clock_loop::take_reply(const net::incoming& in) { return crier_->take_reply(in); }
+
+void clock_loop::serve(const net::request_view& request, blob, completion done) {
+  in_.of.handle_clock(request, std::move(done), now(), copies_.heads(clock_partition));
+}
 
 clock_loop::~clock_loop() {
   try {
@@ -300,17 +293,10 @@ clock_loop::~clock_loop() {
 }
 
 milliseconds clock_loop::step(milliseconds sleep) {
-  take(
-      sleep, copies_, [&](std::shared_ptr<const copies_view> view) { copies_.follow(std::move(view), now()); },
-      [](std::span<const net::request_view>) {},
-      [&](const net::request_view& request, const blob&, completion done, bool with_copies) {
-        if (!with_copies) in_.of.handle_clock(request, std::move(done), now(), std::nullopt);
-        else copies_.handle(request, std::move(done), now());
-      });
+  take(sleep);
   const auto longest = in_.of.tend_clock(now());
   crier_->tend(in_.of.clock(), now());
-  const auto settled = settle(copies_);
-  return std::min(longest, settled);
+  return std::min(longest, settle());
 }
 
 }  // namespace paracel::srv

@@ -17,7 +17,6 @@
 #include "net/time_source.hpp"
 #include "net/transport.hpp"
 #include "server/chain.hpp"
-#include "server/clock_copies.hpp"
 #include "server/port_sink.hpp"
 #include "server/server.hpp"
 
@@ -43,7 +42,7 @@ class server_loop {
   // How long a thread sleeps when nothing comes. A stop wakes it earlier; this is for the case that the wake-up is lost.
   static constexpr std::chrono::milliseconds idle{100};
 
-  virtual ~server_loop() = default;
+  virtual ~server_loop() { in_.of.end_replication(thread_); }
   server_loop(const server_loop&) = delete;
   server_loop& operator=(const server_loop&) = delete;
   /// Waits for at most `sleep` for requests, handles those that have come, sends what has changed and what may leave.
@@ -55,13 +54,22 @@ class server_loop {
  protected:
   /// An answer of another server. Returns: whether it was meant for the loop itself, and not for its copies.
   virtual bool take_reply(const net::incoming& /*in*/) { return false; }
-  server_loop(const loop_surroundings& s, place at) : in_(s), at_(at), alone_(s.port) {}
-  template <class Copies, class Follow, class Expect, class Handle>
-  void take(std::chrono::milliseconds sleep, Copies& copies, const Follow& follow, const Expect& expect, const Handle& handle);
-  template <class Copies>
-  std::chrono::milliseconds settle(Copies& copies);
+  /// `thread`: number of the shard, or the number behind the last one's for the clock.
+  server_loop(const loop_surroundings& s, place at, unsigned thread);
+  /// Handles a request, when its turn has come.
+  virtual void serve(const net::request_view& request, blob tail, completion done) = 0;
+  /// A newer membership with copies.
+  virtual void adopt(const copies_view& /*view*/) {}
+  virtual void expect(std::span<const net::request_view> /*requests*/) {}
+  /// Takes the requests that wait, `expect`s them together and handles each in order.
+  void take(std::chrono::milliseconds sleep);
+  /// What follows a batch: what has changed is sent, and the replies that wait for nothing any more. Returns: for how long to
+  /// sleep.
+  std::chrono::milliseconds settle();
 
   const loop_surroundings in_;
+  const unsigned thread_;
+  chain& copies_;  // the server's
 
  private:
   // Requests that are taken at once, if so many wait: enough to hide the cache misses of one behind those of the others, and
@@ -85,11 +93,11 @@ class shard_loop final : public server_loop {
 
  private:
   bool fold();
-  void serve(const net::request_view& request, blob tail, completion done);
+  void serve(const net::request_view& request, blob tail, completion done) override;
+  void adopt(const copies_view& view) override { in_.of.adopt(thread_, view); }
+  void expect(std::span<const net::request_view> requests) override { handler_.expect(thread_, requests); }
 
   request_handler& handler_;
-  const unsigned index_;
-  chain copies_;
 };
 
 class clock_loop final : public server_loop {
@@ -103,10 +111,10 @@ class clock_loop final : public server_loop {
 
  private:
   bool take_reply(const net::incoming& in) override;
+  void serve(const net::request_view& request, blob tail, completion done) override;
   class crier;
   [[nodiscard]] net::time_source::time_point now() const { return in_.time.now(); }
 
-  clock_copies copies_;
   std::unique_ptr<crier> crier_;
 };
 

@@ -117,6 +117,22 @@ void shard::drop_partitions(const std::bitset<partition_count>& which) {
   publish();
 }
 
+void shard::each_definition(
+    const definitions& known,
+    const std::function<void(verb, std::string_view, std::span<const std::byte>)>& f) const {
+  const auto now = defined();
+  if (known.functions != now.functions) {
+    for (const auto& r : plugins_.registrations()) {
+      f(r.is_filter ? verb::register_filter : verb::register_update, r.plugin, net::bytes_of(r.symbol));
+    }
+  }
+  if (known.tables != now.tables) {
+    store_.rows().each_table([&](std::string_view name, std::span<const std::byte> definition) {
+      f(verb::table_open, name, definition);
+    });
+  }
+}
+
 bool shard::fold_due(const std::function<bool()>& over) {
   const bool more = store_.fold_due(over);
   publish();

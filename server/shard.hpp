@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // One shard of a server: the partitions p with p % threads == index, their tables, and the verbs on them. It knows no
-// socket and no lock; the thread that calls `handle` owns it.
+// socket and no lock; the thread that calls `handle` owns it. What it keeps is a partition_store, which its replicator copies.
 #pragma once
 
 #include <array>
@@ -24,6 +24,7 @@
 #include "server/key_sets.hpp"
 #include "server/partition_store.hpp"
 #include "server/plugin_registry.hpp"
+#include "server/replicated_store.hpp"
 #include "server/scan.hpp"
 #include "server/subscriptions.hpp"
 #include "server/waiting_room.hpp"
@@ -55,7 +56,7 @@ struct alignas(64) shard_counters {
 ///
 /// Thread-safety: owned by the shard thread, except `counters` and `busy`: any thread.
 /// Lifetime: registry and ownership outlive it. Replies are sent before `handle` returns.
-class shard final {
+class shard final : public replicated_store {
  public:
   /// `owned` may be null inside, and point elsewhere later: then the ring is not known, and every partition of the right
   /// remainder is taken.
@@ -74,27 +75,35 @@ class shard final {
   // ---- the state of a partition of this shard: as of partition_store, and the counters say so
 
   using room = partition_store::room;
-  void encode_partition(std::uint16_t partition, std::vector<std::byte>& out) { store_.encode_partition(partition, out); }
+  void encode_partition(std::uint16_t partition, std::vector<std::byte>& out) override { store_.encode_partition(partition, out); }
   net::status apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why,
                             room memory = room::limited);
-  void drop_partitions(const std::bitset<partition_count>& which);
+  void drop_partitions(const std::bitset<partition_count>& which) override;
   [[nodiscard]] partition_store& store() noexcept { return store_; }
   [[nodiscard]] dedup_window& applied() noexcept { return store_.applied(); }
 
-  // ---- partitions with copies (chain.hpp); by the shard thread
+  // ---- partitions with copies, for the replicator
 
-  /// Answers the requests that wait for a key set.
-  void refuse_waiting(net::status why, std::string_view text) { waiting_room_.close(why, text); }
-  void refuse_waiting(std::uint64_t client, net::status why) { waiting_room_.forget(client, why); }
-
-  void begin_journal() noexcept { store_.keep_copies(); }
-  [[nodiscard]] journal& changes() noexcept { return store_.changes(); }
-  template <class F>
-  void take_changes(const F& f) {
+  void keep_copies() noexcept override { store_.keep_copies(); }
+  void begin_epoch(std::uint32_t epoch) override { store_.begin_epoch(epoch); }
+  void watch(const std::bitset<partition_count>* incomplete) noexcept override { store_.changes().watch(incomplete); }
+  [[nodiscard]] bool has_changes() const noexcept override { return !store_.changes().empty(); }
+  void take_changes(const std::function<void(std::uint16_t, std::span<const std::byte>)>& f) override {
     store_.take_changes(f);
   }
-  void begin_epoch(std::uint32_t epoch) { store_.begin_epoch(epoch); }
-  [[nodiscard]] const rows_service& tables() const noexcept { return store_.rows(); }
+  net::status apply_copy(std::uint16_t partition, std::span<const std::byte> records, std::string& why) override {
+    return apply_records(partition, records, why, room::unlimited);
+  }
+  [[nodiscard]] definitions defined() const noexcept override { return {plugins_.registered(), store_.rows().tables()}; }
+  void each_definition(const definitions& known,
+                       const std::function<void(net::verb, std::string_view, std::span<const std::byte>)>& f) const override;
+  /// The requests that wait for a key set.
+  void refuse_waiting(reply_sink& through, net::status why, std::string_view text) override {
+    waiting_room_.close(why, text, &through);
+  }
+  void refuse_client(reply_sink& through, std::uint64_t client, net::status why) override {
+    waiting_room_.forget(client, why, &through);
+  }
 
   /// Calls f(name, budget) for each kind of thing that is held here for clients. Thread-safety: any thread.
   template <class F>

@@ -74,6 +74,7 @@ inline constexpr auto verb_rules = [] {
 
       r{clock_tick, clock, anybody, current}, r{clock_wait, clock, anybody, current}, r{subscribe, clock, anybody, current},
       r{checkpoint, clock, asker::scheduler, current}, r{replicate, clock, asker::peer, current},
+      r{handover, clock, asker::peer, current},
       r{ping, clock, anybody, any}, r{stop, clock, asker::itself, any},
 
       r{proxy, control, anybody, any}, r{ping, control, anybody, any}, r{stats, control, anybody, any},

@@ -103,19 +103,18 @@ class waiting_room {
     return true;
   }
 
-  /// Answers what is held of this client, whose refused request is not awaited any more.
-  void forget(std::uint64_t client, net::status why) {
+  /// Answers what is held of this client, whose refused request is not awaited any more; `through`: not through the sinks
+  /// for which the answers were made.
+  void forget(std::uint64_t client, net::status why, reply_sink* through = nullptr) {
     const auto at = clients_.find(client);
     if (at == clients_.end()) return;
-    for (auto& h : at->second.waiting) h.done.fail(why);
+    refuse(at->second, why, {}, through);
     clients_.erase(at);
   }
 
   /// Answers everything that is held.
-  void close(net::status why, std::string_view text) {
-    for (auto& [client, c] : clients_) {
-      for (auto& h : c.waiting) h.done.fail(why, text);
-    }
+  void close(net::status why, std::string_view text, reply_sink* through = nullptr) {
+    for (auto& known : clients_) refuse(known.second, why, text, through);
     clients_.clear();
   }
 
@@ -126,6 +125,12 @@ class waiting_room {
     bool next_passes = false;    // its set_prepare has come: the next one is the refused request
     bool refused_again = false;
   };
+  static void refuse(client_state& c, net::status why, std::string_view text, reply_sink* through) {
+    for (auto& h : c.waiting) {
+      if (through != nullptr) h.done.leave_through(*through);
+      h.done.fail(why, text);
+    }
+  }
   static bool names(const net::request_view& request, const digest128& set) noexcept {
     const auto v = request.header.what;
     return v >= net::verb::set_prepare && v <= net::verb::set_bupdate && request.key().size() == sizeof set &&

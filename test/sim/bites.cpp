@@ -24,17 +24,12 @@ simulation::forged answer_to(const net::request_header& request, bool swallowed)
   return {{head.begin(), head.end()}, swallowed};
 }
 
-/// Of the two kinds of `replicate`: that of the clock's state (clock_service::encode), whose numbers begin with a 1. The
-/// other one has a slot or its 0 there, one byte off.
+/// A `replicate` to the thread of a clock: the first hop says so.
 bool is_of_clock(const net::request_view& r) {
-  std::uint32_t asked = 0;
-  std::uint32_t format = 0;
-  if (r.body.size() < 9) return false;
-  std::memcpy(&asked, r.body.data() + 1, sizeof asked);
-  const auto at = 5 + std::size_t{asked} * 4;
-  if (at + sizeof format > r.body.size()) return false;
-  std::memcpy(&format, r.body.data() + at, sizeof format);
-  return format == 1;
+  std::uint32_t thread = 0;
+  if (r.body.size() < 12) return false;
+  std::memcpy(&thread, r.body.data() + 8, sizeof thread);
+  return thread == ~std::uint32_t{0};
 }
 
 /// Changes (entry kind 0), and not a question or a whole partition.

@@ -136,7 +136,7 @@ TEST(Bounds, WaitsForTheClockAreCounted) {
   EXPECT_EQ(sink.all.back(), status::internal);
   EXPECT_LE(clock.budget().held(), clock.budget().limit());
   EXPECT_GT(clock.budget().held(), clock.budget().limit() / 2);
-  clock.refuse_waits(status::job_ended, {});
+  clock.refuse_waiting(sink, status::job_ended, {});
   EXPECT_EQ(clock.budget().held(), 0U);
 }
 
@@ -405,7 +405,7 @@ TEST(Bounds, PiecesThatNeverEndAreRefusedAndTheirSumIsLimited) {
   std::atomic<const ownership*> owned{&view->owned};
   shard of(shard_settings{}, plugins, owned);
   server_budgets budgets(1 << 20, 10'000, 1 << 20, 1);
-  chain copies({.incarnation = 1}, budgets, of, plugins, port, [](const net::request_view&, blob, completion) {});
+  chain copies({.incarnation = 1}, budgets, of, port, [](const net::request_view&, blob, completion) {});
   copies.follow(view);
 
   net::request_header h;

@@ -20,6 +20,7 @@
 #include "core/membership.hpp"
 #include "server/checkpoint_coordinator.hpp"
 #include "server/clock_service.hpp"
+#include "server/partition_state.hpp"
 #include "server/server.hpp"
 #include "test/support/torn_disk.hpp"
 
@@ -99,13 +100,23 @@ TEST_F(CheckpointClock, ATickThatIsSentAgainIsOrderedToStopAgain) {
 
 TEST_F(CheckpointClock, WhoTakesTheClockOverKnowsWhatWasAskedFor) {
   EXPECT_FALSE(stops(0, 4));
-  const auto before = clock_->changes();
+  std::vector<std::byte> records;
+  const auto take = [&] {
+    clock_->take_changes([&](std::uint16_t partition, std::span<const std::byte> changed) {
+      EXPECT_EQ(partition, clock_partition);
+      records.assign(changed.begin(), changed.end());
+    });
+  };
+  take();
+  EXPECT_FALSE(clock_->has_changes());
   EXPECT_EQ(ask(0, net::no_clock, verb::checkpoint).clock, 5U);
-  EXPECT_NE(clock_->changes(), before) << "or no copy hears of it";
+  EXPECT_TRUE(clock_->has_changes()) << "or no copy hears of it";
   EXPECT_TRUE(stops(0, 5));
-  const auto state = clock_->encode();
+  take();
   clock_.emplace(3);
-  EXPECT_EQ(clock_->merge(state, {}), nullptr);
+  std::string why;
+  EXPECT_EQ(clock_->apply_copy(clock_partition, records, why), net::status::ok) << why;
+  EXPECT_FALSE(clock_->has_changes()) << "a copy has nothing to send";
   EXPECT_TRUE(stops(1, 5));
   EXPECT_FALSE(stops(2, 4));
   EXPECT_TRUE(stops(2, 5));
@@ -114,8 +125,34 @@ TEST_F(CheckpointClock, WhoTakesTheClockOverKnowsWhatWasAskedFor) {
 TEST_F(CheckpointClock, AStateThatSaysItHasMoreThanThereIsIsRefused) {
   auto state = clock_->encode();
   state.at(4) = std::byte{0xff};
-  EXPECT_NE(clock_->merge(state, {}), nullptr);
-  EXPECT_NE(clock_->merge(std::span(state).first(4), {}), nullptr);
+  EXPECT_NE(clock_->merge(state), nullptr);
+  EXPECT_NE(clock_->merge(std::span(state).first(4)), nullptr);
+}
+
+TEST_F(CheckpointClock, RecordsOfKeysAreNoneOfAClock) {
+  std::vector<std::byte> key;
+  srv::append(key, srv::record{.kind = srv::record_kind::erase});
+  std::string why;
+  EXPECT_EQ(clock_->apply_copy(clock_partition, key, why), net::status::bad_request);
+  const auto before = clock_->encode();
+  std::vector<std::byte> clock;
+  srv::append(clock, srv::record{.kind = srv::record_kind::clock, .value = before});
+  EXPECT_EQ(clock_->apply_copy(1, clock, why), net::status::bad_request) << "it has one partition";
+  EXPECT_EQ(clock_->encode(), before);
+}
+
+TEST_F(CheckpointClock, WhatIsServedBeforeItsCopiesAreWholeIsAChange) {
+  clock_->take_changes([](std::uint16_t, std::span<const std::byte>) {});
+  std::bitset<partition_count> incomplete;
+  incomplete.set(clock_partition);
+  clock_->watch(&incomplete);
+  EXPECT_FALSE(clock_->has_changes());
+  ask(0, 0, verb::clock_wait);
+  EXPECT_TRUE(clock_->has_changes()) << "or it is answered from a state that only this server has";
+  clock_->take_changes([](std::uint16_t, std::span<const std::byte>) {});
+  incomplete.reset();
+  ask(0, 0, verb::clock_wait);
+  EXPECT_FALSE(clock_->has_changes());
 }
 
 TEST(CheckpointClockAtTheBeginning, AJobThatGoesOnBeginsAtItsClock) {

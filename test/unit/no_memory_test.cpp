@@ -141,7 +141,7 @@ struct request {
 
 class node {
  public:
-  node() : shard_({.threads = threads}, plugins(), owned_) { shard_.begin_journal(); }
+  node() : shard_({.threads = threads}, plugins(), owned_) { shard_.keep_copies(); }
 
   answer send(const request& r) { return send(r, ++sequence_); }
   /// The allocation number `k` fails, if it is not negative.
@@ -368,7 +368,7 @@ class no_memory {
       }
     }
     ship(head, copy);
-    copy.object().changes().clear();
+    copy.object().store().changes().clear();
     head.begin_at(other.next_sequence());
   }
   /// Whether it tells a shard something that is no partition's state.

@@ -155,7 +155,7 @@ class VerbTable : public testing::Test {
     const auto value = std::as_bytes(std::span(&one, 1));
     if (r.what >= verb::pull && r.what <= verb::update_at) return ask(r.at, h, "key1", value, value_tag::f64);
     if (r.what == verb::replicate && r.at == place::shard) return ask(r.at, h, {}, wiped(copied_from(before_us())));
-    if (r.what == verb::replicate) return ask(r.at, h, {}, far_clock());
+    if (r.what == verb::replicate) return ask(r.at, h, {}, of_clock(far_clock()));
     return ask(r.at, h, {}, {});
   }
   /// The server before us in the chain of a partition of which we have a copy.
@@ -182,6 +182,17 @@ class VerbTable : public testing::Test {
     put(body, self_);
     put(body, std::uint32_t{0});
     append(body, {.partition = partition, .what = entry_kind::whole_state, .index = ++index_, .records = records});
+    return body;
+  }
+  /// The state of a clock for our copy of it.
+  std::vector<std::byte> of_clock(std::span<const std::byte> state) const {
+    std::vector<std::byte> records;
+    append(records, record{.kind = record_kind::clock, .value = state});
+    std::vector<std::byte> body;
+    put(body, std::uint32_t{1});
+    put(body, self_);
+    put(body, ~std::uint32_t{0});
+    append(body, {.partition = clock_partition, .what = entry_kind::whole_state, .index = ++index_, .records = records});
     return body;
   }
   /// One entry about a partition, from the server before us in its chain.
@@ -308,7 +319,8 @@ TEST_F(VerbTable, WhoMayNotSendAVerbIsRefusedAndChangesNothing) {
       EXPECT_EQ(ask(place::shard, header_from(slot, verb::replicate, 2), {}, wiped(partition)), status::bad_request) << slot;
     }
     if (slot != head) {
-      EXPECT_EQ(ask(place::clock, header_from(slot, verb::replicate, 2), {}, far_clock()), status::bad_request) << slot;
+      EXPECT_EQ(ask(place::clock, header_from(slot, verb::replicate, 2), {}, of_clock(far_clock())), status::bad_request)
+          << slot;
     }
   }
   EXPECT_EQ(now(), before_it);
@@ -321,7 +333,14 @@ TEST_F(VerbTable, WhoMaySendItIsServed) {
       << "answered when the copies are made";
   EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::replicate, 2), {}, wiped(partition)), status::ok);
   const auto head = static_cast<std::uint32_t>(key_router(members_).clock_server());
-  EXPECT_EQ(ask(place::clock, header_from(head, verb::replicate, 2), {}, far_clock()), status::ok);
+  EXPECT_EQ(ask(place::clock, header_from(head, verb::handover, 2), {}, {}), status::ok);
+  const auto before_it = now().clock;
+  EXPECT_EQ(ask(place::clock, header_from(head, verb::replicate, 2), {}, far_clock()), status::bad_request)
+      << "a state without route and entry, as an earlier version of the server sends it";
+  EXPECT_EQ(ask(place::clock, header_from(head, verb::replicate, 2), {}, wiped(clock_partition)), status::bad_request)
+      << "meant for a shard";
+  EXPECT_EQ(now().clock, before_it);
+  EXPECT_EQ(ask(place::clock, header_from(head, verb::replicate, 2), {}, of_clock(far_clock())), status::ok);
   EXPECT_EQ(server_->clock().slowest(), 500'000U);
 }
 
