@@ -8,6 +8,8 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
+
 namespace paracel {
 namespace {
 
@@ -34,6 +36,7 @@ void ssp_clock::check(std::uint32_t rank) const {
 
 bool ssp_clock::recompute() {
   const auto now = crowd_.empty() ? greatest_ : crowd_.begin()->first;
+  PARACEL_CHECK(now >= slowest_);
   return std::exchange(slowest_, now) != now;
 }
 
@@ -42,6 +45,7 @@ bool ssp_clock::tick(std::uint32_t rank, std::uint32_t finished) {
   auto& mine = finished_[rank];
   if (!in_[rank] || finished <= mine) return false;
   const auto old = crowd_.find(mine);
+  PARACEL_CHECK(old != crowd_.end());
   if (old->second > 1) {
     ++crowd_[finished];  // first, so that a failed allocation changes nothing
     --old->second;
@@ -63,6 +67,7 @@ bool ssp_clock::remove(std::uint32_t rank) {
   if (!in_[rank]) return false;
   in_[rank] = false;
   const auto old = crowd_.find(finished_[rank]);
+  PARACEL_CHECK(old != crowd_.end());
   if (--old->second == 0) crowd_.erase(old);
   return recompute();
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "core/check.hpp"
 #include "load/exchange.hpp"
 #include "paracel/error.hpp"
 #include "paracel/exchange.hpp"
@@ -84,6 +85,14 @@ id_list splitters(Comm& comm, const id_list& ids, const std::vector<std::uint32_
     append(cuts, all, sorted[at]);
   }
   return cuts;
+}
+
+/// Whether each id is greater than the one before it.
+[[maybe_unused]] bool ascends(const id_list& ids) {
+  for (std::size_t i = 1; i < ids.size(); ++i) {
+    if (!less(ids, i - 1, ids, i)) return false;
+  }
+  return true;
 }
 
 /// How many of the bytes are whole names.
@@ -243,6 +252,7 @@ numbering number_ids(Comm comm, id_list ids, std::vector<std::uint32_t> weight) 
   }
   auto brought_by = send_ids(comm, ids, out.cut);
   out.own = merged(brought_by);
+  PARACEL_ASSERT(ascends(out.own));
   out.first.assign(1, 0);
   for (const auto n : comm.allgather(static_cast<std::uint64_t>(out.own.size()))) out.first.push_back(out.first.back() + n);
   if (out.own.size() > std::numeric_limits<std::uint32_t>::max()) throw error("more than 4294967295 ids of one worker");
@@ -273,6 +283,7 @@ numbering number_ids(Comm comm, id_list ids, std::vector<std::uint32_t> weight) 
         std::memcpy(out.place.data() + next[w], bytes.data(), bytes.size());
         next[w] += n;
       });
+  for (std::size_t w = 0; w < size; ++w) PARACEL_CHECK(next[w] == out.cut[w + 1]);  // each id has its number
   return out;
 }
 

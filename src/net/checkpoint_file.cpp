@@ -9,6 +9,7 @@
 #include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "core/hex.hpp"
 
 namespace paracel::net {
@@ -82,6 +83,7 @@ void checkpoint_writer::add(std::uint32_t section, std::span<const std::byte> pa
 
 checkpoint_digest checkpoint_writer::finish() {
   std::array<std::byte, checkpoint_footer_bytes> footer;
+  PARACEL_CHECK(!checksums_.empty());  // the header's
   const std::uint64_t blocks = checksums_.size() - 1;
   const std::uint64_t total = bytes_ + footer.size();
   store_fields(footer.data(), blocks, total, hash_of_all(checksums_, blocks, total), end_mark);
@@ -137,6 +139,7 @@ void checkpoint_reader::read_exactly(std::uint64_t offset, std::span<std::byte> 
 /// False at the footer.
 bool checkpoint_reader::read_front() {
   const auto end = size_ - checkpoint_footer_bytes;
+  PARACEL_CHECK(at_ <= end);
   if (at_ == end) return false;
   if (end - at_ < checkpoint_block_front_bytes) refuse(at_, "no block fits here before the footer");
   std::array<std::byte, checkpoint_block_front_bytes> f;

@@ -7,6 +7,7 @@
 #include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "core/hash.hpp"
 #include "net/job_key.hpp"
 
@@ -129,7 +130,8 @@ const char* name_of(status s) noexcept {
 
 // Fields in the order of the drawing in README.md: their offsets follow from their types. Golden frames pin them.
 void encode(const request_header& h, std::span<std::byte, request_header_bytes> out) noexcept {
-  store_fields(out.data(), request_magic, protocol_version, h.what, h.flags,
+  [[maybe_unused]] const auto* end =
+      store_fields(out.data(), request_magic, protocol_version, h.what, h.flags,
                h.job ^ job_key(), h.client, h.sequence, h.low_watermark,
                h.rank, h.clock,
                h.epoch, h.partition, h.tag, std::uint8_t{0},
@@ -138,15 +140,18 @@ void encode(const request_header& h, std::span<std::byte, request_header_bytes> 
                h.deadline_ms, h.count,
                h.key_bytes, h.body_bytes,
                h.tail_bytes);
+  PARACEL_ASSERT(end == out.data() + out.size());
 }
 
 void encode(const reply_header& h, std::span<std::byte, reply_header_bytes> out) noexcept {
-  store_fields(out.data(), reply_magic, protocol_version, h.what, h.result,
+  [[maybe_unused]] const auto* end =
+      store_fields(out.data(), reply_magic, protocol_version, h.what, h.result,
                h.sequence, h.value_version, h.server,
                h.clock, h.epoch,
                h.count, h.body_bytes,
                h.tail_bytes,
                h.tag, h.order, h.flags, h.credit);
+  PARACEL_ASSERT(end == out.data() + out.size());
 }
 
 const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, request_view& out) noexcept {
