@@ -3,9 +3,9 @@
 // Numbers and trivially copyable structs in bytes, one after the other, without alignment, as they lie in memory: frames,
 // blocks of an exchange, files. The one place that knows how:
 //
-//     store_fields(to, a, b)    into memory that the caller knows to be large enough      load_fields(from, a, b)
-//     put_fields(bytes, a, b)   at the end of a vector of bytes                           take_fields(rest, a, b): or false
-//     put_bytes(bytes, p, n)    n of them                                                 byte_reader: or an exception
+//     store_fields(to, a, b)    into memory that is large enough      load_fields(from, a, b)
+//     put_fields(bytes, a, b)   at the end of a vector of bytes       take_fields(rest, a, b): or false
+//     put_bytes(bytes, p, n)    n of them                             byte_reader: or an exception
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// All-to-all of items that are made when they are sent and used when they come, in rounds of bounded size: no worker holds more than
-// a round of it in buffers. Blocks that exist as a whole go with paracel/exchange.hpp.
+// All-to-all of items that are made when they are sent and used when they come, in rounds of bounded size: no worker holds
+// more than a round of it in buffers. Blocks that exist as a whole go with paracel/exchange.hpp.
 #pragma once
 
 #include <algorithm>

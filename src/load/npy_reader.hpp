@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Samples in NumPy's .npy format (paracel/npy_header.hpp): a matrix of numbers as they lie in memory. A row belongs to the rank in
-// whose part of the file its first byte lies, as a line of text does.
+// Samples in NumPy's .npy format (paracel/npy_header.hpp): a matrix of numbers as they lie in memory. A row belongs to the
+// rank in whose part of the file its first byte lies, as a line of text does.
 #pragma once
 
 #include <cstdint>

@@ -201,7 +201,8 @@ void heartbeat::run(port& to_scheduler) {
       mutex_lock lock(mutex_);
       const auto before = epoch_.load(std::memory_order_relaxed);
       const auto has_changed = [&] { return epoch_.load(std::memory_order_relaxed) != before; };
-      wake_.wait_for(lock.native(), b.next_beat() - time.now(), [&] { return stop_.load(std::memory_order_relaxed) || has_changed(); });
+      wake_.wait_for(lock.native(), b.next_beat() - time.now(),
+                     [&] { return stop_.load(std::memory_order_relaxed) || has_changed(); });
       if (has_changed()) b.beat_now();
       continue;
     }
