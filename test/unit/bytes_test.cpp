@@ -12,7 +12,7 @@
 namespace paracel {
 namespace {
 
-byte_vector bytes(std::initializer_list<int> of) {
+byte_vector bytes_of_numbers(std::initializer_list<int> of) {
   byte_vector out;
   for (const int b : of) out.push_back(static_cast<std::byte>(b));
   return out;
@@ -25,7 +25,7 @@ TEST(Bytes, FieldsLieOneAfterTheOtherWithoutGaps) {
   const std::array<std::uint16_t, 2> list{0x0b0a, 0x0d0c};
   put_bytes(out, list.data(), list.size());
   put_bytes(out, list.data(), 0);
-  EXPECT_EQ(out, bytes({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}));
+  EXPECT_EQ(out, bytes_of_numbers({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}));
 }
 
 TEST(Bytes, StoredFieldsAreLoadedAgainAndSayWhereTheyEnd) {
@@ -40,7 +40,7 @@ TEST(Bytes, StoredFieldsAreLoadedAgainAndSayWhereTheyEnd) {
 }
 
 TEST(Bytes, FieldsAreTakenAllOrNone) {
-  const auto some = bytes({1, 0, 2, 0, 3});
+  const auto some = bytes_of_numbers({1, 0, 2, 0, 3});
   std::span<const std::byte> rest(some);
   std::uint16_t a = 9;
   std::uint32_t b = 9;
@@ -56,7 +56,7 @@ TEST(Bytes, FieldsAreTakenAllOrNone) {
 }
 
 TEST(Bytes, AReaderThrowsAtTheEndAndReadsNothingBeyondIt) {
-  const auto some = bytes({9, 9, 1, 0, 2, 0, 3});
+  const auto some = bytes_of_numbers({9, 9, 1, 0, 2, 0, 3});
   byte_reader in(some, 2);
   EXPECT_EQ(in.get<std::uint16_t>(), 1);
   EXPECT_EQ(in.size(), 3U);
