@@ -34,7 +34,8 @@ struct keyed_program {
 };
 
 template <class Settings>
-std::function<consistency(const std::string&)> settings_reader(const paracel::config_schema& schema, const std::string& required) {
+std::function<consistency(const std::string&)> settings_reader(const paracel::config_schema& schema,
+                                                               const std::string& required) {
   return [=](const std::string& keys) {
     return Settings(schema.check_text("cfg.json", "{" + required + (keys.empty() ? "" : ",\n" + keys) + "}")).consistency;
   };
