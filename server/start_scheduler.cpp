@@ -61,7 +61,7 @@ DEFINE_double(checkpoint_wait, 300, "seconds that workers may come to a checkpoi
 DEFINE_string(resume, "", "folder of the checkpoint that the job goes on from");
 DEFINE_string(program, "", "name of the workers' program, for the manifest of a checkpoint");
 DEFINE_string(config, "", "its config file, likewise");
-DEFINE_string(print_config, "", "prints what prun.py has to know of this config file, of a program without a schema, and ends");
+DEFINE_string(print_config, "", "prints what prun.py has to know of a config of a program without a schema, and ends");
 DEFINE_bool(insecure, false, "allow an address that other hosts can reach");
 
 // gflags calls this when it cannot understand the command line; it says why on stderr itself.

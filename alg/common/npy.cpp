@@ -14,14 +14,13 @@
 #include <string_view>
 
 #include <paracel/dump.hpp>
+#include <paracel/npy_header.hpp>
 #include <paracel/run.hpp>
 
 namespace paracel::alg {
 
 namespace {
 
-// The format's own words.
-constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::size_t header_alignment = 64;  // bytes, of what stands before the elements
 constexpr std::size_t dimension_limit = 8;
 
@@ -53,49 +52,16 @@ std::string shape_text(std::span<const std::uint64_t> shape) {
 std::string header_of(npy_type type, std::span<const std::uint64_t> shape) {
   std::string dictionary = std::string("{'descr': '") + npy_name(type) + "', 'fortran_order': False, 'shape': " +
                            shape_text(shape) + ", }";
-  constexpr std::size_t before = magic.size() + 4;
+  constexpr std::size_t before = npy_magic.size() + 4;
   const std::size_t used = before + dictionary.size() + 1;
   dictionary.append((header_alignment - used % header_alignment) % header_alignment, ' ');
   dictionary += '\n';
-  std::string header(magic);
+  std::string header(npy_magic);
   header += '\x01';
   header += '\0';
   header += static_cast<char>(dictionary.size() & 0xffU);
   header += static_cast<char>(dictionary.size() >> 8U);
   return header + dictionary;
-}
-
-/// The value of a field of the header's dictionary, up to the comma that ends it.
-std::optional<std::string_view> field_of(std::string_view dictionary, std::string_view name) {
-  for (const char quote : {'\'', '"'}) {
-    const auto key = quote + std::string(name) + quote;
-    auto at = dictionary.find(key);
-    if (at == std::string_view::npos) continue;
-    at = dictionary.find_first_not_of(" :", at + key.size());
-    if (at == std::string_view::npos) continue;
-    const char closing = dictionary[at] == '(' ? ')' : ',';
-    auto end = dictionary.find(closing, at);
-    if (end == std::string_view::npos) end = dictionary.find('}', at);
-    if (end == std::string_view::npos) continue;
-    return dictionary.substr(at, end - at + (closing == ')' ? 1 : 0));
-  }
-  return std::nullopt;
-}
-
-std::optional<std::vector<std::uint64_t>> shape_of(std::string_view text) {
-  if (text.size() < 2 || text.front() != '(' || text.back() != ')') return std::nullopt;
-  text = text.substr(1, text.size() - 2);
-  std::vector<std::uint64_t> shape;
-  while (true) {
-    while (!text.empty() && (text.front() == ' ' || text.front() == ',')) text.remove_prefix(1);
-    if (text.empty()) break;
-    std::uint64_t n = 0;
-    const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), n);
-    if (wrong != std::errc{} || shape.size() == dimension_limit) return std::nullopt;
-    shape.push_back(n);
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  }
-  return shape;
 }
 
 /// The number of elements, if their bytes can be counted.
@@ -124,7 +90,7 @@ const char* ending_of(bool text) { return text ? "" : ".npy"; }
 
 std::string list_json(const std::vector<std::string>& items, bool quoted) {
   std::string s = "[";
-  for (std::size_t i = 0; i < items.size(); ++i) s += (i > 0 ? ", " : "") + (quoted ? json_string(items[i]) : items[i]);
+  for (std::size_t i = 0; i < items.size(); ++i) s += (i > 0 ? ", " : "") + (quoted ? json_quoted(items[i]) : items[i]);
   return s + "]";
 }
 std::string list_json(std::span<const std::uint64_t> items) {
@@ -215,48 +181,29 @@ npy_array read_npy(const std::string& path) {
   const auto wrong = [&](const std::string& found, const std::string& wanted) -> data_error {
     return data_error(path + ": found " + found + ", want " + wanted);
   };
-  if (all.size() < magic.size() + 4 || all.substr(0, magic.size()) != magic) throw wrong("another format", "an .npy file");
-  const auto byte_at = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(all[i])); };
-  const auto version = byte_at(magic.size());
-  if (version < 1 || version > 3) throw wrong("version " + std::to_string(version), "version 1, 2 or 3 of the format");
-  const std::size_t length_bytes = version == 1 ? 2 : 4;
-  const std::size_t begin = magic.size() + 2 + length_bytes;
-  if (all.size() < begin) throw wrong("a header that is cut off", "an .npy file");
-  std::size_t length = 0;
-  for (std::size_t i = 0; i < length_bytes; ++i) length |= std::size_t{byte_at(magic.size() + 2 + i)} << (8 * i);
-  if (all.size() - begin < length) throw wrong("a header that is cut off", "an .npy file");
-
-  const auto dictionary = all.substr(begin, length);
-  const auto type_name = field_of(dictionary, "descr");
-  const auto order = field_of(dictionary, "fortran_order");
-  const auto shape_found = field_of(dictionary, "shape");
-  if (!type_name || !order || !shape_found) throw wrong("a header without descr, fortran_order or shape", "an .npy file");
+  const auto header = read_npy_header(path, all);
   npy_array array;
   bool known = false;
-  bool swapped = false;
-  if (type_name->size() == 5) {  // with its quotes
-    const auto name = type_name->substr(1, 3);
-    for (const auto type : all_types) {
-      if (name.substr(1) != std::string_view(npy_name(type)).substr(1)) continue;
-      known = name[0] == '<' || name[0] == '>' || name[0] == '=';
-      swapped = name[0] == '>';
-      array.type = type;
-    }
+  const char order = header.type.front();
+  for (const auto type : all_types) {
+    if (header.type.substr(1) != npy_name(type) + 1) continue;
+    known = order == '<' || order == '>' || order == '=';
+    array.type = type;
   }
-  if (!known) throw wrong("elements of type " + std::string(*type_name), "<f8, <f4, <i8 or <u8");
-  if (order->substr(0, 5) != "False") throw wrong("columns one after the other", "an array in C order");
-  auto shape = shape_of(*shape_found);
-  if (!shape) throw wrong("the shape " + std::string(*shape_found), "up to " + std::to_string(dimension_limit) + " numbers");
-  array.shape = std::move(*shape);
+  if (!known) throw wrong("elements of type " + header.type, "<f8, <f4, <i8 or <u8");
+  if (header.fortran_order) throw wrong("columns one after the other", "an array in C order");
+  if (header.shape.size() > dimension_limit)
+    throw wrong("the shape " + shape_text(header.shape), "up to " + std::to_string(dimension_limit) + " numbers");
+  array.shape = header.shape;
   const auto count = size_of(array.shape, bytes_of(array.type));
-  const auto data = all.substr(begin + length);
+  const auto data = all.substr(header.data_begin);
   if (!count || data.size() / bytes_of(array.type) != *count || data.size() % bytes_of(array.type) != 0) {
     throw wrong(std::to_string(data.size()) + " bytes of elements",
-                "the shape " + shape_text(array.shape) + " of " + std::string(*type_name));
+                "the shape " + shape_text(array.shape) + " of " + header.type);
   }
   array.bytes.resize(data.size());
   if (!data.empty()) std::memcpy(array.bytes.data(), data.data(), data.size());
-  if (swapped) {
+  if (order == '>') {
     const auto width = static_cast<std::ptrdiff_t>(bytes_of(array.type));
     for (auto at = array.bytes.begin(); at != array.bytes.end(); at += width) std::reverse(at, at + width);
   }
@@ -271,7 +218,7 @@ std::string json_of(const config_value& value) {
   if (const auto* b = std::get_if<bool>(&value)) return *b ? "true" : "false";
   if (const auto* i = std::get_if<std::int64_t>(&value)) return std::to_string(*i);
   if (const auto* d = std::get_if<double>(&value)) return json_number(*d);
-  if (const auto* s = std::get_if<std::string>(&value)) return json_string(*s);
+  if (const auto* s = std::get_if<std::string>(&value)) return json_quoted(*s);
   std::vector<std::string> items;
   if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) return list_json(*texts, true);
   if (const auto* numbers = std::get_if<std::vector<double>>(&value))

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include <paracel/dump.hpp>
+#include <paracel/json_parser.hpp>
 
 namespace paracel::alg {
 
@@ -17,26 +18,9 @@ std::string json_number(double v) {
   return s;
 }
 
-std::string json_string(const std::string& text) {
-  std::string s = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      s += '\\';
-      s += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      char code[8];
-      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-      s += code;
-    } else {
-      s += c;
-    }
-  }
-  return s + '"';
-}
-
 json_object& json_object::raw(const std::string& name, const std::string& json) {
   if (!fields_.empty()) fields_ += ", ";
-  fields_ += json_string(name) + ": " + json;
+  fields_ += json_quoted(name) + ": " + json;
   names_.push_back(name);
   return *this;
 }

@@ -12,14 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include <paracel/json_parser.hpp>
 #include <paracel/paralg.hpp>
 
 namespace paracel::alg {
 
 /// A finite number as JSON with all its bits; anything else is null.
 std::string json_number(double v);
-/// Text as a JSON string.
-std::string json_string(const std::string& text);
 
 /// A JSON object under construction: fields in the order in which they are added.
 class json_object {
@@ -29,8 +28,8 @@ class json_object {
   json_object& add(const std::string& name, std::int64_t v) { return raw(name, std::to_string(v)); }
   json_object& add(const std::string& name, std::uint64_t v) { return raw(name, std::to_string(v)); }
   json_object& add(const std::string& name, bool v) { return raw(name, v ? "true" : "false"); }
-  json_object& add(const std::string& name, const std::string& v) { return raw(name, json_string(v)); }
-  json_object& add(const std::string& name, const char* v) { return raw(name, json_string(v)); }
+  json_object& add(const std::string& name, const std::string& v) { return raw(name, json_quoted(v)); }
+  json_object& add(const std::string& name, const char* v) { return raw(name, json_quoted(v)); }
   /// `json` is written as it is.
   json_object& raw(const std::string& name, const std::string& json);
   [[nodiscard]] bool has(const std::string& name) const { return std::ranges::find(names_, name) != names_.end(); }

@@ -4,7 +4,8 @@
 #include "kmeans.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run<paracel::alg::kmeans_settings>(argc, argv, paracel::alg::kmeans_schema(), [](const auto& settings) {
-    paracel::alg::kmeans(paracel::Comm(), "", settings).solve();
+  using namespace paracel::alg;
+  return paracel::run<kmeans_settings>(argc, argv, kmeans_schema(), [](const auto& settings) {
+    kmeans(paracel::Comm(), "", settings).solve();
   });
 }

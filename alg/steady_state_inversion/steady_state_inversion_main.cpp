@@ -4,7 +4,8 @@
 #include "steady_state_inversion.hpp"
 
 int main(int argc, char** argv) {
-  return paracel::run<paracel::alg::steady_settings>(argc, argv, paracel::alg::steady_schema(), [](const auto& settings) {
-    paracel::alg::steady_state_inversion(paracel::Comm(), "", settings).solve();
+  using namespace paracel::alg;
+  return paracel::run<steady_settings>(argc, argv, steady_schema(), [](const auto& settings) {
+    steady_state_inversion(paracel::Comm(), "", settings).solve();
   });
 }

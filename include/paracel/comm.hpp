@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <paracel/bytes.hpp>
 #include <paracel/codec.hpp>
 #include <paracel/error.hpp>
 #include <paracel/types.hpp>
@@ -27,7 +28,6 @@ namespace paracel {
 
 class session;
 
-using byte_vector = std::vector<std::byte>;
 
 /// What a set of workers can do together, in bytes. Implementations: comm_self, comm_scheduler, comm_mpi.
 /// Thread-safety: owned by the thread that runs the algorithm.

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 #include <vector>
 
+#include <paracel/bytes.hpp>
 #include <paracel/comm.hpp>
 
 namespace paracel {
@@ -40,7 +40,7 @@ inline std::vector<byte_vector> exchange_blocks(Comm& comm, std::vector<byte_vec
     for (const auto& b : blocks) longest = std::max(longest, b.size());
     std::uint64_t rounds = std::max<std::size_t>((longest + piece - 1) / piece, 1);
     for (auto& b : blocks)
-      if (!b.empty()) std::memcpy(b.data(), &rounds, sizeof rounds);
+      if (!b.empty()) store_fields(b.data(), rounds);
     if (rounds == 1) {
       got = comm.alltoall_bytes(blocks);
     } else {
@@ -52,11 +52,7 @@ inline std::vector<byte_vector> exchange_blocks(Comm& comm, std::vector<byte_vec
       got = comm.alltoall_bytes(pieces);
     }
     for (std::size_t w = 0; w < size; ++w) {
-      std::uint64_t wanted = 0;
-      if (w == rank) continue;
-      if (got[w].size() < exchange_room) throw protocol_error("an exchange got a block that is too short");
-      std::memcpy(&wanted, got[w].data(), sizeof wanted);
-      rounds = std::max(rounds, wanted);
+      if (w != rank) rounds = std::max(rounds, byte_reader(got[w]).get<std::uint64_t>());
     }
     for (std::uint64_t k = 1; k < rounds; ++k) {
       std::vector<byte_vector> pieces(size);
@@ -74,53 +70,5 @@ inline std::vector<byte_vector> exchange_blocks(Comm& comm, std::vector<byte_vec
   blocks.clear();
   return got;
 }
-
-/// Appends to and reads from blocks, without alignment.
-template <class T>
-void put_bytes(byte_vector& block, const T& value) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  const auto at = block.size();
-  block.resize(at + sizeof(T));
-  std::memcpy(block.data() + at, &value, sizeof(T));
-}
-template <class T>
-void put_bytes(byte_vector& block, const T* values, std::size_t n) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  const auto at = block.size();
-  block.resize(at + n * sizeof(T));
-  if (n > 0) std::memcpy(block.data() + at, values, n * sizeof(T));
-}
-
-/// Reads a block from its beginning. Throws: protocol_error at its end.
-class byte_reader {
- public:
-  explicit byte_reader(std::span<const std::byte> bytes, std::size_t skip = 0) : rest_(bytes) { (void)take(skip); }
-
-  /// The next n bytes. Lifetime: that of the block.
-  const std::byte* take(std::size_t n) {
-    if (n > rest_.size()) throw protocol_error("a block of an exchange ends early");
-    const auto* at = rest_.data();
-    rest_ = rest_.subspan(n);
-    return at;
-  }
-  template <class T>
-  T get() {
-    T value;
-    std::memcpy(&value, take(sizeof(T)), sizeof(T));
-    return value;
-  }
-  /// n values, into `out`.
-  template <class T>
-  void get(std::vector<T>& out, std::size_t n) {
-    if (n > rest_.size() / sizeof(T)) throw protocol_error("a block of an exchange ends early");
-    out.resize(n);
-    if (n > 0) std::memcpy(out.data(), take(n * sizeof(T)), n * sizeof(T));
-  }
-  [[nodiscard]] bool empty() const noexcept { return rest_.empty(); }
-  [[nodiscard]] std::size_t size() const noexcept { return rest_.size(); }
-
- private:
-  std::span<const std::byte> rest_;
-};
 
 }  // namespace paracel

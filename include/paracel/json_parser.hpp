@@ -5,12 +5,16 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
 namespace paracel {
 
 struct config_node;
+
+/// `text` as a JSON string with its quotes. A byte that is not UTF-8 becomes U+FFFD.
+[[nodiscard]] std::string json_quoted(std::string_view text);
 
 /// A config file, read key by key.
 ///

@@ -29,8 +29,8 @@ namespace paracel {
 /// Returns: the exit status: 0, that of a paracel::error, or 1 for any other exception.
 int run(int argc, char** argv, const config_schema& schema, const std::function<void(const config& settings)>& solve);
 
-/// The same for an algorithm whose settings are a struct made of the config. What its constructor refuses, --check and prun.py
-/// refuse too.
+/// The same for an algorithm whose settings are a struct made of the config. What its constructor refuses, --check and
+/// prun.py refuse too.
 template <class Settings, class F>
 int run(int argc, char** argv, config_schema schema, const F& solve) {
   schema.also([](const config& c) { (void)Settings(c); });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The keys of a program's config, said once: the program checks its config with them, also for prun.py (`--check FILE`), which
-// refuses a bad config before any process starts; `--schema` prints them as JSON, and `--help` for people.
+// The keys of a program's config, said once: the program checks its config with them, also for prun.py (`--check FILE`),
+// which refuses a bad config before any process starts; `--schema` prints them as JSON, and `--help` for people.
 #pragma once
 
 #include <cstddef>
@@ -152,7 +152,8 @@ class config_schema {
   config_schema& always_begins_anew() { always_begins_anew_ = true; return *this; }
   [[nodiscard]] bool begins_anew() const noexcept { return always_begins_anew_; }
 
-  /// What else has to hold, of several keys together: `verify` throws config_error where it does not. The last step of `check`.
+  /// What else has to hold, of several keys together: `verify` throws config_error where it does not. The last step of
+  /// `check`.
   config_schema& also(std::function<void(const config&)> verify) { verify_ = std::move(verify); return *this; }
 
   /// {"format": "paracel-schema-v1", "program": ..., "always_begins_anew": true, "keys": [{"name", "type", "required",

@@ -4,10 +4,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "core/membership.hpp"
+#include "net/mutex.hpp"
 
 namespace paracel {
 
@@ -17,7 +17,7 @@ class membership_board {
  public:
   /// An older one than is there changes nothing.
   void put(membership m) {
-    const std::lock_guard lock(mutex_);
+    const mutex_lock lock(mutex_);
     if (m.epoch <= epoch_.load(std::memory_order_relaxed)) return;
     const auto epoch = m.epoch;
     newest_ = std::make_shared<const membership>(std::move(m));
@@ -27,14 +27,14 @@ class membership_board {
   [[nodiscard]] std::uint32_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }
   /// Null before the first.
   [[nodiscard]] std::shared_ptr<const membership> newest() const {
-    const std::lock_guard lock(mutex_);
+    const mutex_lock lock(mutex_);
     return newest_;
   }
 
  private:
   std::atomic<std::uint32_t> epoch_{0};
-  mutable std::mutex mutex_;
-  std::shared_ptr<const membership> newest_;
+  mutable mutex mutex_;
+  std::shared_ptr<const membership> newest_ PARACEL_GUARDED_BY(mutex_);
 };
 
 }  // namespace paracel

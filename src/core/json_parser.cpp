@@ -4,8 +4,11 @@
 #include <charconv>
 #include <string_view>
 
+#include <nlohmann/json.hpp>
+
 #include "core/config_tree.hpp"
 #include "core/file_names.hpp"
+#include "core/json_text.hpp"
 #include "paracel/error.hpp"
 
 namespace paracel {
@@ -32,6 +35,8 @@ std::string list_of(const std::vector<std::string>& names) {
 }
 
 }  // namespace
+
+std::string json_quoted(std::string_view text) { return json_text(nlohmann::json(text)); }
 
 json_parser::json_parser(const std::string& file) : file_(file) {
   if (file.empty()) throw config_error("no config file given: want --cfg_file FILE");

@@ -61,8 +61,9 @@ launch_facts facts_of_file(const std::string& file) {
     if (root.find(m.name) != &m.value) continue;  // of duplicates the last one counts
     if (names_plugin(m.name) && m.value.type == config_node::kind::string) add_plugin(facts, m.value.text);
     add_libraries(facts, m.value);
-    if (facts.standard_input.empty() && (is_standard_input(m.value) || std::ranges::any_of(m.value.items, is_standard_input)))
-      facts.standard_input = file + ":" + std::to_string(m.line) + ":" + std::to_string(m.column) + ": key \"" + m.name + '"';
+    if (!facts.standard_input.empty()) continue;
+    if (!is_standard_input(m.value) && !std::ranges::any_of(m.value.items, is_standard_input)) continue;
+    facts.standard_input = file + ":" + std::to_string(m.line) + ":" + std::to_string(m.column) + ": key \"" + m.name + '"';
   }
   return facts;
 }

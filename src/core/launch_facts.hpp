@@ -2,7 +2,8 @@
 //
 // What prun.py has to know of a config before it starts a job, as one line of JSON:
 //
-//   {"plugins": ["./libmine.so"], "standard_input": "cfg.json:2:3: key \"input\"", "program": "lr", "always_begins_anew": true}
+//   {"plugins": ["./libmine.so"], "standard_input": "cfg.json:2:3: key \"input\"", "program": "lr",
+//    "always_begins_anew": false}
 //   {"error": "cfg.json:4:3: key ...", "status": 3}
 //
 // A program answers `--check FILE` with it (worker/run.cpp); for one without a schema start_scheduler --print_config does.

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "core/hex.hpp"
 #include "core/ring.hpp"
 
@@ -262,6 +263,9 @@ key_router::key_router(const membership& members) {
         if (std::find(chains_.begin() + begin, chains_.end(), server) == chains_.end()) chains_.push_back(server);
       }
     }
+    PARACEL_CHECK(chain_begin_.back() < chains_.size());  // somebody is up
+    PARACEL_ASSERT(std::set<std::uint16_t>(chains_.begin() + begin, chains_.end()).size() ==
+                   chains_.size() - static_cast<std::size_t>(begin));
     const auto head = chains_[chain_begin_.back()];
     homes_.push_back({head, thread_of(partition, head)});
   }

@@ -5,10 +5,12 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <string>
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "core/hash.hpp"
 
 namespace paracel {
@@ -87,12 +89,13 @@ void ring::rebuild() {
     place[i] = static_cast<std::uint32_t>(member - members.begin());
   }
 
+  PARACEL_CHECK(std::accumulate(room.begin(), room.end(), std::uint64_t{0}) >= partition_count);
   owners_.resize(partition_count);
   std::size_t first = 0;  // point at or after p
   for (std::uint32_t p = 0; p < partition_count; ++p) {
     while (first < points_.size() && points_[first].position < static_cast<std::uint64_t>(p) << 50) ++first;
     std::size_t candidate = first == points_.size() ? 0 : first;
-    // ends: the rooms add up to at least partition_count, so somebody is not full
+    // ends: somebody is not full, as was checked
     while (room[place[candidate]] == 0) candidate = candidate + 1 == points_.size() ? 0 : candidate + 1;
     --room[place[candidate]];
     owners_[p] = points_[candidate].slot;

@@ -12,6 +12,7 @@
 #include "core/config_tree.hpp"
 #include "core/file_names.hpp"
 #include "core/text_number.hpp"
+#include "paracel/json_parser.hpp"
 
 namespace paracel {
 

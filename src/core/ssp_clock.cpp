@@ -2,11 +2,13 @@
 #include "core/ssp_clock.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
+
+#include "core/check.hpp"
 
 namespace paracel {
 namespace {
@@ -34,6 +36,7 @@ void ssp_clock::check(std::uint32_t rank) const {
 
 bool ssp_clock::recompute() {
   const auto now = crowd_.empty() ? greatest_ : crowd_.begin()->first;
+  PARACEL_CHECK(now >= slowest_);
   return std::exchange(slowest_, now) != now;
 }
 
@@ -42,6 +45,7 @@ bool ssp_clock::tick(std::uint32_t rank, std::uint32_t finished) {
   auto& mine = finished_[rank];
   if (!in_[rank] || finished <= mine) return false;
   const auto old = crowd_.find(mine);
+  PARACEL_CHECK(old != crowd_.end());
   if (old->second > 1) {
     ++crowd_[finished];  // first, so that a failed allocation changes nothing
     --old->second;
@@ -63,6 +67,7 @@ bool ssp_clock::remove(std::uint32_t rank) {
   if (!in_[rank]) return false;
   in_[rank] = false;
   const auto old = crowd_.find(finished_[rank]);
+  PARACEL_CHECK(old != crowd_.end());
   if (--old->second == 0) crowd_.erase(old);
   return recompute();
 }
@@ -78,31 +83,28 @@ bool ssp_clock::is_in(std::uint32_t rank) const {
 }
 
 std::vector<std::byte> ssp_clock::encode() const {
-  const auto n = workers();
-  std::vector<std::byte> bytes(front_bytes + worker_bytes * n);
-  std::memcpy(bytes.data(), &format, 4);
-  std::memcpy(bytes.data() + 4, &n, 4);
-  if (n > 0) std::memcpy(bytes.data() + front_bytes, finished_.data(), std::size_t{4} * n);
-  for (std::size_t i = 0; i < n; ++i) bytes[front_bytes + std::size_t{4} * n + i] = std::byte{in_[i]};
+  std::vector<std::byte> bytes;
+  bytes.reserve(front_bytes + worker_bytes * finished_.size());
+  put_fields(bytes, format, workers());
+  put_bytes(bytes, finished_.data(), finished_.size());
+  for (const bool in : in_) bytes.push_back(std::byte{in});
   return bytes;
 }
 
 ssp_clock ssp_clock::decode(std::span<const std::byte> bytes) {
   std::uint32_t written_format = 0;
   std::uint32_t n = 0;
-  if (bytes.size() < front_bytes) throw protocol_error("clock: cut off");
-  std::memcpy(&written_format, bytes.data(), 4);
-  std::memcpy(&n, bytes.data() + 4, 4);
+  if (!take_fields(bytes, written_format, n)) throw protocol_error("clock: cut off");
   if (written_format != format) throw protocol_error("clock: unknown format " + std::to_string(written_format));
-  if (n > most_workers || bytes.size() - front_bytes != worker_bytes * n) {
+  if (n > most_workers || bytes.size() != worker_bytes * n) {
     throw protocol_error("clock: the length does not fit " + std::to_string(n) + " workers");
   }
   ssp_clock clock(n);
   clock.crowd_.clear();
   for (std::uint32_t i = 0; i < n; ++i) {
     auto& f = clock.finished_[i];
-    std::memcpy(&f, bytes.data() + front_bytes + std::size_t{4} * i, 4);
-    const auto in = bytes[front_bytes + std::size_t{4} * n + i];
+    load_fields(bytes.data() + std::size_t{4} * i, f);
+    const auto in = bytes[std::size_t{4} * n + i];
     if (in > std::byte{1}) throw protocol_error("clock: worker " + std::to_string(i) + " is neither in nor out");
     clock.in_[i] = in == std::byte{1};
     clock.greatest_ = std::max(clock.greatest_, f);

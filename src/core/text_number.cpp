@@ -110,28 +110,4 @@ std::string shown(std::string_view text) {
   return s;
 }
 
-std::string json_quoted(std::string_view text) {
-  constexpr char hex[] = "0123456789abcdef";
-  std::string s = "\"";
-  for (const char c : text) {
-    switch (c) {
-      case '"': s += "\\\""; break;
-      case '\\': s += "\\\\"; break;
-      case '\n': s += "\\n"; break;
-      case '\r': s += "\\r"; break;
-      case '\t': s += "\\t"; break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          s += "\\u00";
-          s += hex[(c >> 4) & 15];
-          s += hex[c & 15];
-        } else {
-          s += c;
-        }
-    }
-  }
-  s += '"';
-  return s;
-}
-
 }  // namespace paracel

@@ -91,7 +91,4 @@ std::string number_text(double value);
 /// `text` for an error message: in double quotes, unprintable bytes as \xNN, at most 40 characters.
 std::string shown(std::string_view text);
 
-/// `text` as a JSON string with its quotes. Bytes that are not UTF-8 are the caller's affair.
-std::string json_quoted(std::string_view text);
-
 }  // namespace paracel

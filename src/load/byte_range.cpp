@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "core/check.hpp"
 #include "core/file_names.hpp"
 #include "paracel/error.hpp"
 #include "paracel/load.hpp"
@@ -18,6 +19,7 @@ std::vector<file_piece> byte_range(const std::vector<std::uint64_t>& file_bytes,
   const auto cut = [&](std::uint64_t r) { return total / size * r + total % size * r / size; };
   const auto first = cut(rank);
   const auto last = cut(rank + 1);
+  PARACEL_CHECK(first <= last);
   std::vector<file_piece> pieces;
   std::uint64_t offset = 0;
   for (std::size_t f = 0; f < file_bytes.size(); ++f) {

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,47 +16,24 @@
 
 #include "load/process_grid.hpp"
 #include "paracel/adjacency.hpp"
+#include "paracel/bytes.hpp"
 #include "paracel/comm.hpp"
 #include "paracel/id_index.hpp"
 
 namespace paracel {
 
-inline void append_bytes(byte_vector& to, const void* from, std::size_t bytes) {
-  const auto* b = static_cast<const std::byte*>(from);
-  to.insert(to.end(), b, b + bytes);
-}
-inline void append_id(byte_vector& to, std::uint64_t id) { append_bytes(to, &id, sizeof(id)); }
+inline void append_id(byte_vector& to, std::uint64_t id) { put_bytes(to, id); }
 inline void append_id(byte_vector& to, std::string_view id) {
-  const auto length = static_cast<std::uint32_t>(id.size());
-  append_bytes(to, &length, sizeof(length));
-  append_bytes(to, id.data(), id.size());
+  put_bytes(to, static_cast<std::uint32_t>(id.size()));
+  put_bytes(to, id.data(), id.size());
 }
 
-/// Reads what these have written. Throws: protocol_error at the end of the bytes.
-class block_reader {
- public:
-  explicit block_reader(const byte_vector& bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
-  [[nodiscard]] bool done() const noexcept { return at_ == end_; }
-  template <class T>
-  T number() {
-    T x;
-    std::memcpy(&x, take(sizeof(T)), sizeof(T));
-    return x;
-  }
-  void id(std::uint64_t& out) { out = number<std::uint64_t>(); }
-  void id(std::string_view& out) {
-    const auto length = number<std::uint32_t>();
-    out = {reinterpret_cast<const char*>(take(length)), length};
-  }
-
- private:
-  const std::byte* take(std::size_t bytes) {
-    if (bytes > static_cast<std::size_t>(end_ - at_)) throw protocol_error("a block of a load is cut off");
-    return std::exchange(at_, at_ + bytes);
-  }
-  const std::byte* at_;
-  const std::byte* end_;
-};
+/// Read what these have written.
+inline void read_id(byte_reader& from, std::uint64_t& id) { id = from.get<std::uint64_t>(); }
+inline void read_id(byte_reader& from, std::string_view& id) {
+  const auto length = from.get<std::uint32_t>();
+  id = {reinterpret_cast<const char*>(from.take(length)), length};
+}
 
 template <class Id>
 using id_view = std::conditional_t<std::is_same_v<Id, std::string>, std::string_view, std::uint64_t>;
@@ -90,7 +66,7 @@ class entry_exchange {
     const auto before = block.size();
     append_id(block, row);
     append_id(block, column);
-    append_bytes(block, &weight, sizeof(weight));
+    put_bytes(block, weight);
     waiting_ += block.size() - before;
     if (waiting_ >= limit_) (void)round(true);
   }
@@ -131,14 +107,14 @@ class entry_exchange {
     clear();
     bool again = false;
     for (std::size_t w = 0; w < got.size(); ++w) {
-      block_reader in(got[w]);
-      again = (in.number<std::uint8_t>() != 0) || again;
-      while (!in.done()) {
+      byte_reader in(got[w]);
+      again = (in.get<std::uint8_t>() != 0) || again;
+      while (!in.empty()) {
         id_view<Id> row{};
         id_view<Id> column{};
-        in.id(row);
-        in.id(column);
-        take(got_[w], row, column, in.number<double>());
+        read_id(in, row);
+        read_id(in, column);
+        take(got_[w], row, column, in.get<double>());
       }
     }
     return again;
@@ -176,11 +152,11 @@ std::vector<Id> union_of_ids(Comm comm, std::vector<Id> ids, const With& with,
       const auto got = comm.alltoall_bytes(blocks);
       again = false;
       for (std::size_t w = 0; w < got.size(); ++w) {
-        block_reader in(got[w]);
-        again = (in.number<std::uint8_t>() != 0) || again;
-        while (!in.done()) {
+        byte_reader in(got[w]);
+        again = (in.get<std::uint8_t>() != 0) || again;
+        while (!in.empty()) {
           id_view<Id> id{};
-          in.id(id);
+          read_id(in, id);
           ids.emplace_back(id);
         }
       }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// All-to-all of any size in rounds of a bounded one, so that no worker holds more than a round of it in buffers.
+// All-to-all of items that are made when they are sent and used when they come, in rounds of bounded size: no worker holds
+// more than a round of it in buffers. Blocks that exist as a whole go with paracel/exchange.hpp.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "paracel/bytes.hpp"
 #include "paracel/comm.hpp"
 
 namespace paracel {
@@ -60,24 +61,6 @@ void exchange_items(Comm& comm, const std::vector<std::uint64_t>& items, std::si
   while (left[self] > 0) keep_own();
 }
 
-/// The same for one block of any size a worker, all of which is kept.
-inline std::vector<byte_vector> exchange_whole(Comm& comm, const std::vector<byte_vector>& blocks) {
-  std::vector<std::uint64_t> items;
-  items.reserve(blocks.size());
-  for (const auto& b : blocks) items.push_back(b.size());
-  std::vector<std::size_t> sent(blocks.size());
-  std::vector<byte_vector> got(blocks.size());
-  exchange_items(
-      comm, items, 1,
-      [&](std::size_t w, std::uint64_t n, byte_vector& out) {
-        const auto piece = std::span(blocks[w]).subspan(sent[w], n);
-        out.insert(out.end(), piece.begin(), piece.end());
-        sent[w] += n;
-      },
-      [&](std::size_t w, std::span<const std::byte> bytes) { got[w].insert(got[w].end(), bytes.begin(), bytes.end()); });
-  return got;
-}
-
 /// What every worker has, one after the other in rank order, on every worker; in rounds.
 inline std::vector<std::string> gather_blocks(Comm& comm, std::string_view mine) {
   std::vector<std::string> all(comm.get_size());
@@ -90,20 +73,6 @@ inline std::vector<std::string> gather_blocks(Comm& comm, std::string_view mine)
     for (std::size_t w = 0; w < got.size(); ++w) all[w] += got[w];
   }
   return all;
-}
-
-template <class T>
-void append_raw(byte_vector& to, const T& value) {
-  const auto at = to.size();
-  to.resize(at + sizeof(T));
-  std::memcpy(to.data() + at, &value, sizeof(T));
-}
-
-template <class T>
-std::vector<T> read_raw(std::span<const std::byte> bytes) {
-  std::vector<T> out(bytes.size() / sizeof(T));
-  if (!out.empty()) std::memcpy(out.data(), bytes.data(), out.size() * sizeof(T));
-  return out;
 }
 
 }  // namespace paracel

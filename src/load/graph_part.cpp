@@ -13,6 +13,7 @@
 #include "load/refuse_twice.hpp"
 #include "load/sparse_builder.hpp"
 #include "paracel/error.hpp"
+#include "paracel/exchange.hpp"
 
 namespace paracel {
 
@@ -113,16 +114,16 @@ graph_part load_graph(Comm comm, const std::vector<std::string>& files, const gr
 }
 
 halo::halo(Comm comm, const graph_part& graph) : comm_(std::move(comm)), shared_(comm_.get_size()), blocks_(comm_.get_size()) {
-  std::vector<byte_vector> wanted(comm_.get_size());
+  std::vector<byte_vector> wanted(comm_.get_size(), byte_vector(exchange_room));
   for (std::size_t w = 0; w <= comm_.get_size(); ++w) {
     ghost_first_.push_back(static_cast<std::size_t>(std::ranges::lower_bound(graph.ghosts, graph.first[w]) -
                                                     graph.ghosts.begin()));
     if (w == 0) continue;
-    for (auto g = ghost_first_[w - 1]; g < ghost_first_[w]; ++g) append_raw(wanted[w - 1], graph.ghosts[g]);
+    for (auto g = ghost_first_[w - 1]; g < ghost_first_[w]; ++g) put_bytes(wanted[w - 1], graph.ghosts[g]);
   }
-  const auto got = exchange_whole(comm_, wanted);
+  const auto got = exchange_blocks(comm_, wanted, round_bytes);
   for (std::size_t w = 0; w < got.size(); ++w) {
-    for (const auto n : read_raw<std::uint64_t>(got[w]))
+    for (const auto n : byte_reader(got[w], exchange_room).rest<std::uint64_t>())
       shared_[w].push_back(static_cast<std::uint32_t>(n - graph.first[graph.rank]));
   }
 }

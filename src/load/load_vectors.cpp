@@ -52,7 +52,7 @@ vector_rows load_vectors(Comm comm, const std::vector<std::string>& files, const
   all.value.reserve(rows.rows_total * rows.columns);
   const std::string_view mine(reinterpret_cast<const char*>(rows.value.data()), rows.value.size() * sizeof(double));
   for (const auto& part : gather_blocks(comm, mine)) {
-    const auto values = read_raw<double>(std::as_bytes(std::span(part)));
+    const auto values = byte_reader(std::as_bytes(std::span(part))).rest<double>();
     all.value.insert(all.value.end(), values.begin(), values.end());
   }
   return all;

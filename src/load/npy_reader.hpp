@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Samples in NumPy's .npy format: a matrix of numbers as they lie in memory.
-//
-//     93 'N' 'U' 'M' 'P' 'Y' | major, minor | header bytes (2 or 4, little-endian) | {'descr': '<f8', 'fortran_order':
-//     False, 'shape': (3, 4), } and blanks | 3 * 4 * 8 bytes
-//
-// A row belongs to the rank in whose part of the file its first byte lies, as a line of text does.
-//
-// Source: NumPy enhancement proposal 1, "A simple file format for NumPy arrays".
+// Samples in NumPy's .npy format (paracel/npy_header.hpp): a matrix of numbers as they lie in memory. A row belongs to the
+// rank in whose part of the file its first byte lies, as a line of text does.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +13,7 @@
 
 namespace paracel {
 
-struct npy_header {
+struct npy_matrix {
   char kind = 'f';             ///< f: floating point, i: integer
   std::uint64_t width = 8;     ///< bytes of a number: 4 or 8
   std::uint64_t rows = 0;
@@ -27,9 +21,9 @@ struct npy_header {
   std::uint64_t data_begin = 0;
 };
 
-/// `front`: the beginning of a file, 64 KB or all of it; `bytes`: of the whole file.
+/// `front`: the beginning of a file, 64 KB or all of it. `bytes`: of the whole file.
 /// Throws: data_error that names the file: another kind of array, or a file that is too short or too long for it.
-npy_header read_npy_header(const std::string& file, std::string_view front, std::uint64_t bytes);
+npy_matrix read_npy_matrix(const std::string& file, std::string_view front, std::uint64_t bytes);
 
 /// Whether a file begins like one of these.
 bool is_npy(const input_file& file);

@@ -9,8 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "core/check.hpp"
 #include "load/exchange.hpp"
 #include "paracel/error.hpp"
+#include "paracel/exchange.hpp"
 
 namespace paracel {
 
@@ -85,12 +87,19 @@ id_list splitters(Comm& comm, const id_list& ids, const std::vector<std::uint32_
   return cuts;
 }
 
+/// Whether each id is greater than the one before it.
+[[maybe_unused]] bool ascends(const id_list& ids) {
+  for (std::size_t i = 1; i < ids.size(); ++i) {
+    if (!less(ids, i - 1, ids, i)) return false;
+  }
+  return true;
+}
+
 /// How many of the bytes are whole names.
 std::size_t whole_names(std::span<const std::byte> bytes) {
   std::size_t at = 0;
   while (bytes.size() - at >= 4) {
-    std::uint32_t length = 0;
-    std::memcpy(&length, bytes.data() + at, 4);
+    const auto length = load_field<std::uint32_t>(bytes.data() + at);
     if (bytes.size() - at - 4 < length) break;
     at += 4 + std::size_t{length};
   }
@@ -191,33 +200,25 @@ std::vector<id_list> send_ids(Comm& comm, id_list& ids, const std::vector<std::s
 void write_ids(byte_vector& to, const id_list& ids, std::size_t begin, std::size_t end) {
   for (auto i = begin; i < end; ++i) {
     if (ids.numeric()) {
-      append_raw(to, ids.number(i));
+      put_bytes(to, ids.number(i));
       continue;
     }
     const auto name = ids.name(i);
-    append_raw(to, static_cast<std::uint32_t>(name.size()));
-    const auto bytes = std::as_bytes(std::span(name));
-    to.insert(to.end(), bytes.begin(), bytes.end());
+    put_bytes(to, static_cast<std::uint32_t>(name.size()));
+    put_bytes(to, name.data(), name.size());
   }
 }
 
 void read_ids(std::span<const std::byte> bytes, id_list& to) {
   if (to.numeric()) {
-    if (bytes.size() % 8 != 0) throw protocol_error("ids of another worker: a part of a number");
-    for (std::size_t at = 0; at < bytes.size(); at += 8) {
-      std::uint64_t number = 0;
-      std::memcpy(&number, bytes.data() + at, 8);
-      to.push_back(number);
-    }
+    std::uint64_t number = 0;
+    while (take_fields(bytes, number)) to.push_back(number);
+    if (!bytes.empty()) throw protocol_error("ids of another worker: a part of a number");
     return;
   }
-  while (!bytes.empty()) {
-    std::uint32_t size = 0;
-    if (bytes.size() < 4) throw protocol_error("ids of another worker: a part of a name");
-    std::memcpy(&size, bytes.data(), 4);
-    if (bytes.size() - 4 < size) throw protocol_error("ids of another worker: a part of a name");
-    to.push_back(std::string_view(reinterpret_cast<const char*>(bytes.data()) + 4, size));
-    bytes = bytes.subspan(4 + std::size_t{size});
+  for (byte_reader in(bytes); !in.empty();) {
+    const auto size = in.get<std::uint32_t>();
+    to.push_back(std::string_view(reinterpret_cast<const char*>(in.take(size)), size));
   }
 }
 
@@ -251,6 +252,7 @@ numbering number_ids(Comm comm, id_list ids, std::vector<std::uint32_t> weight) 
   }
   auto brought_by = send_ids(comm, ids, out.cut);
   out.own = merged(brought_by);
+  PARACEL_ASSERT(ascends(out.own));
   out.first.assign(1, 0);
   for (const auto n : comm.allgather(static_cast<std::uint64_t>(out.own.size()))) out.first.push_back(out.first.back() + n);
   if (out.own.size() > std::numeric_limits<std::uint32_t>::max()) throw error("more than 4294967295 ids of one worker");
@@ -271,7 +273,7 @@ numbering number_ids(Comm comm, id_list ids, std::vector<std::uint32_t> weight) 
         auto& [i, at] = walks[w];
         for (; n > 0; --n, ++i) {
           while (less(out.own, at, list, i)) ++at;
-          append_raw(to, static_cast<std::uint32_t>(at));
+          put_bytes(to, static_cast<std::uint32_t>(at));
         }
         if (i == list.size()) brought_by[w] = id_list::empty(list.numeric());
       },
@@ -281,24 +283,26 @@ numbering number_ids(Comm comm, id_list ids, std::vector<std::uint32_t> weight) 
         std::memcpy(out.place.data() + next[w], bytes.data(), bytes.size());
         next[w] += n;
       });
+  for (std::size_t w = 0; w < size; ++w) PARACEL_CHECK(next[w] == out.cut[w + 1]);  // each id has its number
   return out;
 }
 
 id_list ids_of(Comm comm, const numbering& of, std::span<const std::uint64_t> numbers) {
   const auto size = comm.get_size();
   const auto rank = comm.get_rank();
-  std::vector<byte_vector> blocks(size);
-  for (const auto n : numbers) append_raw(blocks[owner_of(of.first, n)], n);
-  const auto asked = exchange_whole(comm, blocks);
+  const std::vector<byte_vector> none(size, byte_vector(exchange_room));
+  auto blocks = none;
+  for (const auto n : numbers) put_bytes(blocks[owner_of(of.first, n)], n);
+  const auto asked = exchange_blocks(comm, blocks, round_bytes);
+  blocks = none;
   for (std::size_t w = 0; w < size; ++w) {
-    blocks[w].clear();
-    for (const auto n : read_raw<std::uint64_t>(asked[w])) {
+    for (const auto n : byte_reader(asked[w], exchange_room).rest<std::uint64_t>()) {
       const auto i = static_cast<std::size_t>(n - of.first[rank]);
       write_ids(blocks[w], of.own, i, i + 1);
     }
   }
   id_list out = id_list::empty(of.own.numeric());
-  for (const auto& block : exchange_whole(comm, blocks)) read_ids(block, out);
+  for (const auto& block : exchange_blocks(comm, blocks, round_bytes)) read_ids(std::span(block).subspan(exchange_room), out);
   return out;
 }
 

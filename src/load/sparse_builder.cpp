@@ -249,10 +249,8 @@ std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::u
       const auto put = [&](std::uint64_t row, std::uint64_t column) {
         const auto r = static_cast<std::uint32_t>(row - low);
         const auto c = static_cast<Column>(column);
-        std::memcpy(to, &r, 4);
-        std::memcpy(to + 4, &c, sizeof c);
-        if (valued) std::memcpy(to + 4 + sizeof c, &b.value[p.k], 8);
-        to += item;
+        to = store_fields(to, r, c);
+        if (valued) to = store_fields(to, b.value[p.k]);
       };
       for (; p.k < b.size && to != end; ++p.k) {
         const auto a = row_of(b, p.k);
@@ -283,9 +281,8 @@ std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::u
       std::uint32_t r = 0;
       Column c = 0;
       double v = 1;
-      std::memcpy(&r, bytes.data() + at, 4);
-      std::memcpy(&c, bytes.data() + at + 4, sizeof c);
-      if (valued) std::memcpy(&v, bytes.data() + at + 4 + sizeof c, 8);
+      const auto* value = load_fields(bytes.data() + at, r, c);
+      if (valued) load_fields(value, v);
       from[w].push(r, c, v);
     }
   });

@@ -6,8 +6,10 @@
 #include <cstring>
 #include <utility>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "core/hex.hpp"
 
 namespace paracel::net {
@@ -19,28 +21,11 @@ constexpr std::array<char, 8> end_mark{'P', 'R', 'C', 'L', 'D', 'O', 'N', 'E'};
 constexpr std::size_t buffered_bytes = std::size_t{1} << 20;
 constexpr std::size_t hashed_header_bytes = checkpoint_header_bytes - 8;
 
-template <class T>
-void store(std::span<std::byte> out, std::size_t at, T value) {
-  std::memcpy(out.data() + at, &value, sizeof value);
-}
-template <class T>
-T load(std::span<const std::byte> in, std::size_t at) {
-  T value;
-  std::memcpy(&value, in.data() + at, sizeof value);
-  return value;
-}
-
 std::array<std::byte, checkpoint_header_bytes> encode_header(const checkpoint_header& h) {
   std::array<std::byte, checkpoint_header_bytes> out{};
-  std::memcpy(out.data(), front_mark.data(), front_mark.size());
-  store(out, 8, checkpoint_version);
-  store(out, 12, static_cast<std::uint16_t>(h.kind));
-  store(out, 16, h.clock);
-  store(out, 20, h.index);
-  store(out, 24, h.job);
-  store(out, 32, h.thread);
-  store(out, 36, h.count);
-  store(out, hashed_header_bytes, hash_block(std::span(out).first(hashed_header_bytes), 0));
+  store_fields(out.data(), front_mark, checkpoint_version, static_cast<std::uint16_t>(h.kind), std::uint16_t{0}, h.clock,
+               h.index, h.job, h.thread, h.count);
+  store_fields(out.data() + hashed_header_bytes, hash_block(std::span(out).first(hashed_header_bytes), 0));
   return out;
 }
 
@@ -60,7 +45,7 @@ checkpoint_writer::checkpoint_writer(disk& on, const std::string& path, const ch
     : file_(on.create(path)) {
   waiting_.reserve(buffered_bytes);
   const auto h = encode_header(header);
-  checksums_.push_back(load<std::uint64_t>(h, hashed_header_bytes));
+  checksums_.push_back(load_field<std::uint64_t>(h.data() + hashed_header_bytes));
   put(h);
 }
 
@@ -87,10 +72,9 @@ void checkpoint_writer::add(std::uint32_t section, std::span<const std::byte> pa
     const auto part = payload.first(std::min(payload.size(), checkpoint_block_bytes));
     payload = payload.subspan(part.size());
     std::array<std::byte, checkpoint_block_front_bytes> front;
-    store(std::span(front), 0, static_cast<std::uint32_t>(part.size()));
-    store(std::span(front), 4, section);
-    const auto checksum = hash_block(part, load<std::uint64_t>(front, 0));
-    store(std::span(front), 8, checksum);
+    auto* const end = store_fields(front.data(), static_cast<std::uint32_t>(part.size()), section);
+    const auto checksum = hash_block(part, load_field<std::uint64_t>(front.data()));
+    store_fields(end, checksum);
     checksums_.push_back(checksum);
     put(front);
     put(part);
@@ -99,12 +83,10 @@ void checkpoint_writer::add(std::uint32_t section, std::span<const std::byte> pa
 
 checkpoint_digest checkpoint_writer::finish() {
   std::array<std::byte, checkpoint_footer_bytes> footer;
+  PARACEL_CHECK(!checksums_.empty());  // the header's
   const std::uint64_t blocks = checksums_.size() - 1;
   const std::uint64_t total = bytes_ + footer.size();
-  store(std::span(footer), 0, blocks);
-  store(std::span(footer), 8, total);
-  store(std::span(footer), 16, hash_of_all(checksums_, blocks, total));
-  std::memcpy(footer.data() + 24, end_mark.data(), end_mark.size());
+  store_fields(footer.data(), blocks, total, hash_of_all(checksums_, blocks, total), end_mark);
   put(footer);
   flush();
   file_->commit();
@@ -121,19 +103,17 @@ checkpoint_reader::checkpoint_reader(const disk& on, std::string path) : path_(s
   read_exactly(0, h);
   if (std::memcmp(h.data(), front_mark.data(), front_mark.size()) != 0) refuse(0, "is no file of a checkpoint");
   // Before the checksum: another version may have it elsewhere.
-  if (const auto version = load<std::uint32_t>(h, 8); version != checkpoint_version) {
+  if (const auto version = load_field<std::uint32_t>(h.data() + 8); version != checkpoint_version) {
     refuse(8, "has format version " + number(version) + ", this program reads " + number(checkpoint_version));
   }
-  header_.kind = static_cast<checkpoint_kind>(load<std::uint16_t>(h, 12));
-  header_.clock = load<std::uint32_t>(h, 16);
-  header_.index = load<std::uint32_t>(h, 20);
-  header_.job = load<std::uint64_t>(h, 24);
-  header_.thread = load<std::uint32_t>(h, 32);
-  header_.count = load<std::uint32_t>(h, 36);
-  const auto checksum = load<std::uint64_t>(h, hashed_header_bytes);
+  std::uint16_t kind = 0;
+  std::uint16_t zero = 0;
+  load_fields(h.data() + 12, kind, zero, header_.clock, header_.index, header_.job, header_.thread, header_.count);
+  header_.kind = static_cast<checkpoint_kind>(kind);
+  const auto checksum = load_field<std::uint64_t>(h.data() + hashed_header_bytes);
   if (hash_block(std::span(h).first(hashed_header_bytes), 0) != checksum) refuse(0, "the checksum of the header is wrong");
   if (header_.kind != checkpoint_kind::server && header_.kind != checkpoint_kind::worker) {
-    refuse(12, "kind " + number(load<std::uint16_t>(h, 12)) + " is unknown");
+    refuse(12, "kind " + number(kind) + " is unknown");
   }
   if (encode_header(header_) != h) refuse(14, "bytes that must be 0 are not");
   std::array<std::byte, 8> mark;
@@ -159,11 +139,14 @@ void checkpoint_reader::read_exactly(std::uint64_t offset, std::span<std::byte> 
 /// False at the footer.
 bool checkpoint_reader::read_front() {
   const auto end = size_ - checkpoint_footer_bytes;
+  PARACEL_CHECK(at_ <= end);
   if (at_ == end) return false;
   if (end - at_ < checkpoint_block_front_bytes) refuse(at_, "no block fits here before the footer");
   std::array<std::byte, checkpoint_block_front_bytes> f;
   read_exactly(at_, f);
-  next_ = {f, load<std::uint32_t>(f, 0), load<std::uint32_t>(f, 4), load<std::uint64_t>(f, 0), load<std::uint64_t>(f, 8)};
+  next_.raw = f;
+  load_fields(f.data(), next_.bytes, next_.section, next_.checksum);
+  load_fields(f.data(), next_.seed);
   const auto left = end - at_ - checkpoint_block_front_bytes;
   if (next_.bytes == 0 || next_.bytes > std::min<std::uint64_t>(left, checkpoint_block_bytes)) {
     refuse(at_, "a block of " + number(next_.bytes) + " bytes, with " + number(left) + " before the footer and at most " +
@@ -210,13 +193,17 @@ void checkpoint_reader::check_footer() {
   std::array<std::byte, checkpoint_footer_bytes> f;
   read_exactly(at_, f);
   const std::uint64_t blocks = checksums_.size() - 1;
-  if (load<std::uint64_t>(f, 0) != blocks) {
-    refuse(at_, "the footer says " + number(load<std::uint64_t>(f, 0)) + " blocks, there are " + number(blocks));
+  std::uint64_t said_blocks = 0;
+  std::uint64_t said_bytes = 0;
+  std::uint64_t said_hash = 0;
+  load_fields(f.data(), said_blocks, said_bytes, said_hash);
+  if (said_blocks != blocks) {
+    refuse(at_, "the footer says " + number(said_blocks) + " blocks, there are " + number(blocks));
   }
-  if (load<std::uint64_t>(f, 8) != size_) {
-    refuse(at_ + 8, "the footer says " + number(load<std::uint64_t>(f, 8)) + " bytes, there are " + number(size_));
+  if (said_bytes != size_) {
+    refuse(at_ + 8, "the footer says " + number(said_bytes) + " bytes, there are " + number(size_));
   }
-  if (load<std::uint64_t>(f, 16) != hash_of_all(checksums_, blocks, size_)) {
+  if (said_hash != hash_of_all(checksums_, blocks, size_)) {
     refuse(at_ + 16, "the checksum of all checksums is wrong");
   }
   whole_.add(f);

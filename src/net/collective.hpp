@@ -29,6 +29,7 @@
 #include <span>
 #include <vector>
 
+#include <paracel/bytes.hpp>
 #include <paracel/types.hpp>
 #include <paracel/value.hpp>
 
@@ -93,9 +94,7 @@ inline collective_front encode(const collective_request& r, std::size_t contribu
   h.body_bytes = static_cast<std::uint32_t>(collective_front_bytes + (tail ? 0 : contribution_bytes));
   h.tail_bytes = tail ? contribution_bytes : 0;
   collective_front front;
-  std::memcpy(front.data(), &r.operation, 8);
-  std::memcpy(front.data() + 8, &r.size, 4);
-  std::memcpy(front.data() + 12, &r.root, 4);
+  store_fields(front.data(), r.operation, r.size, r.root);
   return front;
 }
 
@@ -114,9 +113,7 @@ inline collective_front encode(const collective_request& r, std::size_t contribu
   out.op = static_cast<reduce_op>(in.header.function);
   out.rank = in.header.rank;
   out.tag = in.header.tag;
-  std::memcpy(&out.operation, in.body.data(), 8);
-  std::memcpy(&out.size, in.body.data() + 8, 4);
-  std::memcpy(&out.root, in.body.data() + 12, 4);
+  load_fields(in.body.data(), out.operation, out.size, out.root);
   contribution = in.body.subspan(collective_front_bytes);
   if (out.rank >= out.size) return "the rank is not below the size";
   if (out.root >= out.size) return "the root is not below the size";
@@ -125,10 +122,9 @@ inline collective_front encode(const collective_request& r, std::size_t contribu
 
 /// Writes one length-prefixed block of 8 + bytes.size() bytes; returns where it ends.
 inline std::byte* write_block(std::byte* to, std::span<const std::byte> bytes) noexcept {
-  const std::uint64_t size = bytes.size();
-  std::memcpy(to, &size, 8);
-  if (!bytes.empty()) std::memcpy(to + 8, bytes.data(), bytes.size());
-  return to + 8 + bytes.size();
+  to = store_fields(to, std::uint64_t{bytes.size()});
+  if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+  return to + bytes.size();
 }
 
 /// Appends one length-prefixed block.
@@ -140,12 +136,11 @@ inline void append_block(std::vector<std::byte>& to, std::span<const std::byte> 
 
 /// Takes the first block off `rest`. False when what is left is no whole block; `rest` is then unchanged.
 [[nodiscard]] inline bool take_block(std::span<const std::byte>& rest, std::span<const std::byte>& block) noexcept {
-  if (rest.size() < 8) return false;
+  auto after = rest;
   std::uint64_t size = 0;
-  std::memcpy(&size, rest.data(), 8);
-  if (size > rest.size() - 8) return false;
-  block = rest.subspan(8, static_cast<std::size_t>(size));
-  rest = rest.subspan(8 + static_cast<std::size_t>(size));
+  if (!take_fields(after, size) || size > after.size()) return false;
+  block = after.first(static_cast<std::size_t>(size));
+  rest = after.subspan(static_cast<std::size_t>(size));
   return true;
 }
 

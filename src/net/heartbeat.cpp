@@ -57,7 +57,7 @@ heartbeat::heartbeat(transport& over, heartbeat_options options, std::function<s
 
 heartbeat::~heartbeat() {
   {
-    const std::lock_guard lock(mutex_);
+    const mutex_lock lock(mutex_);
     stop_.store(true, std::memory_order_relaxed);
   }
   wake_.notify_one();
@@ -66,7 +66,7 @@ heartbeat::~heartbeat() {
 
 void heartbeat::follow(std::uint32_t epoch) {
   {
-    const std::lock_guard lock(mutex_);
+    const mutex_lock lock(mutex_);
     epoch_.store(epoch, std::memory_order_relaxed);
   }
   wake_.notify_one();
@@ -198,10 +198,11 @@ void heartbeat::run(port& to_scheduler) {
   while (!stop_.load(std::memory_order_relaxed)) {
     b.beat_if_due();
     if (b.is_idle()) {
-      std::unique_lock lock(mutex_);
+      mutex_lock lock(mutex_);
       const auto before = epoch_.load(std::memory_order_relaxed);
       const auto has_changed = [&] { return epoch_.load(std::memory_order_relaxed) != before; };
-      wake_.wait_for(lock, b.next_beat() - time.now(), [&] { return stop_.load(std::memory_order_relaxed) || has_changed(); });
+      wake_.wait_for(lock.native(), b.next_beat() - time.now(),
+                     [&] { return stop_.load(std::memory_order_relaxed) || has_changed(); });
       if (has_changed()) b.beat_now();
       continue;
     }

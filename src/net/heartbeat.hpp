@@ -8,12 +8,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "net/attention.hpp"
+#include "net/mutex.hpp"
 #include "net/protocol.hpp"
 #include "net/time_source.hpp"
 #include "net/transport.hpp"
@@ -113,7 +113,7 @@ class heartbeat {
   std::function<void(const order&)> obey_;
   std::atomic<bool> stop_{false};
   std::atomic<std::uint32_t> epoch_{0};  // that is followed; 0: none
-  std::mutex mutex_;  // for wake_
+  mutex mutex_;  // for wake_: what is waited for is atomic
   std::condition_variable wake_;
   std::thread thread_;
 };

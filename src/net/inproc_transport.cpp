@@ -9,13 +9,14 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "net/message_limit.hpp"
+#include "net/mutex.hpp"
 
 namespace paracel::net {
 
@@ -30,16 +31,16 @@ struct inproc_transport::message {
 };
 
 struct inproc_transport::mailbox {
-  std::mutex mutex;
+  mutex access;
   std::condition_variable arrived;
-  std::deque<message> queue;  // guarded by mutex
-  bool waiting = false;       // guarded by mutex: the owner sleeps
-  bool closed = false;        // guarded by mutex
+  std::deque<message> queue PARACEL_GUARDED_BY(access);
+  bool waiting PARACEL_GUARDED_BY(access) = false;  // the owner sleeps
+  bool closed PARACEL_GUARDED_BY(access) = false;
 
   void put(message&& m) {
     bool wake = false;
     {
-      const std::lock_guard lock(mutex);
+      const mutex_lock lock(access);
       if (closed) return;
       queue.push_back(std::move(m));
       wake = waiting;
@@ -50,13 +51,14 @@ struct inproc_transport::mailbox {
 };
 
 struct inproc_transport::place {
-  std::mutex mutex;
-  std::shared_ptr<mailbox> bound;   // guarded by mutex
-  std::vector<message> unclaimed;   // guarded by mutex; empty while bound
+  mutex access;
+  std::shared_ptr<mailbox> bound PARACEL_GUARDED_BY(access);
+  std::vector<message> unclaimed PARACEL_GUARDED_BY(access);  // empty while bound
 
   void put(message&& m) {
-    const std::lock_guard lock(mutex);
+    const mutex_lock lock(access);
     if (bound != nullptr) {
+      PARACEL_ASSERT(unclaimed.empty());
       bound->put(std::move(m));
     } else {
       unclaimed.push_back(std::move(m));
@@ -67,28 +69,28 @@ struct inproc_transport::place {
 class inproc_transport::hub {
  public:
   std::uint64_t add(const std::shared_ptr<mailbox>& m) {
-    const std::lock_guard lock(mutex_);
+    const mutex_lock lock(mutex_);
     mailboxes_.emplace(++last_port_, m);
     return last_port_;
   }
   void remove(std::uint64_t port_number) {
-    const std::lock_guard lock(mutex_);
+    const mutex_lock lock(mutex_);
     mailboxes_.erase(port_number);
   }
   std::shared_ptr<mailbox> find(std::uint64_t port_number) {
-    const std::lock_guard lock(mutex_);
+    const mutex_lock lock(mutex_);
     const auto it = mailboxes_.find(port_number);
     return it == mailboxes_.end() ? nullptr : it->second;
   }
   std::shared_ptr<place> at(const std::string& address) {
-    const std::lock_guard lock(mutex_);
+    const mutex_lock lock(mutex_);
     std::shared_ptr<place>& p = places_[address];
     if (p == nullptr) p = std::make_shared<place>();
     return p;
   }
   std::string free_address(std::string pattern) {
     pattern.pop_back();
-    const std::lock_guard lock(mutex_);
+    const mutex_lock lock(mutex_);
     std::string address;
     do {
       address = pattern + std::to_string(++last_wildcard_);
@@ -97,11 +99,11 @@ class inproc_transport::hub {
   }
 
  private:
-  std::mutex mutex_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<mailbox>> mailboxes_;
-  std::map<std::string, std::shared_ptr<place>> places_;
-  std::uint64_t last_port_ = 0;
-  std::uint64_t last_wildcard_ = 0;
+  mutex mutex_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<mailbox>> mailboxes_ PARACEL_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<place>> places_ PARACEL_GUARDED_BY(mutex_);
+  std::uint64_t last_port_ PARACEL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t last_wildcard_ PARACEL_GUARDED_BY(mutex_) = 0;
 };
 
 class inproc_transport::inproc_port final : public port {
@@ -111,13 +113,13 @@ class inproc_transport::inproc_port final : public port {
 
   ~inproc_port() override {
     for (const auto& p : bound_) {
-      const std::lock_guard lock(p->mutex);
+      const mutex_lock lock(p->access);
       p->bound = nullptr;
     }
     hub_->remove(number_);
     std::deque<message> unread;
     {
-      const std::lock_guard lock(mailbox_->mutex);
+      const mutex_lock lock(mailbox_->access);
       mailbox_->closed = true;
       unread.swap(mailbox_->queue);
     }
@@ -127,7 +129,7 @@ class inproc_transport::inproc_port final : public port {
     if (address.empty()) throw network_error("cannot bind an empty address", false);
     const std::string real = address.back() == '*' ? hub_->free_address(address) : address;
     const std::shared_ptr<place> p = hub_->at(real);
-    const std::lock_guard lock(p->mutex);
+    const mutex_lock lock(p->access);
     if (p->bound != nullptr) throw network_error("cannot bind " + address + ": address already in use", false);
     bound_.push_back(p);
     p->bound = mailbox_;
@@ -232,11 +234,11 @@ class inproc_transport::inproc_port final : public port {
 
   /// Takes over everything that has arrived; waits for something to arrive.
   bool fetch(std::chrono::milliseconds timeout, std::chrono::steady_clock::time_point deadline) {
-    std::unique_lock lock(mailbox_->mutex);
+    mutex_lock lock(mailbox_->access);
     while (mailbox_->queue.empty()) {
       if (timeout.count() <= 0) return false;
       mailbox_->waiting = true;
-      if (mailbox_->arrived.wait_until(lock, deadline) == std::cv_status::timeout && mailbox_->queue.empty()) {
+      if (mailbox_->arrived.wait_until(lock.native(), deadline) == std::cv_status::timeout && mailbox_->queue.empty()) {
         mailbox_->waiting = false;
         return false;
       }

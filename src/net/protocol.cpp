@@ -4,8 +4,10 @@
 #include <bit>
 #include <limits>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "core/hash.hpp"
 #include "net/job_key.hpp"
 
@@ -22,43 +24,9 @@ constexpr std::uint16_t known_flags = flag_staged | flag_bsp_read | flag_range |
 constexpr std::uint16_t known_reply_flags = reply_uniform | reply_more;
 constexpr const char* unknown = "unknown";
 
-// Fields in the order of the drawing in README.md: their offsets follow from their types. Golden frames pin them.
-class writer {
- public:
-  explicit writer(std::byte* at) noexcept : at_(at) {}
-  template <class T>
-  writer& put(T v) noexcept {
-    std::memcpy(at_, &v, sizeof v);
-    at_ += sizeof v;
-    return *this;
-  }
-
- private:
-  std::byte* at_;
-};
-
-class reader {
- public:
-  explicit reader(const std::byte* at) noexcept : at_(at) {}
-  template <class T>
-  reader& get(T& v) noexcept {
-    std::memcpy(&v, at_, sizeof v);
-    at_ += sizeof v;
-    return *this;
-  }
-
- private:
-  const std::byte* at_;
-};
-
 bool is_known_verb(verb v) noexcept { return v != verb::none && name_of(v) != unknown; }
 
 constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_at_multi; }
-
-void append_part(std::vector<std::byte>& body, const void* bytes, std::size_t size) {
-  const auto* at = static_cast<const std::byte*>(bytes);
-  body.insert(body.end(), at, at + size);
-}
 
 std::uint32_t item_value_bytes(const value_view& value) {
   if (value.bytes.size() > std::numeric_limits<std::uint32_t>::max()) {
@@ -160,27 +128,30 @@ const char* name_of(status s) noexcept {
   return unknown;
 }
 
+// Fields in the order of the drawing in README.md: their offsets follow from their types. Golden frames pin them.
 void encode(const request_header& h, std::span<std::byte, request_header_bytes> out) noexcept {
-  writer(out.data())
-      .put(request_magic).put(protocol_version).put(h.what).put(h.flags)
-      .put(h.job ^ job_key()).put(h.client).put(h.sequence).put(h.low_watermark)
-      .put(h.rank).put(h.clock)
-      .put(h.epoch).put(h.partition).put(h.tag).put(std::uint8_t{0})
-      .put(h.function)
-      .put(h.table).put(h.credit)
-      .put(h.deadline_ms).put(h.count)
-      .put(h.key_bytes).put(h.body_bytes)
-      .put(h.tail_bytes);
+  [[maybe_unused]] const auto* end =
+      store_fields(out.data(), request_magic, protocol_version, h.what, h.flags,
+               h.job ^ job_key(), h.client, h.sequence, h.low_watermark,
+               h.rank, h.clock,
+               h.epoch, h.partition, h.tag, std::uint8_t{0},
+               h.function,
+               h.table, h.credit,
+               h.deadline_ms, h.count,
+               h.key_bytes, h.body_bytes,
+               h.tail_bytes);
+  PARACEL_ASSERT(end == out.data() + out.size());
 }
 
 void encode(const reply_header& h, std::span<std::byte, reply_header_bytes> out) noexcept {
-  writer(out.data())
-      .put(reply_magic).put(protocol_version).put(h.what).put(h.result)
-      .put(h.sequence).put(h.value_version).put(h.server)
-      .put(h.clock).put(h.epoch)
-      .put(h.count).put(h.body_bytes)
-      .put(h.tail_bytes)
-      .put(h.tag).put(h.order).put(h.flags).put(h.credit);
+  [[maybe_unused]] const auto* end =
+      store_fields(out.data(), reply_magic, protocol_version, h.what, h.result,
+               h.sequence, h.value_version, h.server,
+               h.clock, h.epoch,
+               h.count, h.body_bytes,
+               h.tail_bytes,
+               h.tag, h.order, h.flags, h.credit);
+  PARACEL_ASSERT(end == out.data() + out.size());
 }
 
 const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, request_view& out) noexcept {
@@ -190,16 +161,15 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, req
   std::uint32_t magic = 0;
   std::uint8_t version = 0;
   std::uint8_t zero = 0;
-  reader(frame.data())
-      .get(magic).get(version).get(h.what).get(h.flags)
-      .get(h.job).get(h.client).get(h.sequence).get(h.low_watermark)
-      .get(h.rank).get(h.clock)
-      .get(h.epoch).get(h.partition).get(h.tag).get(zero)
-      .get(h.function)
-      .get(h.table).get(h.credit)
-      .get(h.deadline_ms).get(h.count)
-      .get(h.key_bytes).get(h.body_bytes)
-      .get(h.tail_bytes);
+  load_fields(frame.data(), magic, version, h.what, h.flags,
+              h.job, h.client, h.sequence, h.low_watermark,
+              h.rank, h.clock,
+              h.epoch, h.partition, h.tag, zero,
+              h.function,
+              h.table, h.credit,
+              h.deadline_ms, h.count,
+              h.key_bytes, h.body_bytes,
+              h.tail_bytes);
   h.job ^= job_key();
   const auto body = frame.subspan(request_header_bytes);
   if (magic != request_magic) return "not a request: wrong magic";
@@ -226,13 +196,12 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, rep
   auto& h = out.header;
   std::uint32_t magic = 0;
   std::uint8_t version = 0;
-  reader(frame.data())
-      .get(magic).get(version).get(h.what).get(h.result)
-      .get(h.sequence).get(h.value_version).get(h.server)
-      .get(h.clock).get(h.epoch)
-      .get(h.count).get(h.body_bytes)
-      .get(h.tail_bytes)
-      .get(h.tag).get(h.order).get(h.flags).get(h.credit);
+  load_fields(frame.data(), magic, version, h.what, h.result,
+              h.sequence, h.value_version, h.server,
+              h.clock, h.epoch,
+              h.count, h.body_bytes,
+              h.tail_bytes,
+              h.tag, h.order, h.flags, h.credit);
   const auto body = frame.subspan(reply_header_bytes);
   if (magic != reply_magic) return "not a reply: wrong magic";
   if (version != protocol_version) return "reply of another protocol version";
@@ -255,8 +224,8 @@ std::byte* write_item(std::byte* to, std::string_view key, const value_view& val
   if (key.size() > max_key_bytes) {
     throw protocol_error("a key of " + std::to_string(key.size()) + " bytes; at most 65535 are allowed");
   }
-  writer(to).put(static_cast<std::uint32_t>(key.size())).put(item_value_bytes(value))
-      .put(static_cast<std::uint32_t>(value.tag));  // and three zero bytes
+  store_fields(to, static_cast<std::uint32_t>(key.size()), item_value_bytes(value),
+               static_cast<std::uint32_t>(value.tag));  // and three zero bytes
   to += request_item_bytes;
   if (!key.empty()) std::memcpy(to, key.data(), key.size());
   to += key.size();
@@ -277,9 +246,9 @@ void append_item(std::vector<std::byte>& body, std::string_view key, const value
 
 void append_item(std::vector<std::byte>& body, status result, std::uint64_t version, const value_view& value) {
   std::array<std::byte, reply_item_bytes> front{};
-  writer(front.data()).put(item_value_bytes(value)).put(value.tag).put(std::uint8_t{0}).put(result).put(version);
-  append_part(body, front.data(), front.size());
-  append_part(body, value.bytes.data(), value.bytes.size());
+  store_fields(front.data(), item_value_bytes(value), value.tag, std::uint8_t{0}, result, version);
+  body.insert(body.end(), front.begin(), front.end());
+  body.insert(body.end(), value.bytes.begin(), value.bytes.end());
 }
 
 bool request_items::next(request_item& out) noexcept {
@@ -290,7 +259,7 @@ bool request_items::next(request_item& out) noexcept {
   std::array<std::byte, 3> zeros{};
   bad_ = true;  // until the item has been seen to be whole
   if (rest_.size() < request_item_bytes) return false;
-  reader(rest_.data()).get(key_bytes).get(value_bytes).get(tag).get(zeros);
+  load_fields(rest_.data(), key_bytes, value_bytes, tag, zeros);
   const auto after = rest_.subspan(request_item_bytes);
   if (key_bytes > max_key_bytes || key_bytes > after.size() || value_bytes > after.size() - key_bytes) return false;
   if (!paracel::is_known(tag) || zeros != std::array<std::byte, 3>{}) return false;
@@ -309,7 +278,7 @@ bool reply_items::next(reply_item& out) noexcept {
   std::uint8_t zero = 0;
   bad_ = true;
   if (rest_.size() < reply_item_bytes) return false;
-  reader(rest_.data()).get(value_bytes).get(tag).get(zero).get(out.result).get(out.version);
+  load_fields(rest_.data(), value_bytes, tag, zero, out.result, out.version);
   const auto after = rest_.subspan(reply_item_bytes);
   if (value_bytes > after.size()) return false;
   if (!paracel::is_known(tag) || zero != 0 || out.result > status::forgotten) return false;

@@ -33,6 +33,7 @@
 #include <string_view>
 #include <vector>
 
+#include <paracel/bytes.hpp>
 #include <paracel/row_init.hpp>
 #include <paracel/value.hpp>
 
@@ -65,41 +66,24 @@ inline constexpr std::uint32_t most_width = 1U << 20;
 
 inline std::vector<std::byte> encode(const table_definition& d) {
   const bool has_function = !d.plugin.empty() || !d.symbol.empty();
-  std::vector<std::byte> out(table_front_bytes + (has_function ? d.plugin.size() + 1 + d.symbol.size() : 0));
-  const auto put = [&](std::size_t at, const void* from, std::size_t bytes) {
-    if (bytes != 0) std::memcpy(out.data() + at, from, bytes);
-  };
-  const auto kind = d.init.what();
-  const double a = d.init.a();
-  const double b = d.init.b();
-  const auto seed = d.init.seed();
-  put(0, &d.element, sizeof d.element);
-  put(1, &kind, sizeof kind);
-  put(4, &d.width, sizeof d.width);
-  put(8, &a, sizeof a);
-  put(16, &b, sizeof b);
-  put(24, &seed, sizeof seed);
-  put(table_front_bytes, d.plugin.data(), d.plugin.size());
-  put(table_front_bytes + d.plugin.size() + 1, d.symbol.data(), d.symbol.size());  // the byte between them is zero
+  std::vector<std::byte> out;
+  put_fields(out, d.element, d.init.what(), std::uint16_t{0}, d.width, d.init.a(), d.init.b(), d.init.seed());
+  if (!has_function) return out;
+  put_bytes(out, d.plugin.data(), d.plugin.size());
+  put_bytes(out, '\0');
+  put_bytes(out, d.symbol.data(), d.symbol.size());
   return out;
 }
 
 /// Returns what is wrong; null when nothing is. The texts point into `payload`.
 inline const char* decode(std::span<const std::byte> payload, table_definition& out) noexcept {
   if (payload.size() < table_front_bytes) return "the definition of a table is shorter than its front";
-  const auto get = [&](std::size_t at, auto& v) { std::memcpy(&v, payload.data() + at, sizeof v); };
   std::uint8_t kind = 0;
   std::uint16_t zero = 0;
   double a = 0;
   double b = 0;
   std::uint64_t seed = 0;
-  get(0, out.element);
-  get(1, kind);
-  get(2, zero);
-  get(4, out.width);
-  get(8, a);
-  get(16, b);
-  get(24, seed);
+  load_fields(payload.data(), out.element, kind, zero, out.width, a, b, seed);
   if (!paracel::is_known(out.element) || !is_numeric(out.element) || is_array(out.element))
     return "the elements of a table are int32, int64, float or double";
   if (zero != 0) return "reserved bytes of the definition are not zero";
@@ -137,14 +121,10 @@ struct rows_view {
   std::span<const std::byte> values;   ///< empty when none were asked for
 
   [[nodiscard]] std::uint64_t id(std::size_t i) const noexcept {
-    std::uint64_t v = 0;
-    std::memcpy(&v, ids + i * sizeof v, sizeof v);
-    return v;
+    return load_field<std::uint64_t>(ids + i * sizeof(std::uint64_t));
   }
   [[nodiscard]] std::uint32_t length(std::size_t i) const noexcept {
-    std::uint32_t v = 0;
-    std::memcpy(&v, lengths + i * sizeof v, sizeof v);
-    return v;
+    return load_field<std::uint32_t>(lengths + i * sizeof(std::uint32_t));
   }
 };
 

@@ -5,33 +5,13 @@
 #include <cstring>
 #include <limits>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "core/hash.hpp"
 
 namespace paracel::net {
 namespace {
-
-template <class... Fields>
-void put(std::vector<std::byte>& to, const Fields&... fields) {
-  const auto one = [&](const auto& f) {
-    const auto* at = reinterpret_cast<const std::byte*>(&f);
-    to.insert(to.end(), at, at + sizeof f);
-  };
-  (one(fields), ...);
-}
-
-/// False, with the fields unset, when the bytes are fewer than these.
-template <class... Fields>
-bool take(std::span<const std::byte>& from, Fields&... fields) noexcept {
-  if (from.size() < (sizeof fields + ...)) return false;
-  const auto one = [&](auto& f) {
-    std::memcpy(&f, from.data(), sizeof f);
-    from = from.subspan(sizeof f);
-  };
-  (one(fields), ...);
-  return true;
-}
 
 constexpr const char* wrong_size = "the payload has another size than its verb asks for";
 
@@ -44,28 +24,28 @@ const char* problem_of(const scan_cursor& c) noexcept {
 
 }  // namespace
 
-void append(std::vector<std::byte>& payload, const scan_cursor& next) { put(payload, next.partition, next.position); }
+void append(std::vector<std::byte>& payload, const scan_cursor& next) { put_fields(payload, next.partition, next.position); }
 void append(std::vector<std::byte>& payload, const scan_request& r) { append(payload, r.from); }
 void append(std::vector<std::byte>& payload, const top_k_request& r) {
   append(payload, r.from);
-  put(payload, r.k);
+  put_fields(payload, r.k);
 }
 void append(std::vector<std::byte>& payload, const reduce_request& r) {
   append(payload, r.from);
-  put(payload, r.bins, std::uint32_t{0}, r.low, r.high);
+  put_fields(payload, r.bins, std::uint32_t{0}, r.low, r.high);
 }
 
 const char* decode(std::span<const std::byte> payload, scan_request& out) noexcept {
-  if (!take(payload, out.from.partition, out.from.position) || !payload.empty()) return wrong_size;
+  if (!take_fields(payload, out.from.partition, out.from.position) || !payload.empty()) return wrong_size;
   return problem_of(out.from);
 }
 const char* decode(std::span<const std::byte> payload, top_k_request& out) noexcept {
-  if (!take(payload, out.from.partition, out.from.position, out.k) || !payload.empty()) return wrong_size;
+  if (!take_fields(payload, out.from.partition, out.from.position, out.k) || !payload.empty()) return wrong_size;
   return problem_of(out.from);
 }
 const char* decode(std::span<const std::byte> payload, reduce_request& out) noexcept {
   std::uint32_t zero = 0;
-  if (!take(payload, out.from.partition, out.from.position, out.bins, zero, out.low, out.high) || !payload.empty()) {
+  if (!take_fields(payload, out.from.partition, out.from.position, out.bins, zero, out.low, out.high) || !payload.empty()) {
     return wrong_size;
   }
   if (zero != 0) return "a reserved field is not zero";
@@ -102,27 +82,26 @@ void summary::merge(const summary& other) {
 }
 
 void put_cursor(std::span<std::byte> body, const scan_cursor& next) noexcept {
-  std::memcpy(body.data(), &next.partition, sizeof next.partition);
-  std::memcpy(body.data() + sizeof next.partition, &next.position, sizeof next.position);
+  store_fields(body.data(), next.partition, next.position);
 }
-void append(std::vector<std::byte>& body, std::uint64_t number) { put(body, number); }
+void append(std::vector<std::byte>& body, std::uint64_t number) { put_fields(body, number); }
 void append(std::vector<std::byte>& body, const summary& s) {
-  put(body, s.keys, s.numbers, s.skipped, s.sum, s.correction, s.minimum, s.maximum, s.below, s.above);
-  for (const auto n : s.bins) put(body, n);
+  put_fields(body, s.keys, s.numbers, s.skipped, s.sum, s.correction, s.minimum, s.maximum, s.below, s.above);
+  for (const auto n : s.bins) put_fields(body, n);
 }
 
 const char* decode(std::span<const std::byte> body, scan_reply& out) noexcept {
-  if (!take(body, out.next.partition, out.next.position)) return "the reply is too short for its cursor";
+  if (!take_fields(body, out.next.partition, out.next.position)) return "the reply is too short for its cursor";
   out.rest = body;
   return problem_of(out.next);
 }
 const char* decode(std::span<const std::byte> body, top_k_reply& out) noexcept {
-  if (!take(body, out.next.partition, out.next.position, out.skipped)) return "the reply is too short for its cursor";
+  if (!take_fields(body, out.next.partition, out.next.position, out.skipped)) return "the reply is too short for its cursor";
   out.items = body;
   return problem_of(out.next);
 }
 const char* decode(std::span<const std::byte> rest, summary& out) {
-  if (!take(rest, out.keys, out.numbers, out.skipped, out.sum, out.correction, out.minimum, out.maximum, out.below,
+  if (!take_fields(rest, out.keys, out.numbers, out.skipped, out.sum, out.correction, out.minimum, out.maximum, out.below,
             out.above)) {
     return "the reply is too short for a summary";
   }

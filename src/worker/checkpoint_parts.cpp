@@ -2,10 +2,10 @@
 #include "worker/checkpoint_parts.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <utility>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
 namespace paracel {
@@ -14,18 +14,9 @@ namespace {
 constexpr std::size_t part_front_bytes = 8;
 constexpr std::size_t value_front_bytes = 16;
 
-template <class T>
-void append_field(std::vector<std::byte>& out, T number) {
-  out.resize(out.size() + sizeof number);
-  std::memcpy(out.data() + out.size() - sizeof number, &number, sizeof number);
-}
-template <class T>
-T take_field(std::span<const std::byte>& rest) {
-  T number;
-  if (rest.size() < sizeof number) throw protocol_error("saved state: cut off");
-  std::memcpy(&number, rest.data(), sizeof number);
-  rest = rest.subspan(sizeof number);
-  return number;
+template <class... Fields>
+void take_state_fields(std::span<const std::byte>& rest, Fields&... fields) {
+  if (!take_fields(rest, fields...)) throw protocol_error("saved state: cut off");
 }
 
 }  // namespace
@@ -33,26 +24,26 @@ T take_field(std::span<const std::byte>& rest) {
 // u32 values, then each: u32 bytes of the name | u32 tag | u64 bytes of the value | name | value
 std::vector<std::byte> saved_state::to_bytes() const {
   std::vector<std::byte> out;
-  append_field(out, static_cast<std::uint32_t>(values_.size()));
+  put_fields(out, static_cast<std::uint32_t>(values_.size()));
   for (const auto& [name, value] : values_) {
-    append_field(out, static_cast<std::uint32_t>(name.size()));
-    append_field(out, static_cast<std::uint32_t>(value.first));
-    append_field(out, static_cast<std::uint64_t>(value.second.size()));
-    const auto text = std::as_bytes(std::span(name));
-    out.insert(out.end(), text.begin(), text.end());
-    out.insert(out.end(), value.second.begin(), value.second.end());
+    put_fields(out, static_cast<std::uint32_t>(name.size()), static_cast<std::uint32_t>(value.first),
+               static_cast<std::uint64_t>(value.second.size()));
+    put_bytes(out, name.data(), name.size());
+    put_bytes(out, value.second.data(), value.second.size());
   }
   return out;
 }
 
 saved_state saved_state::from_bytes(std::span<const std::byte> bytes) {
   saved_state s;
-  const auto count = take_field<std::uint32_t>(bytes);
+  std::uint32_t count = 0;
+  take_state_fields(bytes, count);
   if (count > bytes.size() / value_front_bytes) throw protocol_error("saved state: cut off");
   for (std::uint32_t i = 0; i < count; ++i) {
-    const auto name_bytes = take_field<std::uint32_t>(bytes);
-    const auto tag = take_field<std::uint32_t>(bytes);
-    const auto value_bytes = take_field<std::uint64_t>(bytes);
+    std::uint32_t name_bytes = 0;
+    std::uint32_t tag = 0;
+    std::uint64_t value_bytes = 0;
+    take_state_fields(bytes, name_bytes, tag, value_bytes);
     if (name_bytes > bytes.size() || value_bytes > bytes.size() - name_bytes) throw protocol_error("saved state: cut off");
     const std::string name(reinterpret_cast<const char*>(bytes.data()), name_bytes);
     const auto value = bytes.subspan(name_bytes, value_bytes);
@@ -112,8 +103,7 @@ std::vector<std::byte> checkpoint_parts::section(const part& p, std::uint32_t co
   if (p.save) p.save(state);
   std::vector<std::byte> payload;
   payload.reserve(part_front_bytes);
-  append_field(payload, p.begin);
-  append_field(payload, commits);
+  put_fields(payload, p.begin, commits);
   const auto bytes = state.to_bytes();
   payload.insert(payload.end(), bytes.begin(), bytes.end());
   return payload;
@@ -121,8 +111,7 @@ std::vector<std::byte> checkpoint_parts::section(const part& p, std::uint32_t co
 
 checkpoint_parts::kept checkpoint_parts::take_section(std::span<const std::byte> bytes) {
   kept k;
-  k.begin = take_field<std::uint32_t>(bytes);
-  k.commits = take_field<std::uint32_t>(bytes);
+  take_state_fields(bytes, k.begin, k.commits);
   k.state = saved_state::from_bytes(bytes);
   return k;
 }
@@ -132,7 +121,7 @@ std::vector<std::byte> checkpoint_parts::to_bytes(std::size_t committing) const 
   std::vector<std::byte> out;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const auto one = section(parts_[i], parts_[i].commits + (i == committing ? 1 : 0));
-    append_field(out, static_cast<std::uint64_t>(one.size()));
+    put_fields(out, std::uint64_t{one.size()});
     out.insert(out.end(), one.begin(), one.end());
   }
   return out;
@@ -142,7 +131,8 @@ void checkpoint_parts::from_bytes(std::span<const std::byte> bytes) {
   same_workers_ = true;
   kept_.assign(1, {});
   while (!bytes.empty()) {
-    const auto size = take_field<std::uint64_t>(bytes);
+    std::uint64_t size = 0;
+    take_state_fields(bytes, size);
     if (size > bytes.size()) throw protocol_error("saved state: cut off");
     kept_.front().push_back(take_section(bytes.first(static_cast<std::size_t>(size))));
     bytes = bytes.subspan(static_cast<std::size_t>(size));

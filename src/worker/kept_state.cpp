@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "core/hash.hpp"
@@ -16,19 +17,6 @@ namespace paracel {
 namespace {
 
 constexpr std::size_t state_front_bytes = 16;
-
-template <class T>
-void append_state(std::vector<std::byte>& out, T number) {
-  const auto bytes = std::as_bytes(std::span(&number, 1));
-  out.insert(out.end(), bytes.begin(), bytes.end());
-}
-template <class T>
-bool take(std::span<const std::byte>& rest, T& number) {
-  if (rest.size() < sizeof number) return false;
-  std::memcpy(&number, rest.data(), sizeof number);
-  rest = rest.subspan(sizeof number);
-  return true;
-}
 
 std::uint64_t checksum(std::span<const std::byte> bytes) {
   return hash_key({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -100,16 +88,16 @@ std::optional<kept_state::commit> kept_state::read(int fd) const {
   std::uint32_t ranges = 0;
   std::uint32_t text = 0;
   commit c;
-  if (!take(rest, size) || !take(rest, sum) || size > rest.size()) return std::nullopt;
+  if (!take_fields(rest, size, sum) || size > rest.size()) return std::nullopt;
   rest = rest.first(static_cast<std::size_t>(size));  // a shorter one lies over a longer one
-  if (checksum(rest) != sum || !take(rest, job) || job != job_) return std::nullopt;
-  if (!take(rest, c.clock) || !take(rest, ranges) || !take(rest, c.collectives.from)) return std::nullopt;
+  if (checksum(rest) != sum || !take_fields(rest, job) || job != job_) return std::nullopt;
+  if (!take_fields(rest, c.clock, ranges, c.collectives.from)) return std::nullopt;
   for (std::uint32_t i = 0; i < ranges; ++i) {
     std::pair<std::uint64_t, std::uint64_t> range;
-    if (!take(rest, range.first) || !take(rest, range.second)) return std::nullopt;
+    if (!take_fields(rest, range.first, range.second)) return std::nullopt;
     c.collectives.ranges.push_back(range);
   }
-  if (!take(rest, text) || text > rest.size()) return std::nullopt;
+  if (!take_fields(rest, text) || text > rest.size()) return std::nullopt;
   c.cannot.assign(reinterpret_cast<const char*>(rest.data()), text);
   rest = rest.subspan(text);
   c.parts.assign(rest.begin(), rest.end());
@@ -126,22 +114,14 @@ std::optional<kept_state::commit> kept_state::last() const {
 void kept_state::write(const commit& c) {
   auto& out = buffer_;
   out.assign(state_front_bytes, std::byte{0});
-  append_state(out, job_);
-  append_state(out, c.clock);
-  append_state(out, static_cast<std::uint32_t>(c.collectives.ranges.size()));
-  append_state(out, c.collectives.from);
-  for (const auto& [begin, end] : c.collectives.ranges) {
-    append_state(out, begin);
-    append_state(out, end);
-  }
-  append_state(out, static_cast<std::uint32_t>(c.cannot.size()));
-  const auto text = std::as_bytes(std::span(c.cannot));
-  out.insert(out.end(), text.begin(), text.end());
+  put_fields(out, job_, c.clock, static_cast<std::uint32_t>(c.collectives.ranges.size()), c.collectives.from);
+  for (const auto& [begin, end] : c.collectives.ranges) put_fields(out, begin, end);
+  put_fields(out, static_cast<std::uint32_t>(c.cannot.size()));
+  put_bytes(out, c.cannot.data(), c.cannot.size());
   out.insert(out.end(), c.parts.begin(), c.parts.end());
   const std::uint64_t size = out.size() - state_front_bytes;
   const std::uint64_t sum = checksum(std::span(out).subspan(state_front_bytes));
-  std::memcpy(out.data(), &size, sizeof size);
-  std::memcpy(out.data() + sizeof size, &sum, sizeof sum);
+  store_fields(out.data(), size, sum);
   write_at(files_[turn_], out, 0, name_ + ".kept");
   turn_ ^= 1U;
 }

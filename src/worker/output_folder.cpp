@@ -36,8 +36,8 @@ constexpr std::chrono::milliseconds turn_limit{30000};
 constexpr std::chrono::milliseconds poll{20};
 
 struct kept_paths {
-  std::mutex mutex;
-  std::set<std::string> paths;  // as weakly_canonical has them
+  mutex access;
+  std::set<std::string> paths PARACEL_GUARDED_BY(access);  // as weakly_canonical has them
 };
 kept_paths& kept() {
   static kept_paths all;
@@ -175,7 +175,7 @@ void output_folder::enter() {
 void output_folder::remove_earlier() {
   std::set<std::string> stay;
   {
-    const std::lock_guard guard(kept().mutex);
+    const mutex_lock guard(kept().access);
     stay = kept().paths;
   }
   std::vector<std::string> left;
@@ -198,7 +198,7 @@ void output_folder::remove_earlier() {
 }
 
 void output_folder::record(const std::string& name) {
-  const std::lock_guard guard(mutex_);
+  const mutex_lock guard(mutex_);
   if (std::ranges::find(recorded_, name) != recorded_.end() || name.find('\n') != std::string::npos) return;
   std::ofstream list(files_, std::ios::app);
   list << name << '\n' << std::flush;
@@ -207,7 +207,7 @@ void output_folder::record(const std::string& name) {
 }
 
 void output_folder::keep(const std::vector<std::string>& paths) {
-  const std::lock_guard guard(kept().mutex);
+  const mutex_lock guard(kept().access);
   for (const auto& name : paths) {
     std::error_code problem;
     const fs::path path(name);

@@ -13,10 +13,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "net/mutex.hpp"
 
 namespace paracel {
 
@@ -54,8 +55,8 @@ class output_folder {
   owner who_;
   std::string files_;  // the list of this worker
   int job_fd_ = -1;
-  std::mutex mutex_;
-  std::vector<std::string> recorded_;
+  mutex mutex_;
+  std::vector<std::string> recorded_ PARACEL_GUARDED_BY(mutex_);
 };
 
 /// The output folders of a process's part in a job.

@@ -69,10 +69,9 @@ byte_vector read_whole(const std::string& path) try {
   if (in->size() < checkpoint_head_bytes + sizeof(std::uint64_t)) return {};
   byte_vector all(in->size());
   if (in->read_at(0, all) != all.size() || std::memcmp(all.data(), magic, magic_bytes) != 0) return {};
-  std::uint64_t state = 0, sum = 0;
-  std::memcpy(&state, all.data() + checkpoint_head_bytes - sizeof state, sizeof state);
+  const auto state = load_field<std::uint64_t>(all.data() + checkpoint_head_bytes - sizeof(std::uint64_t));
+  const auto sum = load_field<std::uint64_t>(all.data() + all.size() - sizeof(std::uint64_t));
   if (state != all.size() - checkpoint_head_bytes - sizeof sum) return {};
-  std::memcpy(&sum, all.data() + all.size() - sizeof sum, sizeof sum);
   running_hash of;
   of.add(std::span(all).first(checkpoint_head_bytes + state));
   if (of.value() != sum) return {};
@@ -109,9 +108,7 @@ void write_checkpoint(const std::string& folder, std::uint64_t superstep, const 
   disk.make_folder(folder);
   byte_vector head;
   put_bytes(head, magic, magic_bytes);
-  put_bytes(head, shape);
-  put_bytes(head, superstep);
-  put_bytes(head, static_cast<std::uint64_t>(state.size()));
+  put_fields(head, shape, superstep, static_cast<std::uint64_t>(state.size()));
   running_hash of;
   of.add(head);
   of.add(state);
@@ -128,8 +125,7 @@ std::vector<std::uint64_t> find_checkpoints(const std::string& folder, const che
   each_file(folder, shape.rank, [&](std::uint64_t superstep, const std::string& path) {
     const auto all = read_whole(path);
     if (all.empty()) return;
-    checkpoint_shape theirs;
-    std::memcpy(&theirs, all.data() + magic_bytes, sizeof theirs);
+    const auto theirs = load_field<checkpoint_shape>(all.data() + magic_bytes);
     if (theirs.workers != shape.workers)
       throw error(path + ": is a checkpoint of " + std::to_string(theirs.workers) + " workers, want " +
                   std::to_string(shape.workers));

@@ -88,7 +88,7 @@ std::shared_ptr<session> session::join(session_options options) {
     s->set_finished(last->clock);
     s->parts_.from_bytes(last->parts);
     {
-      const std::lock_guard lock(s->mutex_);
+      const mutex_lock lock(s->mutex_);
       s->kept_collectives_ = last->collectives;
     }
     s->numbers_.begin_again(std::move(last->collectives), passed);
@@ -277,7 +277,7 @@ void session::keep(std::size_t part) {
     c.cannot = std::string("its state cannot be saved: ") + e.what();
   }
   keeps_->write(c);
-  const std::lock_guard lock(mutex_);
+  const mutex_lock lock(mutex_);
   kept_collectives_ = std::move(c.collectives);
 }
 
@@ -286,7 +286,7 @@ std::string session::beat(nlohmann::json body) {
   body["clock"] = finished();
   if (keeps_ != nullptr) {
     body["caught_up"] = caught_up_.load(std::memory_order_relaxed);
-    const std::lock_guard lock(mutex_);
+    const mutex_lock lock(mutex_);
     body["collectives"] = {{"again", kept_collectives_.ranges}, {"from", kept_collectives_.from}};
   }
   return json_text(body);

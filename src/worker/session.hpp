@@ -7,7 +7,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "core/blob.hpp"
 #include "core/membership.hpp"
 #include "net/heartbeat.hpp"
+#include "net/mutex.hpp"
 #include "net/protocol.hpp"
 #include "net/question_line.hpp"
 #include "net/transport.hpp"
@@ -153,8 +153,8 @@ class session {
   std::string cannot_;  // be replaced, because
   bool replaces_ = false;  // another process
   std::atomic<bool> caught_up_{false};
-  std::mutex mutex_;
-  repeated_collectives kept_collectives_;  // guarded by mutex_: the heartbeat tells the scheduler
+  mutex mutex_;
+  repeated_collectives kept_collectives_ PARACEL_GUARDED_BY(mutex_);  // the heartbeat tells the scheduler
   net::reply_view answer_;
   std::atomic<bool> closing_{false};
   std::atomic<bool> done_{false};  // the job is, and all have left

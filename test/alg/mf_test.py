@@ -194,8 +194,11 @@ class Results(Mf):
         found = self.small(2, 1, tolerance=0.05, rounds=500)
         self.assertLess(int(found["rounds"]), 100)
         self.assertEqual(len(self.metrics()), int(found["rounds"]))
-        found = self.small(4, 1, tolerance=0.05, rounds=500, ssp_switch=True, limit_s=3)
-        self.assertEqual(len(self.metrics()), int(found["rounds"]))
+        for limit in (0, 3):
+            found = self.small(4, 1, tolerance=0.05, rounds=500, ssp_switch=True, limit_s=limit)
+            self.assertEqual(len(self.metrics()), int(found["rounds"]))
+            self.assertLess(int(found["rounds"]), 100)
+            self.assertLessEqual(max(m["staleness"] for m in self.metrics()), limit)
 
     def test_names_are_ids_too(self):
         named = self.write("named.csv", [(f"user {u}", f"i{i}", r) for u, i, r in self.ratings])

@@ -452,9 +452,9 @@ TEST(EntryExchange, ABlockThatIsCutOffIsRefused) {
   byte_vector bytes;
   append_id(bytes, std::string_view("abc"));
   bytes.pop_back();
-  block_reader in(bytes);
+  byte_reader in(bytes);
   std::string_view id;
-  EXPECT_THROW(in.id(id), protocol_error);
+  EXPECT_THROW(read_id(in, id), protocol_error);
 }
 
 }  // namespace

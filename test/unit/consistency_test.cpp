@@ -24,36 +24,37 @@ namespace {
 
 using paracel::consistency;
 
-const std::string input = paracel::test::source_folder() + "/README.md";  // a file that exists
+const std::string existing_file = paracel::test::source_folder() + "/README.md";  // a file that exists
 
 /// A program that accepts the keys: what it makes of a config that has these keys.
-struct program {
+struct keyed_program {
   const char* name;
   consistency preferred;
   std::function<consistency(const std::string& keys)> read;
 };
 
 template <class Settings>
-std::function<consistency(const std::string&)> reader(const paracel::config_schema& schema, const std::string& required) {
+std::function<consistency(const std::string&)> settings_reader(const paracel::config_schema& schema,
+                                                               const std::string& required) {
   return [=](const std::string& keys) {
     return Settings(schema.check_text("cfg.json", "{" + required + (keys.empty() ? "" : ",\n" + keys) + "}")).consistency;
   };
 }
 
-std::vector<program> programs() {
+std::vector<keyed_program> keyed_programs() {
   const auto lr = [](const char* method) {
-    return reader<paracel::alg::lr_settings>(paracel::alg::lr_schema(),
-                                             R"("training_input": ")" + input + R"(", "output": "/tmp", "rounds": 1, )" +
+    return settings_reader<paracel::alg::lr_settings>(paracel::alg::lr_schema(),
+                                             R"("training_input": ")" + existing_file + R"(", "output": "/tmp", "rounds": 1, )" +
                                                  R"("alpha": 1, "beta": 0, "method": ")" + method + '"');
   };
-  const std::string files = R"("input": ")" + input + R"(", "output": "/tmp")";
+  const std::string files = R"("input": ")" + existing_file + R"(", "output": "/tmp")";
   return {{"lr dgd", consistency::bsp(), lr("dgd")},
           {"lr agd", consistency::ssp(0), lr("agd")},
-          {"lda", consistency::bsp(), reader<paracel::alg::lda_settings>(paracel::alg::lda_schema(), files)},
-          {"mf", consistency::bsp(), reader<paracel::alg::mf_settings>(paracel::alg::mf_schema(), files)}};
+          {"lda", consistency::bsp(), settings_reader<paracel::alg::lda_settings>(paracel::alg::lda_schema(), files)},
+          {"mf", consistency::bsp(), settings_reader<paracel::alg::mf_settings>(paracel::alg::mf_schema(), files)}};
 }
 
-std::string error_of(const program& p, const std::string& keys) {
+std::string error_of(const keyed_program& p, const std::string& keys) {
   try {
     p.read(keys);
   } catch (const paracel::config_error& e) {
@@ -63,7 +64,7 @@ std::string error_of(const program& p, const std::string& keys) {
 }
 
 TEST(Consistency, AllProgramsReadTheSameKeysAlike) {
-  for (const auto& p : programs()) {
+  for (const auto& p : keyed_programs()) {
     SCOPED_TRACE(p.name);
     EXPECT_EQ(p.read(R"("ssp_switch": true, "limit_s": 3)"), consistency::ssp(3));
     EXPECT_EQ(p.read(R"("ssp_switch": true, "limit_s": 0)"), consistency::ssp(0));  // as Paracel 0.3, and not bsp
@@ -75,7 +76,7 @@ TEST(Consistency, AllProgramsReadTheSameKeysAlike) {
 }
 
 TEST(Consistency, WithoutAWordItIsTheAlgorithmsOwn) {
-  for (const auto& p : programs()) {
+  for (const auto& p : keyed_programs()) {
     SCOPED_TRACE(p.name);
     EXPECT_EQ(p.read(""), p.preferred);
     EXPECT_EQ(p.read(R"("ssp_switch": false, "limit_s": 0)"), p.preferred);
@@ -85,7 +86,7 @@ TEST(Consistency, WithoutAWordItIsTheAlgorithmsOwn) {
 }
 
 TEST(Consistency, BspIsTheSameEverywhereAndRefusedWhereUpdatesActAtOnce) {
-  for (const auto& p : programs()) {
+  for (const auto& p : keyed_programs()) {
     SCOPED_TRACE(p.name);
     if (p.preferred == consistency::bsp()) {
       EXPECT_EQ(p.read(R"("consistency": "bsp", "ssp_switch": false)"), consistency::bsp());
@@ -97,7 +98,7 @@ TEST(Consistency, BspIsTheSameEverywhereAndRefusedWhereUpdatesActAtOnce) {
 }
 
 TEST(Consistency, AspIsForThoseThatSupportIt) {
-  const auto all = programs();
+  const auto all = keyed_programs();
   EXPECT_EQ(all[0].read(R"("consistency": "asp")"), consistency::asp());
   EXPECT_EQ(all[1].read(R"("consistency": "asp")"), consistency::asp());
   for (const auto i : {2, 3}) {
@@ -106,7 +107,7 @@ TEST(Consistency, AspIsForThoseThatSupportIt) {
 }
 
 TEST(Consistency, KeysThatContradictEachOtherAreRefused) {
-  for (const auto& p : programs()) {
+  for (const auto& p : keyed_programs()) {
     SCOPED_TRACE(p.name);
     EXPECT_EQ(error_of(p, "\"consistency\": \"ssp\",\n\"ssp_switch\": false"),
               "cfg.json:3:1: key \"ssp_switch\": found false with \"consistency\": \"ssp\", want one of the two keys, or both "
@@ -117,7 +118,7 @@ TEST(Consistency, KeysThatContradictEachOtherAreRefused) {
     EXPECT_EQ(error_of(p, "\"consistency\": \"bsp\",\n\"limit_s\": 2"),
               "cfg.json:3:1: key \"limit_s\": found 2 with \"consistency\": \"bsp\", want it with ssp alone");
   }
-  EXPECT_NE(error_of(programs()[0], R"("consistency": "asp", "ssp_switch": true)").find("found true"), std::string::npos);
+  EXPECT_NE(error_of(keyed_programs()[0], R"("consistency": "asp", "ssp_switch": true)").find("found true"), std::string::npos);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "paracel/json_parser.hpp"
+
 namespace paracel {
 namespace {
 
@@ -23,6 +25,14 @@ TEST(JsonText, WhatIsTooDeepTooLongOrNoJsonIsDiscarded) {
 
 TEST(JsonText, BytesThatAreNoUtf8AreReplaced) {
   EXPECT_EQ(json_text({{"host", "h\xff"}}), "{\"host\":\"h\xef\xbf\xbd\"}");
+}
+
+TEST(JsonText, AQuotedTextReadsBackWhateverIsInIt) {
+  std::string all;
+  for (int c = 0; c < 128; ++c) all += static_cast<char>(c);
+  EXPECT_EQ(nlohmann::json::parse(json_quoted(all)).get<std::string>(), all);
+  EXPECT_EQ(json_quoted("a\"b\\\n\x01\xc3\xa4"), "\"a\\\"b\\\\\\n\\u0001\xc3\xa4\"");
+  EXPECT_EQ(json_quoted("\xff"), "\"\xef\xbf\xbd\"");
 }
 
 }  // namespace

@@ -17,7 +17,7 @@
 namespace paracel {
 namespace {
 
-using names = std::vector<std::string>;
+using string_list = std::vector<std::string>;
 
 class LaunchFacts : public testing::Test {
  protected:
@@ -36,11 +36,11 @@ class LaunchFacts : public testing::Test {
 };
 
 TEST_F(LaunchFacts, WithoutASchemaAKeyOfAnyNameMayHoldAPlugIn) {
-  EXPECT_EQ(of(R"({"hll_file": "./libhll_update.so"})").plugins, names{"./libhll_update.so"});
-  EXPECT_EQ(of(R"({"x": {"a": ["x/y.so", 3, null], "b": "/z/w.so"}})").plugins, (names{"x/y.so", "/z/w.so"}));
-  EXPECT_EQ(of(R"({"update_file": "mine/update", "input": "data/points.csv"})").plugins, names{"mine/update"});
-  EXPECT_EQ(of(R"({"a": "x/y.so", "a": "z/y.so"})").plugins, names{"z/y.so"});
-  EXPECT_EQ(of("{}").plugins, names{});
+  EXPECT_EQ(of(R"({"hll_file": "./libhll_update.so"})").plugins, string_list{"./libhll_update.so"});
+  EXPECT_EQ(of(R"({"x": {"a": ["x/y.so", 3, null], "b": "/z/w.so"}})").plugins, (string_list{"x/y.so", "/z/w.so"}));
+  EXPECT_EQ(of(R"({"update_file": "mine/update", "input": "data/points.csv"})").plugins, string_list{"mine/update"});
+  EXPECT_EQ(of(R"({"a": "x/y.so", "a": "z/y.so"})").plugins, string_list{"z/y.so"});
+  EXPECT_EQ(of("{}").plugins, string_list{});
 }
 
 TEST_F(LaunchFacts, WithoutASchemaAKeyOfAnyNameMayBeStandardInput) {
@@ -49,7 +49,7 @@ TEST_F(LaunchFacts, WithoutASchemaAKeyOfAnyNameMayBeStandardInput) {
   EXPECT_EQ(of("{\"a\": 1,\n \"b\": [\"x\", \"-\"]}").standard_input, path_ + ":2:2: key \"b\"");
 }
 
-TEST_F(LaunchFacts, AByteOrderMarkIsPassedOver) { EXPECT_EQ(of("\xef\xbb\xbf{\"a\":\"x.so\"}").plugins, names{"x.so"}); }
+TEST_F(LaunchFacts, AByteOrderMarkIsPassedOver) { EXPECT_EQ(of("\xef\xbb\xbf{\"a\":\"x.so\"}").plugins, string_list{"x.so"}); }
 
 TEST_F(LaunchFacts, WhatIsNoConfigIsAnError) {
   const std::vector<std::string> texts{"", "{", "[1]", "{\"a\":1,}", "{\"a\":\"\xff\"}", std::string(100000, '['),
@@ -74,7 +74,7 @@ TEST_F(LaunchFacts, OfACheckedConfigKeysHaveTheTypesOfTheSchema) {
   schema.key("plugin", key_type::plugin, "functions");
   schema.key("more", key_type::strings, "libraries");
   const auto checked = schema.check_text("cfg.json", R"({"separator": "-", "plugin": "mine", "more": ["a", "b/c.so"]})");
-  EXPECT_EQ(facts_of(checked).plugins, (names{"b/c.so", "mine"}));
+  EXPECT_EQ(facts_of(checked).plugins, (string_list{"b/c.so", "mine"}));
   EXPECT_EQ(facts_of(checked).standard_input, "");
   const auto reads = schema.check_text("cfg.json", R"({"input": ["-"]})");
   EXPECT_EQ(facts_of(reads).standard_input, "cfg.json:1:2: key \"input\"");

@@ -129,17 +129,17 @@ TEST_F(Npy, WhatIsNoArrayIsSaid) {
   const std::string eight(8, '\0');
   EXPECT_THAT(refusal("1,2,3\n"), HasSubstr("found another format, want an .npy file"));
   EXPECT_THAT(refusal(""), HasSubstr("bad.npy: found another format"));
-  EXPECT_THAT(refusal(std::string("\x93NUMPY\x09\x00\x05\x00....", 14)), HasSubstr("found version 9"));
-  EXPECT_THAT(refusal(std::string("\x93NUMPY\x01\x00\x7f\x00....", 14)), HasSubstr("header that is cut off"));
-  EXPECT_THAT(refusal(file_with("{'descr': '<f8', 'shape': (1,)}", eight)), HasSubstr("without descr, fortran_order"));
+  EXPECT_THAT(refusal(std::string("\x93NUMPY\x09\x00\x05\x00....", 14)), HasSubstr("found .npy version 9"));
+  EXPECT_THAT(refusal(std::string("\x93NUMPY\x01\x00\x7f\x00....", 14)), HasSubstr("the .npy header is cut off"));
+  EXPECT_THAT(refusal(file_with("{'descr': '<f8', 'shape': (1,)}", eight)), HasSubstr("want an .npy header"));
   EXPECT_THAT(refusal(file_with("{'descr': '<c16', 'fortran_order': False, 'shape': (1,)}", eight)),
-              HasSubstr("elements of type '<c16', want <f8"));
+              HasSubstr("elements of type <c16, want <f8"));
   EXPECT_THAT(refusal(file_with("{'descr': '<f8', 'fortran_order': True, 'shape': (1, 1)}", eight)),
               HasSubstr("want an array in C order"));
   EXPECT_THAT(refusal(file_with("{'descr': '<f8', 'fortran_order': False, 'shape': (2,)}", eight)),
               HasSubstr("found 8 bytes of elements, want the shape (2,)"));
   EXPECT_THAT(refusal(file_with("{'descr': '<f8', 'fortran_order': False, 'shape': (x,)}", eight)),
-              HasSubstr("found the shape (x,)"));
+              HasSubstr("want an .npy header"));
   EXPECT_THAT(refusal(file_with("{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296)}", eight)),
               HasSubstr("bytes of elements"));
   EXPECT_THROW(read_npy(path("none.npy")), data_error);

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Python's random.Random, number for number: random() and gauss() after random.Random(seed) with an integer seed. So the
-// program makes what datagen.py makes where the program is not built.
+// program makes what datagen.py makes where the program is not built. The generator is std::mt19937; Python's own are the
+// seeding and how numbers are made of its words.
 //
-// Source: M. Matsumoto, T. Nishimura, "Mersenne Twister", ACM TOMACS 1998, with its initialisation by an array; Python's
-// documentation of random.gauss (Box-Muller, the second number is kept).
+// Source: Python's documentation of random.gauss (Box-Muller, the second number is kept); M. Matsumoto, T. Nishimura:
+// init_by_array of mt19937ar.c, 2002.
 #pragma once
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numbers>
+#include <random>
 #include <vector>
 
 namespace datagen {
@@ -19,38 +21,14 @@ class python_random {
  public:
   /// `seed`: the absolute value of Python's.
   explicit python_random(std::uint64_t seed) {
-    std::vector<std::uint32_t> key{static_cast<std::uint32_t>(seed)};
-    if (seed >> 32U != 0) key.push_back(static_cast<std::uint32_t>(seed >> 32U));
-    constexpr std::size_t n = 624;
-    state_.resize(n);
-    state_[0] = 19650218U;
-    for (std::size_t i = 1; i < n; ++i) {
-      state_[i] = 1812433253U * (state_[i - 1] ^ (state_[i - 1] >> 30U)) + static_cast<std::uint32_t>(i);
-    }
-    std::size_t i = 1;
-    std::size_t j = 0;
-    const auto next = [&] {
-      if (++i == n) {
-        state_[0] = state_[n - 1];
-        i = 1;
-      }
-    };
-    for (std::size_t k = n; k > 0; --k) {
-      state_[i] = (state_[i] ^ ((state_[i - 1] ^ (state_[i - 1] >> 30U)) * 1664525U)) + key[j] +
-                  static_cast<std::uint32_t>(j);
-      next();
-      j = (j + 1) % key.size();
-    }
-    for (std::size_t k = n - 1; k > 0; --k) {
-      state_[i] = (state_[i] ^ ((state_[i - 1] ^ (state_[i - 1] >> 30U)) * 1566083941U)) - static_cast<std::uint32_t>(i);
-      next();
-    }
-    state_[0] = 0x80000000U;
+    init_by_array key{{static_cast<std::uint32_t>(seed)}};
+    if (seed >> 32U != 0) key.words.push_back(static_cast<std::uint32_t>(seed >> 32U));
+    words_.seed(key);
   }
 
   double random() {
-    const std::uint64_t a = word() >> 5U;
-    const std::uint64_t b = word() >> 6U;
+    const std::uint64_t a = words_() >> 5U;
+    const std::uint64_t b = words_() >> 6U;
     return static_cast<double>(a * 67108864 + b) * (1.0 / 9007199254740992.0);
   }
   double gauss(double mu, double sigma) {
@@ -72,31 +50,35 @@ class python_random {
   }
 
  private:
+  /// A seed sequence as std::mersenne_twister_engine asks for one: what it generates is the state.
+  struct init_by_array {
+    using result_type = std::uint32_t;
+    std::vector<std::uint32_t> words;
+
+    template <class Iterator>
+    void generate(Iterator state, Iterator end) const {
+      const auto n = end - state;
+      state[0] = 19650218U;
+      const auto mixed = [&](auto i, std::uint32_t by) { return (state[i - 1] ^ (state[i - 1] >> 30U)) * by; };
+      for (auto i = n - n + 1; i < n; ++i) state[i] = mixed(i, 1812433253U) + static_cast<std::uint32_t>(i);
+      auto i = n - n + 1;
+      const auto step = [&] {
+        if (++i < n) return;
+        state[0] = state[n - 1];
+        i = 1;
+      };
+      for (std::size_t k = 0; k < static_cast<std::size_t>(n); ++k, step()) {
+        const auto j = k % words.size();
+        state[i] = (state[i] ^ mixed(i, 1664525U)) + words[j] + static_cast<std::uint32_t>(j);
+      }
+      for (auto k = n; k > 1; --k, step()) state[i] = (state[i] ^ mixed(i, 1566083941U)) - static_cast<std::uint32_t>(i);
+      state[0] = 0x80000000U;
+    }
+  };
+
   [[nodiscard]] double radius() const { return std::sqrt(-2.0 * std::log(1.0 - left_)); }
 
-  std::uint32_t word() {
-    if (at_ == state_.size()) turn_over();
-    std::uint32_t y = state_[at_++];
-    y ^= y >> 11U;
-    y ^= (y << 7U) & 0x9d2c5680U;
-    y ^= (y << 15U) & 0xefc60000U;
-    return y ^ (y >> 18U);
-  }
-  void turn_over() {
-    constexpr std::size_t n = 624;
-    constexpr std::size_t m = 397;
-    const auto mix = [](std::uint32_t upper, std::uint32_t lower) {
-      const std::uint32_t y = (upper & 0x80000000U) | (lower & 0x7fffffffU);
-      return (y >> 1U) ^ ((y & 1U) != 0 ? 0x9908b0dfU : 0U);
-    };
-    for (std::size_t i = 0; i < n - m; ++i) state_[i] = state_[i + m] ^ mix(state_[i], state_[i + 1]);
-    for (std::size_t i = n - m; i < n - 1; ++i) state_[i] = state_[i + m - n] ^ mix(state_[i], state_[i + 1]);
-    state_[n - 1] = state_[m - 1] ^ mix(state_[n - 1], state_[0]);
-    at_ = 0;
-  }
-
-  std::vector<std::uint32_t> state_;
-  std::size_t at_ = 624;
+  std::mt19937 words_;
   // A pair of numbers is made of these two; the second one is kept in this form.
   double turn_ = 0;
   double left_ = 0;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the launcher has to know of the config of an algorithm. The program checks it (--check): there is one checker, and one
-parser. For a program without a schema, start_scheduler reads the config."""
+"""What the launcher has to know of the config of an algorithm. The program checks it (--check): there is one checker, and
+one parser. For a program without a schema, start_scheduler reads the config."""
 import os
 
 from .program import output_of
@@ -24,7 +24,8 @@ class Facts:
 
 
 def answer_of(command):
-    """The facts that a command prints, or None when it prints something else. Raises Failure with the error that it prints."""
+    """The facts that a command prints, or None when it prints something else. Raises Failure with the error that it
+    prints."""
     import json
     try:
         found = json.loads(output_of(command, LIMIT))

@@ -1,0 +1,64 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What .clang-tidy asks for, and clang's thread safety analysis, hold in files with locks and with invariants; and both bite:
+made-up files that break them are refused. Skipped where clang-tidy is not installed (Debian: clang-tidy)."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# Small ones: a file takes a second or two, most of it for the headers of the standard library.
+FILES = ["src/net/inproc_transport.cpp", "src/core/ssp_clock.cpp"]
+FLAGS = ["-std=c++20", "-Isrc", "-I.", "-Iinclude", "-isystem", "/usr/include/eigen3", "-Wall", "-Wextra", "-Wthread-safety"]
+
+UNLOCKED = """
+#include "net/mutex.hpp"
+class counter {
+ public:
+  void count() { %s++count_; }
+ private:
+  paracel::mutex mutex_;
+  int count_ PARACEL_GUARDED_BY(mutex_) = 0;
+};
+void use(counter& c) { c.count(); }
+"""
+
+
+@unittest.skipUnless(shutil.which("clang-tidy"), "clang-tidy is not installed")
+class ClangTidy(unittest.TestCase):
+    def tidy(self, *files):
+        done = subprocess.run(["clang-tidy", "--quiet", *files, "--", *FLAGS], cwd=SOURCE, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def made_up(self, text):
+        """What is said of a file with this text, which is one of src/ to clang-tidy."""
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(os.path.join(SOURCE, ".clang-tidy"), folder)
+            path = os.path.join(folder, "made_up.cpp")
+            with open(path, "w", encoding="ascii") as file:
+                file.write(text)
+            return self.tidy(path)
+
+    def test_the_files_are_clean(self):
+        status, said = self.tidy(*FILES)
+        self.assertEqual(status, 0, said)
+
+    def test_a_member_that_is_touched_without_its_lock_is_refused(self):
+        status, said = self.made_up(UNLOCKED % "const paracel::mutex_lock lock(mutex_); ")
+        self.assertEqual(status, 0, said)
+        status, said = self.made_up(UNLOCKED % "")
+        self.assertNotEqual(status, 0, said)
+        self.assertIn("requires holding mutex 'mutex_' exclusively", said)
+
+    def test_a_name_of_another_style_is_refused(self):
+        status, said = self.made_up("class CamelCase {};\n")
+        self.assertNotEqual(status, 0, said)
+        self.assertIn("invalid case style for class 'CamelCase'", said)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
