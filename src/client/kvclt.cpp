@@ -63,8 +63,8 @@ kvclt::~kvclt() {
 }
 
 kvclt::sequence kvclt::send(std::uint32_t thread, std::uint32_t channel, net::request_header& h, std::string_view key,
-                            std::span<const std::byte> prefix, std::span<const std::byte> payload, blob tail,
-                            handler done) {
+                            std::span<const std::byte> prefix, std::span<const std::byte> payload, blob&& tail,
+                            handler&& done) {
   auto& window = shared_.window;
   auto& to = lines_[thread];
   h.job = shared_.job;

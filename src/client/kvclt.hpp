@@ -124,7 +124,7 @@ class kvclt {
   /// has room. Of the header what is said here is set: who asks, the number, the lengths.
   /// Throws: network_error when it cannot be queued; it is not open then.
   sequence send(std::uint32_t thread, std::uint32_t channel, net::request_header& h, std::string_view key,
-                std::span<const std::byte> prefix, std::span<const std::byte> payload, blob tail, handler done);
+                std::span<const std::byte> prefix, std::span<const std::byte> payload, blob&& tail, handler&& done);
   /// Sends a request again, or a part of it, under its old number. Epoch and watermark of the header are set.
   void resend(std::uint32_t thread, net::request_header& h, std::span<const std::byte> body, const blob& tail);
   /// Asks whether a thread lives. Nobody waits for the answer: it is no request of the window.

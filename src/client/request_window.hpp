@@ -98,7 +98,7 @@ class request_window {
     if (next_ - low_ >= entries_.size()) [[unlikely]] widen();
   }
   /// The next request is on its way: at(next()) says what it is, but for what is said here. Returns: its number.
-  sequence open(net::verb what, std::uint32_t channel, std::size_t bytes, handler done) noexcept {
+  sequence open(net::verb what, std::uint32_t channel, std::size_t bytes, handler&& done) noexcept {
     auto& e = at(next_);
     e.done = std::move(done);
     e.channel = channel;

@@ -62,7 +62,7 @@ server_group::~server_group() = default;
 
 server_group::sequence server_group::send(std::uint32_t channel, net::request_header& h, std::string_view key,
                                           std::span<const std::byte> prefix, std::span<const std::byte> payload,
-                                          blob tail, handler done) {
+                                          blob&& tail, handler&& done) {
   if (ended_) ended_->check();
   kvclt::check_key(key);
   const auto total = net::request_header_bytes + key.size() + prefix.size() + payload.size() + tail.size();

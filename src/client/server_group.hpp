@@ -90,7 +90,7 @@ class server_group {
   /// What all of these end in: a request whose header is complete but for what kvclt sets. Blocks: until the window has
   /// room, unless inside a handler.
   sequence send(std::uint32_t channel, net::request_header& h, std::string_view key, std::span<const std::byte> prefix,
-                std::span<const std::byte> payload, blob tail, handler done);
+                std::span<const std::byte> payload, blob&& tail, handler&& done);
   /// Waits until a request of so many bytes has room in the window, unless inside a handler.
   void wait_for_window(std::size_t bytes);
   /// Whoever holds requests back (combined updates) gives this: it is called before a request leaves that could see or

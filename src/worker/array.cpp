@@ -124,8 +124,8 @@ struct array_base::layout {
   }
 
   [[nodiscard]] std::uint64_t find(const function& f, bool waits) const {
-    if (f.file != nullptr) return servers.find_function(*f.file, *f.symbol);
-    return waits ? servers.bupdate_function : servers.update_function;
+    if (f.file != nullptr) return servers.functions().find_function(*f.file, *f.symbol);
+    return waits ? servers.functions().bupdate_function : servers.functions().update_function;
   }
 };
 
@@ -193,7 +193,8 @@ array_base::array_base(paralg& owner, const str_type& name, std::size_t n, value
   bool is_definition = false;
   {
     const encoded<definition> e(mine);
-    servers.bupdate(name, e.view(), servers.find_function(default_plugin, "paracel_keep"), [&](const value_view& v) {
+    const auto keep = servers.functions().find_function(default_plugin, "paracel_keep");
+    servers.bupdate(name, e.view(), keep, [&](const value_view& v) {
       if (v.tag != value_tag::packed) return;
       try {
         decode_into(v, all);
@@ -217,7 +218,8 @@ array_base::array_base(paralg& owner, const str_type& name, std::size_t n, value
     beginnings.emplace_back(std::tuple(layout_->elements_of(i), tag, bits));
   }
   for (const auto& b : beginnings) views.push_back(b.view());
-  servers.update_multi(layout_->keys, views, servers.find_function(default_plugin, "paracel_begin_array"), false, nullptr);
+  const auto begin = servers.functions().find_function(default_plugin, "paracel_begin_array");
+  servers.many().update_multi(layout_->keys, views, begin, false, nullptr);
 }
 
 array_base::array_base(array_base&&) noexcept = default;
@@ -232,7 +234,7 @@ std::size_t array_base::piece_size() const noexcept { return layout_->piece; }
 void array_base::remove() {
   auto keys = layout_->keys;
   keys.push_back(layout_->name);
-  layout_->servers.remove_multi(keys);
+  layout_->servers.many().remove_multi(keys);
 }
 
 void array_base::same_size(std::size_t given, std::size_t wanted) const {
@@ -254,10 +256,10 @@ void array_base::read(std::size_t first, std::span<std::byte> out) const {
   };
   std::vector<range> ranges;
   ranges.reserve(2);  // only the first and the last piece may be wanted in part
-  std::vector<parasrv::part> parts;
+  std::vector<parasrv_multi::part> parts;
   std::vector<target> targets;
   l.for_each_piece(first, count, [&](std::size_t i, std::uint64_t begin, std::uint64_t here, std::uint64_t done) {
-    parasrv::part p{.key = l.keys[i], .what = net::verb::pull, .value = {}, .large = {}};
+    parasrv_multi::part p{.key = l.keys[i], .what = net::verb::pull, .value = {}, .large = {}};
     if (here != l.elements_of(i)) {
       ranges.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(here)});
       p.what = net::verb::pull_at;
@@ -267,7 +269,7 @@ void array_base::read(std::size_t first, std::span<std::byte> out) const {
     parts.push_back(std::move(p));
     targets.push_back({out.data() + done * l.width, here * l.width});
   });
-  l.servers.read_parts(l.name, parts, [&](std::size_t i, const value_view& v) {
+  l.servers.many().read_parts(l.name, parts, [&](std::size_t i, const value_view& v) {
     if (v.tag != l.array_tag() || v.bytes.size() != targets[i].bytes)
       throw type_error("a piece of array \"" + l.name + "\" has been replaced by something else");
     std::memcpy(targets[i].to, v.bytes.data(), v.bytes.size());
@@ -286,7 +288,7 @@ void array_base::read_at(std::span<const std::uint64_t> indices, std::byte* out)
     const std::span mine(sorted.offsets.data() + sorted.begin[k], sorted.count(k));
     elements.push_back({value_tag::i32_array, std::as_bytes(mine)});
   }
-  l.servers.read_parts(l.name, keys, elements, [&](std::size_t k, const value_view& v) {
+  l.servers.many().read_parts(l.name, keys, elements, [&](std::size_t k, const value_view& v) {
     if (v.tag != l.array_tag() || v.bytes.size() != sorted.count(k) * l.width)
       throw type_error("a piece of array \"" + l.name + "\" has been replaced by something else");
     move_numbers(l.width, v.bytes.data(), nullptr, out, sorted.places.data() + sorted.begin[k], sorted.count(k));
@@ -296,14 +298,14 @@ void array_base::read_at(std::span<const std::uint64_t> indices, std::byte* out)
 void array_base::write(std::size_t first, std::span<const std::byte> values) {
   const auto& l = *layout_;
   l.check(first, values.size() / l.width);
-  std::vector<parasrv::part> parts;
+  std::vector<parasrv_multi::part> parts;
   std::vector<blob> kept;
   kept.reserve(2);
   bool some_in_part = false;
   l.for_each_piece(first, values.size() / l.width,
                    [&](std::size_t i, std::uint64_t begin, std::uint64_t here, std::uint64_t done) {
     const auto numbers = values.subspan(done * l.width, here * l.width);
-    parasrv::part p{.key = l.keys[i], .what = net::verb::push, .value = {l.array_tag(), numbers}, .large = {}};
+    parasrv_multi::part p{.key = l.keys[i], .what = net::verb::push, .value = {l.array_tag(), numbers}, .large = {}};
     if (here != l.elements_of(i)) {
       some_in_part = true;
       const auto offset = static_cast<std::uint32_t>(begin);
@@ -315,15 +317,16 @@ void array_base::write(std::size_t first, std::span<const std::byte> values) {
     }
     parts.push_back(std::move(p));
   });
-  l.servers.write_parts(l.name, parts, some_in_part ? l.servers.find_function(default_plugin, "paracel_assign") : 0);
+  const auto assign = some_in_part ? l.servers.functions().find_function(default_plugin, "paracel_assign") : 0;
+  l.servers.many().write_parts(l.name, parts, assign);
 }
 
 void array_base::fill(std::uint64_t bits) {
   const auto& l = *layout_;
   const value_view number{l.element, std::as_bytes(std::span(&bits, 1)).first(l.width)};
-  std::vector<parasrv::part> parts;
+  std::vector<parasrv_multi::part> parts;
   for (const auto& key : l.keys) parts.push_back({.key = key, .what = net::verb::update, .value = number, .large = {}});
-  l.servers.write_parts(l.name, parts, l.servers.find_function(default_plugin, "paracel_fill"));
+  l.servers.many().write_parts(l.name, parts, l.servers.functions().find_function(default_plugin, "paracel_fill"));
 }
 
 async_functor_type array_base::update(std::size_t first, std::span<const std::byte> deltas, const function& f,
@@ -331,13 +334,13 @@ async_functor_type array_base::update(std::size_t first, std::span<const std::by
   const auto& l = *layout_;
   l.check(first, deltas.size() / l.width);
   const auto id = l.find(f, waits);
-  std::vector<parasrv::part> parts;
+  std::vector<parasrv_multi::part> parts;
   std::vector<blob> kept;
   kept.reserve(2);
   l.for_each_piece(first, deltas.size() / l.width,
                    [&](std::size_t i, std::uint64_t begin, std::uint64_t here, std::uint64_t done) {
     const auto numbers = deltas.subspan(done * l.width, here * l.width);
-    parasrv::part p{.key = l.keys[i], .what = net::verb::update, .value = {l.array_tag(), numbers}, .large = {}};
+    parasrv_multi::part p{.key = l.keys[i], .what = net::verb::update, .value = {l.array_tag(), numbers}, .large = {}};
     if (here != l.elements_of(i)) {
       const auto offset = static_cast<std::uint32_t>(begin);
       kept.push_back(blob::allocate(sizeof offset + numbers.size()));
@@ -349,7 +352,7 @@ async_functor_type array_base::update(std::size_t first, std::span<const std::by
     }
     parts.push_back(std::move(p));
   });
-  return l.servers.update_parts(l.name, parts, id, !waits);
+  return l.servers.many().update_parts(l.name, parts, id, !waits);
 }
 
 async_functor_type array_base::update_at(std::span<const std::uint64_t> indices, std::span<const std::byte> deltas,
@@ -358,20 +361,20 @@ async_functor_type array_base::update_at(std::span<const std::uint64_t> indices,
   if (!indices.empty()) l.check(*std::ranges::max_element(indices), 1);
   const auto id = l.find(f, waits);
   const by_piece sorted(indices, l.piece, l.keys.size());
-  std::vector<parasrv::part> parts;
+  std::vector<parasrv_multi::part> parts;
   std::vector<blob> kept;
   for (std::size_t k = 0; k < sorted.touched.size(); ++k) {
     const auto count = sorted.count(k);
     auto both = blob::allocate(count * (sizeof(std::uint32_t) + l.width));
     auto* numbers = append_numbers(both.mutable_data(), sorted.offsets.data() + sorted.begin[k], count);
     move_numbers(l.width, deltas.data(), sorted.places.data() + sorted.begin[k], numbers, nullptr, count);
-    parasrv::part p{.key = l.keys[sorted.touched[k]], .what = net::verb::update_at,
+    parasrv_multi::part p{.key = l.keys[sorted.touched[k]], .what = net::verb::update_at,
                     .value = {l.array_tag(), both.bytes()}, .large = {}};
     if (both.size() > net::tail_threshold_bytes) p.large = both;
     kept.push_back(std::move(both));
     parts.push_back(std::move(p));
   }
-  return l.servers.update_parts(l.name, parts, id, !waits);
+  return l.servers.many().update_parts(l.name, parts, id, !waits);
 }
 
 }  // namespace paracel

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "client/server_group.hpp"
-#include "worker/parasrv.hpp"
+#include "worker/request_failures.hpp"
 
 namespace paracel {
 
@@ -23,7 +23,7 @@ void fold_everywhere(server_group& client, std::uint32_t clock) {
     });
     client.refresh_membership();
     if (client.servers().epoch != epoch) more = true;  // who heads a partition now may have been its copy then
-    else if (result != net::status::ok) parasrv::raise(result, text, "folding what was staged");
+    else if (result != net::status::ok) throw_status(result, text, "folding what was staged");
   }
 }
 

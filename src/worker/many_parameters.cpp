@@ -19,23 +19,25 @@ std::uint64_t registered(const std::optional<std::uint64_t>& filter, const char*
 }  // namespace
 
 void many_parameters::read_multi(const list_type<str_type>& keys, const multi_sink& put, bool all) {
-  servers_->read_multi(keys, put, all);
+  servers_->many().read_multi(keys, put, all);
 }
 void many_parameters::write_multi(const list_type<str_type>& keys, const std::vector<value_view>& values) {
-  servers_->write_multi(keys, values);
+  servers_->many().write_multi(keys, values);
 }
 void many_parameters::update_multi(const list_type<str_type>& keys, const std::vector<value_view>& deltas,
                                    std::uint64_t function, bool clocked, const multi_sink* put) {
-  servers_->update_multi(keys, deltas, function, clocked, put);
+  servers_->many().update_multi(keys, deltas, function, clocked, put);
 }
-bool many_parameters::paracel_remove_multi(const list_type<str_type>& keys) { return servers_->remove_multi(keys); }
-void many_parameters::paracel_clear() { servers_->clear(); }
+bool many_parameters::paracel_remove_multi(const list_type<str_type>& keys) {
+  return servers_->many().remove_multi(keys);
+}
+void many_parameters::paracel_clear() { servers_->many().clear(); }
 void many_parameters::update_default_multi(const list_type<str_type>& keys, const std::vector<value_view>& initials,
                                            const std::vector<value_view>& deltas, std::uint64_t function) {
-  servers_->update_default_multi(keys, initials, deltas, function);
+  servers_->many().update_default_multi(keys, initials, deltas, function);
 }
 std::uint64_t many_parameters::read_filter() const {
-  return registered(servers_->read_filter, "paracel_register_read_special");
+  return registered(servers_->functions().read_filter, "paracel_register_read_special");
 }
 
 void many_parameters::scan(std::string_view prefix, std::uint64_t filter, bool keys_only, const item_sink& put,
@@ -50,7 +52,8 @@ std::size_t many_parameters::paracel_remove_special(const str_type& file_name, c
   return scan_client(*servers_).remove_if({{}, find_filter(file_name, func_name)});
 }
 std::size_t many_parameters::paracel_remove_special() {
-  return scan_client(*servers_).remove_if({{}, registered(servers_->remove_filter, "paracel_register_remove_special")});
+  const auto filter = registered(servers_->functions().remove_filter, "paracel_register_remove_special");
+  return scan_client(*servers_).remove_if({{}, filter});
 }
 list_type<str_type> many_parameters::paracel_keys(const str_type& prefix) {
   list_type<str_type> keys;

@@ -81,7 +81,8 @@ void paralg::iter_commit() {
   const bool stops = servers_->commit();
   session_->parts().committed(part_);
   if (!stops) return;
-  servers_->fold_committed();  // a checkpoint of what cannot be folded would fail in every run that begins with it
+  // A checkpoint of what cannot be folded would fail in every run that begins with it.
+  servers_->clock().fold_committed();
   session_->checkpoint();
 }
 
@@ -98,16 +99,16 @@ int paralg::first_iteration() {
 }
 void paralg::set_total_iters(int n) {
   if (n < 0) throw config_error("total_iters is " + std::to_string(n) + ", want 0 or more");
-  servers_->set_total_iters(static_cast<std::uint32_t>(n));
+  servers_->clock().set_total_iters(static_cast<std::uint32_t>(n));
 }
 void paralg::set_consistency(consistency_model model) { servers_->set_model(model); }
-consistency_model paralg::get_consistency() const { return servers_->model(); }
-std::uint32_t paralg::last_staleness() const { return servers_->last_staleness(); }
+consistency_model paralg::get_consistency() const { return servers_->clock().model(); }
+std::uint32_t paralg::last_staleness() const { return servers_->clock().last_staleness(); }
 
 void paralg::paracel_sync() {
   servers_->settle();
   comm_.synchronize();
-  servers_->fold_finished();
+  servers_->clock().fold_finished();
 }
 
 std::size_t paralg::get_server_size() const { return session_->servers().servers.size(); }

@@ -19,11 +19,11 @@ parameter_access::kept_value parameter_access::read_kept(const str_type& key) {
   return {e->view(), &e->object, &e->object_type};
 }
 value_view parameter_access::find_cached(const str_type& key) const {
-  const auto* e = servers_->find_cached(key);
+  const auto* e = servers_->cache().find(key);
   if (e == nullptr) throw key_error("key \"" + key + "\" is not in the cache");
   return e->view();
 }
-bool parameter_access::is_cached(const str_type& key) const { return servers_->find_cached(key) != nullptr; }
+bool parameter_access::is_cached(const str_type& key) const { return servers_->cache().find(key) != nullptr; }
 void parameter_access::write(const str_type& key, const value_view& value) { servers_->write(key, value); }
 async_functor_type parameter_access::update(const str_type& key, const value_view& delta, std::uint64_t function) {
   return servers_->update(key, delta, function);
@@ -56,36 +56,36 @@ async_functor_type parameter_access::write_async(const str_type& key, const valu
   return servers_->result_of(servers_->start_write(key, value));
 }
 async_functor_type parameter_access::read_multi_async(const list_type<str_type>& keys, multi_sink put) {
-  return servers_->result_of(servers_->start_read_multi(keys, std::move(put), true));
+  return servers_->result_of(servers_->many().start_read_multi(keys, std::move(put), true));
 }
 async_functor_type parameter_access::update_multi_async(const list_type<str_type>& keys,
                                                         const std::vector<value_view>& deltas,
                                                         std::uint64_t function) {
-  return servers_->result_of(servers_->start_update_multi(keys, deltas, function, true, {}));
+  return servers_->result_of(servers_->many().start_update_multi(keys, deltas, function, true, {}));
 }
 void parameter_access::paracel_wait() { servers_->settle(); }
 std::size_t parameter_access::paracel_poll() { return servers_->poll(); }
 
 key_set parameter_access::paracel_prepare(list_type<str_type> keys) {
-  return key_set(servers_->prepare(std::move(keys)));
+  return key_set(servers_->many().prepare(std::move(keys)));
 }
 async_functor_type parameter_access::read_set(const key_set& keys, std::shared_ptr<set_target> to) {
-  return servers_->result_of(servers_->start_set_read(keys.parts_, std::move(to)));
+  return servers_->result_of(servers_->many().start_set_read(keys.parts_, std::move(to)));
 }
 async_functor_type parameter_access::write_set(const key_set& keys, const set_source& values) {
-  return servers_->result_of(servers_->start_set_write(keys.parts_, values));
+  return servers_->result_of(servers_->many().start_set_write(keys.parts_, values));
 }
 async_functor_type parameter_access::update_set(const key_set& keys, const set_source& deltas, std::uint64_t function,
                                                 bool clocked, std::shared_ptr<set_target> to) {
-  return servers_->result_of(servers_->start_set_update(keys.parts_, deltas, function, clocked, std::move(to)));
+  return servers_->result_of(servers_->many().start_set_update(keys.parts_, deltas, function, clocked, std::move(to)));
 }
 
 std::uint64_t parameter_access::find_function(const str_type& file_name, const str_type& func_name,
                                               const hyper_parameters& hyper) {
-  return servers_->find_function(file_name, func_name, hyper);
+  return servers_->functions().find_function(file_name, func_name, hyper);
 }
-std::uint64_t parameter_access::update_function() const { return servers_->update_function; }
-std::uint64_t parameter_access::bupdate_function() const { return servers_->bupdate_function; }
+std::uint64_t parameter_access::update_function() const { return servers_->functions().update_function; }
+std::uint64_t parameter_access::bupdate_function() const { return servers_->functions().bupdate_function; }
 bool parameter_access::paracel_register_update(const str_type& file_name, const str_type& func_name) {
   return paracel_register_update(file_name, func_name, {});
 }
@@ -94,23 +94,23 @@ bool parameter_access::paracel_register_bupdate(const str_type& file_name, const
 }
 bool parameter_access::paracel_register_update(const str_type& file_name, const str_type& func_name,
                                                const hyper_parameters& hyper) {
-  servers_->update_function = find_function(file_name, func_name, hyper);
+  servers_->functions().update_function = find_function(file_name, func_name, hyper);
   return true;
 }
 bool parameter_access::paracel_register_bupdate(const str_type& file_name, const str_type& func_name,
                                                 const hyper_parameters& hyper) {
-  servers_->bupdate_function = find_function(file_name, func_name, hyper);
+  servers_->functions().bupdate_function = find_function(file_name, func_name, hyper);
   return true;
 }
 std::uint64_t parameter_access::find_filter(const str_type& file_name, const str_type& func_name) {
-  return servers_->find_filter(file_name, func_name);
+  return servers_->functions().find_filter(file_name, func_name);
 }
 bool parameter_access::paracel_register_read_special(const str_type& file_name, const str_type& func_name) {
-  servers_->read_filter = find_filter(file_name, func_name);
+  servers_->functions().read_filter = find_filter(file_name, func_name);
   return true;
 }
 bool parameter_access::paracel_register_remove_special(const str_type& file_name, const str_type& func_name) {
-  servers_->remove_filter = find_filter(file_name, func_name);
+  servers_->functions().remove_filter = find_filter(file_name, func_name);
   return true;
 }
 

@@ -85,7 +85,7 @@ std::uint64_t row_client::open() {
       text = r.ok() ? "a server's answer to table_open has a wrong size" : std::string(r.text());
     }
   });
-  if (result != net::status::ok) parasrv::raise(result, text, "opening " + place());
+  if (result != net::status::ok) throw_status(result, text, "opening " + place());
   // Counted by servers that have changed meanwhile, rows may be missing, or there twice.
   moved = servers_.client().servers().may_change() && (moved || epoch != servers_.client().servers().epoch);
   return moved ? open() : rows;
@@ -209,12 +209,12 @@ void row_client::send_parts(kvclt::call c, const names& rows, const std::byte* v
 void row_client::finish_parts(const kvclt::call& c, const names& rows, const std::byte* values, const char* doing,
                               const std::function<void(const kv_result&)>& each) {
   // Shared with the handlers: one that is left behind by an exception finds it.
-  struct outcome {
+  struct progress {
     net::status result = net::status::ok;
     std::string text;
     const std::function<void(const kv_result&)>* each = nullptr;
   };
-  const auto o = std::make_shared<outcome>();
+  const auto o = std::make_shared<progress>();
   o->each = &each;
   const auto handler = [o](const kv_result& r) {
     if (r.ok()) {
@@ -232,7 +232,7 @@ void row_client::finish_parts(const kvclt::call& c, const names& rows, const std
     o->each = nullptr;
     throw;
   }
-  if (o->result != net::status::ok) parasrv::raise(o->result, o->text, doing + place());
+  if (o->result != net::status::ok) throw_status(o->result, o->text, doing + place());
 }
 
 // ---- reading ------------------------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ void row_client::pull(const names& rows, std::byte* out) {
     p->out = nullptr;
     throw;
   }
-  if (p->result != net::status::ok) parasrv::raise(p->result, p->text, "pulling rows of " + place());
+  if (p->result != net::status::ok) throw_status(p->result, p->text, "pulling rows of " + place());
 }
 
 async_functor_type row_client::pull_async(const names& rows, std::byte* out) {
@@ -301,7 +301,7 @@ async_functor_type row_client::pull_async(const names& rows, std::byte* out) {
       p->out = nullptr;
       throw;
     }
-    if (p->result != net::status::ok) parasrv::raise(p->result, p->text, what);
+    if (p->result != net::status::ok) throw_status(p->result, p->text, what);
     return true;
   }), requests);
 }
@@ -376,7 +376,7 @@ void row_client::scan(bool named, const each_row& each) {
         more = true;
         break;
       }
-      if (result != net::status::ok) parasrv::raise(result, text, "walking through " + place());
+      if (result != net::status::ok) throw_status(result, text, "walking through " + place());
       net::rows_view r;
       if (answer.size() < sizeof cursor ||
           net::decode(std::span(answer).subspan(sizeof cursor), count, named, row_bytes_, r) != nullptr)
@@ -408,18 +408,18 @@ void row_client::scan(bool named, const each_row& each) {
 // ---- writing ------------------------------------------------------------------------------------------------------
 
 void row_client::push(const names& rows, const std::byte* values) {
-  const auto c = servers_.begin_write(net::verb::rows_push);
+  const auto c = servers_.clock().write_call(net::verb::rows_push);
   plan(rows, row_bytes_ + sizeof(std::uint64_t), duplicates::last);
   finish_parts(c, rows, values, "pushing rows of ", nullptr);
 }
 
 void row_client::update(const names& rows, const std::byte* deltas, bool wait) {
-  const auto c = servers_.begin_update(net::verb::rows_update, 0, !wait);
+  const auto c = servers_.clock().update_call(net::verb::rows_update, 0, !wait);
   plan(rows, row_bytes_ + sizeof(std::uint64_t), duplicates::sum);
   if (wait) return finish_parts(c, rows, deltas, "updating rows of ", nullptr);
   send_parts(c, rows, deltas,
-             [servers = &servers_, what = "a row of " + place()](const kv_result& r) {
-               if (!r.ok()) servers->failed_later(what, r.header.result, std::string(r.text()));
+             [failures = &servers_.failures(), what = "updating \"a row of " + place() + "\""](const kv_result& r) {
+               if (!r.ok()) failures->record(0, r.header.result, r.text(), what);
              },
              nullptr);
 }

@@ -143,7 +143,7 @@ void scan_client::walk(net::verb what, std::uint16_t flags, const key_selection&
         break;
       }
       if (header.result != net::status::ok) {
-        parasrv::raise(header.result, std::string(net::text_of(body)), scan_name(what, keys));
+        throw_status(header.result, std::string(net::text_of(body)), scan_name(what, keys));
       }
       s->more = (header.flags & net::reply_more) != 0;
       moved = client.servers().epoch != epoch;
@@ -226,12 +226,12 @@ net::summary scan_client::reduce(const key_selection& keys, double low, double h
 
 std::uint64_t scan_client::remove_if(const key_selection& keys) {
   std::uint64_t removed = 0;
-  servers_.forget_cached();
+  servers_.cache().clear();
   walk(
       net::verb::remove_if, 0, keys,
       [](std::vector<std::byte>& payload, net::scan_cursor from) { net::append(payload, net::scan_request{from}); },
       [&](const net::reply_header& h, std::span<const std::byte>) { removed += h.count; }, [](const place_of&) {});
-  servers_.forget_cached();
+  servers_.cache().clear();
   return removed;
 }
 

@@ -24,9 +24,10 @@ handle::handle(paralg& job, const str_type& name, value_tag element, std::size_t
   std::string plugin;
   std::string symbol;
   if (!optimizer.file_name.empty() || !optimizer.func_name.empty()) {
-    (void)job.servers().find_function(optimizer.file_name, optimizer.func_name, optimizer.hyper);  // allows its folder
+    // Allows its folder.
+    (void)job.servers().functions().find_function(optimizer.file_name, optimizer.func_name, optimizer.hyper);
     plugin = std::filesystem::path(optimizer.file_name).filename().string();
-    symbol = parasrv::symbol_with(optimizer.func_name, optimizer.hyper);
+    symbol = server_functions::symbol_with(optimizer.func_name, optimizer.hyper);
   } else if (!optimizer.hyper.empty()) {
     throw error("table \"" + name + "\": hyper-parameters without an optimizer");
   }

@@ -235,7 +235,7 @@ TEST(Push, TheNextReadFindsWhatHasChanged) {
     EXPECT_EQ(a.paracel_read<double>("changes"), 11.0);
     EXPECT_EQ(a.paracel_read<double>("stays"), 2.0);
     EXPECT_LE(c.requests_served(), before + 4) << "no pull: at most the new subscriptions";
-    EXPECT_EQ(a.servers().pushes_taken(), 2U);
+    EXPECT_EQ(a.servers().cache().pushes_taken(), 2U);
     a.paracel_sync();
   });
 }
@@ -249,7 +249,7 @@ TEST(Push, IsOffUnlessSwitchedOn) {
       (void)a.paracel_read<double>("k");
       a.iter_commit();
     }
-    EXPECT_EQ(a.servers().pushes_taken(), 0U);
+    EXPECT_EQ(a.servers().cache().pushes_taken(), 0U);
     a.set_push(true);
     for (int i = 0; i < 20; ++i) {
       ASSERT_EQ(a.paracel_read<double>("k"), 1.0 + i);
@@ -257,7 +257,7 @@ TEST(Push, IsOffUnlessSwitchedOn) {
       a.iter_commit();
       std::this_thread::sleep_for(std::chrono::milliseconds{2});
     }
-    EXPECT_GT(a.servers().pushes_taken(), 0U);
+    EXPECT_GT(a.servers().cache().pushes_taken(), 0U);
     a.set_push(false);
     EXPECT_EQ(a.paracel_read<double>("k"), 21.0);
   });

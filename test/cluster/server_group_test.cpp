@@ -20,7 +20,7 @@ using test::cluster;
 
 std::int64_t number_in(const kv_result& r) { return decode<std::int64_t>(r.value()); }
 
-TEST(Kvclt, KeepsTheOrderOfRequestsForOneKeyWithThousandsInFlight) {
+TEST(ServerGroup, KeepsTheOrderOfRequestsForOneKeyWithThousandsInFlight) {
   cluster c({.workers = 1, .servers = 2, .threads = 2});
   const auto client = c.client();
   const encoded<std::int64_t> one(1);
@@ -34,7 +34,7 @@ TEST(Kvclt, KeepsTheOrderOfRequestsForOneKeyWithThousandsInFlight) {
   for (int i = 0; i < requests; ++i) ASSERT_EQ(seen[static_cast<std::size_t>(i)], i + 1);
 }
 
-TEST(Kvclt, BytesInFlightStayBelowTheLimit) {
+TEST(ServerGroup, BytesInFlightStayBelowTheLimit) {
   cluster c({.workers = 1, .servers = 1});
   kvclt_options o;
   o.max_outstanding_bytes = 100'000;
@@ -51,7 +51,7 @@ TEST(Kvclt, BytesInFlightStayBelowTheLimit) {
   EXPECT_GE(most, 2U);
 }
 
-TEST(Kvclt, AHandlerMayMakeRequests) {
+TEST(ServerGroup, AHandlerMayMakeRequests) {
   cluster c({.workers = 1, .servers = 1});
   const auto client = c.client();
   const encoded<std::int64_t> one(1);
@@ -65,7 +65,7 @@ TEST(Kvclt, AHandlerMayMakeRequests) {
   EXPECT_EQ(left, 0);
 }
 
-TEST(Kvclt, AMultiRequestIsCutIntoChunksAndComesBackWhole) {
+TEST(ServerGroup, AMultiRequestIsCutIntoChunksAndComesBackWhole) {
   cluster c({.workers = 1, .servers = 3, .threads = 2});
   kvclt_options o;
   o.multi_chunk_bytes = 500;
@@ -88,7 +88,7 @@ TEST(Kvclt, AMultiRequestIsCutIntoChunksAndComesBackWhole) {
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], static_cast<std::int64_t>(i));
 }
 
-TEST(Kvclt, AServerThatNeverAnswersIsGivenUpAndNothingIsClaimedAboutTheRequest) {
+TEST(ServerGroup, AServerThatNeverAnswersIsGivenUpAndNothingIsClaimedAboutTheRequest) {
   net::inproc_transport nobody;
   membership m;
   m.servers.push_back({.shards = {"inproc://nobody_shard"},
@@ -108,7 +108,7 @@ TEST(Kvclt, AServerThatNeverAnswersIsGivenUpAndNothingIsClaimedAboutTheRequest) 
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds{3});
 }
 
-TEST(Kvclt, ARequestOverTheLimitIsRefusedBeforeItLeaves) {
+TEST(ServerGroup, ARequestOverTheLimitIsRefusedBeforeItLeaves) {
   cluster c({.workers = 1, .servers = 1});
   kvclt_options o;
   o.max_message_bytes = 1000;
@@ -125,7 +125,7 @@ TEST(Kvclt, ARequestOverTheLimitIsRefusedBeforeItLeaves) {
   EXPECT_THROW(client->request({.what = net::verb::pull}, std::string(70'000, 'k'), {}, nullptr), protocol_error);
 }
 
-TEST(Kvclt, AnEndedJobEndsABlockedCall) {
+TEST(ServerGroup, AnEndedJobEndsABlockedCall) {
   cluster c({.workers = 2, .servers = 1});
   const auto ended = std::make_shared<abort_signal>();
   const auto client = c.client({}, ended);

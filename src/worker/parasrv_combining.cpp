@@ -26,9 +26,11 @@ void parasrv::set_combining(bool on) {
 
 bool parasrv::combines(const std::string& key, const value_view& delta, std::uint64_t function) const {
   // Under BSP each update is staged by itself: a sum of them would give other bits.
-  if (model_ == consistency_model::bsp || !combining_.value_or(model_ == consistency_model::ssp)) return false;
+  const auto model = clock_.model();
+  if (model == consistency_model::bsp || !combining_.value_or(model == consistency_model::ssp)) return false;
   // A key that cannot travel is refused now, and not when others travel with it.
-  return key.size() <= net::max_key_bytes && is_numeric(delta.tag) && is_well_formed(delta) && is_additive(function);
+  return key.size() <= net::max_key_bytes && is_numeric(delta.tag) && is_well_formed(delta) &&
+         functions_.is_additive(function);
 }
 
 async_functor_type parasrv::combine(const std::string& key, const value_view& delta, std::uint64_t function) {
@@ -43,16 +45,9 @@ async_functor_type parasrv::combine(const std::string& key, const value_view& de
     e->ticket = std::make_shared<combined_update>();
     e->ticket->name = key;
   }
-  changing(key);
-  apply_to_cache(key, delta, function);
+  cache_.changing(key);
+  cache_.apply(key, delta, function);
   return future_of(e->ticket, &e->ticket->waits);
-}
-
-void parasrv::note(const std::shared_ptr<joint_update>& u, net::status result, std::string_view text) {
-  if (std::ranges::find(joint_failed_, u) != joint_failed_.end()) return;  // the first reason counts
-  u->result = result;
-  u->text = text;
-  joint_failed_.push_back(u);
 }
 
 /// `waits`, a member of `u`: it is still to be sent.
@@ -66,8 +61,8 @@ async_functor_type parasrv::future_of(std::shared_ptr<joint_update> u, bool* wai
     const std::string_view only = u->name;
     if (waits != nullptr && *waits) me.send_combined_before(&only);
     for (const auto s : u->sent) me.client_->wait(s);
-    std::erase(me.joint_failed_, u);
-    if (u->result != net::status::ok) raise(u->result, u->text, "updating \"" + u->name + "\"");
+    me.failures_.take(u);
+    if (u->result != net::status::ok) throw_status(u->result, u->text, "updating \"" + u->name + "\"");
     return true;
   }), requests);
 }
@@ -84,11 +79,11 @@ void parasrv::send_combined(combiner::entry e) {
   auto view = e.view();
   blob large;
   if (view.bytes.size() > net::tail_threshold_bytes) large = std::move(e.sum);
-  e.ticket->sent.push_back(client_->request(update_call(net::verb::update, e.function, true), e.key, view,
+  e.ticket->sent.push_back(client_->request(clock_.update_call(net::verb::update, e.function, true), e.key, view,
                                             [this, u = e.ticket](const kv_result& r) {
                                               if (r.ok()) return;
                                               cache_.drop(u->name);
-                                              note(u, r.header.result, r.text());
+                                              failures_.record(u, r.header.result, r.text());
                                             }, std::move(large)));
   e.ticket->result = net::status::ok;
 }
@@ -131,13 +126,13 @@ void parasrv::send_all_combined() {
       e->ticket->result = net::status::internal;
       e->ticket->text = "no answer came: it is unknown whether it was applied";
     }
-    client_->many().multi(update_call(net::verb::update_multi, from->function, true), keys, sums,
+    client_->many().multi(clock_.update_call(net::verb::update_multi, from->function, true), keys, sums,
                    [&](std::size_t i, const net::reply_item& item) {
                      const auto& u = from[static_cast<std::ptrdiff_t>(i)].ticket;
                      u->result = item.result;
                      if (item.result == net::status::ok) return;
                      cache_.drop(u->name);
-                     note(u, item.result, net::text_of(item.value.bytes));
+                     failures_.record(u, item.result, net::text_of(item.value.bytes));
                    });
     from = to;
   }
@@ -145,47 +140,23 @@ void parasrv::send_all_combined() {
 
 // ---- values that come by themselves -----------------------------------------------------------------------------
 
-void parasrv::before_request(net::verb what, const std::string_view* key) {
-  send_combined_before(key);
-  if (pushed_ && !net::only_looks(what)) pushed_->changing(key, client_->next());
+void parasrv::set_push(bool on) {
+  if (!on) return cache_.end_push();
+  cache_.begin_push([this](std::string_view key, read_cache::entry& e) { return add_unsent(key, e); });
 }
 
-void parasrv::set_push(bool on) {
-  if (!on) {
-    pushed_.reset();
-    return;
-  }
-  if (pushed_) return;
-  client_->clock_request(net::verb::subscribe, 0, nullptr);  // from now on it tells the shards
-  pushed_ = std::make_unique<subscriber>(*client_, cache_, [this](std::string_view key, read_cache::entry& e) {
-    const auto* unsent = combiner_.find(key);
-    if (unsent == nullptr) return true;
-    if (unsent->tag != e.tag || unsent->sum.size() != e.bytes.size()) return false;
-    add_numbers(element_of(e.tag), e.bytes, unsent->sum.bytes());
-    return true;
-  }, [this](std::uint32_t slowest) { known_slowest_ = std::max(known_slowest_, slowest); });
+bool parasrv::add_unsent(std::string_view key, read_cache::entry& e) const {
+  const auto* unsent = combiner_.find(key);
+  if (unsent == nullptr) return true;
+  if (unsent->tag != e.tag || unsent->sum.size() != e.bytes.size()) return false;
+  add_numbers(element_of(e.tag), e.bytes, unsent->sum.bytes());
+  return true;
 }
 
 void parasrv::subscribe(const std::vector<std::string>& keys) {
   set_push(true);
-  read_multi(keys, [](std::size_t, const value_view&) {}, true);
-  for (const auto& key : keys) pushed_->wants(key, finished());
-  if (model_ == consistency_model::ssp) pushed_->renew(known_slowest_, finished());
-}
-
-/// The entry of `key` if it may answer a read; what has been pushed is looked at when there seems to be none.
-const read_cache::entry* parasrv::find_fresh(const std::string& key) {
-  const auto* e = cache_.find_fresh(key, needed());
-  if (e == nullptr && pushed_) {
-    client_->poll();
-    e = cache_.find_fresh(key, needed());
-  }
-  if (e != nullptr) e->read_in = finished();
-  return e;
-}
-
-void parasrv::was_read(const std::string& key) {
-  if (pushed_ && cached()) pushed_->wants(key, finished());
+  many_.read_multi(keys, [](std::size_t, const value_view&) {}, true);
+  cache_.subscribe(keys);
 }
 
 }  // namespace paracel

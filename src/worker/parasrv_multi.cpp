@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Calls on many keys: lists of them, prepared sets, and values that lie in several keys.
+#include <algorithm>
+#include <future>
+#include <optional>
+#include <utility>
+
+#include <paracel/error.hpp>
+
+#include "worker/parasrv.hpp"
+#include "worker/parasrv_multi.hpp"
+
+namespace paracel {
+
+std::vector<std::byte> default_and_delta(const value_view& initial, const value_view& delta) {
+  std::vector<std::byte> payload;
+  net::append_item(payload, {}, initial);
+  net::append_item(payload, {}, delta);
+  return payload;
+}
+
+// ---- many keys ----------------------------------------------------------------------------------------------------
+
+/// What is known of a call on many keys until its last request is answered.
+struct parasrv_multi::multi_call {
+  put_item put;
+  std::uint32_t minimum = 0;
+  bool all = true;  // a missing key is a failure
+  outcome how;
+  std::string doing;
+  std::exception_ptr error;
+  std::optional<worker_cache::read_mark> mark;
+  const bool* closing = nullptr;  // the caller has gone
+
+  void fail(net::status result, std::string_view text, std::string what) {
+    if (failed()) return;
+    how = {result, text};
+    doing = std::move(what);
+  }
+  [[nodiscard]] bool failed() const noexcept { return error != nullptr || !how.ok(); }
+  /// Hands a value to the caller; what he throws is the failure of the call.
+  template <class F>
+  void guarded(const F& f) noexcept {
+    if (closing != nullptr && *closing) return;
+    try {
+      f();
+    } catch (...) {
+      if (!failed()) error = std::current_exception();
+    }
+  }
+  void end(request_failures& failures, kvclt::sequence number) const {
+    if (error) failures.record(number, error);
+    else if (!how.ok()) failures.record(number, how.result, how.text, doing);
+  }
+};
+
+kvclt::sequence parasrv_multi::start_read_multi(std::span<const std::string> keys, put_item put, bool all) {
+  auto& clock = servers_.clock();
+  auto& cache = servers_.cache();
+  if (clock.is_clocked()) {
+    auto minimum = clock.finished();
+    const bool fresh = cache.find_all_fresh(keys, [&](std::size_t i, const read_cache::entry& e) {
+      minimum = std::min(minimum, e.minimum);
+      put(i, e.view());
+    });
+    if (fresh) {
+      clock.record_staleness(minimum);
+      return 0;
+    }
+    clock.begin_read();
+  }
+  auto call = std::make_shared<multi_call>();
+  call->put = std::move(put);
+  call->minimum = clock.slowest();
+  call->all = all;
+  if (clock.is_clocked()) call->mark.emplace(cache);
+  return servers_.client().many().multi_async(
+      clock.read_call(net::verb::pull_multi), keys, {},
+      [&cache, call](std::size_t i, std::string_view key, const net::reply_item& item) {
+        if (item.result == net::status::ok) {
+          if (call->mark) cache.remember_read(key, item.value, item.version, call->minimum, *call->mark);
+          call->guarded([&] { call->put(i, item.value); });
+        } else if (item.result != net::status::not_found) {
+          call->fail(item.result, net::text_of(item.value.bytes), "reading \"" + std::string(key) + "\"");
+        } else if (call->all) {
+          call->fail(item.result, "key \"" + std::string(key) + "\" is not there", {});
+        }
+      },
+      [this, call](kvclt::sequence number) { call->end(servers_.failures(), number); });
+}
+
+void parasrv_multi::read_multi(const std::vector<std::string>& keys, const put_item& put, bool all) {
+  (void)servers_.finish(start_read_multi(keys, std::ref(put), all));
+}
+
+void parasrv_multi::fold_before_write(std::span<const std::string> keys) {
+  auto& clock = servers_.clock();
+  if (clock.model() != consistency_model::bsp) return;
+  clock.wait_for_minimum();
+  for (const auto& key : keys) servers_.client().request(clock.read_call(net::verb::contains), key, {}, nullptr);
+}
+
+void parasrv_multi::write_multi(const std::vector<std::string>& keys, const std::vector<value_view>& values) {
+  fold_before_write(keys);
+  for (const auto& key : keys) {
+    servers_.cache().changing(key);
+    servers_.cache().drop(key);
+  }
+  const auto minimum = servers_.clock().slowest();
+  outcome o;
+  std::string failed;
+  const auto each = [&](std::size_t i, const net::reply_item& item) {
+    if (item.result == net::status::ok || !o.ok()) return;
+    o = {item.result, net::text_of(item.value.bytes)};
+    failed = keys[i];
+  };
+  servers_.client().many().multi({.what = net::verb::push_multi}, keys, values, each);
+  if (!o.ok()) o.raise("writing \"" + failed + "\"");
+  for (std::size_t i = 0; i < keys.size(); ++i) servers_.cache().remember_write(keys[i], values[i], minimum);
+}
+
+kvclt::sequence parasrv_multi::start_update_multi(std::span<const std::string> keys, std::span<const value_view> deltas,
+                                                  std::uint64_t function, bool clocked_update, put_item put) {
+  const auto what = put ? net::verb::bupdate_multi : net::verb::update_multi;
+  const auto c = servers_.clock().update_call(what, function, clocked_update);
+  return send_updates(c, keys, deltas, deltas, clocked_update, std::move(put));
+}
+
+kvclt::sequence parasrv_multi::send_updates(const kvclt::call& c, std::span<const std::string> keys,
+                                            std::span<const value_view> values, std::span<const value_view> deltas,
+                                            bool clocked_update, put_item put) {
+  auto& cache = servers_.cache();
+  const bool is_clocked = servers_.clock().is_clocked();
+  if (is_clocked) {
+    for (const auto& key : keys) {
+      cache.changing(key);
+      if (!clocked_update) cache.drop(key);
+    }
+  }
+  auto call = std::make_shared<multi_call>();
+  call->put = std::move(put);
+  call->closing = &closing_;
+  const auto number = servers_.client().many().multi_async(
+      c, keys, values,
+      [&cache, call](std::size_t i, std::string_view key, const net::reply_item& item) {
+        if (item.result == net::status::ok) {
+          if (call->put) call->guarded([&] { call->put(i, item.value); });
+          return;
+        }
+        cache.drop(key);  // the delta was added to it
+        call->fail(item.result, net::text_of(item.value.bytes), "updating \"" + std::string(key) + "\"");
+      },
+      [this, call](kvclt::sequence answered) { call->end(servers_.failures(), answered); });
+  if (is_clocked && clocked_update)
+    for (std::size_t i = 0; i < keys.size(); ++i) cache.apply(keys[i], deltas[i], c.function);
+  return number;
+}
+
+void parasrv_multi::update_multi(const std::vector<std::string>& keys, const std::vector<value_view>& deltas,
+                                 std::uint64_t function, bool clocked_update, const put_item* put) {
+  (void)servers_.finish(
+      start_update_multi(keys, deltas, function, clocked_update, put != nullptr ? std::ref(*put) : put_item()));
+}
+
+void parasrv_multi::update_default_multi(const std::vector<std::string>& keys, const std::vector<value_view>& initials,
+                                         const std::vector<value_view>& deltas, std::uint64_t function) {
+  std::vector<std::vector<std::byte>> payloads(keys.size());
+  std::vector<value_view> values(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    payloads[i] = default_and_delta(initials[i], deltas[i]);
+    values[i] = {value_tag::none, payloads[i]};
+  }
+  const auto c = servers_.clock().update_call(net::verb::update_default_multi, function, true);
+  (void)servers_.finish(send_updates(c, keys, values, deltas, true, {}));
+}
+
+bool parasrv_multi::remove_multi(const std::vector<std::string>& keys) {
+  auto& cache = servers_.cache();
+  for (const auto& key : keys) cache.changing(key);
+  bool all = true;
+  outcome o;
+  const auto each = [&](std::size_t i, const net::reply_item& item) {
+    cache.drop(keys[i]);
+    if (item.result == net::status::not_found) all = false;
+    else if (item.result != net::status::ok) o = {item.result, net::text_of(item.value.bytes)};
+  };
+  servers_.client().many().multi({.what = net::verb::remove_multi}, keys, {}, each);
+  if (!o.ok()) o.raise("removing keys");
+  return all;
+}
+
+void parasrv_multi::clear() {
+  outcome o;
+  servers_.client().broadcast({.what = net::verb::clear}, {}, {}, [&](const kv_result& r) {
+    if (!r.ok()) o = outcome(r);
+  });
+  servers_.cache().clear();
+  if (!o.ok()) o.raise("clearing");
+}
+
+// ---- prepared key sets --------------------------------------------------------------------------------------------
+
+struct parasrv_multi::set_call : multi_call {
+  std::shared_ptr<const key_parts> set;
+  std::shared_ptr<set_target> to;
+  const char* verb = "";  // what is being done to the keys
+
+  void receive(std::span<const std::uint32_t> order, const kv_result& r) {
+    if (!r.ok()) return fail(r.header.result, r.text(), std::string(verb) + " a key set");
+    if ((r.header.flags & net::reply_uniform) != 0) {
+      if (to == nullptr) return;
+      const auto width = element_bytes(r.header.tag);
+      if (!is_numeric(r.header.tag) || r.body.size() % (width * order.size()) != 0)
+        throw protocol_error("the reply to a key set does not fit its request");
+      const auto numbers = r.body.size() / width / order.size();
+      const auto array = static_cast<value_tag>(static_cast<unsigned>(r.header.tag) | 0x10U);
+      return guarded([&] { to->put_all(order, {array, r.body}, numbers, is_array(r.header.tag)); });
+    }
+    net::reply_items items(r.body, r.header.count);
+    net::reply_item item;
+    std::size_t k = 0;
+    for (; k < order.size() && items.next(item); ++k) {
+      const auto& key = set->keys[order[k]];
+      if (item.result == net::status::ok) {
+        if (to != nullptr) guarded([&] { to->put_one(order[k], item.value); });
+      } else if (item.result == net::status::not_found) {
+        fail(item.result, "key \"" + key + "\" is not there", {});
+      } else {
+        fail(item.result, net::text_of(item.value.bytes), std::string(verb) + " \"" + key + "\"");
+      }
+    }
+    if (k != order.size() || !items.ok()) throw protocol_error("the reply to a key set does not fit its request");
+  }
+};
+
+std::shared_ptr<const key_parts> parasrv_multi::prepare(std::vector<std::string> keys) {
+  auto set = servers_.client().many().split(std::move(keys));
+  servers_.client().many().prepare(*set);
+  return set;
+}
+
+kvclt::sequence parasrv_multi::start_set(const kvclt::call& c, std::shared_ptr<const key_parts> set,
+                                         const set_source& values, std::shared_ptr<set_target> to, const char* doing) {
+  if (set == nullptr || set->keys.empty()) return 0;
+  auto call = std::make_shared<set_call>();
+  call->set = set;
+  call->closing = &closing_;
+  call->to = std::move(to);
+  call->verb = doing;
+  const bool changes = c.what != net::verb::set_pull;
+  return servers_.client().many().set_async(
+      c, std::move(set), {values.tag, values.value_bytes, values.numbers, values.items},
+      [call](std::span<const std::uint32_t> order, const kv_result& r) { call->receive(order, r); },
+      [this, call, changes](kvclt::sequence number) {
+        if (changes && call->failed()) servers_.cache().drop(*call->set);
+        call->end(servers_.failures(), number);
+      });
+}
+
+kvclt::sequence parasrv_multi::start_set_read(std::shared_ptr<const key_parts> set, std::shared_ptr<set_target> to) {
+  servers_.clock().begin_read();
+  return start_set(servers_.clock().read_call(net::verb::set_pull), std::move(set), {}, std::move(to), "reading");
+}
+
+kvclt::sequence parasrv_multi::start_set_write(std::shared_ptr<const key_parts> set, const set_source& values) {
+  if (set == nullptr) return 0;
+  auto& clock = servers_.clock();
+  auto& cache = servers_.cache();
+  if (clock.model() == consistency_model::bsp) {  // fold what all have finished, as fold_before_write does
+    clock.wait_for_minimum();
+    servers_.client().many().set_async(servers_.clock().read_call(net::verb::set_pull), set, {}, nullptr);
+  }
+  if (clock.is_clocked()) {
+    for (const auto& key : set->keys) cache.changing(key);
+    cache.drop(*set);
+  }
+  return start_set({.what = net::verb::set_push}, std::move(set), values, nullptr, "writing");
+}
+
+kvclt::sequence parasrv_multi::start_set_update(std::shared_ptr<const key_parts> set, const set_source& deltas,
+                                                std::uint64_t function, bool clocked_update,
+                                                std::shared_ptr<set_target> to) {
+  if (set == nullptr) return 0;
+  auto& cache = servers_.cache();
+  const bool remembered = servers_.clock().is_clocked() && (cache.size() != 0 || cache.has_reads_in_flight());
+  if (remembered) {
+    for (const auto& key : set->keys) {
+      cache.changing(key);
+      if (!clocked_update) cache.drop(key);
+    }
+  }
+  const auto what = to != nullptr ? net::verb::set_bupdate : net::verb::set_update;
+  const auto c = servers_.clock().update_call(what, function, clocked_update);
+  const auto number = start_set(c, set, deltas, std::move(to), "updating");
+  if (remembered && clocked_update) {
+    const auto width = deltas.value_bytes;
+    for (std::size_t i = 0; i < set->keys.size(); ++i) {
+      if (!deltas.items.empty()) cache.apply(set->keys[i], deltas.items[i], function);
+      else cache.apply(set->keys[i], {deltas.tag, deltas.numbers.subspan(i * width, width)}, function);
+    }
+  }
+  return number;
+}
+
+// ---- values in several keys -------------------------------------------------------------------------------------
+
+void parasrv_multi::read_parts(const std::string& name, std::span<const part> parts, const put_item& put) {
+  servers_.clock().begin_read();
+  // Handlers share what they need: one that is called after an exception finds that nobody waits any more.
+  struct reading {
+    const put_item* put;
+    outcome how{};
+  };
+  const auto state = std::make_shared<reading>(reading{&put});
+  struct at_end {
+    reading& state;
+    ~at_end() { state.put = nullptr; }
+  } const over{*state};
+  std::vector<kvclt::sequence> sent;
+  sent.reserve(parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    auto c = servers_.clock().read_call(parts[i].what);
+    c.flags |= parts[i].flags;
+    sent.push_back(servers_.client().request(c, parts[i].key, parts[i].value, [state, i](const kv_result& r) {
+      if (state->put == nullptr) return;
+      if (r.ok()) (*state->put)(i, r.value());
+      else if (state->how.ok()) state->how = outcome(r);
+    }, parts[i].large));
+  }
+  for (const auto s : sent) servers_.client().wait(s);
+  if (!state->how.ok()) state->how.raise("reading \"" + name + "\"");
+}
+
+void parasrv_multi::read_parts(const std::string& name, const std::vector<std::string>& keys,
+                               const std::vector<value_view>& elements, const put_item& put) {
+  servers_.clock().begin_read();
+  outcome o;
+  const auto each = [&](std::size_t i, const net::reply_item& item) {
+    if (item.result == net::status::ok) return put(i, item.value);
+    if (o.ok()) o = {item.result, net::text_of(item.value.bytes)};
+  };
+  servers_.client().many().multi(servers_.clock().read_call(net::verb::pull_at_multi), keys, elements, each);
+  if (!o.ok()) o.raise("reading \"" + name + "\"");
+}
+
+async_functor_type parasrv_multi::update_parts(const std::string& name, std::span<part> parts, std::uint64_t function,
+                                               bool clocked_update) {
+  auto all = std::make_shared<joint_update>();
+  all->name = name;
+  all->sent.reserve(parts.size());
+  for (auto& p : parts) {
+    auto c = servers_.clock().update_call(p.what, function, clocked_update);
+    c.flags |= p.flags;
+    servers_.cache().changing(std::string(p.key));
+    servers_.cache().drop(p.key);
+    all->sent.push_back(servers_.client().request(c, p.key, p.value, [this, all](const kv_result& r) {
+      if (!r.ok()) servers_.failures().record(all, r.header.result, r.text());
+    }, std::move(p.large)));
+  }
+  return servers_.result_of(std::move(all));
+}
+
+void parasrv_multi::write_parts(const std::string& name, std::span<part> parts, std::uint64_t assign) {
+  auto& clock = servers_.clock();
+  if (clock.model() == consistency_model::bsp) {
+    clock.wait_for_minimum();
+    for (const auto& p : parts) servers_.client().request(clock.read_call(net::verb::contains), p.key, {}, nullptr);
+  }
+  update_parts(name, parts, assign, false).get();
+}
+
+}  // namespace paracel

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <paracel/key_set.hpp>
+#include <paracel/types.hpp>
+#include <paracel/value.hpp>
+
+#include "client/key_parts.hpp"
+#include "client/kvclt.hpp"
+#include "core/blob.hpp"
+#include "net/protocol.hpp"
+
+namespace paracel {
+
+class parasrv;
+
+/// Calls on many keys: lists of them, prepared sets, and values that lie in several keys. They keep the rule of reads
+/// and updates that calls on one key keep.
+///
+/// Thread-safety: owned by the thread that runs the algorithm. Lifetime: the parasrv outlives it.
+class parasrv_multi {
+ public:
+  using put_item = std::function<void(std::size_t index, const value_view&)>;
+
+  explicit parasrv_multi(parasrv& servers) noexcept : servers_(servers) {}
+
+  // ---- lists of keys
+
+  /// `all`: a missing key is a key_error.
+  void read_multi(const std::vector<std::string>& keys, const put_item& put, bool all);
+  void write_multi(const std::vector<std::string>& keys, const std::vector<value_view>& values);
+  /// `clocked`: of this iteration, so that BSP stages them.
+  void update_multi(const std::vector<std::string>& keys, const std::vector<value_view>& deltas, std::uint64_t function,
+                    bool clocked, const put_item* put);
+  void update_default_multi(const std::vector<std::string>& keys, const std::vector<value_view>& initials,
+                            const std::vector<value_view>& deltas, std::uint64_t function);
+  bool remove_multi(const std::vector<std::string>& keys);
+  /// Every key of every server.
+  void clear();
+
+  // Without waiting, as parasrv's.
+  kvclt::sequence start_read_multi(std::span<const std::string> keys, put_item put, bool all);
+  kvclt::sequence start_update_multi(std::span<const std::string> keys, std::span<const value_view> deltas,
+                                     std::uint64_t function, bool clocked, put_item put);
+
+  // ---- prepared sets
+
+  [[nodiscard]] std::shared_ptr<const key_parts> prepare(std::vector<std::string> keys);
+  kvclt::sequence start_set_read(std::shared_ptr<const key_parts> set, std::shared_ptr<set_target> to);
+  kvclt::sequence start_set_write(std::shared_ptr<const key_parts> set, const set_source& values);
+  /// `to` may be null; with it the update is immediate and the new values come back.
+  kvclt::sequence start_set_update(std::shared_ptr<const key_parts> set, const set_source& deltas,
+                                   std::uint64_t function, bool clocked, std::shared_ptr<set_target> to);
+
+  // ---- one value in several keys (paracel/array.hpp)
+
+  /// One request of such a call. Lifetime: key and value until the call has returned.
+  struct part {
+    std::string_view key;
+    net::verb what = net::verb::none;
+    value_view value;  ///< what goes along
+    blob large;        ///< in its place: travels without a copy
+    std::uint16_t flags = 0;
+  };
+  /// All parts at once, as a read of one key. Throws: key_error when a part is not there; the others then may have
+  /// come.
+  void read_parts(const std::string& name, std::span<const part> parts, const put_item& put);
+  /// The same for parts of one kind (pull_at) of which a shard may hold many: one request a shard.
+  void read_parts(const std::string& name, const std::vector<std::string>& keys,
+                  const std::vector<value_view>& elements, const put_item& put);
+  /// All parts at once, as `update` of one key; one future for all. `clocked`: of this iteration, so that BSP stages
+  /// them.
+  async_functor_type update_parts(const std::string& name, std::span<part> parts, std::uint64_t function, bool clocked);
+  /// As `write` of one key. Parts may be pushes, or updates that assign.
+  void write_parts(const std::string& name, std::span<part> parts, std::uint64_t assign);
+
+  /// Under BSP what all have finished is folded into the values, so that a write replaces it. It is not waited for: the
+  /// write follows on the same channel.
+  void fold_before_write(std::span<const std::string> keys);
+  /// Callers' memory may have gone: values are not handed out any more.
+  void close() noexcept { closing_ = true; }
+
+ private:
+  struct multi_call;
+  struct set_call;
+
+  kvclt::sequence send_updates(const kvclt::call& c, std::span<const std::string> keys,
+                               std::span<const value_view> values, std::span<const value_view> deltas, bool clocked,
+                               put_item put);
+  kvclt::sequence start_set(const kvclt::call& c, std::shared_ptr<const key_parts> set, const set_source& values,
+                            std::shared_ptr<set_target> to, const char* doing);
+
+  parasrv& servers_;
+  bool closing_ = false;
+};
+
+/// The payload of update_default: two request items without keys.
+[[nodiscard]] std::vector<std::byte> default_and_delta(const value_view& initial, const value_view& delta);
+
+}  // namespace paracel

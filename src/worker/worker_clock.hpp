@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <paracel/consistency.hpp>
+#include <paracel/types.hpp>
+
+#include "client/kvclt.hpp"
+#include "client/server_group.hpp"
+#include "core/ssp_clock.hpp"
+#include "net/protocol.hpp"
+#include "worker/session.hpp"
+
+namespace paracel {
+
+/// This worker's clock and the consistency in force: when a read may go, and what requests say of the clock.
+///
+/// The rule is that of paralg.hpp. Under ASP there is none.
+/// Thread-safety: none; owned by the thread of its client. Lifetime: session and client outlive it.
+class worker_clock {
+ public:
+  /// `begin`: iterations that this worker had finished elsewhere in the job when this one's first began.
+  worker_clock(session& job, server_group& client, const consistency& c, std::uint32_t begin)
+      : job_(job), client_(client), staleness_(c.staleness), model_(c.model), begin_(begin) {}
+
+  [[nodiscard]] consistency_model model() const noexcept { return model_; }
+  void set_model(consistency_model model) noexcept { model_ = model; }
+  void set_total_iters(std::uint32_t n) noexcept { total_iters_ = n; }
+  /// Whether reads wait for the clock.
+  [[nodiscard]] bool is_clocked() const noexcept { return model_ != consistency_model::asp; }
+  /// Whether a read may be answered by what was read before.
+  [[nodiscard]] bool may_cache() const noexcept { return is_clocked() && finished() - begin_ < total_iters_; }
+
+  /// Iterations of this worker.
+  [[nodiscard]] std::uint32_t finished() const noexcept { return job_.finished(); }
+  /// Those that the slowest worker must have finished for a read.
+  [[nodiscard]] std::uint32_t needed() const noexcept {
+    return needed_minimum(finished(), model_ == consistency_model::bsp ? 0 : staleness_);
+  }
+  /// What the slowest worker is known to have finished.
+  [[nodiscard]] std::uint32_t slowest() const noexcept { return slowest_; }
+  void record_slowest(std::uint32_t clock) noexcept { slowest_ = std::max(slowest_, clock); }
+  /// How many iterations the last read was behind this worker.
+  [[nodiscard]] std::uint32_t last_staleness() const noexcept { return last_staleness_; }
+  void record_staleness(std::uint32_t minimum) noexcept {
+    last_staleness_ = finished() - std::min(finished(), minimum);
+  }
+
+  /// Blocks: until the rule allows a read.
+  void wait_for_minimum();
+  /// The same before a read that goes to the servers. Under ASP it returns at once.
+  void begin_read() {
+    if (!is_clocked()) return;
+    wait_for_minimum();
+    record_staleness(slowest_);
+  }
+  [[nodiscard]] kvclt::call read_call(net::verb what) const noexcept;
+  /// What a write carries now: under BSP what all have finished is folded before it. Blocks: under BSP, as a read.
+  [[nodiscard]] kvclt::call write_call(net::verb what);
+  /// `of_iteration`: an update of this iteration, which BSP stages. Blocks: one that is not, under BSP, as a read.
+  [[nodiscard]] kvclt::call update_call(net::verb what, std::uint64_t function, bool of_iteration);
+
+  /// This worker has finished another iteration. Returns: whether it is to stop for a checkpoint. Blocks: one round
+  /// trip.
+  bool tick();
+  /// Under BSP: all updates of iterations that every worker has finished are in the values. Throws: what one of them
+  /// failed with.
+  void fold_finished();
+  /// The same of the iterations that this worker has finished. Blocks: until every worker has.
+  void fold_committed();
+
+ private:
+  session& job_;
+  server_group& client_;
+  std::uint32_t staleness_;
+  consistency_model model_;
+  std::uint32_t total_iters_ = UINT32_MAX;
+  std::uint32_t begin_;
+  std::uint32_t slowest_ = 0;  // of all workers, as far as it is known here
+  std::uint32_t last_staleness_ = 0;
+};
+
+}  // namespace paracel
