@@ -72,7 +72,7 @@ namespace graph_detail {
 
 inline void append_id(std::string& out, const id_list& ids, std::size_t i) {
   if (ids.numeric()) {
-    append_text(out, ids.number(i));
+    paracel::append_text(out, ids.number(i));
   } else {
     out += ids.name(i);
   }

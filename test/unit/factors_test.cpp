@@ -25,7 +25,7 @@ using Eigen::VectorXd;
 using testing::ElementsAre;
 using testing::Pair;
 
-std::vector<double> numbers(std::size_t n, std::uint64_t seed, double scale = 1) {
+std::vector<double> random_numbers(std::size_t n, std::uint64_t seed, double scale = 1) {
   counter_random random(seed);
   std::vector<double> v(n);
   for (auto& x : v) x = scale * random.normal();
@@ -82,7 +82,7 @@ sparse_rows transposed(const sparse_rows& a) {
 }
 
 std::vector<double> some_rows(std::size_t count, std::size_t k, std::uint64_t seed) {
-  auto v = numbers(count * row_width(k), seed, 0.3);
+  auto v = random_numbers(count * row_width(k), seed, 0.3);
   for (std::size_t i = 0; i < count; ++i) v[i * row_width(k) + known_at] = 1;
   return v;
 }
@@ -91,8 +91,8 @@ std::vector<double> some_rows(std::size_t count, std::size_t k, std::uint64_t se
 
 TEST(FactorKernels, SumsAreThoseOfAPlainLoopForEveryLength) {
   for (std::size_t n = 0; n < 70; ++n) {
-    const auto a = numbers(n, 1);
-    const auto b = numbers(n, 2);
+    const auto a = random_numbers(n, 1);
+    const auto b = random_numbers(n, 2);
     double product = 0;
     double distance = 0;
     for (std::size_t j = 0; j < n; ++j) {
@@ -139,9 +139,9 @@ TEST(RowSolver, LeastSquaresAreThoseOfADenseSolve) {
   for (const std::size_t d : {1UL, 2UL, 3UL, 8UL, 33UL, 50UL}) {
     row_solver solver(d);
     for (const std::size_t n : {0UL, 1UL, 2UL, 7UL, 16UL, 17UL, 40UL, 203UL}) {
-      const auto x = numbers(n * d, 10 * n + d);
-      const auto t = numbers(n, 11 * n + d);
-      auto penalty = numbers(d, n + d);
+      const auto x = random_numbers(n * d, 10 * n + d);
+      const auto t = random_numbers(n, 11 * n + d);
+      auto penalty = random_numbers(d, n + d);
       for (auto& p : penalty) p = 0.1 + std::abs(p);
       solver.clear();
       for (std::size_t i = 0; i < n; ++i) {
