@@ -240,7 +240,8 @@ void chain::handle(const net::request_view& request, blob tail, completion done)
   // Whether this thread lives has nothing to do with its copies.
   if (h.what == verb::ping && (h.count == net::ping_alive || options_.at == place::clock)) return confirm(done);
   // A copy that does not answer must not make its head keep the answers of everybody else.
-  const bool from_server = is_of_any_epoch(options_.at, h.what) || h.what == verb::replicate || h.what == verb::handover;
+  const bool of_chains = h.what == verb::replicate || h.what == verb::handover;
+  const bool from_server = of_chains || is_of_any_epoch(options_.at, h.what);
   if (!from_server && budgets_.replies.is_over()) {
     budgets_.replies.refuse();
     return find_no_room(h, done, "too many answers wait here for the copies");

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The copies of a thread's partitions on other servers: of a shard's, or of the clock in its reserved partition. The head of a partition serves it; what a batch of requests has
-// changed there goes down the rest of the partition's chain as records, and no reply leaves before everything that the
-// shard had sent by then has been answered.
+// The copies of a thread's partitions on other servers: of a shard's, or of the clock in its reserved partition. The head of
+// a partition serves it; what a batch of requests has changed there goes down the rest of the partition's chain as records,
+// and no reply leaves before everything that the thread had sent by then has been answered.
 //
 //     client --> head --replicate--> second --replicate--> tail
 //            <--        <--answer--         <--answer--
 //
-//     replicate   u32 n | n * (u32 slot, u32 thread) whom it shall reach, the receiver first; thread: number of a shard, or
-//                 2^32 - 1 for the clock | entries
+//     replicate   u32 n | n * (u32 slot, u32 thread) whom it shall reach, the receiver first | entries
+//     thread      number of a shard, or 2^32 - 1 for the clock
 //     entry       u16 partition | u16 what | u32 after | u64 bytes | u64 previous | u64 index | records
 //     what        0 changes: apply if the copy is at `previous`; 1 the whole state: take its place unless the copy is at
 //                 `index`; 2 nothing: is the copy at `index`?
@@ -85,8 +85,8 @@ struct chain_options {
   std::uint64_t job = 0;
   std::uint64_t incarnation = 0;
   std::uint32_t slot = 0;
-  /// Which thread this is of its server, and which partitions it has: those p with p % threads == index. The clock's thread
-  /// has one, the reserved clock_partition.
+  /// Which thread this is of its server, and which partitions it has: those p with p % threads == index. The clock's
+  /// thread has one, the reserved clock_partition.
   place at = place::shard;
   std::uint32_t index = 0;
   std::uint32_t threads = 1;
@@ -108,7 +108,8 @@ class chain final : public reply_sink {
   using serve_function = std::function<void(const net::request_view&, blob, completion)>;
 
   /// `budgets`: of what is held here for others; outlives it.
-  chain(const chain_options& options, server_budgets& budgets, replicated_store& of, net::port& port, serve_function serve);
+  chain(const chain_options& options, server_budgets& budgets, replicated_store& of, net::port& port,
+        serve_function serve);
 
   /// A newer membership; the shard goes by it from now on.
   void follow(std::shared_ptr<const copies_view> view);

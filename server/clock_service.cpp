@@ -226,7 +226,9 @@ void clock_service::fail_all(status why, std::string_view text) {
   refuse_all(why, text, nullptr);
 }
 
-void clock_service::refuse_waiting(reply_sink& through, status why, std::string_view text) { refuse_all(why, text, &through); }
+void clock_service::refuse_waiting(reply_sink& through, status why, std::string_view text) {
+  refuse_all(why, text, &through);
+}
 
 void clock_service::refuse_all(status why, std::string_view text, reply_sink* through) {
   const auto refuse = [&](completion& done) {

@@ -35,8 +35,8 @@ namespace paracel::srv {
 ///
 /// Every reply carries the slowest worker's clock. That of a tick to a clock of a checkpoint orders one: so every worker
 /// stops there, and none can have passed it.
-/// What it knows is the one value of the reserved partition (clock_partition), which has copies like any other. Numbers only
-/// rise, so a copy takes over whatever is newer, and nothing that comes twice counts twice.
+/// What it knows is the one value of the reserved partition (clock_partition), which has copies like any other. Numbers
+/// only rise, so a copy takes over whatever is newer, and nothing that comes twice counts twice.
 /// Thread-safety: owned by the clock thread.
 class clock_service final : public replicated_store {
  public:

@@ -41,7 +41,8 @@ class function_monitor {
 /// The thread is in this function as long as the mark lives.
 class busy_mark {
  public:
-  busy_mark(function_monitor& of, const std::string& name, std::uint64_t function = 0, std::string_view key = {}) noexcept
+  busy_mark(function_monitor& of, const std::string& name, std::uint64_t function = 0,
+            std::string_view key = {}) noexcept
       : of_(of), call_({&name, function, key}) {
     of_.runs(&name);
   }

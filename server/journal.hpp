@@ -74,7 +74,9 @@ class journal {
   void key(std::uint64_t hash, std::string_view name) { note_key(hash, name, 0, whole, 0); }
   /// The key goes, or went meanwhile, with all that was staged.
   void key_gone(std::uint64_t hash, std::string_view name) { note_key(hash, name, 0, whole | gone, 0); }
-  void staged(std::uint64_t hash, std::string_view name, std::uint64_t arrival) { note_key(hash, name, arrival, waits, 0); }
+  void staged(std::uint64_t hash, std::string_view name, std::uint64_t arrival) {
+    note_key(hash, name, arrival, waits, 0);
+  }
   void folded(std::uint64_t hash, std::string_view name, std::uint32_t clock) { note_key(hash, name, 0, whole, clock); }
   void row(std::uint32_t table, std::uint64_t hash, std::uint64_t id) {
     if (recording_) rows_.push_back({table, false, hash, id, 0, 0});

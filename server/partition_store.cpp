@@ -75,14 +75,16 @@ bool partition_store::acceptable(std::string_view key, const value_view& value, 
   return true;
 }
 
-void partition_store::push(std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail, key_outcome& out) {
+void partition_store::push(std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
+                           key_outcome& out) {
   put(key, hash, value, std::move(tail), out);
   out.value = nullptr;  // the sender has it
   if (out.result != status::ok) return;
   if (const auto at = staged_.find(key, hash); at != staged_.end()) mend(at.value());
 }
 
-void partition_store::put(std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail, key_outcome& out) try {
+void partition_store::put(std::string_view key, std::uint64_t hash, const value_view& value, blob&& tail,
+                          key_outcome& out) try {
   const auto& e =
       tail ? keys_.store(hash, key, value.tag, blob::own(std::move(tail))) : keys_.store(hash, key, value);
   out.value = &e;
@@ -91,7 +93,8 @@ void partition_store::put(std::string_view key, std::uint64_t hash, const value_
   out.fail(status::out_of_memory, e.what());
 }
 
-void partition_store::pull_at(std::string_view key, std::uint64_t hash, const element_choice& choice, key_outcome& out) {
+void partition_store::pull_at(std::string_view key, std::uint64_t hash, const element_choice& choice,
+                              key_outcome& out) {
   const auto* e = keys_.find(hash, key);
   if (e == nullptr) return out.fail(status::not_found, "the key is not there");
   if (const auto s = pull_elements(e->view(), choice, out.elements, computed_, out.text); s != status::ok) {
@@ -100,8 +103,8 @@ void partition_store::pull_at(std::string_view key, std::uint64_t hash, const el
   out.version = e->version();
 }
 
-void partition_store::update_at(const loaded_update& f, std::string_view key, std::uint64_t hash, const element_change& change,
-                      key_outcome& out) {
+void partition_store::update_at(const loaded_update& f, std::string_view key, std::uint64_t hash,
+                                const element_change& change, key_outcome& out) {
   auto& t = keys_.table_of(hash);
   auto* e = t.find(hash, key);
   if (e == nullptr) return out.fail(status::not_found, "the key is not there");
@@ -119,14 +122,15 @@ bool partition_store::fits(const loaded_update& f, std::string_view key, key_out
   return false;
 }
 
-void partition_store::update(const loaded_update& f, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
-                   key_outcome& out) try {
+void partition_store::update(const loaded_update& f, std::string_view key, std::uint64_t hash, const value_view& delta,
+                             blob&& tail, key_outcome& out) try {
   auto& t = keys_.table_of(hash);
   auto* e = t.find(hash, key);
   const busy_mark mark(monitor_, f, key);
   auto ended = abi::ok;
   const auto failed = [&] {
-    out.fail(ended == abi::type_mismatch ? status::type_mismatch : status::plugin_failed, quoted_key(key) + ": " + out.text);
+    out.fail(ended == abi::type_mismatch ? status::type_mismatch : status::plugin_failed,
+             quoted_key(key) + ": " + out.text);
   };
   if (f.optimizer != nullptr) {
     out.value = step_key(keys_, f, hash, key, delta, out.text, ended);
@@ -175,7 +179,7 @@ void partition_store::trim() noexcept {
 }
 
 void partition_store::update_default(const loaded_update& f, std::string_view key, std::uint64_t hash,
-                           const default_and_delta& both, key_outcome& out) {
+                                     const default_and_delta& both, key_outcome& out) {
   if (keys_.find(hash, key) == nullptr) put(key, hash, both.initial, {}, out);
   else update(f, key, hash, both.delta, {}, out);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The partitions of one shard as data: keys with their versions and what optimizers keep beside them, rows of typed tables,
-// updates that BSP has staged, and which requests have been applied. Whole partitions, and what a batch of requests has
-// changed, go out and come in as records (partition_state.hpp): for checkpoints and copies.
+// The partitions of one shard as data: keys with their versions and what optimizers keep beside them, rows of typed
+// tables, updates that BSP has staged, and which requests have been applied. Whole partitions, and what a batch of requests
+// has changed, go out and come in as records (partition_state.hpp): for checkpoints and copies.
 //
 // It knows no request but what a verb on one key needs, and answers nobody: `shard` does.
 #pragma once
@@ -90,8 +90,8 @@ class partition_store final : public scan_host {
   /// Which requests have been applied.
   [[nodiscard]] dedup_window& applied() noexcept { return applied_; }
   [[nodiscard]] const dedup_window& applied() const noexcept { return applied_; }
-  /// What has changed since the last `take_changes`, once there are copies. The changes of keys that a verb begins are noted
-  /// by whoever calls it, before; what follows from them is noted here.
+  /// What has changed since the last `take_changes`, once there are copies. Whoever calls a verb on a key has noted the key
+  /// before; what follows from the call (staging, folding, clearing) is noted here.
   [[nodiscard]] journal& changes() noexcept { return log_; }
   [[nodiscard]] const journal& changes() const noexcept { return log_; }
 
@@ -129,6 +129,7 @@ class partition_store final : public scan_host {
   }
   /// The greatest clock of a BSP read: everything before it is complete.
   [[nodiscard]] std::uint32_t& folded_clock() noexcept { return folded_clock_; }
+  void saw_complete(std::uint32_t clock) noexcept { folded_clock_ = std::max(folded_clock_, clock); }
   /// Whether no update of a key waits, or could not be folded.
   [[nodiscard]] bool is_settled() const noexcept { return staged_count_ == 0 && broken_count_ == 0; }
   [[nodiscard]] std::uint64_t staged() const noexcept { return staged_count_ + rows_.staged(); }
@@ -169,7 +170,7 @@ class partition_store final : public scan_host {
     log_.record();
     keys_.set_keeps_copies(true);
   }
-  /// Versions that are given from now on are above those of every earlier epoch, so that none is given twice by two heads.
+  /// Versions that are given from now on are above those of every earlier epoch: no two heads give the same one.
   void begin_epoch(std::uint32_t epoch);
   /// Calls f(partition, records) for each partition that has changed, in ascending order; nothing has changed then.
   template <class F>
@@ -240,8 +241,8 @@ class partition_store final : public scan_host {
   void encode_staged(std::string_view key, const staged_key& staged, std::vector<std::byte>& out);
   static void encode_staged(std::string_view key, const staged_update& u, std::vector<std::byte>& out);
   static void encode_broken(std::string_view key, const staged_key& staged, std::vector<std::byte>& out);
-  static void append_applied(std::vector<std::byte>& out, std::uint64_t client, std::uint64_t low, std::uint64_t sequence,
-                             const dedup_window::answer& what);
+  static void append_applied(std::vector<std::byte>& out, std::uint64_t client, std::uint64_t low,
+                             std::uint64_t sequence, const dedup_window::answer& what);
   void encode_key(const entry& e, std::uint64_t hash, std::vector<std::byte>& out);
   void apply_record(std::uint16_t partition, const record& r, key_outcome& out);
   void apply_put(std::string_view key, std::uint64_t hash, const record& r, key_outcome& out);
@@ -266,7 +267,7 @@ class partition_store final : public scan_host {
   std::uint64_t arrivals_ = 0;
   std::uint32_t folded_clock_ = 0;  // the greatest clock of a BSP read: everything before it is complete
   std::uint32_t due_clock_ = 0;     // what the clock thread has told: as far as this all is to be folded
-  // Own keys that have something staged, by the least clock of it; a key that was folded since is there no more, or again.
+  // Own keys that have something staged, by the least clock of it; a key that was folded since is not there, or again.
   std::map<std::uint32_t, std::deque<std::string>> due_;
 
   /// What an update that waits for the clock takes besides its delta, about.

@@ -19,8 +19,8 @@ namespace paracel::srv {
 using net::status;
 using net::verb;
 
-void partition_store::stage(const key_operation& op, std::string_view key, std::uint64_t hash, const value_view& delta, blob&& tail,
-                  key_outcome& out) {
+void partition_store::stage(const key_operation& op, std::string_view key, std::uint64_t hash, const value_view& delta,
+                            blob&& tail, key_outcome& out) {
   // What could not be folded ends the program; so nobody goes on as if nothing had happened.
   if (broken_count_ != 0) [[unlikely]] {
     if (const auto s = failed_fold(out.text); s != status::ok) return out.fail(s, std::move(out.text));
@@ -56,8 +56,8 @@ void partition_store::stage(const key_operation& op, std::string_view key, std::
 
 /// Whether the update may succeed, as far as types and sizes tell now: of the value that is there, or else of the first
 /// delta that would become it.
-bool partition_store::can_be_folded(const key_operation& op, std::string_view key, std::uint64_t hash, const value_view& delta,
-                          const staged_key* waiting, key_outcome& out) {
+bool partition_store::can_be_folded(const key_operation& op, std::string_view key, std::uint64_t hash,
+                                    const value_view& delta, const staged_key* waiting, key_outcome& out) {
   const bool others = waiting != nullptr && !waiting->waiting.empty();
   if (others && waiting->changes_type) return true;
   value_view current;

@@ -41,7 +41,8 @@ bool partition_store::next_changed(std::uint16_t& partition) {
 void partition_store::encode_changes(std::uint16_t partition, std::vector<std::byte>& out) {
   auto& j = log_;
   while (at_.touched < j.touched().size() && j.touched()[at_.touched] == partition) ++at_.touched;
-  if (at_.cleared < j.cleared().size() && j.cleared()[at_.cleared] == partition) append(out, {.kind = record_kind::clear});
+  const bool cleared = at_.cleared < j.cleared().size() && j.cleared()[at_.cleared] == partition;
+  if (cleared) append(out, {.kind = record_kind::clear});
   while (at_.cleared < j.cleared().size() && j.cleared()[at_.cleared] == partition) ++at_.cleared;
   while (at_.key < j.keys().size() && partition_of(j.keys()[at_.key].hash) == partition) {
     at_.key = encode_key_changes(at_.key, out);

@@ -100,8 +100,8 @@ void partition_store::encode_partition(std::uint16_t partition, std::vector<std:
   applied_.each(partition, [&](const dedup_window::part& p) { append_applied(out, p.client, p.low, p.sequence, p.what); });
 }
 
-void partition_store::append_applied(std::vector<std::byte>& out, std::uint64_t client, std::uint64_t low, std::uint64_t sequence,
-                           const dedup_window::answer& what) {
+void partition_store::append_applied(std::vector<std::byte>& out, std::uint64_t client, std::uint64_t low,
+                                     std::uint64_t sequence, const dedup_window::answer& what) {
   const std::array<std::uint64_t, 2> of{client, low};
   append(out, {.kind = record_kind::applied,
                .flags = what.flags,
@@ -112,7 +112,8 @@ void partition_store::append_applied(std::vector<std::byte>& out, std::uint64_t 
 
 // ---- records as state -----------------------------------------------------------------------------------------------
 
-status partition_store::apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why, room memory) {
+status partition_store::apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why,
+                                      room memory) {
   if (!keys_.is_of_shard(partition)) {
     why = "partition " + std::to_string(partition) + " is not one of thread " + std::to_string(settings_.index);
     return status::wrong_owner;

@@ -28,8 +28,8 @@ class replicated_store {
   virtual void keep_copies() noexcept = 0;
   /// Other partitions than before may be our own.
   virtual void begin_epoch(std::uint32_t epoch) = 0;
-  /// Until the next call these partitions count as changed as soon as somebody is served from them, since their copies are
-  /// not known to be whole; null: none. Lifetime: the bits may change, and outlive the next call.
+  /// Until the next call these partitions count as changed as soon as somebody is served from them, since their copies
+  /// are not known to be whole; null: none. Lifetime: the bits may change, and live until the next call.
   virtual void watch(const std::bitset<partition_count>* incomplete) noexcept = 0;
   [[nodiscard]] virtual bool has_changes() const noexcept = 0;
   /// Calls f(partition, records) for each partition that has changed, in ascending order; nothing has changed then.
@@ -49,9 +49,9 @@ class replicated_store {
     friend bool operator==(const definitions&, const definitions&) = default;
   };
   [[nodiscard]] virtual definitions defined() const noexcept { return {}; }
-  /// Calls f(verb, key, payload) with the requests that define it, for a copy that knows `known`.
-  virtual void each_definition(const definitions& known,
-                               const std::function<void(net::verb, std::string_view, std::span<const std::byte>)>& f) const {
+  using definition_visitor = std::function<void(net::verb, std::string_view key, std::span<const std::byte> payload)>;
+  /// Calls f with the requests that define it, for a copy that knows `known`.
+  virtual void each_definition(const definitions& known, const definition_visitor& f) const {
     static_cast<void>(known);
     static_cast<void>(f);
   }

@@ -121,8 +121,8 @@ class server final : public request_handler {
     shard_owned_[shard].store(&view.owned, std::memory_order_release);
   }
 
-  /// What keeps the copies of a shard's partitions, or, with the number behind the last shard's, of the clock, for as long as
-  /// its thread has this port. `serve` handles what is to be handled here.
+  /// What keeps the copies of a shard's partitions, or, with the number behind the last shard's, of the clock, for as long
+  /// as its thread has this port. `serve` handles what is to be handled here.
   /// Thread-safety: each by its thread. Lifetime: the port until `end_replication`.
   chain& begin_replication(unsigned thread, net::port& port, chain::serve_function serve);
   void end_replication(unsigned thread) noexcept { chains_[thread].reset(); }

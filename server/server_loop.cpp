@@ -80,7 +80,8 @@ void server_loop::take(milliseconds sleep) {
     if (h.what == verb::stop && h.client == server.options().incarnation && in_.stop.load(std::memory_order_acquire)) {
       told_ = true;
       done.ok();
-    } else if (!early && !copies_.active() && (h.flags & net::flag_stream) != 0 && !copies_.takes(h, from_[i]->from)) [[unlikely]] {
+    } else if (!early && !copies_.active() && (h.flags & net::flag_stream) != 0 &&
+               !copies_.takes(h, from_[i]->from)) [[unlikely]] {
       done.fail(status::reconnected);
     } else if (!early && !copies_.active() && h.what == verb::ping && h.count == net::ping_alive) [[unlikely]] {
       done.ok();
@@ -102,7 +103,8 @@ milliseconds server_loop::settle() {
     copies_.stay_alone(epoch);
   }
   // Without copies nobody can be put in our place.
-  const auto lease = copies_.active() ? in_.lease_end.load(std::memory_order_relaxed) : std::numeric_limits<std::int64_t>::max();
+  constexpr auto forever = std::numeric_limits<std::int64_t>::max();
+  const auto lease = copies_.active() ? in_.lease_end.load(std::memory_order_relaxed) : forever;
   using time_point = net::time_source::time_point;
   copies_.settle(in_.time, time_point(time_point::duration(lease)));
   in_.synced.store(copies_.synced(), std::memory_order_release);

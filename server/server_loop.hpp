@@ -63,8 +63,8 @@ class server_loop {
   virtual void expect(std::span<const net::request_view> /*requests*/) {}
   /// Takes the requests that wait, `expect`s them together and handles each in order.
   void take(std::chrono::milliseconds sleep);
-  /// What follows a batch: what has changed is sent, and the replies that wait for nothing any more. Returns: for how long to
-  /// sleep.
+  /// What follows a batch: what has changed is sent, and the replies that wait for nothing any more.
+  /// Returns: for how long to sleep.
   std::chrono::milliseconds settle();
 
   const loop_surroundings in_;

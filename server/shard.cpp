@@ -117,9 +117,7 @@ void shard::drop_partitions(const std::bitset<partition_count>& which) {
   publish();
 }
 
-void shard::each_definition(
-    const definitions& known,
-    const std::function<void(verb, std::string_view, std::span<const std::byte>)>& f) const {
+void shard::each_definition(const definitions& known, const definition_visitor& f) const {
   const auto now = defined();
   if (known.functions != now.functions) {
     for (const auto& r : plugins_.registrations()) {
@@ -385,8 +383,8 @@ void shard::pull_at(const key_operation& c, std::string_view key, std::uint64_t 
   store_.pull_at(key, hash, choice, out);
 }
 
-void shard::update_at(const key_operation& c, std::string_view key, std::uint64_t hash, const value_view& elements, blob&& tail,
-                      key_outcome& out) {
+void shard::update_at(const key_operation& c, std::string_view key, std::uint64_t hash, const value_view& elements,
+                      blob&& tail, key_outcome& out) {
   const bool is_range = (c.header->flags & net::flag_range) != 0;
   element_change change;
   if (const char* reason = parse_update_at(elements, is_range, change)) {

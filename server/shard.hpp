@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // One shard of a server: the partitions p with p % threads == index, their tables, and the verbs on them. It knows no
-// socket and no lock; the thread that calls `handle` owns it. What it keeps is a partition_store, which its replicator copies.
+// socket and no lock; the thread that calls `handle` owns it. What it keeps is a partition_store, of which `chain` keeps
+// copies.
 #pragma once
 
 #include <array>
@@ -75,7 +76,9 @@ class shard final : public replicated_store {
   // ---- the state of a partition of this shard: as of partition_store, and the counters say so
 
   using room = partition_store::room;
-  void encode_partition(std::uint16_t partition, std::vector<std::byte>& out) override { store_.encode_partition(partition, out); }
+  void encode_partition(std::uint16_t partition, std::vector<std::byte>& out) override {
+    store_.encode_partition(partition, out);
+  }
   net::status apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why,
                             room memory = room::limited);
   void drop_partitions(const std::bitset<partition_count>& which) override;
@@ -95,8 +98,7 @@ class shard final : public replicated_store {
     return apply_records(partition, records, why, room::unlimited);
   }
   [[nodiscard]] definitions defined() const noexcept override { return {plugins_.registered(), store_.rows().tables()}; }
-  void each_definition(const definitions& known,
-                       const std::function<void(net::verb, std::string_view, std::span<const std::byte>)>& f) const override;
+  void each_definition(const definitions& known, const definition_visitor& f) const override;
   /// The requests that wait for a key set.
   void refuse_waiting(reply_sink& through, net::status why, std::string_view text) override {
     waiting_room_.close(why, text, &through);
@@ -147,8 +149,8 @@ class shard final : public replicated_store {
                key_outcome& out);
   void pull_at(const key_operation& c, std::string_view key, std::uint64_t hash, const value_view& elements,
                key_outcome& out);
-  void update_at(const key_operation& c, std::string_view key, std::uint64_t hash, const value_view& elements, blob&& tail,
-                 key_outcome& out);
+  void update_at(const key_operation& c, std::string_view key, std::uint64_t hash, const value_view& elements,
+                 blob&& tail, key_outcome& out);
   void handle_fold(const net::request_view& request, completion& done);
   void fence(const net::request_view& request, completion& done);
 

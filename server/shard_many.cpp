@@ -217,7 +217,7 @@ bool shard::run_set(const key_operation& c, prepared_set& set, const set_values&
   switch (c.what) {
     case verb::pull:
       // What is complete at this clock is folded: nothing is staged.
-      if ((h.flags & net::flag_bsp_read) != 0 && h.clock != net::no_clock) store_.folded_clock() = std::max(store_.folded_clock(), h.clock);
+      if ((h.flags & net::flag_bsp_read) != 0 && h.clock != net::no_clock) store_.saw_complete(h.clock);
       set.gather(items_.data());
       break;
     case verb::push: set.scatter(store_.keys(), values.payload.data()); break;

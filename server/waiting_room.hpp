@@ -103,8 +103,8 @@ class waiting_room {
     return true;
   }
 
-  /// Answers what is held of this client, whose refused request is not awaited any more; `through`: not through the sinks
-  /// for which the answers were made.
+  /// Answers what is held of this client, whose refused request is not awaited any more; `through`: not through the
+  /// sinks for which the answers were made.
   void forget(std::uint64_t client, net::status why, reply_sink* through = nullptr) {
     const auto at = clients_.find(client);
     if (at == clients_.end()) return;
