@@ -26,7 +26,7 @@ inline constexpr std::size_t exchange_room = sizeof(std::uint64_t);
 /// block are overwritten, what comes has them too. The own block does not travel. Blocks are moved out of.
 /// Every worker must call it. Cost: as many all-to-alls as the worker with most to send needs.
 inline std::vector<byte_vector> exchange_blocks(Comm& comm, std::vector<byte_vector>& blocks,
-                                                std::size_t round_bytes = exchange_round_bytes) {
+                                                std::size_t most_bytes = exchange_round_bytes) {
   const std::size_t size = comm.get_size();
   const std::size_t rank = comm.get_rank();
   for (auto& b : blocks) b.resize(std::max(b.size(), exchange_room));
@@ -35,7 +35,7 @@ inline std::vector<byte_vector> exchange_blocks(Comm& comm, std::vector<byte_vec
   std::vector<byte_vector> got(size);
   if (size > 1) {
     // Each sender says in its first piece how many rounds it needs; all take the greatest.
-    const std::size_t piece = std::max(round_bytes / (size - 1), exchange_room);
+    const std::size_t piece = std::max(most_bytes / (size - 1), exchange_room);
     std::size_t longest = 0;
     for (const auto& b : blocks) longest = std::max(longest, b.size());
     std::uint64_t rounds = std::max<std::size_t>((longest + piece - 1) / piece, 1);
