@@ -41,7 +41,7 @@ build() {
   local folder=$1 targets=$2
   shift 2
   # From nothing, many files as one take less than half the time; a folder that is there keeps its way.
-  [[ -f $folder/CMakeCache.txt ]] || set -- -DPARACEL_UNITY=ON -DPARACEL_BENCH=OFF "$@"
+  [[ -f $folder/CMakeCache.txt ]] || set -- -DPARACEL_UNITY=ON -DPARACEL_BENCH=OFF -DPARACEL_ASSERTIONS=ON "$@"
   if ((ci)); then set -- "$@" -DPARACEL_BENCH=ON; fi
   # What a demo has turned off in that folder is on again.
   cmake -S . -B "$folder" -G Ninja -DPARACEL_TESTS=ON "$@" >"$logs/configure.log" 2>&1 ||

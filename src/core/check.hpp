@@ -4,7 +4,7 @@
 // with its place, and ends the process (SIGABRT). What input can break is an exception.
 //
 //     PARACEL_CHECK(condition)    in every build: costs nothing beside what stands around it
-//     PARACEL_ASSERT(condition)   where PARACEL_ASSERTIONS is defined (trees with tests or sanitizers); elsewhere it is
+//     PARACEL_ASSERT(condition)   where PARACEL_ASSERTIONS is defined (tool/test.sh, sanitizers); elsewhere it is
 //                                 compiled and not evaluated, so that it may cost time
 //
 // For .cpp files of the library: a header may be compiled with and without PARACEL_ASSERTIONS in one program.

@@ -351,7 +351,8 @@ std::unique_ptr<byte_source> decompressed(file_kind kind, const std::string& nam
 }  // namespace
 
 input_file look_at(const std::string& name) {
-  input_file file{.name = name};
+  input_file file;
+  file.name = name;
   if (name == "-") {
     file.kind = file_kind::standard_input;
     return file;

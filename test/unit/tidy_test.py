@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Manners that a program can check: a licence line in each source file, no tabs, no lines that run off the screen, nothing
-left to do, names of files in snake_case, the fixed top level."""
+"""Manners that a program can check: a licence line in each source file, no tabs, no lines that run off the screen, C++ as
+clang-format writes it, nothing left to do, names of files in snake_case, the fixed top level."""
 import os
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -11,7 +12,7 @@ import unittest
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TOP = {"CMakeLists.txt", "LICENSE", "README.md", "include", "src", "alg", "server", "tool", "prun.py", "default", "test",
        "python", "doc"}
-LONGEST = 130
+LONGEST = 130  # of Python, scripts and CMake; that of C++ is in .clang-format
 LICENCE = "SPDX-License-Identifier: BSD-3-Clause"
 
 
@@ -49,6 +50,17 @@ class Tidy(unittest.TestCase):
                 self.assertNotIn("\r", line, place)
                 self.assertEqual(line.rstrip(), line, place)
                 self.assertLessEqual(len(line), LONGEST, place)
+
+    def test_cpp_is_as_clang_format_writes_it(self):
+        """Versions differ in details: it is that of Debian 12 that counts."""
+        if shutil.which("clang-format") is None:
+            self.skipTest("clang-format is not installed")
+        version = subprocess.run(["clang-format", "--version"], capture_output=True, text=True, check=True).stdout
+        if " version 14." not in version:
+            self.skipTest(f"the format is that of clang-format 14, not of {version.strip()}")
+        names = [name for name in files() if name.endswith((".cpp", ".hpp"))]
+        done = subprocess.run(["clang-format", "--dry-run", "--Werror", *names], cwd=SOURCE, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr[:2000]), (0, ""), "clang-format -i mends it")
 
     def test_nothing_is_left_to_do(self):
         left = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b")
