@@ -54,10 +54,10 @@ from launcher.options import parse_command_line  # noqa: E402
 from launcher.output import write_quietly  # noqa: E402
 from launcher.plan import Plan  # noqa: E402
 from launcher.program import find_framework, find_program, marks_in  # noqa: E402
-from launcher.resizing import resize_command  # noqa: E402
-from launcher.running import COMMANDS, run_command  # noqa: E402
+from launcher.scaling import resize_command  # noqa: E402
+from launcher.run_directory import COMMANDS, run_command  # noqa: E402
 from launcher.runs import runs_command  # noqa: E402
-from launcher.status import FAILURE, OK, USAGE, Failure  # noqa: E402
+from launcher.exit_status import FAILURE, OK, USAGE, Failure  # noqa: E402
 
 
 def main(arguments):

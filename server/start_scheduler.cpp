@@ -28,17 +28,17 @@
 #include <paracel/error.hpp>
 
 #include "core/hash.hpp"
-#include "core/launch_facts.hpp"
+#include "config/launch_facts.hpp"
 #include "core/membership.hpp"
 #include "net/bind_policy.hpp"
-#include "net/checkpoint_store.hpp"
-#include "net/descriptor_limit.hpp"
+#include "storage/checkpoint_store.hpp"
+#include "net/fd_limit.hpp"
 #include "net/heartbeat.hpp"
 #include "net/job_key.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
-#include "server/scheduler_node.hpp"
-#include "server/start_guard.hpp"
+#include "server/scheduler/scheduler_node.hpp"
+#include "server/node/start_guard.hpp"
 
 DEFINE_string(bind, "tcp://127.0.0.1:*", "address to answer at: ipc:///path, or tcp://host:port with * for a free port");
 DEFINE_string(job, "", "id of the job, 16 hex digits");
@@ -163,7 +163,7 @@ std::chrono::milliseconds time_of(const char* flag, double seconds) {
 
 paracel::srv::checkpoint_options checkpoints_from_flags() {
   paracel::srv::checkpoint_options o;
-  paracel::net::posix_disk disk;
+  paracel::net::posix_file_system disk;
   o.plan.folder = FLAGS_checkpoint_dir;
   o.plan.every = FLAGS_checkpoint_every == 0 ? 0 : count_of("checkpoint_every", FLAGS_checkpoint_every, 1 << 30);
   o.keep = count_of("checkpoint_keep", FLAGS_checkpoint_keep, 1 << 20);

@@ -32,20 +32,20 @@
 #include <paracel/error.hpp>
 
 #include "core/hex.hpp"
-#include "core/json_text.hpp"
+#include "core/json_io.hpp"
 #include "core/membership.hpp"
-#include "core/text_number.hpp"
+#include "core/number_parsing.hpp"
 #include "net/bind_policy.hpp"
-#include "net/descriptor_limit.hpp"
+#include "net/fd_limit.hpp"
 #include "net/heartbeat.hpp"
 #include "net/job_key.hpp"
 #include "net/protocol.hpp"
-#include "net/question_line.hpp"
+#include "net/scheduler_channel.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
-#include "server/last_words.hpp"
-#include "server/server_node.hpp"
-#include "server/start_guard.hpp"
+#include "server/plugin/last_words.hpp"
+#include "server/node/server_node.hpp"
+#include "server/node/start_guard.hpp"
 
 DEFINE_string(rendezvous, "", "address of the scheduler");
 DEFINE_string(job, "", "id of the job, 16 hex digits");
@@ -83,7 +83,7 @@ milliseconds milliseconds_of(double seconds, const char* flag) {
 std::uint64_t bytes_of(const std::string& text, const char* flag) {
   std::uint64_t count = 0;
   if (!read_byte_count(text, count)) {
-    throw usage_error(std::string(flag) + " must be a number of bytes such as 1000000, 64K, 256M or 4G, not " + shown(text));
+    throw usage_error(std::string(flag) + " must be a number of bytes such as 1000000, 64K, 256M or 4G, not " + quote_for_error(text));
   }
   return count;
 }
@@ -210,7 +210,7 @@ class scheduler_line {
   }
 
  private:
-  net::question_line line_;
+  net::scheduler_channel line_;
   std::uint64_t job_;
 };
 
@@ -272,7 +272,7 @@ srv::node_options options_from_flags() {
 
 /// The scheduler has answered a heartbeat: until two seconds after it left, less when its limit is less, nobody is put in
 /// this server's place. A tenth is for clocks that run apart.
-void renew_lease(srv::server_node& node, net::time_source::time_point sent) {
+void renew_lease(srv::server_node& node, net::clock_source::time_point sent) {
   const auto limit = milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit");
   node.set_lease_end(sent + std::min(milliseconds{2000}, limit * 10 / 11));
 }
@@ -317,12 +317,12 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
        .job = node.object().options().job,
        .limit = milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit") * net::patience_with_scheduler,
        .on_answer =
-           [&](net::time_source::time_point sent) {
+           [&](net::clock_source::time_point sent) {
              if (!end.has_come()) renew_lease(node, sent);
            },
        .on_membership = [&](std::string_view json) { return adopt(node, json, end); }},
       [&node] { return heartbeat_body(node); },
-      [&end](const net::order& o) {
+      [&end](const net::directive& o) {
         if (o.what == net::instruction::shutdown) end.come(exit_status::ok, {});
         else end.come(o.status == 0 ? exit_status::failure : o.status, o.cause);
       });

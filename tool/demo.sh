@@ -17,7 +17,7 @@ say "configuring and building (Release) in build/"
 options=(-DPARACEL_TESTS=OFF -DPARACEL_BENCH=OFF)
 [[ -f build/CMakeCache.txt ]] || options+=(-DPARACEL_UNITY=ON)
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release "${options[@]}"
-cmake --build build --target lr lr_update start_server start_scheduler ask_scheduler paracel_default paracel_mpi
+cmake --build build --target lr lr_update start_server start_scheduler send_request paracel_default paracel_mpi
 
 demo=build/demo
 mkdir -p "$demo"

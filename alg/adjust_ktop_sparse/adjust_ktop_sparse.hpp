@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/ids.hpp>
-#include <paracel/load.hpp>
+#include <paracel/id_list.hpp>
+#include <paracel/samples.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
 #include <paracel/sparse.hpp>

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include <paracel/load.hpp>
+#include <paracel/samples.hpp>
 #include <paracel/random.hpp>
 
 #include "alg/common/npy.hpp"
@@ -192,7 +192,7 @@ factor_lines load_factors(Comm comm, const std::vector<std::string>& files) {
   return out;
 }
 
-void als_side::prepare(std::size_t k) {
+void als_role::prepare(std::size_t k) {
   keys = keys_of(ratings.row_ids);
   column_keys = keys_of(ratings.column_ids);
   own.assign(ratings.rows() * row_width(k), 0.0);
@@ -423,7 +423,7 @@ void alternating_least_squares::load() {
 /// Solves one side and pushes it; returns the objective. `from` has the rows of the other side.
 /// Cost: a row of the other side for each local column once from the servers, each own row once to them, a barrier, and a
 /// reduction of 2 numbers (implicit: and one of k^2 before it).
-double alternating_least_squares::half_step(als_side& side, als_side& other, table<double>& from, table<double>& to) {
+double alternating_least_squares::half_step(als_role& side, als_role& other, table<double>& from, table<double>& to) {
   auto comm = get_comm();
   const bool implicit = model_.form == als_form::implicit_ratings;
   std::vector<double> gram;

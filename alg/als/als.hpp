@@ -92,7 +92,7 @@ struct factor_lines {
 factor_lines load_factors(Comm comm, const std::vector<std::string>& files);
 
 /// One orientation of the ratings on this worker.
-struct als_side {
+struct als_role {
   sparse_rows ratings;
   std::vector<std::uint64_t> keys;         // of the own rows
   std::vector<std::uint64_t> column_keys;
@@ -116,13 +116,13 @@ class als_one_step {
   };
   /// Solves all rows and measures, on `validate` if it is not null. A collective.
   errors solve(double lambda, const sparse_rows* validate);
-  [[nodiscard]] const als_side& side() const noexcept { return side_; }
+  [[nodiscard]] const als_role& side() const noexcept { return side_; }
   [[nodiscard]] std::size_t k() const noexcept { return model_.k; }
 
  private:
   paralg& job_;
   als_model model_;
-  als_side side_;
+  als_role side_;
   std::optional<factor_tables> tables_;
 };
 
@@ -137,15 +137,15 @@ class alternating_least_squares : public paralg {
   void solve_one_step();
   void load();
   void train();
-  double half_step(als_side& side, als_side& other, table<double>& from, table<double>& to);
+  double half_step(als_role& side, als_role& other, table<double>& from, table<double>& to);
   void write();
 
   als_settings settings_;
   run_log log_;
   als_model model_;
   rating_scale scale_;
-  als_side users_;
-  als_side items_;
+  als_role users_;
+  als_role items_;
   std::optional<factor_tables> tables_;
   double user_penalty_ = 0;               // of all workers
   double item_penalty_ = 0;

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include <paracel/graph_part.hpp>
+#include <paracel/distributed_graph.hpp>
 #include <paracel/pregel.hpp>
 
-#include "alg/common/graph_job.hpp"
+#include "alg/common/graph_base.hpp"
 
 namespace paracel::alg {
 
@@ -43,7 +43,7 @@ struct bfs_result {
 };
 
 /// `source`: a vertex number. A collective. `resume`: from a checkpoint in options.checkpoint_folder.
-bfs_result breadth_first_levels(Comm comm, const graph_part& graph, std::uint64_t source, const pregel_options& options = {},
+bfs_result breadth_first_levels(Comm comm, const distributed_graph& graph, std::uint64_t source, const pregel_options& options = {},
                                 bool resume = false);
 
 struct bfs_settings : graph_settings {

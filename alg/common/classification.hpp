@@ -10,7 +10,7 @@
 
 #include <paracel/comm.hpp>
 #include <paracel/exchange.hpp>
-#include <paracel/metrics.hpp>
+#include <paracel/classification_metrics.hpp>
 
 namespace paracel::alg {
 

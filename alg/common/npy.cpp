@@ -13,7 +13,7 @@
 #include <optional>
 #include <string_view>
 
-#include <paracel/dump.hpp>
+#include <paracel/text_output.hpp>
 #include <paracel/npy_header.hpp>
 #include <paracel/run.hpp>
 

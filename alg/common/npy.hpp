@@ -30,7 +30,7 @@
 #include <vector>
 
 #include <paracel/error.hpp>
-#include <paracel/ids.hpp>
+#include <paracel/id_list.hpp>
 #include <paracel/json_parser.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>

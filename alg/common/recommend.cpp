@@ -8,7 +8,7 @@
 
 #include <Eigen/Dense>
 
-#include <paracel/dump.hpp>
+#include <paracel/text_output.hpp>
 #include <paracel/exchange.hpp>
 
 #include "npy.hpp"

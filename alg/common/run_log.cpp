@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include <paracel/dump.hpp>
+#include <paracel/text_output.hpp>
 #include <paracel/json_parser.hpp>
 
 namespace paracel::alg {

@@ -5,7 +5,7 @@
 
 #include <paracel/exchange.hpp>
 
-#include "alg/common/graph_links.hpp"
+#include "alg/common/contracted_graph.hpp"
 #include "alg/common/run_log.hpp"
 #include "alg/common/union_find.hpp"
 
@@ -21,7 +21,7 @@ config_schema wcc_schema() {
 namespace {
 
 /// Labels of groups become the least of their component, found by rank 0, which gets all links.
-void join_on_first(Comm& comm, const graph_part& groups, std::vector<std::uint64_t>& labels) {
+void join_on_first(Comm& comm, const distributed_graph& groups, std::vector<std::uint64_t>& labels) {
   std::vector<byte_vector> blocks(comm.get_size()), answers(comm.get_size());
   for (auto& b : blocks) put_bytes(b, std::uint64_t{0});
   for (auto& b : answers) put_bytes(b, std::uint64_t{0});
@@ -61,7 +61,7 @@ void join_on_first(Comm& comm, const graph_part& groups, std::vector<std::uint64
 
 }  // namespace
 
-wcc_result weak_components(Comm comm, const graph_part& graph, pregel_options options, bool resume) {
+wcc_result weak_components(Comm comm, const distributed_graph& graph, pregel_options options, bool resume) {
   const auto own = graph.own();
   std::vector<std::uint32_t> group(own + graph.ghosts.size());
   std::vector<std::uint64_t> least;  // of each group: the least number of a vertex that is known here
@@ -87,7 +87,7 @@ wcc_result weak_components(Comm comm, const graph_part& graph, pregel_options op
   const auto first = number_groups(comm, least.size());
   std::vector<std::uint32_t> at_home(graph.ghosts.size());
   borders->pull<std::uint32_t>(std::span<const std::uint32_t>(group).first(own), at_home);
-  std::vector<group_link> links(graph.ghosts.size());
+  std::vector<contracted_edge> links(graph.ghosts.size());
   std::size_t w = 0;
   for (std::size_t g = 0; g < links.size(); ++g) {
     while (borders->ghost_first(w + 1) <= g) ++w;

@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
-#include <paracel/graph_part.hpp>
+#include <paracel/distributed_graph.hpp>
 #include <paracel/pregel.hpp>
 
-#include "alg/common/graph_job.hpp"
+#include "alg/common/graph_base.hpp"
 
 namespace paracel::alg {
 
@@ -53,7 +53,7 @@ struct wcc_result {
 inline constexpr std::uint64_t most_supersteps = 100;
 
 /// The directions of the edges do not matter. A collective. `resume`: from a checkpoint in options.checkpoint_folder.
-wcc_result weak_components(Comm comm, const graph_part& graph, pregel_options options = {}, bool resume = false);
+wcc_result weak_components(Comm comm, const distributed_graph& graph, pregel_options options = {}, bool resume = false);
 
 struct wcc_settings : graph_settings {
   explicit wcc_settings(const config& from) : graph_settings(from) { read_checkpoint_keys(from, *this); }

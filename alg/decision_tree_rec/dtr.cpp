@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include <paracel/dump.hpp>
+#include <paracel/text_output.hpp>
 
 #include "alg/common/npy.hpp"
 
@@ -101,7 +101,7 @@ void dtr_users::add_norms(std::span<const std::uint32_t> place, std::span<std::i
 
 // ---- choosing
 
-double dtr_gain(const dtr_side& all, const dtr_side& likes, const fixed_point& unit) {
+double dtr_gain(const dtr_role& all, const dtr_role& likes, const fixed_point& unit) {
   const auto hate_count = all.count - likes.count;
   if (likes.count == 0 || hate_count == 0) return not_allowed;
   if (likes.count >= 3 * hate_count || hate_count >= 3 * likes.count) return not_allowed;

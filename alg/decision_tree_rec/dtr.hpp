@@ -23,10 +23,10 @@
 #include <string>
 #include <vector>
 
-#include <paracel/ids.hpp>
+#include <paracel/id_list.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
-#include <paracel/vectors.hpp>
+#include <paracel/dense_rows.hpp>
 
 #include "alg/common/run_log.hpp"
 
@@ -45,7 +45,7 @@ class fixed_point {
 };
 
 /// Of a set of users: how many they are and the sum of their factors. `sum`: k numbers.
-struct dtr_side {
+struct dtr_role {
   std::int64_t count = 0;
   std::span<const std::int64_t> sum;
 };
@@ -84,7 +84,7 @@ class dtr_users {
 
 /// |S_like|^2 / n_like + |S_hate|^2 / n_hate, which is to be great; not_allowed for an empty side or sides whose numbers
 /// have a ratio of 3 or more.
-double dtr_gain(const dtr_side& all, const dtr_side& likes, const fixed_point& unit);
+double dtr_gain(const dtr_role& all, const dtr_role& likes, const fixed_point& unit);
 inline constexpr double not_allowed = -1;
 
 /// The item to ask about: the `nth` in the order of falling gain; those within `slack` of the first one of a group are
@@ -145,7 +145,7 @@ class decision_tree_rec : public paralg {
   void dump();
 
   [[nodiscard]] std::size_t items() const noexcept { return items_.rows(); }
-  [[nodiscard]] dtr_side node_sums(std::size_t place) const {
+  [[nodiscard]] dtr_role node_sums(std::size_t place) const {
     return {sums_[place * (1 + users_.k())], std::span(sums_).subspan(place * (1 + users_.k()) + 1, users_.k())};
   }
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include <paracel/load.hpp>
+#include <paracel/samples.hpp>
 #include <paracel/sparse.hpp>
 
 #include "alg/common/npy.hpp"

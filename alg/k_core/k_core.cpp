@@ -8,7 +8,7 @@
 
 namespace paracel::alg {
 
-core_bounds::core_bounds(const graph_part& graph)
+core_bounds::core_bounds(const distributed_graph& graph)
     : graph_(graph), begin_(graph.ghosts.size() + 1), bound_(graph.own() + graph.ghosts.size()), support_(graph.own()),
       queued_(graph.own()) {
   const auto own = graph.own();
@@ -113,7 +113,7 @@ void core_bounds::peel() {
         std::ranges::count_if(graph_.out.of(v), [&](auto u) { return level[u] >= level[v]; }));
 }
 
-k_core_result core_numbers(Comm comm, const graph_part& graph) {
+k_core_result core_numbers(Comm comm, const distributed_graph& graph) {
   k_core_result result;
   halo borders(comm, graph);
   core_bounds part(graph);

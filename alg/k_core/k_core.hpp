@@ -18,16 +18,16 @@
 #include <string>
 #include <vector>
 
-#include <paracel/graph_part.hpp>
+#include <paracel/distributed_graph.hpp>
 
-#include "alg/common/graph_job.hpp"
+#include "alg/common/graph_base.hpp"
 
 namespace paracel::alg {
 
 /// The bounds of the own vertices of an undirected graph without self-loops.
 class core_bounds {
  public:
-  explicit core_bounds(const graph_part& graph);
+  explicit core_bounds(const distributed_graph& graph);
   /// Lowers the bounds of the own vertices to what those of the ghosts allow, which may only fall from call to call.
   /// Returns: whether one fell. Cost: O(local edges) the first time, then the edges at vertices that fall, each time one does.
   bool lower(std::span<const std::uint32_t> ghost_bounds);
@@ -42,7 +42,7 @@ class core_bounds {
     return {neighbour_.data() + begin_[ghost], neighbour_.data() + begin_[ghost + 1]};
   }
 
-  const graph_part& graph_;
+  const distributed_graph& graph_;
   std::vector<std::uint64_t> begin_;     // own neighbours of ghost g: [begin_[g], begin_[g + 1]) of neighbour_
   std::vector<std::uint32_t> neighbour_;
   std::vector<std::uint32_t> bound_;     // of the own vertices, then of the ghosts
@@ -60,7 +60,7 @@ struct k_core_result {
 };
 
 /// The graph is undirected, without self-loops. A collective. Cost: a round is 4 bytes a ghost.
-k_core_result core_numbers(Comm comm, const graph_part& graph);
+k_core_result core_numbers(Comm comm, const distributed_graph& graph);
 
 using k_core_settings = graph_settings;
 config_schema k_core_schema();

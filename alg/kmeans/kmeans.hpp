@@ -20,12 +20,12 @@
 #include <string>
 #include <vector>
 
-#include <paracel/ids.hpp>
+#include <paracel/id_list.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
 
 #include "alg/common/run_log.hpp"
-#include "kmeans_driver.hpp"
+#include "kmeans_solver.hpp"
 #include "kmeans_points.hpp"
 
 namespace paracel::alg {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <paracel/comm.hpp>
-#include <paracel/ids.hpp>
-#include <paracel/load.hpp>
+#include <paracel/id_list.hpp>
+#include <paracel/samples.hpp>
 
 namespace paracel::alg {
 

@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include <paracel/load.hpp>
+#include <paracel/samples.hpp>
 
 namespace paracel::alg {
 

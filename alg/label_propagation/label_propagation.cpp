@@ -23,7 +23,7 @@ std::uint64_t most_frequent(std::vector<std::uint64_t>& labels) {
   return best;
 }
 
-double modularity_of(Comm comm, const graph_part& graph, std::span<const std::uint64_t> labels,
+double modularity_of(Comm comm, const distributed_graph& graph, std::span<const std::uint64_t> labels,
                      std::span<const std::uint64_t> ghost_labels) {
   const auto own = graph.own();
   std::vector<std::uint64_t> degrees(own);
@@ -45,7 +45,7 @@ double modularity_of(Comm comm, const graph_part& graph, std::span<const std::ui
   return static_cast<double>(ends[1]) / twice_m - squares[0];
 }
 
-label_propagation_result propagate_labels(Comm comm, const graph_part& graph, std::uint64_t rounds,
+label_propagation_result propagate_labels(Comm comm, const distributed_graph& graph, std::uint64_t rounds,
                                           const std::function<void(std::uint64_t, std::uint64_t)>& watch) {
   const auto own = graph.own();
   halo borders(comm, graph);

@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include <paracel/graph_part.hpp>
+#include <paracel/distributed_graph.hpp>
 
-#include "alg/common/graph_job.hpp"
+#include "alg/common/graph_base.hpp"
 
 namespace paracel::alg {
 
@@ -35,11 +35,11 @@ struct label_propagation_result {
 
 /// The graph is undirected, without self-loops. A collective. Cost: a round is 8 bytes a ghost and two numbers.
 /// `watch(round, changed)` is called on every worker.
-label_propagation_result propagate_labels(Comm comm, const graph_part& graph, std::uint64_t rounds,
+label_propagation_result propagate_labels(Comm comm, const distributed_graph& graph, std::uint64_t rounds,
                                           const std::function<void(std::uint64_t, std::uint64_t)>& watch = nullptr);
 
 /// Of any labels that are vertex numbers. A collective.
-double modularity_of(Comm comm, const graph_part& graph, std::span<const std::uint64_t> labels,
+double modularity_of(Comm comm, const distributed_graph& graph, std::span<const std::uint64_t> labels,
                      std::span<const std::uint64_t> ghost_labels);
 
 struct label_propagation_settings : graph_settings {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "alg/common/l1_descent.hpp"
+#include "alg/common/coordinate_descent.hpp"
 
 namespace paracel::alg {
 
@@ -59,7 +59,7 @@ lasso_settings::lasso_settings(const config& from)
 }
 
 lasso::lasso(Comm comm, const std::string& server_info, const lasso_settings& settings)
-    : linear_job(std::move(comm), server_info, settings.linear, settings.rounds), settings_(settings) {}
+    : linear_base(std::move(comm), server_info, settings.linear, settings.rounds), settings_(settings) {}
 
 void lasso::solve() {
   if (linear_.model.empty()) {

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "alg/common/linear_job.hpp"
+#include "alg/common/linear_base.hpp"
 
 namespace paracel::alg {
 
@@ -40,7 +40,7 @@ struct lasso_settings {
   double tolerance;
 };
 
-class lasso : public linear_job {
+class lasso : public linear_base {
  public:
   lasso(Comm comm, const std::string& server_info, const lasso_settings& settings);
 

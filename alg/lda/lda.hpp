@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include <paracel/id_index.hpp>
-#include <paracel/ids.hpp>
+#include <paracel/interner.hpp>
+#include <paracel/id_list.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
 #include <paracel/table.hpp>
@@ -78,8 +78,8 @@ class lda : public paralg {
   /// Documents as they were read; words are indices into `names` or `indices`.
   struct raw_documents {
     lda_documents documents;
-    id_index<std::string> names;
-    id_index<std::uint64_t> indices;  // 1-based, as in the file
+    interner<std::string> names;
+    interner<std::uint64_t> indices;  // 1-based, as in the file
   };
   using word_table = table<std::int32_t>;
   using topic_table = table<std::int64_t>;

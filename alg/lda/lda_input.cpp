@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <paracel/load.hpp>
+#include <paracel/samples.hpp>
 
 #include "lda.hpp"
 #include "lda_text.hpp"

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include <paracel/load.hpp>
+#include <paracel/samples.hpp>
 
 namespace paracel::alg {
 

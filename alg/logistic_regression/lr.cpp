@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include <paracel/dump.hpp>
+#include <paracel/text_output.hpp>
 #include <paracel/random.hpp>
 
-#include "alg/common/linear_job.hpp"
+#include "alg/common/linear_base.hpp"
 
 namespace paracel::alg {
 

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/load.hpp>
-#include <paracel/metrics.hpp>
+#include <paracel/samples.hpp>
+#include <paracel/classification_metrics.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
 

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <utility>
 
-#include "alg/common/face_newton.hpp"
-#include "alg/common/l1_descent.hpp"
-#include "alg/common/serve.hpp"
+#include "alg/common/orthant_newton.hpp"
+#include "alg/common/coordinate_descent.hpp"
+#include "alg/common/sum_over_workers.hpp"
 
 namespace paracel::alg {
 
@@ -107,7 +107,7 @@ lr_l1_settings::lr_l1_settings(const config& from)
 }
 
 lr_l1::lr_l1(Comm comm, const std::string& server_info, const lr_l1_settings& settings)
-    : linear_job(std::move(comm), server_info, settings.linear, settings.rounds), settings_(settings) {}
+    : linear_base(std::move(comm), server_info, settings.linear, settings.rounds), settings_(settings) {}
 
 void lr_l1::solve() {
   if (linear_.model.empty()) {

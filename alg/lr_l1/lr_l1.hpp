@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "alg/common/classification.hpp"
-#include "alg/common/linear_job.hpp"
+#include "alg/common/linear_base.hpp"
 
 namespace paracel::alg {
 
@@ -47,7 +47,7 @@ struct lr_l1_settings {
   std::size_t block;
 };
 
-class lr_l1 : public linear_job {
+class lr_l1 : public linear_base {
  public:
   lr_l1(Comm comm, const std::string& server_info, const lr_l1_settings& settings);
 

@@ -43,7 +43,7 @@ mvv_settings::mvv_settings(const config& from)
   if (update_func.empty()) update_func = default_maximum;
 }
 
-std::vector<double> values_of_ids(Comm comm, const graph_part& graph, const std::string& file) {
+std::vector<double> values_of_ids(Comm comm, const distributed_graph& graph, const std::string& file) {
   std::vector<double> values(graph.own());
   std::string wrong;
   for (std::size_t v = 0; v < values.size() && wrong.empty(); ++v) {
@@ -80,7 +80,7 @@ void max_vertex_value_base::solve() {
   log.result("output", get_output());
 }
 
-std::uint64_t max_vertex_value_pregel::spread(const graph_part& graph, std::vector<double>& values) {
+std::uint64_t max_vertex_value_pregel::spread(const distributed_graph& graph, std::vector<double>& values) {
   pregel_run<mvv_program> run(get_comm(), graph);
   run.values() = std::move(values);
   run.identify(pregel_identity("mvv_pregel"));
@@ -93,7 +93,7 @@ std::uint64_t max_vertex_value_pregel::spread(const graph_part& graph, std::vect
   return rounds;
 }
 
-std::uint64_t max_vertex_value::spread(const graph_part& graph, std::vector<double>& values) {
+std::uint64_t max_vertex_value::spread(const distributed_graph& graph, std::vector<double>& values) {
   constexpr double none = -std::numeric_limits<double>::infinity();
   const auto own = graph.own();
   if (graph.vertices_total() == 0) return 0;

@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
-#include <paracel/graph_part.hpp>
+#include <paracel/distributed_graph.hpp>
 #include <paracel/pregel.hpp>
 
-#include "alg/common/graph_job.hpp"
+#include "alg/common/graph_base.hpp"
 
 namespace paracel::alg {
 
@@ -52,7 +52,7 @@ config_schema mvv_pregel_schema();
 
 /// The ids of the own vertices as numbers. A collective. Throws: data_error that begins with `file` and names an id that is
 /// none, on every worker.
-std::vector<double> values_of_ids(Comm comm, const graph_part& graph, const std::string& file);
+std::vector<double> values_of_ids(Comm comm, const distributed_graph& graph, const std::string& file);
 
 /// Reads the graph, computes, writes vertex_val_<rank>.
 class max_vertex_value_base : public paralg {
@@ -63,7 +63,7 @@ class max_vertex_value_base : public paralg {
 
  protected:
   /// Changes `values`, those of the own vertices, from the first to the last ones; returns the number of rounds.
-  virtual std::uint64_t spread(const graph_part& graph, std::vector<double>& values) = 0;
+  virtual std::uint64_t spread(const distributed_graph& graph, std::vector<double>& values) = 0;
   mvv_settings settings_;
 };
 
@@ -72,7 +72,7 @@ class max_vertex_value final : public max_vertex_value_base {
   using max_vertex_value_base::max_vertex_value_base;
 
  private:
-  std::uint64_t spread(const graph_part& graph, std::vector<double>& values) override;
+  std::uint64_t spread(const distributed_graph& graph, std::vector<double>& values) override;
 };
 
 class max_vertex_value_pregel final : public max_vertex_value_base {
@@ -80,7 +80,7 @@ class max_vertex_value_pregel final : public max_vertex_value_base {
   using max_vertex_value_base::max_vertex_value_base;
 
  private:
-  std::uint64_t spread(const graph_part& graph, std::vector<double>& values) override;
+  std::uint64_t spread(const distributed_graph& graph, std::vector<double>& values) override;
 };
 
 }  // namespace paracel::alg

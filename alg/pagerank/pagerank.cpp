@@ -29,7 +29,7 @@ void sum_along_edges(const adjacency& edges, std::span<const double> values, std
   }
 }
 
-pagerank_result page_ranks(Comm comm, const graph_part& incoming, const pagerank_options& options) {
+pagerank_result page_ranks(Comm comm, const distributed_graph& incoming, const pagerank_options& options) {
   const auto own = incoming.own();
   const auto total = static_cast<double>(incoming.vertices_total());
   const auto d = options.damping;
@@ -132,7 +132,7 @@ void each_personal_line(std::string_view text, F&& f) {
 
 }  // namespace
 
-std::vector<double> read_personalization(Comm comm, const graph_part& graph, const std::vector<std::string>& files) {
+std::vector<double> read_personalization(Comm comm, const distributed_graph& graph, const std::vector<std::string>& files) {
   std::vector<double> t(graph.own());
   // Every worker reads all of it and looks for its own vertices; whether an id exists is found together.
   std::vector<std::int64_t> found;

@@ -22,9 +22,9 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/graph_part.hpp>
+#include <paracel/distributed_graph.hpp>
 
-#include "alg/common/graph_job.hpp"
+#include "alg/common/graph_base.hpp"
 
 namespace paracel::alg {
 
@@ -51,7 +51,7 @@ void sum_along_edges(const adjacency& edges, std::span<const double> values, std
 
 /// `incoming`: a graph that was loaded with `transpose`, so that the edges of a vertex are those that enter it. Parallel
 /// edges count each. A collective. Cost: a round is 8 bytes a ghost and three numbers.
-pagerank_result page_ranks(Comm comm, const graph_part& incoming, const pagerank_options& options);
+pagerank_result page_ranks(Comm comm, const distributed_graph& incoming, const pagerank_options& options);
 
 struct pagerank_settings : graph_settings {
   explicit pagerank_settings(const config& from);
@@ -74,6 +74,6 @@ class pagerank : public paralg {
 
 /// t of the own vertices from lines `id` or `id weight` (separated as edges are), divided by their sum. A collective.
 /// Throws: data_error file:line:column, on every worker: no number, below 0, an id that no vertex has, a sum of 0.
-std::vector<double> read_personalization(Comm comm, const graph_part& graph, const std::vector<std::string>& files);
+std::vector<double> read_personalization(Comm comm, const distributed_graph& graph, const std::vector<std::string>& files);
 
 }  // namespace paracel::alg

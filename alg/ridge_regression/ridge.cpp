@@ -11,7 +11,7 @@
 
 #include <paracel/random.hpp>
 
-#include "alg/common/serve.hpp"
+#include "alg/common/sum_over_workers.hpp"
 
 namespace paracel::alg {
 
@@ -185,7 +185,7 @@ ridge_settings::ridge_settings(const config& from)
 }
 
 ridge_regression::ridge_regression(Comm comm, const std::string& server_info, const ridge_settings& settings)
-    : linear_job(std::move(comm), server_info, settings.linear, settings.rounds), settings_(settings) {
+    : linear_base(std::move(comm), server_info, settings.linear, settings.rounds), settings_(settings) {
   if (settings_.update_file.empty()) return;
   paracel_register_update(settings_.update_file, settings_.update_func);
 }

@@ -17,11 +17,11 @@
 #include <string>
 #include <vector>
 
-#include "alg/common/linear_job.hpp"
+#include "alg/common/linear_base.hpp"
 
 namespace paracel::alg {
 
-/// Cholesky's factors of a packed symmetric matrix (design.hpp) plus `a` on its diagonal. Where that is singular to the last
+/// Cholesky's factors of a packed symmetric matrix (design_matrix.hpp) plus `a` on its diagonal. Where that is singular to the last
 /// digits, the solution of least length of what is not.
 class ridge_factors {
  public:
@@ -67,7 +67,7 @@ struct ridge_settings {
   std::uint64_t seed;
 };
 
-class ridge_regression : public linear_job {
+class ridge_regression : public linear_base {
  public:
   ridge_regression(Comm comm, const std::string& server_info, const ridge_settings& settings);
 

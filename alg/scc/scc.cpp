@@ -6,7 +6,7 @@
 #include <paracel/exchange.hpp>
 #include <paracel/pregel.hpp>
 
-#include "alg/common/graph_links.hpp"
+#include "alg/common/contracted_graph.hpp"
 #include "alg/common/run_log.hpp"
 
 namespace paracel::alg {
@@ -20,7 +20,7 @@ constexpr double worthwhile = 0.02;
 /// The parts of a worker: components of its own subgraph, and which of them may belong to a component of several workers.
 class local_parts {
  public:
-  local_parts(const graph_part& graph, const halo& borders, std::size_t workers) : graph_(graph), part_(graph.own()) {
+  local_parts(const distributed_graph& graph, const halo& borders, std::size_t workers) : graph_(graph), part_(graph.own()) {
     parts_ = strong_components(graph.out.begin, graph.out.target, part_);
     begin_.assign(parts_ + 1, 0);
     for (const auto p : part_) ++begin_[p + 1];
@@ -91,7 +91,7 @@ class local_parts {
   }
 
  private:
-  const graph_part& graph_;
+  const distributed_graph& graph_;
   std::vector<std::uint32_t> part_;
   std::uint32_t parts_ = 0;
   std::vector<std::uint64_t> begin_;    // members of part p: [begin_[p], begin_[p + 1]) of member_
@@ -104,7 +104,7 @@ class local_parts {
 // ---- the core, on rank 0
 
 /// least[g]: the least vertex number of group g here; becomes that of its component.
-void solve_on_first(Comm& comm, const graph_part& core, std::vector<std::uint64_t>& least) {
+void solve_on_first(Comm& comm, const distributed_graph& core, std::vector<std::uint64_t>& least) {
   const auto size = comm.get_size();
   std::vector<byte_vector> blocks(size);
   for (auto& b : blocks) put_bytes(b, std::uint64_t{0});
@@ -247,7 +247,7 @@ struct least_program {
   }
 };
 
-void solve_by_colours(Comm& comm, const graph_part& core, std::vector<std::uint64_t>& least) {
+void solve_by_colours(Comm& comm, const distributed_graph& core, std::vector<std::uint64_t>& least) {
   const auto n = core.own();
   core_state state;
   state.settled.assign(n, 0);
@@ -346,7 +346,7 @@ std::uint32_t strong_components(std::span<const std::uint64_t> begin, std::span<
   return n - down;
 }
 
-scc_result strong_components(Comm comm, const graph_part& graph, std::uint64_t gather_limit) {
+scc_result strong_components(Comm comm, const distributed_graph& graph, std::uint64_t gather_limit) {
   const auto own = graph.own();
   const auto size = comm.get_size();
   const auto borders = std::make_unique<halo>(comm, graph);
@@ -384,7 +384,7 @@ scc_result strong_components(Comm comm, const graph_part& graph, std::uint64_t g
         ghost_group[g] = theirs[g] == ~std::uint32_t{0} ? ~std::uint64_t{0} : first[w] + theirs[g];
       }
       // Of the parallel links from a part only the first one is kept, so that the list has few more than the core has edges.
-      std::vector<group_link> links;
+      std::vector<contracted_edge> links;
       std::vector<std::uint32_t> seen_part(core_least.size(), ~std::uint32_t{0}), seen_ghost(ghost_group.size(), ~0U);
       for (std::uint32_t p = 0; p < parts.parts(); ++p) {
         if (!parts.open(p)) continue;

@@ -22,9 +22,9 @@
 #include <string>
 #include <vector>
 
-#include <paracel/graph_part.hpp>
+#include <paracel/distributed_graph.hpp>
 
-#include "alg/common/graph_job.hpp"
+#include "alg/common/graph_base.hpp"
 
 namespace paracel::alg {
 
@@ -42,7 +42,7 @@ struct scc_result {
 };
 
 /// A collective.
-scc_result strong_components(Comm comm, const graph_part& graph, std::uint64_t gather_limit);
+scc_result strong_components(Comm comm, const distributed_graph& graph, std::uint64_t gather_limit);
 
 struct scc_settings : graph_settings {
   explicit scc_settings(const config& from)

@@ -114,7 +114,7 @@ sim_dense::sim_dense(Comm comm, const std::string& server_info, const sim_dense_
 
 void sim_dense::solve() {
   a_ = load(settings_.input_a);
-  lists_ = top_lists(a_.number.size(), settings_.topk);
+  lists_ = top_k_neighbours(a_.number.size(), settings_.topk);
   if (settings_.input_b.empty()) {
     compare();
   } else {
@@ -303,7 +303,7 @@ void sim_dense::meet(std::size_t step) {
     std::vector<byte_vector> blocks(size);
     blocks[host] = pack_rows(a_, at, end);
     unpack_rows(comm.alltoall_bytes(blocks)[guest], numbers, values);
-    top_lists guests(numbers.size(), settings_.topk);
+    top_k_neighbours guests(numbers.size(), settings_.topk);
     kernel.product(mine, values, false, [&](std::size_t i, std::size_t j, std::span<const double> s) {
       for (std::size_t c = 0; c < s.size(); ++c) {
         if (!(s[c] >= settings_.simbar)) continue;

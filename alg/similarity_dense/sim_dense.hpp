@@ -13,13 +13,13 @@
 #include <string_view>
 #include <vector>
 
-#include <paracel/ids.hpp>
-#include <paracel/load.hpp>
+#include <paracel/id_list.hpp>
+#include <paracel/samples.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
 
 #include "alg/common/run_log.hpp"
-#include "alg/common/top_lists.hpp"
+#include "alg/common/top_k_neighbours.hpp"
 #include "dense_kernel.hpp"
 
 namespace paracel::alg {
@@ -84,7 +84,7 @@ class sim_dense : public paralg {
   std::size_t width_ = 0;
   matrix a_;
   matrix b_;
-  top_lists lists_;
+  top_k_neighbours lists_;
 };
 
 }  // namespace paracel::alg

@@ -147,7 +147,7 @@ std::vector<std::int64_t> sim_sparse::column_counts() {
 // ---- comparing
 
 void sim_sparse::compare() {
-  lists_ = top_lists(own_.rows(), settings_.topk);
+  lists_ = top_k_neighbours(own_.rows(), settings_.topk);
   kernel_.emplace_back(std::move(own_), input_.column_number.size(), settings_.limits);
   kernel_.front().own_pairs([&](std::size_t i, std::size_t j, double similarity) {
     lists_.offer(i, first_row_ + j, similarity);
@@ -236,7 +236,7 @@ byte_vector sim_sparse::visit(const byte_vector& rows) {
       columns.push_back(static_cast<std::uint32_t>(from - numbers.begin()));
       values.push_back(value);
     }
-    top_lists best(1, settings_.topk);
+    top_k_neighbours best(1, settings_.topk);
     kernel_.front().visit(columns, values, facts, [&](std::uint32_t i, double similarity) {
       lists_.offer(i, row, similarity);
       best.offer(0, first_row_ + i, similarity);

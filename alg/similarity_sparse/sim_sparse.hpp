@@ -19,7 +19,7 @@
 #include <paracel/schema.hpp>
 #include <paracel/sparse.hpp>
 
-#include "alg/common/top_lists.hpp"
+#include "alg/common/top_k_neighbours.hpp"
 #include "sparse_kernel.hpp"
 
 namespace paracel::alg {
@@ -66,7 +66,7 @@ class sim_sparse : public paralg {
   csr_rows own_;
   std::vector<sparse_kernel> kernel_;       // one, once the rows are there
   std::uint64_t first_row_ = 0;
-  top_lists lists_;
+  top_k_neighbours lists_;
 };
 
 }  // namespace paracel::alg

@@ -10,7 +10,7 @@
 
 #include "alg/common/npy.hpp"
 #include "alg/common/run_log.hpp"
-#include "alg/common/serve.hpp"
+#include "alg/common/sum_over_workers.hpp"
 
 namespace paracel::alg {
 
@@ -77,7 +77,7 @@ std::vector<std::int64_t> numbers_by_first(std::span<const std::int64_t> first, 
   return number;
 }
 
-laplacian_operator::laplacian_operator(Comm comm, const graph_part& graph)
+laplacian_operator::laplacian_operator(Comm comm, const distributed_graph& graph)
     : comm_(std::move(comm)), graph_(graph), borders_(comm_, graph), degrees_(weighted_degrees(graph.out)) {
   const auto own = graph.own();
   degrees_.resize(own + graph.ghosts.size());
@@ -186,7 +186,7 @@ void spectral_clustering::solve() {
   settings_.kmeans.progress = [&](int run, int in_run, double inertia, std::optional<double> changed) {
     log.round(in_run, inertia, {{"stage", 2}, {"run", static_cast<double>(run)}, {"changed", changed.value_or(0)}});
   };
-  const auto best = kmeans_driver(comm, samples, total, settings_.kmeans).best();
+  const auto best = kmeans_solver(comm, samples, total, settings_.kmeans).best();
 
   constexpr auto none = std::numeric_limits<std::int64_t>::max();
   std::vector<std::int64_t> first(settings_.kmeans.clusters, none);

@@ -17,12 +17,12 @@
 #include <string>
 #include <vector>
 
-#include <paracel/graph_part.hpp>
+#include <paracel/distributed_graph.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
 
-#include "alg/common/graph_job.hpp"
-#include "alg/kmeans/kmeans_driver.hpp"
+#include "alg/common/graph_base.hpp"
+#include "alg/kmeans/kmeans_solver.hpp"
 #include "alg/svd/block_krylov.hpp"
 
 namespace paracel::alg {
@@ -50,7 +50,7 @@ class laplacian_operator : public product_operator {
  public:
   /// The graph is undirected, weighted and without self-loops; no weight is negative.
   /// A collective: the halo, and one all-to-all with 8 bytes a ghost.
-  laplacian_operator(Comm comm, const graph_part& graph);
+  laplacian_operator(Comm comm, const distributed_graph& graph);
 
   [[nodiscard]] std::size_t rows() const override { return graph_.own(); }
   [[nodiscard]] std::size_t columns() const override { return graph_.own(); }
@@ -66,7 +66,7 @@ class laplacian_operator : public product_operator {
 
  private:
   Comm comm_;
-  const graph_part& graph_;
+  const distributed_graph& graph_;
   halo borders_;
   std::vector<double> degrees_;  // of all local vertices
   std::vector<double> scaled_;

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include <paracel/graph_part.hpp>
+#include <paracel/distributed_graph.hpp>
 #include <paracel/pregel.hpp>
 
-#include "alg/common/graph_job.hpp"
+#include "alg/common/graph_base.hpp"
 
 namespace paracel::alg {
 
@@ -53,7 +53,7 @@ struct sssp_result {
 };
 
 /// The graph has weights >= 0. `source`: a vertex number. A collective.
-sssp_result shortest_paths(Comm comm, const graph_part& graph, std::uint64_t source, const pregel_options& options = {},
+sssp_result shortest_paths(Comm comm, const distributed_graph& graph, std::uint64_t source, const pregel_options& options = {},
                            bool resume = false);
 
 struct sssp_settings : graph_settings {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include <paracel/dump.hpp>
-#include <paracel/vectors.hpp>
+#include <paracel/text_output.hpp>
+#include <paracel/dense_rows.hpp>
 
 #include "alg/common/npy.hpp"
 

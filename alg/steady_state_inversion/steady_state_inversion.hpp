@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/ids.hpp>
+#include <paracel/id_list.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
 #include <paracel/sparse.hpp>

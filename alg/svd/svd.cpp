@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "alg/common/npy.hpp"
-#include "alg/common/serve.hpp"
+#include "alg/common/sum_over_workers.hpp"
 
 namespace paracel::alg {
 

@@ -16,7 +16,7 @@ constexpr std::uint32_t unknown = ~std::uint32_t{0};
 /// The kept edges of the own vertices, by rank. Rank 0 has the greatest degree of the vertices that this worker knows.
 class oriented_graph {
  public:
-  oriented_graph(const graph_part& graph, const std::vector<std::uint32_t>& degree) : own_(graph.own()) {
+  oriented_graph(const distributed_graph& graph, const std::vector<std::uint32_t>& degree) : own_(graph.own()) {
     const auto n = own_ + graph.ghosts.size();
     // By degree descending, then by number: vertices of equal degree in the order of their numbers (ghosts of workers before
     // this one, own vertices, ghosts of those after it), by counting.
@@ -166,7 +166,7 @@ class counter {
 
 class list_sender {
  public:
-  list_sender(const graph_part& graph, const oriented_graph& g, const halo& borders, std::size_t to, byte_reader wanted,
+  list_sender(const distributed_graph& graph, const oriented_graph& g, const halo& borders, std::size_t to, byte_reader wanted,
               std::size_t first_ghost_there)
       : graph_(graph), g_(g), to_(to), shared_(borders.shared_with(to)), first_there_(first_ghost_there) {
     while (!wanted.empty()) wanted_.push_back(wanted.get<std::uint32_t>());
@@ -209,7 +209,7 @@ class list_sender {
   }
 
  private:
-  const graph_part& graph_;
+  const distributed_graph& graph_;
   const oriented_graph& g_;
   std::size_t to_;
   std::span<const std::uint32_t> shared_;
@@ -219,7 +219,7 @@ class list_sender {
 };
 
 template <bool PerVertex>
-triangle_result count_all(Comm comm, const graph_part& graph, std::size_t round_bytes) {
+triangle_result count_all(Comm comm, const distributed_graph& graph, std::size_t round_bytes) {
   const auto size = comm.get_size();
   const auto own = graph.own();
   halo borders(comm, graph);
@@ -307,7 +307,7 @@ triangle_result count_all(Comm comm, const graph_part& graph, std::size_t round_
 
 }  // namespace
 
-triangle_result count_triangles(Comm comm, const graph_part& graph, bool per_vertex, std::size_t round_bytes) {
+triangle_result count_triangles(Comm comm, const distributed_graph& graph, bool per_vertex, std::size_t round_bytes) {
   return per_vertex ? count_all<true>(std::move(comm), graph, round_bytes)
                     : count_all<false>(std::move(comm), graph, round_bytes);
 }

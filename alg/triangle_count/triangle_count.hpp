@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include <paracel/graph_part.hpp>
+#include <paracel/distributed_graph.hpp>
 
-#include "alg/common/graph_job.hpp"
+#include "alg/common/graph_base.hpp"
 
 namespace paracel::alg {
 
@@ -30,7 +30,7 @@ struct triangle_result {
 };
 
 /// The graph is undirected, without self-loops. A collective. `round_bytes`: of lists that a worker sends in a round.
-triangle_result count_triangles(Comm comm, const graph_part& graph, bool per_vertex,
+triangle_result count_triangles(Comm comm, const distributed_graph& graph, bool per_vertex,
                                 std::size_t round_bytes = std::size_t{32} << 20U);
 
 struct triangle_settings : graph_settings {

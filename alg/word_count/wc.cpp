@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <utility>
 
-#include <paracel/load.hpp>
+#include <paracel/samples.hpp>
 
 #include "alg/common/npy.hpp"
 #include "alg/common/run_log.hpp"

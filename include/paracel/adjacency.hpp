@@ -52,14 +52,14 @@ struct edge_buffer {
 };
 
 /// What an edge that is there more than once becomes.
-enum class repeated_edge {
+enum class duplicate_edge_rule {
   last,  ///< one edge with the weight that came last
   sum,   ///< one edge with the sum of the weights, added in the order in which they came
   keep,  ///< it stays as often as it came; the edges of a vertex stay in that order, too
 };
 
 /// `rows` rows of these edges. Cost: O(edges log degree); memory: the buffer (given back half way) and the result.
-adjacency make_adjacency(edge_buffer&& edges, std::size_t rows, repeated_edge rule);
+adjacency make_adjacency(edge_buffer&& edges, std::size_t rows, duplicate_edge_rule rule);
 
 /// The same edges from the other end. `columns`: more than any target. Cost: O(edges + columns)
 adjacency transposed(const adjacency& rows, std::size_t columns);

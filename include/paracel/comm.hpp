@@ -29,7 +29,7 @@ namespace paracel {
 class session;
 
 
-/// What a set of workers can do together, in bytes. Implementations: comm_self, comm_scheduler, comm_mpi.
+/// What a set of workers can do together, in bytes. Implementations: single_comm, comm_scheduler, comm_mpi.
 /// Thread-safety: owned by the thread that runs the algorithm.
 /// Blocks: until every rank has called, or the job ends (job_error).
 class comm_backend {

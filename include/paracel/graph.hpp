@@ -27,7 +27,7 @@
 #include <paracel/adjacency.hpp>
 #include <paracel/bag.hpp>
 #include <paracel/error.hpp>
-#include <paracel/id_index.hpp>
+#include <paracel/interner.hpp>
 #include <paracel/types.hpp>
 
 namespace paracel {
@@ -42,7 +42,7 @@ template <class T>
 using triple_list = list_type<std::tuple<T, T, double>>;
 
 template <class T>
-dict_type<T, double> row_dict(const adjacency& rows, const id_index<T>& ends, std::size_t v) {
+dict_type<T, double> row_dict(const adjacency& rows, const interner<T>& ends, std::size_t v) {
   dict_type<T, double> row;
   row.reserve(rows.degree(v));
   for (auto k = rows.begin[v]; k < rows.begin[v + 1]; ++k) row.emplace(ends[rows.target[k]], rows.weight_at(k));
@@ -51,7 +51,7 @@ dict_type<T, double> row_dict(const adjacency& rows, const id_index<T>& ends, st
 
 /// f(from, to, weight) for the edges of the vertices [first, last); an f that takes a double& may change the weight.
 template <class T, class F>
-void visit_edges(adjacency& rows, const id_index<T>& from, const id_index<T>& to, std::size_t first, std::size_t last,
+void visit_edges(adjacency& rows, const interner<T>& from, const interner<T>& to, std::size_t first, std::size_t last,
                  F& f) {
   constexpr bool reads_only = std::is_invocable_v<F&, const T&, const T&, double>;
   if constexpr (!reads_only) {
@@ -67,7 +67,7 @@ void visit_edges(adjacency& rows, const id_index<T>& from, const id_index<T>& to
 
 /// f(id) of each vertex, or as in 0.3 f(pair of the id and the dictionary of its edges), which may change weights.
 template <class T, class F>
-void visit_vertices(adjacency& rows, const id_index<T>& from, const id_index<T>& to, F& f) {
+void visit_vertices(adjacency& rows, const interner<T>& from, const interner<T>& to, F& f) {
   using entry = typename edge_dict<T>::value_type;
   for (std::size_t v = 0; v < from.size(); ++v) {
     if constexpr (std::is_invocable_v<F&, entry&>) {
@@ -86,14 +86,14 @@ void visit_vertices(adjacency& rows, const id_index<T>& from, const id_index<T>&
 }
 
 template <class T>
-edge_dict<T> all_rows(const adjacency& rows, const id_index<T>& from, const id_index<T>& to) {
+edge_dict<T> all_rows(const adjacency& rows, const interner<T>& from, const interner<T>& to) {
   edge_dict<T> all;
   all.reserve(from.size());
   for (std::size_t v = 0; v < from.size(); ++v) all.emplace(from[v], row_dict(rows, to, v));
   return all;
 }
 template <class T>
-void all_triples(const adjacency& rows, const id_index<T>& from, const id_index<T>& to, triple_list<T>& triples) {
+void all_triples(const adjacency& rows, const interner<T>& from, const interner<T>& to, triple_list<T>& triples) {
   triples.clear();
   triples.reserve(rows.target.size());
   for (std::size_t v = 0; v < from.size(); ++v) {
@@ -132,8 +132,8 @@ inline void check(const adjacency& a, std::size_t rows, std::size_t columns) {
 }
 
 template <class T>
-id_index<T> index_of(const std::vector<T>& ids) {
-  id_index<T> index;
+interner<T> index_of(const std::vector<T>& ids) {
+  interner<T> index;
   for (const auto& id : ids) {
     if (index.intern(id) + 1 != index.size()) throw protocol_error("a graph in a value has a vertex twice");
   }
@@ -179,7 +179,7 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
   /// A vertex that may have no edge.
   void add_vertex(const T& v) { index_.intern(v); }
   /// Many edges at once, whose ends are places in `ids`; for loaders.
-  void add_edges(id_index<T>&& ids, edge_buffer&& edges) {
+  void add_edges(interner<T>&& ids, edge_buffer&& edges) {
     if (v() == 0) {
       index_ = std::move(ids);
       added_ = std::move(edges);
@@ -193,20 +193,20 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
   /// f(from, to, weight) for every edge, or for those that leave `v`. An f that takes a double& may change the weight.
   template <class F>
   void traverse(F&& f) {
-    settle();
+    build_if_changed();
     graph_detail::visit_edges(out_, index_, index_, 0, index_.size(), f);
     if constexpr (!std::is_invocable_v<F&, const T&, const T&, double>) in_.reset();
   }
   template <class F>
   void traverse(const T& v, F&& f) {
-    settle();
+    build_if_changed();
     if (const auto i = index_.find(v); i != index_.none) graph_detail::visit_edges(out_, index_, index_, i, i + 1, f);
     if constexpr (!std::is_invocable_v<F&, const T&, const T&, double>) in_.reset();
   }
   /// f(id), or f(std::pair<const T, dict_type<T, double>>&) with the edges that leave it.
   template <class F>
   void traverse_by_vertex(F&& f) {
-    settle();
+    build_if_changed();
     graph_detail::visit_vertices(out_, index_, index_, f);
     in_.reset();
   }
@@ -221,7 +221,7 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
   }
   /// Adds to `dict`; vertices without an edge that leaves them are not in it.
   void dump2dict(graph_detail::edge_dict<T>& dict) const {
-    settle();
+    build_if_changed();
     auto put = [&](const T& v, const T& w, double weight) { dict[v][w] = weight; };
     graph_detail::visit_edges(out_, index_, index_, 0, index_.size(), put);
   }
@@ -263,20 +263,20 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
 
   /// Ascending.
   [[nodiscard]] const std::vector<T>& ids() const {
-    settle();
+    build_if_changed();
     return index_.ids();
   }
   [[nodiscard]] std::optional<std::uint32_t> index_of(const T& v) const {
-    settle();
+    build_if_changed();
     const auto i = index_.find(v);
     return i == index_.none ? std::nullopt : std::optional(i);
   }
   [[nodiscard]] const adjacency& out() const {
-    settle();
+    build_if_changed();
     return out_;
   }
   [[nodiscard]] const adjacency& in() const {
-    settle();
+    build_if_changed();
     if (!in_) in_ = transposed(out_, index_.size());
     return *in_;
   }
@@ -285,7 +285,7 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
 
   template <class Packer>
   void msgpack_pack(Packer& to) const {
-    settle();
+    build_if_changed();
     to.pack_array(4);
     to.pack(index_.ids());
     to.pack(out_.begin);
@@ -305,14 +305,14 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
   }
 
  private:
-  void settle() const {
+  void build_if_changed() const {
     if (added_.empty() && out_.rows() == index_.size()) return;
     auto edges = graph_detail::joined(out_, added_);
     in_.reset();
     const auto now = index_.sort();
     graph_detail::renumber(edges.from, now);
     graph_detail::renumber(edges.to, now);
-    out_ = make_adjacency(std::move(edges), index_.size(), repeated_edge::last);
+    out_ = make_adjacency(std::move(edges), index_.size(), duplicate_edge_rule::last);
   }
   [[nodiscard]] dict_type<T, double> row_of(const adjacency& rows, const T& v) const {
     const auto i = index_.find(v);
@@ -323,7 +323,7 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
     return i == index_.none ? 0 : rows.degree(i);
   }
 
-  mutable id_index<T> index_;
+  mutable interner<T> index_;
   mutable edge_buffer added_;  // since out_ was made
   mutable adjacency out_;
   mutable std::optional<adjacency> in_;  // out_ from the other end, when it has been asked for
@@ -345,7 +345,7 @@ class undirected_graph : public graph_detail::edge_input<undirected_graph<T>, T>
     if (!(v == w)) both_.add_edge(w, v, weight);
   }
   void add_vertex(const T& v) { both_.add_vertex(v); }
-  void add_edges(id_index<T>&& ids, edge_buffer&& edges) {
+  void add_edges(interner<T>&& ids, edge_buffer&& edges) {
     edge_buffer both;
     both.reserve(2 * edges.size());
     for (std::size_t k = 0; k < edges.size(); ++k) {  // one beside the other: the last weight is the last of both
@@ -427,7 +427,7 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
     added_.add(a, right_.intern(w), weight);
   }
   /// Many edges at once, whose ends are places in `left` and `right`; for loaders.
-  void add_edges(id_index<T>&& left, id_index<T>&& right, edge_buffer&& edges) {
+  void add_edges(interner<T>&& left, interner<T>&& right, edge_buffer&& edges) {
     if (v() == 0) {
       left_ = std::move(left);
       right_ = std::move(right);
@@ -444,18 +444,18 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
   /// weight.
   template <class F>
   void traverse(F&& f) {
-    settle();
+    build_if_changed();
     graph_detail::visit_edges(out_, left_, right_, 0, left_.size(), f);
   }
   template <class F>
   void traverse(const T& v, F&& f) {
-    settle();
+    build_if_changed();
     if (const auto i = left_.find(v); i != left_.none) graph_detail::visit_edges(out_, left_, right_, i, i + 1, f);
   }
   /// f(id), or f(std::pair<const T, dict_type<T, double>>&), which may change weights.
   template <class F>
   void traverse_by_left_vertex(F&& f) {
-    settle();
+    build_if_changed();
     graph_detail::visit_vertices(out_, left_, right_, f);
   }
 
@@ -468,7 +468,7 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
   }
   /// Adds to `dict`.
   void dump2dict(graph_detail::edge_dict<T>& dict) const {
-    settle();
+    build_if_changed();
     auto put = [&](const T& v, const T& w, double weight) { dict[v][w] = weight; };
     graph_detail::visit_edges(out_, left_, right_, 0, left_.size(), put);
   }
@@ -483,18 +483,18 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
     return k ? out_.weight_at(*k) : 0.0;
   }
   [[nodiscard]] dict_type<T, double> adjacent(const T& v) const {
-    settle();
+    build_if_changed();
     const auto i = left_.find(v);
     return i == left_.none ? dict_type<T, double>() : graph_detail::row_dict(out_, right_, i);
   }
   [[nodiscard]] std::size_t outdegree(const T& v) const {
-    settle();
+    build_if_changed();
     const auto i = left_.find(v);
     return i == left_.none ? 0 : out_.degree(i);
   }
   /// Of a right vertex. Cost: O(1); the first after a change O(all edges).
   [[nodiscard]] std::size_t indegree(const T& w) const {
-    settle();
+    build_if_changed();
     if (indegree_.empty()) {
       indegree_.resize(right_.size() + 1);
       for (const auto t : out_.target) ++indegree_[t];
@@ -504,22 +504,22 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
   }
 
   [[nodiscard]] const std::vector<T>& left_ids() const {
-    settle();
+    build_if_changed();
     return left_.ids();
   }
   [[nodiscard]] const std::vector<T>& right_ids() const {
-    settle();
+    build_if_changed();
     return right_.ids();
   }
   /// Rows: places in left_ids(); targets: places in right_ids(). Lifetime: until the graph changes.
   [[nodiscard]] const adjacency& out() const {
-    settle();
+    build_if_changed();
     return out_;
   }
 
   template <class Packer>
   void msgpack_pack(Packer& to) const {
-    settle();
+    build_if_changed();
     to.pack_array(5);
     to.pack(left_.ids());
     to.pack(right_.ids());
@@ -541,16 +541,16 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
   }
 
  private:
-  void settle() const {
+  void build_if_changed() const {
     if (added_.empty()) return;
     auto edges = graph_detail::joined(out_, added_);
     indegree_.clear();
     graph_detail::renumber(edges.from, left_.sort());
     graph_detail::renumber(edges.to, right_.sort());
-    out_ = make_adjacency(std::move(edges), left_.size(), repeated_edge::last);
+    out_ = make_adjacency(std::move(edges), left_.size(), duplicate_edge_rule::last);
   }
   [[nodiscard]] std::optional<std::size_t> place(const T& a, const T& b) const {
-    settle();
+    build_if_changed();
     const auto v = left_.find(a);
     const auto w = right_.find(b);
     if (v == left_.none || w == right_.none) return std::nullopt;
@@ -560,7 +560,7 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
     return out_.begin[v] + static_cast<std::size_t>(at - ends.begin());
   }
 
-  mutable id_index<T> left_, right_;
+  mutable interner<T> left_, right_;
   mutable edge_buffer added_;
   mutable adjacency out_;
   mutable std::vector<std::uint32_t> indegree_;  // empty: not counted yet

@@ -36,7 +36,7 @@
 
 #include <paracel/adjacency.hpp>
 #include <paracel/comm.hpp>
-#include <paracel/id_index.hpp>
+#include <paracel/interner.hpp>
 #include <paracel/types.hpp>
 
 // Named here so that a program without matrices does not compile Eigen.
@@ -215,14 +215,14 @@ class graph_loading {
   };
   template <class Id>
   void add_to(bigraph<Id>& graph, const request& r) {
-    id_index<Id> left, right;
+    interner<Id> left, right;
     edge_buffer edges;
     load_entries(r, left, right, edges);
     graph.add_edges(std::move(left), std::move(right), std::move(edges));
   }
   template <template <class> class Graph, class Id>
   void add_to(Graph<Id>& graph, const request& r) {
-    id_index<Id> ids;
+    interner<Id> ids;
     edge_buffer edges;
     load_entries(r, ids, ids, edges);
     graph.add_edges(std::move(ids), std::move(edges));
@@ -249,7 +249,7 @@ class graph_loading {
 
   // In src/load/graph_loading.cpp, for both kinds of id. `rows` and `columns` may be one index.
   template <class Id>
-  void load_entries(const request& r, id_index<Id>& rows, id_index<Id>& columns, edge_buffer& entries);
+  void load_entries(const request& r, interner<Id>& rows, interner<Id>& columns, edge_buffer& entries);
   template <class Id>
   void load_block(const request& r, list_type<Id>& rows, list_type<Id>& columns, sparse_matrix& to);
   template <class Id>

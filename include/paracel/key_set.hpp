@@ -29,7 +29,7 @@
 
 namespace paracel {
 
-struct key_parts;
+struct sharded_keys;
 
 /// A list of keys that the servers know by name, made by `paralg::paracel_prepare`. A key may stand in it twice; values
 /// are in the order of the list.
@@ -45,8 +45,8 @@ class key_set {
 
  private:
   friend class parameter_access;
-  explicit key_set(std::shared_ptr<const key_parts> parts) noexcept : parts_(std::move(parts)) {}
-  std::shared_ptr<const key_parts> parts_;
+  explicit key_set(std::shared_ptr<const sharded_keys> parts) noexcept : parts_(std::move(parts)) {}
+  std::shared_ptr<const sharded_keys> parts_;
 };
 
 /// Where the values of a key set are put as they arrive.

@@ -22,12 +22,12 @@
 
 #include <paracel/comm.hpp>
 #include <paracel/consistency.hpp>
-#include <paracel/dump.hpp>
+#include <paracel/text_output.hpp>
 #include <paracel/error.hpp>
 #include <paracel/graph_loading.hpp>
-#include <paracel/load.hpp>
+#include <paracel/samples.hpp>
 #include <paracel/main_env.hpp>
-#include <paracel/many_parameters.hpp>
+#include <paracel/bulk_access.hpp>
 #include <paracel/saved_state.hpp>
 #include <paracel/types.hpp>
 
@@ -49,7 +49,7 @@ struct progress_report {
 /// Throws: every call that talks to a server may throw job_error (the job ended: the first cause), network_error (says
 /// whether the request may have been applied), plugin_error (an update function failed; the value is unchanged) and
 /// type_error.
-class paralg : public graph_loading, public many_parameters {
+class paralg : public graph_loading, public bulk_access {
  public:
   /// Joins the job. `server_info` is what prun.py passes as --server_info; empty: what main_env found.
   /// `output`: folder of results, made if it is not there. It belongs to this job until the process ends: another job that

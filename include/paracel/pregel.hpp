@@ -43,7 +43,7 @@
 #include <paracel/comm.hpp>
 #include <paracel/error.hpp>
 #include <paracel/exchange.hpp>
-#include <paracel/graph_part.hpp>
+#include <paracel/distributed_graph.hpp>
 #include <paracel/pregel_checkpoint.hpp>
 
 namespace paracel {
@@ -159,7 +159,7 @@ class pregel_run {
 
   /// `borders`: a halo of the graph that is there already. A collective. Cost: that of a halo, if it makes one, and an
   /// all-gather of an id a worker.
-  pregel_run(Comm comm, const graph_part& graph, Program program = {}, std::shared_ptr<const halo> borders = nullptr)
+  pregel_run(Comm comm, const distributed_graph& graph, Program program = {}, std::shared_ptr<const halo> borders = nullptr)
       : comm_(std::move(comm)), graph_(graph), halo_(std::move(borders)), program_(std::move(program)) {
     if (!halo_) halo_ = std::make_shared<const halo>(comm_, graph_);
     if (graph.own() >= local_limit || graph.own() + graph.ghosts.size() >= local_limit)
@@ -634,7 +634,7 @@ class pregel_run {
   }
 
   Comm comm_;
-  const graph_part& graph_;
+  const distributed_graph& graph_;
   std::shared_ptr<const halo> halo_;
   Program program_;
   std::vector<value_type> values_;

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <paracel/comm.hpp>
-#include <paracel/graph_part.hpp>
+#include <paracel/distributed_graph.hpp>
 
 namespace paracel {
 
@@ -22,7 +22,7 @@ std::uint64_t pregel_identity(std::string_view name, std::initializer_list<std::
 
 /// A number for a graph, made of its edges, their weights and the ids of its vertices; the same on every worker and for any
 /// number of workers. A collective. Cost: O(own edges), 8 bytes a worker.
-std::uint64_t graph_identity(Comm comm, const graph_part& graph);
+std::uint64_t graph_identity(Comm comm, const distributed_graph& graph);
 
 namespace pregel_detail {
 

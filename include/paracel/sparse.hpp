@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <paracel/comm.hpp>
-#include <paracel/ids.hpp>
+#include <paracel/id_list.hpp>
 
 namespace paracel {
 

@@ -27,7 +27,7 @@
 namespace paracel {
 
 class paralg;
-class row_client;
+class table_client;
 
 /// The function that `table::update` runs in the servers: nothing (rows are added to), an optimizer with its
 /// hyper-parameters, or an update function that works in place. The plug-in's folder must be allowed, as for
@@ -67,7 +67,7 @@ class handle {
   void scan(bool named, const std::function<void(std::uint64_t, std::string_view, const std::byte*)>& each);
 
  private:
-  std::unique_ptr<row_client> client_;
+  std::unique_ptr<table_client> client_;
   std::size_t width_;
 };
 

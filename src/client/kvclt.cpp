@@ -63,7 +63,7 @@ kvclt::~kvclt() {
 }
 
 kvclt::sequence kvclt::send(std::uint32_t thread, std::uint32_t channel, net::request_header& h, std::string_view key,
-                            std::span<const std::byte> prefix, std::span<const std::byte> payload, blob&& tail,
+                            std::span<const std::byte> prefix, std::span<const std::byte> payload, shared_buffer&& tail,
                             handler&& done) {
   auto& window = shared_.window;
   auto& to = lines_[thread];
@@ -95,7 +95,7 @@ kvclt::sequence kvclt::send(std::uint32_t thread, std::uint32_t channel, net::re
 }
 
 void kvclt::retain(std::uint32_t thread, std::uint32_t channel, const net::request_header& h,
-                   std::span<const std::byte> payload, const blob& tail) {
+                   std::span<const std::byte> payload, const shared_buffer& tail) {
   auto& r = shared_.window.retain_next();
   r.header = h;
   r.place = h.sequence;
@@ -108,7 +108,7 @@ void kvclt::retain(std::uint32_t thread, std::uint32_t channel, const net::reque
   r.thread = thread;
 }
 
-void kvclt::resend(std::uint32_t thread, net::request_header& h, std::span<const std::byte> body, const blob& tail) {
+void kvclt::resend(std::uint32_t thread, net::request_header& h, std::span<const std::byte> body, const shared_buffer& tail) {
   auto& to = lines_[thread];
   h.epoch = shared_.epoch;
   h.low_watermark = shared_.window.low();

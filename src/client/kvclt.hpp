@@ -17,12 +17,12 @@
 #include <vector>
 
 #include "client/request_window.hpp"
-#include "core/blob.hpp"
+#include "core/shared_buffer.hpp"
 #include "core/hash.hpp"
 #include "core/membership.hpp"
-#include "net/line_care.hpp"
+#include "net/link_monitor.hpp"
 #include "net/protocol.hpp"
-#include "net/time_source.hpp"
+#include "net/clock_source.hpp"
 #include "net/transport.hpp"
 
 namespace paracel {
@@ -34,7 +34,7 @@ struct kvclt_options {
   std::size_t max_message_bytes = 1UL << 30;
   std::size_t multi_chunk_bytes = 8UL << 20;        ///< a multi request is cut into requests of about this size
   std::uint64_t incarnation = 0;                    ///< 0: a random one is made
-  const net::time_source* time = nullptr;           ///< none: that of the machine
+  const net::clock_source* time = nullptr;           ///< none: that of the machine
 };
 
 /// What the clients of all servers share: who they are to the servers, their port, and their requests.
@@ -124,9 +124,9 @@ class kvclt {
   /// has room. Of the header what is said here is set: who asks, the number, the lengths.
   /// Throws: network_error when it cannot be queued; it is not open then.
   sequence send(std::uint32_t thread, std::uint32_t channel, net::request_header& h, std::string_view key,
-                std::span<const std::byte> prefix, std::span<const std::byte> payload, blob&& tail, handler&& done);
+                std::span<const std::byte> prefix, std::span<const std::byte> payload, shared_buffer&& tail, handler&& done);
   /// Sends a request again, or a part of it, under its old number. Epoch and watermark of the header are set.
-  void resend(std::uint32_t thread, net::request_header& h, std::span<const std::byte> body, const blob& tail);
+  void resend(std::uint32_t thread, net::request_header& h, std::span<const std::byte> body, const shared_buffer& tail);
   /// Asks whether a thread lives. Nobody waits for the answer: it is no request of the window.
   void ping(std::uint32_t thread);
 
@@ -139,7 +139,7 @@ class kvclt {
   bool record_alive(int connection) noexcept;
   bool record_broken(int connection) noexcept;
   /// An answer is late. `now`: by any clock that only goes forward.
-  [[nodiscard]] net::line_care::advice look(std::uint32_t thread, std::chrono::nanoseconds now) noexcept {
+  [[nodiscard]] net::link_monitor::action look(std::uint32_t thread, std::chrono::nanoseconds now) noexcept {
     return lines_[thread].care.look(now);
   }
   void mark_broken(std::uint32_t thread) noexcept { lines_[thread].broken = true; }
@@ -164,14 +164,14 @@ class kvclt {
     std::string address;
     bool begun = false;   // something has been sent over this connection
     bool broken = false;  // the other side has seen another connection
-    net::line_care care{};
+    net::link_monitor care{};
     std::set<std::pair<std::uint64_t, std::uint64_t>> sets{};
   };
 
   void begin_stream(line& to, net::request_header& h) const noexcept;
   void transmit(line& to, const net::outgoing& message);
   void retain(std::uint32_t thread, std::uint32_t channel, const net::request_header& h,
-              std::span<const std::byte> payload, const blob& tail);
+              std::span<const std::byte> payload, const shared_buffer& tail);
 
   client_context& shared_;
   std::uint32_t slot_;

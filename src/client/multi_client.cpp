@@ -57,14 +57,14 @@ void gather(std::byte* to, const std::byte* from, std::span<const std::uint32_t>
   }
 }
 
-std::size_t keys_bytes(const key_parts& set, std::uint32_t begin, std::uint32_t end) {
+std::size_t keys_bytes(const sharded_keys& set, std::uint32_t begin, std::uint32_t end) {
   std::size_t bytes = 0;
   for (auto k = begin; k < end; ++k) bytes += net::request_item_bytes + set.keys[set.order[k]].size();
   return bytes;
 }
 
 /// The payload of set_prepare, of which the digest is made.
-void write_keys(const key_parts& set, std::uint32_t begin, std::uint32_t end, byte_buffer& out) {
+void write_keys(const sharded_keys& set, std::uint32_t begin, std::uint32_t end, byte_buffer& out) {
   auto* to = out.reserve(keys_bytes(set, begin, end));
   for (auto k = begin; k < end; ++k) to = net::write_item(to, set.keys[set.order[k]], {});
 }
@@ -198,14 +198,14 @@ void multi_client::multi(const call& c, std::span<const std::string> keys, std::
 
 // ---- prepared key sets --------------------------------------------------------------------------------------------
 
-std::shared_ptr<const key_parts> multi_client::split_here(std::shared_ptr<const key_parts> set) {
+std::shared_ptr<const sharded_keys> multi_client::split_here(std::shared_ptr<const sharded_keys> set) {
   auto& now = sets_here_[set];
   if (now == nullptr) now = split(set->keys);
   return now;
 }
 
-std::shared_ptr<const key_parts> multi_client::split(std::vector<std::string> keys) const {
-  auto set = std::make_shared<key_parts>();
+std::shared_ptr<const sharded_keys> multi_client::split(std::vector<std::string> keys) const {
+  auto set = std::make_shared<sharded_keys>();
   set->job = shared_.job;
   set->epoch = shared_.epoch;
   set->keys = std::move(keys);
@@ -235,12 +235,12 @@ std::shared_ptr<const key_parts> multi_client::split(std::vector<std::string> ke
   return set;
 }
 
-bool multi_client::is_prepared(const key_parts::part& part) const {
+bool multi_client::is_prepared(const sharded_keys::part& part) const {
   const auto& to = routes_.at(part.channel);
   return to.client->has_set(to.thread, part.digest);
 }
 
-void multi_client::send_prepare(const key_parts& set, const key_parts::part& part, kvclt::handler done) {
+void multi_client::send_prepare(const sharded_keys& set, const sharded_keys::part& part, kvclt::handler done) {
   byte_buffer payload;
   write_keys(set, part.begin, part.end, payload);
   net::request_header h;
@@ -251,7 +251,7 @@ void multi_client::send_prepare(const key_parts& set, const key_parts::part& par
   to.client->record_set(to.thread, part.digest);
 }
 
-void multi_client::prepare(const key_parts& set) {
+void multi_client::prepare(const sharded_keys& set) {
   if (set.epoch != shared_.epoch) return;  // the first request on it prepares what it has become
   for (const auto& part : set.parts) {
     if (is_prepared(part)) continue;
@@ -259,7 +259,7 @@ void multi_client::prepare(const key_parts& set) {
   }
 }
 
-multi_client::sequence multi_client::set_async(const call& c, std::shared_ptr<const key_parts> set,
+multi_client::sequence multi_client::set_async(const call& c, std::shared_ptr<const sharded_keys> set,
                                                const set_payload& values, part_handler each, end_handler end) {
   servers_.refresh_membership();
   const server_group::pin_routing places(servers_);

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/key_parts.hpp"
+#include "client/sharded_keys.hpp"
 #include "client/kvclt.hpp"
 #include "client/multi_request.hpp"
 #include "client/routing_table.hpp"
@@ -51,9 +51,9 @@ class multi_client {
   // ---- prepared key sets
 
   /// Where the keys of a set live. Cost: two hashes a key; nothing is sent.
-  [[nodiscard]] std::shared_ptr<const key_parts> split(std::vector<std::string> keys) const;
+  [[nodiscard]] std::shared_ptr<const sharded_keys> split(std::vector<std::string> keys) const;
   /// Sends the keys to those shards that have not had them from this client. Returns at once.
-  void prepare(const key_parts& set);
+  void prepare(const sharded_keys& set);
   /// The values that a request on a set carries: none (tag none and no items), numbers one after the other in the order
   /// of the keys, or anything as items.
   struct set_payload {
@@ -66,7 +66,7 @@ class multi_client {
   /// given the keys and the request again, before anything that this client asked of that shard afterwards. The values
   /// are copied. `each` runs for each part, then `end`.
   /// Throws: error when the set is one of another job.
-  sequence set_async(const call& c, std::shared_ptr<const key_parts> set, const set_payload& values, part_handler each,
+  sequence set_async(const call& c, std::shared_ptr<const sharded_keys> set, const set_payload& values, part_handler each,
                      end_handler end = {});
   /// The membership has changed: sets are split anew.
   void forget_places() noexcept { sets_here_.clear(); }
@@ -80,18 +80,18 @@ class multi_client {
   void send_items(multi_request& g, std::uint32_t channel, unsigned_range piece, std::span<const std::string> keys,
                   std::span<const value_view> values, std::size_t bytes);
   void receive_items(multi_request& g, std::size_t chunk, const kv_result& r);
-  [[nodiscard]] bool is_prepared(const key_parts::part& part) const;
-  void send_prepare(const key_parts& set, const key_parts::part& part, kvclt::handler done);
+  [[nodiscard]] bool is_prepared(const sharded_keys::part& part) const;
+  void send_prepare(const sharded_keys& set, const sharded_keys::part& part, kvclt::handler done);
   void send_part(multi_request& g, std::size_t chunk);
   void receive_part(multi_request& g, std::size_t chunk, const kv_result& r);
-  std::shared_ptr<const key_parts> split_here(std::shared_ptr<const key_parts> set);
+  std::shared_ptr<const sharded_keys> split_here(std::shared_ptr<const sharded_keys> set);
 
   server_group& servers_;
   client_context& shared_;
   const routing_table& routes_;
   std::vector<std::unique_ptr<multi_request>> groups_;
   std::vector<multi_request*> free_groups_;  // of these
-  std::map<std::weak_ptr<const key_parts>, std::shared_ptr<const key_parts>, std::owner_less<>> sets_here_;
+  std::map<std::weak_ptr<const sharded_keys>, std::shared_ptr<const sharded_keys>, std::owner_less<>> sets_here_;
 };
 
 }  // namespace paracel

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "client/key_parts.hpp"
+#include "client/sharded_keys.hpp"
 #include "client/request_window.hpp"
-#include "core/small_function.hpp"
+#include "core/inplace_function.hpp"
 #include "net/protocol.hpp"
 
 namespace paracel {
@@ -43,11 +43,11 @@ struct byte_buffer {
 struct multi_request {
   using sequence = request_window::sequence;
   /// The key is valid inside the handler.
-  using keyed_handler = small_function<void(std::size_t index, std::string_view key, const net::reply_item&)>;
+  using keyed_handler = inplace_function<void(std::size_t index, std::string_view key, const net::reply_item&)>;
   /// The answer to one part of a key set: `order` are the indices of its keys.
-  using part_handler = small_function<void(std::span<const std::uint32_t> order, const kv_result&)>;
+  using part_handler = inplace_function<void(std::span<const std::uint32_t> order, const kv_result&)>;
   /// With the number of the call. It does not throw.
-  using end_handler = small_function<void(sequence)>;
+  using end_handler = inplace_function<void(sequence)>;
 
   /// One of the requests.
   struct chunk {
@@ -65,7 +65,7 @@ struct multi_request {
   keyed_handler each;
   part_handler each_part;
   end_handler end;
-  std::shared_ptr<const key_parts> set;
+  std::shared_ptr<const sharded_keys> set;
   std::vector<std::uint32_t> order;       // of a multi request: indices of keys, shard by shard
   std::vector<std::uint32_t> channel_of;  // of each key
   std::vector<std::uint32_t> begin;       // of each channel, in the order

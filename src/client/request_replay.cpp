@@ -71,7 +71,7 @@ void request_replay::resend(request_window::sequence s) {
   auto& r = *e.retained;
   const auto what = r.header.what;
   if (is_single(what)) return resend_whole(e, routes_.channel_of(r.header.partition));
-  if (request_items_view::takes(what)) return resend_split(e);
+  if (request_items_view::accepts(what)) return resend_split(e);
   if (what == verb::clear) return send_everywhere(e);
   if (what == verb::clock_tick || what == verb::clock_wait) return resend_whole(e, routes_.clock_channel());
   // A scan is its caller's to begin anew; a set is prepared anew by the first request on it.
@@ -92,7 +92,7 @@ void request_replay::resend_whole(request_window::entry& e, std::uint32_t channe
   to.client->resend(to.thread, r.header, r.body, r.tail);
 }
 
-void request_replay::send_part(kept_request& r, request_part part, net::request_header h,
+void request_replay::send_part(retained_request& r, request_part part, net::request_header h,
                                std::span<const std::byte> body) {
   r.header.epoch = shared_.epoch;
   const auto& to = routes_.at(part.channel);

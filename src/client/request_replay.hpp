@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "client/kept_request.hpp"
+#include "client/retained_request.hpp"
 #include "client/kvclt.hpp"
 #include "client/request_window.hpp"
 #include "client/routing_table.hpp"
@@ -63,7 +63,7 @@ class request_replay {
   void resend(request_window::sequence s);
   void resend_whole(request_window::entry& e, std::uint32_t channel);
   void resend_split(request_window::entry& e);
-  void send_part(kept_request& r, request_part part, net::request_header h, std::span<const std::byte> body);
+  void send_part(retained_request& r, request_part part, net::request_header h, std::span<const std::byte> body);
 
   client_context& shared_;
   routing_table& routes_;

@@ -28,11 +28,11 @@ request_window::sequence request_window::open(net::verb what, multi_request& sev
   return s;
 }
 
-kept_request& request_window::retain_next() {
+retained_request& request_window::retain_next() {
   auto& e = at(next_);
   if (e.retained == nullptr) {
     if (spare_.empty()) {
-      e.retained = std::make_unique<kept_request>();
+      e.retained = std::make_unique<retained_request>();
     } else {
       e.retained = std::move(spare_.back());
       spare_.pop_back();

@@ -27,9 +27,9 @@
 #include <utility>
 #include <vector>
 
-#include "client/kept_request.hpp"
-#include "core/blob.hpp"
-#include "core/small_function.hpp"
+#include "client/retained_request.hpp"
+#include "core/shared_buffer.hpp"
+#include "core/inplace_function.hpp"
 #include "net/protocol.hpp"
 
 namespace paracel {
@@ -40,7 +40,7 @@ struct multi_request;
 struct kv_result {
   net::reply_header header;
   std::span<const std::byte> body;
-  blob tail;
+  shared_buffer tail;
   [[nodiscard]] bool ok() const noexcept { return header.result == net::status::ok; }
   [[nodiscard]] value_view value() const noexcept {
     return {header.tag, tail ? tail.bytes() : body};
@@ -54,9 +54,9 @@ struct kv_result {
 class request_window {
  public:
   using sequence = std::uint64_t;
-  using handler = small_function<void(const kv_result&)>;
+  using handler = inplace_function<void(const kv_result&)>;
 
-  /// What a shard remembers of a client's requests (server/dedup.hpp), less those that a handler may add.
+  /// What a shard remembers of a client's requests (server/request/dedup_window.hpp), less those that a handler may add.
   static constexpr std::uint64_t most_unanswered = 3072;
 
   struct entry {
@@ -66,7 +66,7 @@ class request_window {
     net::verb what = net::verb::none;
     bool open = false;
     multi_request* multi = nullptr;  ///< it stands for several requests, and has no reply of its own
-    std::unique_ptr<kept_request> retained{};  ///< where servers may change
+    std::unique_ptr<retained_request> retained{};  ///< where servers may change
   };
   /// A request that its server answers when something happens. Nobody waits for it.
   struct subscription {
@@ -121,7 +121,7 @@ class request_window {
     advance_watermark();
   }
   /// Where the next request is retained; as an earlier one has left it.
-  kept_request& retain_next();
+  retained_request& retain_next();
 
   /// The handlers of open requests from `first` to `last` do not run any more.
   void forget(sequence first, sequence last) noexcept;
@@ -159,7 +159,7 @@ class request_window {
   std::size_t in_flight_ = 0;
   std::size_t bytes_ = 0;
   std::vector<entry> entries_;  // ring over numbers; its size is a power of two
-  std::vector<std::unique_ptr<kept_request>> spare_;  // with their memory
+  std::vector<std::unique_ptr<retained_request>> spare_;  // with their memory
   std::map<sequence, subscription> parked_;
 };
 

@@ -48,13 +48,13 @@ client_context context_for(net::transport& transport, const membership& servers,
 }  // namespace
 
 server_group::server_group(net::transport& transport, membership servers, std::uint32_t rank, kvclt_options options,
-                           std::shared_ptr<abort_signal> ended, std::shared_ptr<membership_board> board)
+                           std::shared_ptr<abort_signal> ended, std::shared_ptr<latest_membership> board)
     : shared_(context_for(transport, servers, rank, options)),
       routes_(shared_, std::move(servers)),
       replay_(shared_, routes_),
       many_(*this, shared_, routes_),
       ended_(std::move(ended)),
-      board_(board != nullptr ? std::move(board) : std::make_shared<membership_board>()) {}
+      board_(board != nullptr ? std::move(board) : std::make_shared<latest_membership>()) {}
 
 server_group::~server_group() = default;
 
@@ -62,7 +62,7 @@ server_group::~server_group() = default;
 
 server_group::sequence server_group::send(std::uint32_t channel, net::request_header& h, std::string_view key,
                                           std::span<const std::byte> prefix, std::span<const std::byte> payload,
-                                          blob&& tail, handler&& done) {
+                                          shared_buffer&& tail, handler&& done) {
   if (ended_) ended_->check();
   kvclt::check_key(key);
   const auto total = net::request_header_bytes + key.size() + prefix.size() + payload.size() + tail.size();
@@ -93,7 +93,7 @@ void server_group::wait_for_window(std::size_t bytes) {
 }
 
 server_group::sequence server_group::request(const call& c, std::string_view key, const value_view& value, handler done,
-                                             blob large) {
+                                             shared_buffer large) {
   refresh_membership();
   const pin_routing here(*this);
   auto h = kvclt::header_of(c);
@@ -104,7 +104,7 @@ server_group::sequence server_group::request(const call& c, std::string_view key
   if (large) {
     payload = {};
   } else if (payload.size() > net::tail_threshold_bytes) {
-    large = blob::copy_of(payload);
+    large = shared_buffer::copy_of(payload);
     payload = {};
   }
   return send(routes_.channel_of(at), h, key, c.prefix, payload, std::move(large), std::move(done));
@@ -112,7 +112,7 @@ server_group::sequence server_group::request(const call& c, std::string_view key
 
 server_group::sequence server_group::shard_request(const call& c, std::uint32_t channel, std::uint32_t count,
                                                    value_tag tag, std::span<const std::byte> payload, handler done,
-                                                   blob large) {
+                                                   shared_buffer large) {
   auto h = kvclt::header_of(c);
   h.count = count;
   h.tag = tag;
@@ -220,7 +220,7 @@ bool server_group::receive(std::chrono::milliseconds timeout) {
   if (reply.header.result == net::status::job_ended && (ended_ != nullptr || shared_.may_change)) return true;
   // Somebody else has the address of a server that is gone. Of that one the scheduler will tell.
   if (reply.header.result == net::status::wrong_job && shared_.may_change) return true;
-  if (reply.header.result == net::status::reconnected) {
+  if (reply.header.result == net::status::connection_reset) {
     if (!shared_.may_change) give_up_connection(incoming_.channel);
     for (std::uint32_t s = 0; s < routes_.servers(); ++s)
       if (routes_.client(s).record_broken(incoming_.channel)) broken_ = true;

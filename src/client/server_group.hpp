@@ -29,12 +29,12 @@
 
 #include "client/abort_signal.hpp"
 #include "client/kvclt.hpp"
-#include "client/membership_board.hpp"
+#include "client/latest_membership.hpp"
 #include "client/multi_client.hpp"
 #include "client/request_replay.hpp"
 #include "client/request_window.hpp"
 #include "client/routing_table.hpp"
-#include "core/blob.hpp"
+#include "core/shared_buffer.hpp"
 #include "core/membership.hpp"
 #include "net/protocol.hpp"
 #include "net/transport.hpp"
@@ -57,7 +57,7 @@ class server_group {
   /// `ended` is raised when the job has ended, for whatever reason: with it a server that says so itself is not
   /// believed, since it knows neither the cause nor the status.
   server_group(net::transport& transport, membership servers, std::uint32_t rank, kvclt_options options = {},
-               std::shared_ptr<abort_signal> ended = nullptr, std::shared_ptr<membership_board> board = nullptr);
+               std::shared_ptr<abort_signal> ended = nullptr, std::shared_ptr<latest_membership> board = nullptr);
   ~server_group();
   server_group(const server_group&) = delete;
   server_group& operator=(const server_group&) = delete;
@@ -67,14 +67,14 @@ class server_group {
   /// Sends a single-key request and returns at once. `value` is copied unless `large` holds it, which then travels
   /// without a copy (its bytes must not change until the answer).
   /// Throws: network_error when it is larger than the limit; job_error when the job has ended.
-  sequence request(const call& c, std::string_view key, const value_view& value, handler done, blob large = {});
+  sequence request(const call& c, std::string_view key, const value_view& value, handler done, shared_buffer large = {});
   /// To one shard of one server (by its index in the membership); returns at once. `key` says no place.
   sequence shard_request(const call& c, std::uint32_t server, std::uint32_t shard, std::string_view key,
                          std::span<const std::byte> payload, handler done);
   /// A request that is not of one key to the shard thread behind `channel`. `payload` is copied; `large`, if there is
   /// one, travels in a frame of its own, without a copy (its bytes must not change until the answer).
   sequence shard_request(const call& c, std::uint32_t channel, std::uint32_t count, value_tag tag,
-                         std::span<const std::byte> payload, handler done, blob large = {});
+                         std::span<const std::byte> payload, handler done, shared_buffer large = {});
   /// The same request to every shard of every server; returns after the last answer.
   void broadcast(const call& c, std::string_view key, std::span<const std::byte> payload, const handler& each);
   /// To the clock thread of the server that owns the clock. `clock`: finished iterations (tick), needed minimum (wait).
@@ -90,7 +90,7 @@ class server_group {
   /// What all of these end in: a request whose header is complete but for what kvclt sets. Blocks: until the window has
   /// room, unless inside a handler.
   sequence send(std::uint32_t channel, net::request_header& h, std::string_view key, std::span<const std::byte> prefix,
-                std::span<const std::byte> payload, blob&& tail, handler&& done);
+                std::span<const std::byte> payload, shared_buffer&& tail, handler&& done);
   /// Waits until a request of so many bytes has room in the window, unless inside a handler.
   void wait_for_window(std::size_t bytes);
   /// Whoever holds requests back (combined updates) gives this: it is called before a request leaves that could see or
@@ -174,7 +174,7 @@ class server_group {
   request_replay replay_;
   multi_client many_;
   std::shared_ptr<abort_signal> ended_;
-  std::shared_ptr<membership_board> board_;
+  std::shared_ptr<latest_membership> board_;
   net::incoming incoming_;
   bool broken_ = false;                 // one of the connections is
   unsigned pins_ = 0;

@@ -98,7 +98,7 @@ void server_group::record_silence(std::chrono::nanoseconds time) {
   for (const auto channel : owing) {
     const auto& to = routes_.at(channel);
     if (!to.client->serves()) continue;
-    if (to.client->look(to.thread, waited_) == net::line_care::advice::ping || !shared_.may_change) {
+    if (to.client->look(to.thread, waited_) == net::link_monitor::action::ping || !shared_.may_change) {
       to.client->ping(to.thread);
     } else {
       broken_ = true;  // it is renewed as soon as nobody counts on places

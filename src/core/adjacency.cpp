@@ -11,7 +11,7 @@ namespace {
 /// Sorts the edges of one row by target and drops what is there twice. Returns how many are left.
 class row_sorter {
  public:
-  std::size_t operator()(std::uint32_t* target, double* weight, std::size_t n, repeated_edge rule) {
+  std::size_t operator()(std::uint32_t* target, double* weight, std::size_t n, duplicate_edge_rule rule) {
     if (weight == nullptr) {
       std::sort(target, target + n);
       return static_cast<std::size_t>(std::unique(target, target + n) - target);
@@ -22,7 +22,7 @@ class row_sorter {
     std::size_t left = 0;
     for (const auto& [t, w] : edges_) {
       if (left > 0 && target[left - 1] == t) {
-        weight[left - 1] = rule == repeated_edge::sum ? weight[left - 1] + w : w;
+        weight[left - 1] = rule == duplicate_edge_rule::sum ? weight[left - 1] + w : w;
       } else {
         target[left] = t;
         weight[left++] = w;
@@ -37,7 +37,7 @@ class row_sorter {
 
 }  // namespace
 
-adjacency make_adjacency(edge_buffer&& edges, std::size_t rows, repeated_edge rule) {
+adjacency make_adjacency(edge_buffer&& edges, std::size_t rows, duplicate_edge_rule rule) {
   adjacency a;
   const bool weighted = !edges.weight.empty();
   a.begin.assign(rows + 1, 0);
@@ -54,8 +54,8 @@ adjacency make_adjacency(edge_buffer&& edges, std::size_t rows, repeated_edge ru
     }
   }
   edges = {};
-  if (rule == repeated_edge::keep) return a;
-  if (rule == repeated_edge::sum && !weighted) a.weight.assign(a.target.size(), 1.0);
+  if (rule == duplicate_edge_rule::keep) return a;
+  if (rule == duplicate_edge_rule::sum && !weighted) a.weight.assign(a.target.size(), 1.0);
 
   row_sorter sort_row;
   std::size_t written = 0;

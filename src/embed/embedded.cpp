@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/config_tree.hpp"
+#include "config/json_document.hpp"
 #include "net/inproc_transport.hpp"
-#include "server/plugin_registry.hpp"
-#include "server/server_node.hpp"
+#include "server/plugin/plugin_registry.hpp"
+#include "server/node/server_node.hpp"
 #include "worker/embedded.hpp"
 #include "worker/session.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <charconv>
 
-#include "core/text_number.hpp"
+#include "core/number_parsing.hpp"
 #include "paracel/graph.hpp"
-#include "paracel/load.hpp"
+#include "paracel/samples.hpp"
 
 namespace paracel {
 
@@ -21,7 +21,7 @@ bigraph_continuous::bigraph_continuous(const std::string& filename) {
   visit_lines(filename, 0, 1, [&](std::string&& line) {
     ++number;
     const auto refuse = [&](const char* want) {
-      throw data_error(filename + ":" + std::to_string(number) + ":1: found " + shown(line) + ", want " + want);
+      throw data_error(filename + ":" + std::to_string(number) + ":1: found " + quote_for_error(line) + ", want " + want);
     };
     if (number == 1) {
       default_id_type n = 0;
@@ -63,7 +63,7 @@ void bigraph_continuous::resize(default_id_type n) {
 const adjacency& bigraph_continuous::out() const {
   if (!added_.empty() || out_.rows() != size_) {
     indegree_.clear();
-    out_ = make_adjacency(graph_detail::joined(out_, added_), size_, repeated_edge::keep);
+    out_ = make_adjacency(graph_detail::joined(out_, added_), size_, duplicate_edge_rule::keep);
   }
   return out_;
 }

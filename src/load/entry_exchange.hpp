@@ -18,7 +18,7 @@
 #include "paracel/adjacency.hpp"
 #include "paracel/bytes.hpp"
 #include "paracel/comm.hpp"
-#include "paracel/id_index.hpp"
+#include "paracel/interner.hpp"
 
 namespace paracel {
 
@@ -47,7 +47,7 @@ class entry_exchange {
   static constexpr std::size_t round_bytes = std::size_t{8} << 20;
 
   /// `rows` and `columns` may be the same.
-  entry_exchange(Comm comm, process_grid grid, id_index<Id>& rows, id_index<Id>& columns,
+  entry_exchange(Comm comm, process_grid grid, interner<Id>& rows, interner<Id>& columns,
                  std::size_t bytes_a_round = round_bytes)
       : comm_(std::move(comm)), grid_(grid), rows_(&rows), columns_(&columns), limit_(bytes_a_round),
         got_(comm_.get_size()) {
@@ -122,8 +122,8 @@ class entry_exchange {
 
   Comm comm_;
   process_grid grid_;
-  id_index<Id>* rows_;
-  id_index<Id>* columns_;
+  interner<Id>* rows_;
+  interner<Id>* columns_;
   std::size_t limit_;
   std::vector<edge_buffer> got_;  // by the worker that read it: its entries are in the order of the files
   std::vector<byte_vector> blocks_;

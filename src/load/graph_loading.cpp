@@ -9,12 +9,12 @@
 #include <Eigen/Core>
 #include <Eigen/SparseCore>
 
-#include "load/agreement.hpp"
+#include "load/collective_errors.hpp"
 #include "load/entry_exchange.hpp"
-#include "load/field_parser.hpp"
-#include "load/input.hpp"
+#include "load/format/field_parser.hpp"
+#include "load/input/input.hpp"
 #include "load/process_grid.hpp"
-#include "load/watch_load.hpp"
+#include "load/input/load_progress.hpp"
 #include "paracel/graph.hpp"
 
 namespace paracel {
@@ -60,7 +60,7 @@ void visit_fields(Comm& comm, input_set& input, const parser_type* parser, const
       }
     });
   };
-  input.visit(comm.get_rank(), comm.get_size(), visit, watch_load(comm, input));
+  input.visit(comm.get_rank(), comm.get_size(), visit, report_load_progress(comm, input));
 }
 
 /// 0 ... n - 1 in the order of `ids` becomes the place of each in `all`, which is sorted and has them all.
@@ -75,7 +75,7 @@ std::vector<std::uint32_t> places_in(const std::vector<Id>& all, const std::vect
 
 /// The ids of the rows (columns) of this worker's block, the same on all workers that share them.
 template <class Id, class With>
-std::vector<Id> agree_on(Comm& comm, const id_index<Id>& local, std::vector<std::uint32_t>& places, const With& with) {
+std::vector<Id> agree_on(Comm& comm, const interner<Id>& local, std::vector<std::uint32_t>& places, const With& with) {
   auto all = union_of_ids(comm, local.ids(), with);
   const auto now = places_in(all, local.ids());
   for (auto& p : places) p = now[p];
@@ -96,7 +96,7 @@ void graph_loading::set_decomp_info(const str_type& pattern) {
 }
 
 template <class Id>
-void graph_loading::load_entries(const request& r, id_index<Id>& rows, id_index<Id>& columns, edge_buffer& entries) {
+void graph_loading::load_entries(const request& r, interner<Id>& rows, interner<Id>& columns, edge_buffer& entries) {
   const auto grid = process_grid::of(r.pattern, comm_.get_size());
   const bool mixed = r.mixed || r.pattern == "fset";
   input_set input(comm_, r.files);
@@ -115,7 +115,7 @@ void graph_loading::load_entries(const request& r, id_index<Id>& rows, id_index<
     problem = std::current_exception();
   }
   entries = exchange.finish();
-  agree(comm_, [&] {
+  all_or_throw(comm_, [&] {
     if (problem) std::rethrow_exception(problem);
   });
   set_decomp_info(r.pattern);
@@ -123,8 +123,8 @@ void graph_loading::load_entries(const request& r, id_index<Id>& rows, id_index<
 
 template <class Id>
 void graph_loading::load_block(const request& r, list_type<Id>& rows, list_type<Id>& columns, sparse_matrix& to) {
-  id_index<Id> own_rows;
-  id_index<Id> own_columns;
+  interner<Id> own_rows;
+  interner<Id> own_columns;
   edge_buffer entries;
   load_entries(r, own_rows, own_columns, entries);
   const auto grid = process_grid::of(r.pattern, comm_.get_size());
@@ -132,10 +132,10 @@ void graph_loading::load_block(const request& r, list_type<Id>& rows, list_type<
   rows = agree_on(comm_, own_rows, entries.from, [&](std::size_t w) { return grid.same_rows(rank, w); });
   columns = agree_on(comm_, own_columns, entries.to, [&](std::size_t w) { return grid.same_columns(rank, w); });
   adjacency a;
-  agree(comm_, [&] {
+  all_or_throw(comm_, [&] {
     must_fit(rows.size(), "rows");
     must_fit(columns.size(), "columns");
-    a = make_adjacency(std::move(entries), rows.size(), repeated_edge::sum);
+    a = make_adjacency(std::move(entries), rows.size(), duplicate_edge_rule::sum);
     must_fit(a.target.size(), "entries");
   });
   to.resize(static_cast<int>(rows.size()), static_cast<int>(columns.size()));
@@ -147,8 +147,8 @@ void graph_loading::load_block(const request& r, list_type<Id>& rows, list_type<
 
 template <class Id>
 void graph_loading::load_block(const request& r, list_type<Id>& rows, list_type<Id>& columns, bigraph_continuous& to) {
-  id_index<Id> own_rows;
-  id_index<Id> own_columns;
+  interner<Id> own_rows;
+  interner<Id> own_columns;
   edge_buffer entries;
   load_entries(r, own_rows, own_columns, entries);
   const auto grid = process_grid::of(r.pattern, comm_.get_size());
@@ -174,7 +174,7 @@ void graph_loading::load_rows(const request& r, list_type<Id>& rows, dense_matri
       at = end;
     }
   };
-  agree(comm_, [&] {
+  all_or_throw(comm_, [&] {
     visit_fields(comm_, input, r.parser, split, [&](const std::vector<std::string_view>& fields, auto&& place) {
       if (fields.empty()) return;
       if (fields.size() == 1) throw field_problem{fields[0].data(), "found an id alone, want numbers after it"};
@@ -204,9 +204,9 @@ void graph_loading::load_rows(const request& r, list_type<Id>& rows, dense_matri
   set_decomp_info(r.pattern);
 }
 
-template void graph_loading::load_entries(const request&, id_index<default_id_type>&, id_index<default_id_type>&,
+template void graph_loading::load_entries(const request&, interner<default_id_type>&, interner<default_id_type>&,
                                           edge_buffer&);
-template void graph_loading::load_entries(const request&, id_index<str_type>&, id_index<str_type>&, edge_buffer&);
+template void graph_loading::load_entries(const request&, interner<str_type>&, interner<str_type>&, edge_buffer&);
 template void graph_loading::load_block(const request&, list_type<default_id_type>&, list_type<default_id_type>&,
                                         sparse_matrix&);
 template void graph_loading::load_block(const request&, list_type<str_type>&, list_type<str_type>&, sparse_matrix&);

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/text_number.hpp"
+#include "core/number_parsing.hpp"
 #include "paracel/error.hpp"
 
 namespace paracel {
@@ -123,7 +123,7 @@ npy_header read_npy_header(const std::string& file, std::string_view front) {
   out.data_begin = begin + length;
   if (out.data_begin > front.size()) refuse("the .npy header is cut off");
   const auto text = front.substr(begin, length);
-  if (!read_header_text(text, out)) refuse("found " + shown(text) + ", want an .npy header");
+  if (!read_header_text(text, out)) refuse("found " + quote_for_error(text) + ", want an .npy header");
   return out;
 }
 

@@ -6,11 +6,11 @@
 #include <string>
 #include <utility>
 
-#include "load/entry_reader.hpp"
-#include "load/number_set.hpp"
-#include "load/numbering.hpp"
-#include "load/refuse_twice.hpp"
-#include "load/sparse_builder.hpp"
+#include "load/format/entry_reader.hpp"
+#include "load/ids/rank_bitmap.hpp"
+#include "load/ids/global_ids.hpp"
+#include "load/duplicate_check.hpp"
+#include "load/csr_builder.hpp"
 #include "paracel/error.hpp"
 
 namespace paracel {
@@ -25,7 +25,7 @@ std::uint64_t sum_over_workers(Comm& comm, std::uint64_t mine) {
 
 /// How many entries each id of one side has here: what its row costs whoever owns it. `index`: of an entry's block.
 template <class Index>
-std::vector<std::uint32_t> entries_of(entry_store& entries, const id_dictionary::sorted_ids& side, Index index) {
+std::vector<std::uint32_t> entries_of(chunked_vector& entries, const id_interner::sorted_ids& side, Index index) {
   std::vector<std::uint32_t> weight(side.ids.size(), 1);
   for (const auto& b : entries.blocks()) {
     const auto* const i = (b.*index).get();
@@ -39,14 +39,14 @@ std::vector<std::uint32_t> entries_of(entry_store& entries, const id_dictionary:
 
 /// Rows as they were built, and what their ids and columns are called.
 template <class Column>
-void name_rows(Comm& comm, numbered_rows<Column>&& built, const numbering& rows, const numbering& columns, bool keep_values,
+void name_rows(Comm& comm, numbered_rows<Column>&& built, const global_ids& rows, const global_ids& columns, bool keep_values,
                sparse_rows& out) {
   out.row_first = rows.first;
   out.row_ids = rows.own;
   out.column_first = columns.first;
   out.columns_total = columns.total();
   out.column_share = columns.own;
-  number_set used(columns.total());
+  rank_bitmap used(columns.total());
   for (const auto c : built.column) used.add(c);
   used.count();
   if (used.size() > std::numeric_limits<std::uint32_t>::max()) throw error("more than 4294967295 columns on one worker");
@@ -68,16 +68,16 @@ sparse_rows load(Comm comm, const std::vector<std::string>& files, const entry_o
   std::vector<std::uint32_t> row_weight;
   std::vector<std::uint32_t> column_weight;
   if (comm.get_size() > 1) {
-    row_weight = entries_of(local.entries, local.rows, &entry_store::block::row);
-    if (by_column != nullptr) column_weight = entries_of(local.entries, local.columns, &entry_store::block::column);
+    row_weight = entries_of(local.entries, local.rows, &chunked_vector::block::row);
+    if (by_column != nullptr) column_weight = entries_of(local.entries, local.columns, &chunked_vector::block::column);
   }
   auto rows = number_ids(comm, std::move(local.rows.ids), std::move(row_weight));
   auto columns = number_ids(comm, std::move(local.columns.ids), std::move(column_weight));
   index_numbers row_numbers(std::move(local.rows.place), rows);
   index_numbers column_numbers(std::move(local.columns.place), columns);
   const bool wide = row_numbers.is_wide || column_numbers.is_wide;
-  entry_twice twice;
-  const auto build = [&](bool swap, const numbering& own, const numbering& others, sparse_rows& out) {
+  duplicate_entry twice;
+  const auto build = [&](bool swap, const global_ids& own, const global_ids& others, sparse_rows& out) {
     const build_options how{.swap = swap, .keep = by_column != nullptr && !swap, .duplicates = options.duplicates};
     const auto make = [&](auto column) {
       name_rows(comm, build_rows<decltype(column)>(comm, own.first, local.entries, row_numbers, column_numbers, how, twice),
@@ -89,7 +89,7 @@ sparse_rows load(Comm comm, const std::vector<std::string>& files, const entry_o
   sparse_rows out;
   build(false, rows, columns, out);
   if (options.duplicates == duplicate_rule::refuse)
-    refuse_twice(comm, twice, out.row_ids, columns, files, options, false);
+    duplicate_check(comm, twice, out.row_ids, columns, files, options, false);
   if (by_column != nullptr) build(true, columns, rows, *by_column);
   return out;
 }

@@ -10,13 +10,13 @@
 
 #include <paracel/error.hpp>
 
-#include "core/json_text.hpp"
+#include "core/json_io.hpp"
 
 namespace paracel::net {
 
 namespace {
 
-using time_point = time_source::time_point;
+using time_point = clock_source::time_point;
 // How long the destructor may wait for a thread whose beat is unanswered.
 constexpr std::chrono::milliseconds look_up_interval{50};
 // After so many beats the watch is sent anew: the one that is parked may have been lost with a connection.
@@ -24,8 +24,8 @@ constexpr std::uint64_t beats_a_watch = 4;
 
 }  // namespace
 
-order order_of(const reply_view& reply) {
-  order o;
+directive directive_of(const reply_view& reply) {
+  directive o;
   o.what = reply.header.order;
   if (reply.header.result != status::ok) o.what = instruction::abort;
   if (o.what != instruction::abort) return o;
@@ -41,7 +41,7 @@ order order_of(const reply_view& reply) {
 }
 
 heartbeat::heartbeat(transport& over, heartbeat_options options, std::function<std::string()> describe,
-                     std::function<void(const order&)> obey)
+                     std::function<void(const directive&)> obey)
     : options_(std::move(options)), describe_(std::move(describe)), obey_(std::move(obey)) {
   thread_ = std::thread([this, mine = over.open()]() mutable {
     try {
@@ -73,7 +73,7 @@ void heartbeat::follow(std::uint32_t epoch) {
 }
 
 /// The requests of one heartbeat, and which of them are unanswered.
-class beating::line {
+class heartbeat_driver::line {
  public:
   line(port& to_scheduler, const heartbeat_options& options)
       : port_(to_scheduler), channel_(to_scheduler.connect(options.scheduler)), job_(options.job) {}
@@ -131,22 +131,22 @@ class beating::line {
   incoming in_;
 };
 
-beating::beating(port& to_scheduler, heartbeat_options options, std::function<std::string()> describe,
-                 std::function<void(const order&)> obey, std::atomic<std::uint32_t>& followed, const time_source& time)
+heartbeat_driver::heartbeat_driver(port& to_scheduler, heartbeat_options options, std::function<std::string()> describe,
+                 std::function<void(const directive&)> obey, std::atomic<std::uint32_t>& followed, const clock_source& time)
     : options_(std::move(options)), describe_(std::move(describe)), obey_(std::move(obey)), followed_(followed), time_(time),
       scheduler_(std::make_unique<line>(to_scheduler, options_)), last_answer_(time.now()), next_beat_(last_answer_),
       own_(last_answer_, std::max(options_.limit / 4, options_.interval * 3 / 2)) {}
 
-beating::~beating() = default;
+heartbeat_driver::~heartbeat_driver() = default;
 
-bool beating::is_idle() const noexcept { return scheduler_->answered() && !scheduler_->watches(); }
+bool heartbeat_driver::is_idle() const noexcept { return scheduler_->answered() && !scheduler_->watches(); }
 
 /// What was silent while this process was away itself has a whole interval to be heard.
-void beating::look_up(time_point now) {
+void heartbeat_driver::look_up(time_point now) {
   if (own_.absence(now).count() != 0) last_answer_ = now;
 }
 
-void beating::beat_if_due() {
+void heartbeat_driver::beat_if_due() {
   const auto now = time_.now();
   look_up(now);
   if (now < next_beat_) return;
@@ -158,7 +158,7 @@ void beating::beat_if_due() {
   if (followed != 0 && scheduler_->has_to_watch()) scheduler_->watch(describe_(), followed);
 }
 
-beating::outcome beating::listen(std::chrono::milliseconds timeout) {
+heartbeat_driver::outcome heartbeat_driver::listen(std::chrono::milliseconds timeout) {
   reply_view reply;
   if (!scheduler_->receive(timeout, reply)) {
     const auto now = time_.now();
@@ -186,7 +186,7 @@ beating::outcome beating::listen(std::chrono::milliseconds timeout) {
     const bool known = reply.header.count == known_sender;
     if (sent && goes_on && known && options_.on_answer) options_.on_answer(*sent);
   }
-  const auto asked = order_of(reply);
+  const auto asked = directive_of(reply);
   if (asked.what == instruction::go_on) return outcome::heard;
   obey_(asked);
   return outcome::over;
@@ -194,7 +194,7 @@ beating::outcome beating::listen(std::chrono::milliseconds timeout) {
 
 void heartbeat::run(port& to_scheduler) {
   const boot_time_source time;
-  beating b(to_scheduler, options_, describe_, obey_, epoch_, time);
+  heartbeat_driver b(to_scheduler, options_, describe_, obey_, epoch_, time);
   while (!stop_.load(std::memory_order_relaxed)) {
     b.beat_if_due();
     if (b.is_idle()) {
@@ -207,7 +207,7 @@ void heartbeat::run(port& to_scheduler) {
       continue;
     }
     const auto until_beat = std::chrono::ceil<std::chrono::milliseconds>(b.next_beat() - time.now());
-    if (b.listen(std::clamp(until_beat, std::chrono::milliseconds{1}, look_up_interval)) == beating::outcome::over) return;
+    if (b.listen(std::clamp(until_beat, std::chrono::milliseconds{1}, look_up_interval)) == heartbeat_driver::outcome::over) return;
   }
 }
 

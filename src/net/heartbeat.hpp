@@ -15,7 +15,7 @@
 #include "net/attention.hpp"
 #include "net/mutex.hpp"
 #include "net/protocol.hpp"
-#include "net/time_source.hpp"
+#include "net/clock_source.hpp"
 #include "net/transport.hpp"
 
 namespace paracel::net {
@@ -25,14 +25,14 @@ inline constexpr std::chrono::milliseconds heartbeat_interval{500};
 inline constexpr std::chrono::milliseconds least_heartbeat_limit = 2 * heartbeat_interval;
 
 /// What the scheduler asked for in answer to a heartbeat, or what its silence means.
-struct order {
+struct directive {
   instruction what = instruction::go_on;
   int status = 0;      ///< exit status that fits the cause
   std::string cause;
 };
 
-/// The order in a reply of the scheduler; a failure is an abort, with the cause in the body as JSON or as text.
-order order_of(const reply_view& reply);
+/// The directive in a reply of the scheduler; a failure is an abort, with the cause in the body as JSON or as text.
+directive directive_of(const reply_view& reply);
 
 /// A silent scheduler is waited for so many times as long as it waits for others itself. Its death is seen at once by its
 /// launcher, so this is for one that is paused alone, or on a host that is gone; leases end without it.
@@ -45,7 +45,7 @@ struct heartbeat_options {
   std::chrono::milliseconds limit{3000};  ///< a scheduler silent for longer is lost
   /// A beat was answered that had been sent at this time, and the scheduler knows us as who we say we are: until two seconds
   /// after it nobody has been put in our place.
-  std::function<void(time_source::time_point)> on_answer{};
+  std::function<void(clock_source::time_point)> on_answer{};
   /// A membership other than the followed one, as JSON. Returns: its epoch.
   std::function<std::uint32_t(std::string_view)> on_membership{};
 };
@@ -53,17 +53,17 @@ struct heartbeat_options {
 /// What the thread of a heartbeat does, without the thread.
 ///
 /// Thread-safety: none, but for `followed`. Lifetime: port, `followed` and time outlive it.
-class beating {
+class heartbeat_driver {
  public:
-  using time_point = time_source::time_point;
+  using time_point = clock_source::time_point;
   enum class outcome : std::uint8_t { nothing, heard, over };  ///< over: the order to end was obeyed
 
   /// `followed`: see heartbeat::follow.
-  beating(port& to_scheduler, heartbeat_options options, std::function<std::string()> describe,
-          std::function<void(const order&)> obey, std::atomic<std::uint32_t>& followed, const time_source& time);
-  ~beating();
-  beating(const beating&) = delete;
-  beating& operator=(const beating&) = delete;
+  heartbeat_driver(port& to_scheduler, heartbeat_options options, std::function<std::string()> describe,
+          std::function<void(const directive&)> obey, std::atomic<std::uint32_t>& followed, const clock_source& time);
+  ~heartbeat_driver();
+  heartbeat_driver(const heartbeat_driver&) = delete;
+  heartbeat_driver& operator=(const heartbeat_driver&) = delete;
 
   void beat_if_due();
   /// Nothing is awaited before the next beat.
@@ -80,9 +80,9 @@ class beating {
 
   heartbeat_options options_;
   std::function<std::string()> describe_;
-  std::function<void(const order&)> obey_;
+  std::function<void(const directive&)> obey_;
   std::atomic<std::uint32_t>& followed_;
-  const time_source& time_;
+  const clock_source& time_;
   std::unique_ptr<line> scheduler_;
   time_point last_answer_;
   time_point next_beat_;
@@ -95,7 +95,7 @@ class heartbeat {
  public:
   /// `describe` gives the JSON body of each beat.
   heartbeat(transport& over, heartbeat_options options, std::function<std::string()> describe,
-            std::function<void(const order&)> obey);
+            std::function<void(const directive&)> obey);
   /// Stops and joins. Blocks: at most 50 ms, and what `obey` takes.
   ~heartbeat();
   heartbeat(const heartbeat&) = delete;
@@ -110,7 +110,7 @@ class heartbeat {
 
   heartbeat_options options_;
   std::function<std::string()> describe_;
-  std::function<void(const order&)> obey_;
+  std::function<void(const directive&)> obey_;
   std::atomic<bool> stop_{false};
   std::atomic<std::uint32_t> epoch_{0};  // that is followed; 0: none
   mutex mutex_;  // for wake_: what is waited for is atomic

@@ -27,7 +27,7 @@ struct inproc_transport::message {
   int channel = -1;
   peer from{};
   std::vector<std::byte> frame;
-  blob tail;
+  shared_buffer tail;
 };
 
 struct inproc_transport::mailbox {

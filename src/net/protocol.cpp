@@ -93,7 +93,7 @@ const char* name_of(verb v) noexcept {
     case verb::clock_moved: return "clock_moved";
     case verb::collective: return "collective";
     case verb::watch: return "watch";
-    case verb::dead: return "dead";
+    case verb::report_death: return "report_death";
     case verb::resize: return "resize";
     case verb::replicate: return "replicate";
     case verb::handover: return "handover";
@@ -122,8 +122,8 @@ const char* name_of(status s) noexcept {
     case status::conflict: return "conflict";
     case status::unknown_set: return "unknown_set";
     case status::out_of_memory: return "out_of_memory";
-    case status::forgotten: return "forgotten";
-    case status::reconnected: return "reconnected";
+    case status::expired: return "expired";
+    case status::connection_reset: return "connection_reset";
   }
   return unknown;
 }
@@ -207,7 +207,7 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, rep
   if (version != protocol_version) return "reply of another protocol version";
   // verb none: the answer to a request whose verb could not be read
   if (h.what != verb::none && !is_known_verb(h.what)) return "unknown verb";
-  if (h.result > status::reconnected) return "unknown status";
+  if (h.result > status::connection_reset) return "unknown status";
   if (!paracel::is_known(h.tag)) return "unknown type tag in the reply";
   if (h.order > instruction::checkpoint) return "unknown instruction";
   if ((h.flags & ~known_reply_flags) != 0) return "unknown reply flag";
@@ -281,7 +281,7 @@ bool reply_items::next(reply_item& out) noexcept {
   load_fields(rest_.data(), value_bytes, tag, zero, out.result, out.version);
   const auto after = rest_.subspan(reply_item_bytes);
   if (value_bytes > after.size()) return false;
-  if (!paracel::is_known(tag) || zero != 0 || out.result > status::forgotten) return false;
+  if (!paracel::is_known(tag) || zero != 0 || out.result > status::expired) return false;
   out.value = {tag, after.first(value_bytes)};
   rest_ = after.subspan(value_bytes);
   --left_;

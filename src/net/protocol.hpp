@@ -49,7 +49,7 @@ enum class verb : std::uint8_t {
   proxy = 64, ping = 65, stats = 66, stop = 67,
   // scheduler
   join = 80, heartbeat = 81, progress = 82, leave = 83, abort = 84, collective = 85,
-  watch = 86, dead = 87, resize = 88,
+  watch = 86, report_death = 87, resize = 88,
   // rows of a typed table, of one shard
   table_open = 96, rows_pull = 97, rows_push = 98, rows_update = 99, rows_remove = 100, rows_scan = 101,
   // changed keys, sent when the clock moves
@@ -91,8 +91,8 @@ enum class status : std::uint16_t {
   conflict = 13,          ///< cas: the value has another version than expected
   unknown_set = 14,       ///< no key set with this digest is here: prepare it again
   out_of_memory = 15,     ///< beyond --max-memory of the server; nothing has changed
-  forgotten = 16,         ///< sent again too late: whether it was applied is no longer known
-  reconnected = 17,       ///< the connection is a new one, and what was sent before may be lost: begin anew, with all of it
+  expired = 16,         ///< sent again too late: whether it was applied is no longer known
+  connection_reset = 17,       ///< the connection is a new one, and what was sent before may be lost: begin anew, with all of it
 };
 const char* name_of(status s) noexcept;
 
@@ -107,7 +107,7 @@ inline constexpr std::uint16_t flag_range = 4;    ///< at verbs: a range of elem
 inline constexpr std::uint16_t flag_keys_only = 8;  ///< scan: without the values
 inline constexpr std::uint16_t flag_named = 16;   ///< rows: named by texts and not by 64-bit ids
 /// One of a stream: all that client and rank send to this thread come over one connection, in order. The first over a
-/// connection says so; one over another connection than the last first is refused `reconnected`.
+/// connection says so; one over another connection than the last first is refused `connection_reset`.
 inline constexpr std::uint16_t flag_stream = 32;
 inline constexpr std::uint16_t flag_first = 64;
 /// Of a ping, in header.count: whether this thread lives; the order of requests has nothing to do with it.

@@ -14,7 +14,7 @@
 #include <span>
 #include <string>
 
-#include "core/blob.hpp"
+#include "core/shared_buffer.hpp"
 
 namespace paracel::net {
 
@@ -36,7 +36,7 @@ struct peer {
 struct outgoing {
   std::span<const std::byte> head;
   std::span<const std::byte> body{};
-  blob tail{};
+  shared_buffer tail{};
 };
 
 /// A received message. `frame` is valid until the next call of `receive` or `receive_batch` on the same port.
@@ -44,7 +44,7 @@ struct incoming {
   int channel = -1;                  ///< >= 0: a reply on that channel; -1: a request, to be answered to `from`
   peer from{};                       ///< set when channel is -1
   std::span<const std::byte> frame;  ///< first frame, any alignment
-  blob tail{};                       ///< second frame or empty
+  shared_buffer tail{};                       ///< second frame or empty
   std::uint64_t unread_bytes = 0;    ///< of replies to `from` that still wait in this process; 0 when it is little, or unknown
 };
 

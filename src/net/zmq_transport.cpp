@@ -18,7 +18,7 @@
 #include <zmq.hpp>
 
 #include "net/message_limit.hpp"
-#include "net/unread_replies.hpp"
+#include "net/send_queue_meter.hpp"
 
 namespace paracel::net {
 
@@ -89,21 +89,21 @@ void check_address(const std::string& address) {
 }
 
 /// A tail that lives in the message in which it came.
-struct received_tail : blob::control {
+struct received_tail : shared_buffer::control {
   explicit received_tail(zmq::message_t& from) : message(std::move(from)) {
     data = message.data<std::byte>();
     size = message.size();
-    destroy = [](blob::control* self) { delete static_cast<received_tail*>(self); };
+    destroy = [](shared_buffer::control* self) { delete static_cast<received_tail*>(self); };
   }
   zmq::message_t message;
 };
 
-void drop_blob(void*, void* hint) { blob::drop(static_cast<blob::control*>(hint)); }
+void drop_blob(void*, void* hint) { shared_buffer::drop(static_cast<shared_buffer::control*>(hint)); }
 
 /// The parts of a message on their way out. ZeroMQ takes each as it is sent; the rest is released here.
 struct sending {
   /// `mark`: takes the place of the frame's memory, or of the tail's holder; it is this object's from now on.
-  explicit sending(const outgoing& message, unread_replies::mark* mark = nullptr)
+  explicit sending(const outgoing& message, send_queue_meter::probe* mark = nullptr)
       : frame(make_frame(message, mark)) {
     const std::size_t head = message.head.size();
     const std::size_t body = message.body.size();
@@ -111,8 +111,8 @@ struct sending {
     if (head != 0) std::memcpy(to, message.head.data(), head);
     if (body != 0) std::memcpy(to + head, message.body.data(), body);
     if (message.tail.size() == 0) return;
-    blob::control* kept = blob(message.tail).release();
-    auto* const release = mark != nullptr ? &unread_replies::mark::release : &drop_blob;
+    shared_buffer::control* kept = shared_buffer(message.tail).release();
+    auto* const release = mark != nullptr ? &send_queue_meter::probe::release : &drop_blob;
     void* const hint = mark != nullptr ? static_cast<void*>(mark) : kept;
     if (mark != nullptr) mark->hold(kept);
     try {
@@ -130,12 +130,12 @@ struct sending {
   std::optional<zmq::message_t> tail;
 
  private:
-  static zmq::message_t make_frame(const outgoing& message, unread_replies::mark* mark) try {
+  static zmq::message_t make_frame(const outgoing& message, send_queue_meter::probe* mark) try {
     const std::size_t size = message.head.size() + message.body.size();
     if (mark == nullptr || message.tail.size() != 0) return zmq::message_t(size);
-    return zmq::message_t(mark->frame(), size, &unread_replies::mark::release, mark);
+    return zmq::message_t(mark->frame(), size, &send_queue_meter::probe::release, mark);
   } catch (const zmq::error_t&) {
-    if (mark != nullptr) unread_replies::mark::release(nullptr, mark);
+    if (mark != nullptr) send_queue_meter::probe::release(nullptr, mark);
     throw std::bad_alloc();
   }
 };
@@ -306,7 +306,7 @@ class zmq_transport::zmq_port final : public port {
   }
 
   /// The address of a reply, the empty frame and the message itself. 0, or the error for which it was not sent.
-  static int send_message(end& e, const peer* to, const outgoing& message, unread_replies::mark* mark = nullptr) {
+  static int send_message(end& e, const peer* to, const outgoing& message, send_queue_meter::probe* mark = nullptr) {
     // Sending takes in what other threads have told the socket, news of input among it, and clears its descriptor.
     e.may_have_input = true;
     // What can fail for lack of memory comes before the first part leaves.
@@ -418,7 +418,7 @@ class zmq_transport::zmq_port final : public port {
 
   /// One message from one socket, into the next frame that is free.
   outcome take(end& e, incoming& out, milliseconds timeout) {
-    out.tail = blob{};
+    out.tail = shared_buffer{};
     zmq::message_t& frame = frames_[held_];
     auto flags = zmq::recv_flags::dontwait;
     if (timeout.count() > 0) {
@@ -446,7 +446,7 @@ class zmq_transport::zmq_port final : public port {
     if (frame.more()) {
       receive_rest(e, extra_);
       if (extra_.more()) return drop(e, extra_);
-      if (extra_.size() != 0) out.tail = blob::adopt(new received_tail(extra_));
+      if (extra_.size() != 0) out.tail = shared_buffer::adopt(new received_tail(extra_));
     }
     out.channel = e.channel;
     out.frame = {frame.data<std::byte>(), frame.size()};
@@ -503,7 +503,7 @@ class zmq_transport::zmq_port final : public port {
   std::vector<std::size_t> polled_ends_;
   unsigned doubt_ = 0;       // how many calls in a row may take one request without looking for a second
   unsigned doubt_left_ = 0;  // of these
-  unread_replies unread_;    // of the router's peers
+  send_queue_meter unread_;    // of the router's peers
   zmq::message_t id_, delimiter_, extra_;
   std::array<zmq::message_t, largest_batch> frames_;  // of the messages that the caller has in hand
   std::size_t held_ = 0;                              // how many of them

@@ -18,7 +18,7 @@
 #include <paracel/paralg.hpp>
 
 #include "client/server_group.hpp"
-#include "core/blob.hpp"
+#include "core/shared_buffer.hpp"
 #include "worker/parasrv.hpp"
 
 namespace paracel {
@@ -299,7 +299,7 @@ void array_base::write(std::size_t first, std::span<const std::byte> values) {
   const auto& l = *layout_;
   l.check(first, values.size() / l.width);
   std::vector<parasrv_multi::part> parts;
-  std::vector<blob> kept;
+  std::vector<shared_buffer> kept;
   kept.reserve(2);
   bool some_in_part = false;
   l.for_each_piece(first, values.size() / l.width,
@@ -309,7 +309,7 @@ void array_base::write(std::size_t first, std::span<const std::byte> values) {
     if (here != l.elements_of(i)) {
       some_in_part = true;
       const auto offset = static_cast<std::uint32_t>(begin);
-      kept.push_back(blob::allocate(sizeof offset + numbers.size()));
+      kept.push_back(shared_buffer::allocate(sizeof offset + numbers.size()));
       append_numbers(append_numbers(kept.back().mutable_data(), &offset, 1), numbers.data(), numbers.size());
       p.what = net::verb::update_at;
       p.flags = net::flag_range;
@@ -335,7 +335,7 @@ async_functor_type array_base::update(std::size_t first, std::span<const std::by
   l.check(first, deltas.size() / l.width);
   const auto id = l.find(f, waits);
   std::vector<parasrv_multi::part> parts;
-  std::vector<blob> kept;
+  std::vector<shared_buffer> kept;
   kept.reserve(2);
   l.for_each_piece(first, deltas.size() / l.width,
                    [&](std::size_t i, std::uint64_t begin, std::uint64_t here, std::uint64_t done) {
@@ -343,7 +343,7 @@ async_functor_type array_base::update(std::size_t first, std::span<const std::by
     parasrv_multi::part p{.key = l.keys[i], .what = net::verb::update, .value = {l.array_tag(), numbers}, .large = {}};
     if (here != l.elements_of(i)) {
       const auto offset = static_cast<std::uint32_t>(begin);
-      kept.push_back(blob::allocate(sizeof offset + numbers.size()));
+      kept.push_back(shared_buffer::allocate(sizeof offset + numbers.size()));
       append_numbers(append_numbers(kept.back().mutable_data(), &offset, 1), numbers.data(), numbers.size());
       p.what = net::verb::update_at;
       p.flags = net::flag_range;
@@ -362,10 +362,10 @@ async_functor_type array_base::update_at(std::span<const std::uint64_t> indices,
   const auto id = l.find(f, waits);
   const by_piece sorted(indices, l.piece, l.keys.size());
   std::vector<parasrv_multi::part> parts;
-  std::vector<blob> kept;
+  std::vector<shared_buffer> kept;
   for (std::size_t k = 0; k < sorted.touched.size(); ++k) {
     const auto count = sorted.count(k);
-    auto both = blob::allocate(count * (sizeof(std::uint32_t) + l.width));
+    auto both = shared_buffer::allocate(count * (sizeof(std::uint32_t) + l.width));
     auto* numbers = append_numbers(both.mutable_data(), sorted.offsets.data() + sorted.begin[k], count);
     move_numbers(l.width, deltas.data(), sorted.places.data() + sorted.begin[k], numbers, nullptr, count);
     parasrv_multi::part p{.key = l.keys[sorted.touched[k]], .what = net::verb::update_at,

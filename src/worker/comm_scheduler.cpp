@@ -14,9 +14,9 @@ std::span<const std::byte> comm_scheduler::exchange(net::collective_request& r, 
   net::request_header h;
   const auto front = net::encode(r, bytes, h);
   message_.assign(front.begin(), front.end());
-  blob tail;
+  shared_buffer tail;
   if (net::travels_as_tail(bytes)) {
-    tail = blob::allocate(bytes);
+    tail = shared_buffer::allocate(bytes);
     write(tail.mutable_data());
   } else {
     message_.resize(front.size() + bytes);

@@ -7,7 +7,7 @@
 
 #include <paracel/comm.hpp>
 
-#include "net/collective.hpp"
+#include "net/collective_codec.hpp"
 #include "worker/session.hpp"
 
 namespace paracel {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <paracel/key_set.hpp>
 
-#include "client/key_parts.hpp"
+#include "client/sharded_keys.hpp"
 
 namespace paracel {
 

@@ -21,13 +21,13 @@
 #include <paracel/comm.hpp>
 #include <paracel/error.hpp>
 
-#include "core/text_number.hpp"
-#include "net/descriptor_limit.hpp"
+#include "core/number_parsing.hpp"
+#include "net/fd_limit.hpp"
 #include "net/job_key.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
 #include "worker/comm_scheduler.hpp"
-#include "worker/comm_self.hpp"
+#include "worker/single_comm.hpp"
 #include "worker/embedded.hpp"
 #include "worker/failure_line.hpp"
 #include "worker/live_algorithms.hpp"
@@ -215,7 +215,7 @@ main_env::main_env(int& argc, char**& argv) : impl_(std::make_unique<impl>()) {
     impl_->size = number_in("PARACEL_SIZE").value_or(1);
     if (impl_->size == 0 || impl_->rank >= impl_->size)
       throw usage_error("PARACEL_RANK must be below PARACEL_SIZE, as prun.py sets them");
-    if (impl_->size == 1) impl_->world = std::make_shared<comm_self>();
+    if (impl_->size == 1) impl_->world = std::make_shared<single_comm>();
     else
       impl_->world = std::make_shared<comm_scheduler>(impl_->rank, impl_->size,
                                                       [raw = impl_.get()] { return raw->join(""); });

@@ -11,12 +11,12 @@
 
 #include <paracel/run.hpp>
 
-#include "core/file_names.hpp"
-#include "core/json_text.hpp"
-#include "load/agreement.hpp"
-#include "load/input.hpp"
-#include "load/watch_load.hpp"
-#include "net/disk.hpp"
+#include "storage/file_glob.hpp"
+#include "core/json_io.hpp"
+#include "load/collective_errors.hpp"
+#include "load/input/input.hpp"
+#include "load/input/load_progress.hpp"
+#include "storage/file_system.hpp"
 #include "worker/live_algorithms.hpp"
 #include "worker/parasrv.hpp"
 #include "worker/result_files.hpp"
@@ -75,7 +75,7 @@ void paralg::paracel_subscribe(const list_type<str_type>& keys) { servers_->subs
 
 void paralg::iter_commit() {
   if (session_->keeps()) {
-    servers_->settle();
+    servers_->flush();
     session_->keep(part_);
   }
   const bool stops = servers_->commit();
@@ -106,7 +106,7 @@ consistency_model paralg::get_consistency() const { return servers_->clock().mod
 std::uint32_t paralg::last_staleness() const { return servers_->clock().last_staleness(); }
 
 void paralg::paracel_sync() {
-  servers_->settle();
+  servers_->flush();
   comm_.synchronize();
   servers_->clock().fold_finished();
 }
@@ -144,7 +144,7 @@ void visit_lines_of(input_set& input, std::size_t part, std::size_t parts, const
 void paralg::visit_part(const list_type<str_type>& files, std::size_t part, std::size_t parts,
                         const std::function<void(str_type&&)>& visit) {
   input_set input(comm_, files);
-  agree(comm_, [&] { visit_lines_of(input, part, parts, watch_load(comm_, input), visit); });
+  all_or_throw(comm_, [&] { visit_lines_of(input, part, parts, report_load_progress(comm_, input), visit); });
 }
 
 list_type<str_type> paralg::load_all(const list_type<str_type>& files) {
@@ -240,12 +240,12 @@ str_type paralg::write_object(const str_type& prefix, const value_view& value) {
   auto path = result_path(output_, prefix + std::to_string(get_worker_id()) + ".pkl");
   std::vector<std::byte> bytes{static_cast<std::byte>(value.tag)};
   bytes.insert(bytes.end(), value.bytes.begin(), value.bytes.end());
-  net::posix_disk().write(path, bytes);
+  net::posix_file_system().write(path, bytes);
   return path;
 }
 
 void paralg::read_object(const str_type& path, value_sink to) {
-  const auto bytes = net::posix_disk().read(path, SIZE_MAX);
+  const auto bytes = net::posix_file_system().read(path, SIZE_MAX);
   if (bytes.empty()) throw protocol_error(path + ": is empty, want an object of pkl_dat");
   to.put(to.target, {static_cast<value_tag>(bytes.front()), std::span(bytes).subspan(1)});
 }

@@ -63,7 +63,7 @@ async_functor_type parameter_access::update_multi_async(const list_type<str_type
                                                         std::uint64_t function) {
   return servers_->result_of(servers_->many().start_update_multi(keys, deltas, function, true, {}));
 }
-void parameter_access::paracel_wait() { servers_->settle(); }
+void parameter_access::paracel_wait() { servers_->flush(); }
 std::size_t parameter_access::paracel_poll() { return servers_->poll(); }
 
 key_set parameter_access::paracel_prepare(list_type<str_type> keys) {

@@ -295,7 +295,7 @@ std::size_t parasrv::poll() {
   return answers;
 }
 
-void parasrv::settle() {
+void parasrv::flush() {
   do {
     send_all_combined();
     client_->wait_all();
@@ -305,7 +305,7 @@ void parasrv::settle() {
 }
 
 bool parasrv::commit() {
-  settle();
+  flush();
   failures_.forget_missing();
   const bool stops = clock_.tick();
   cache_.renew_push();

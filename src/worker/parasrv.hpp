@@ -96,7 +96,7 @@ class parasrv {
     return {self_, std::move(other), std::move(requests)};
   }
   /// Of requests that are one update.
-  [[nodiscard]] async_result result_of(std::shared_ptr<joint_update> u) { return future_of(std::move(u), nullptr); }
+  [[nodiscard]] async_result result_of(std::shared_ptr<shared_update> u) { return future_of(std::move(u), nullptr); }
   /// Empty once this parasrv has gone.
   [[nodiscard]] std::weak_ptr<parasrv*> self() const noexcept { return self_; }
 
@@ -106,7 +106,7 @@ class parasrv {
   std::size_t poll();
   /// Sends what was added up, waits for what is in flight and runs the callbacks that become ready. Throws the first
   /// failure of a request whose future nobody has asked; the others that failed before are forgotten with it.
-  void settle();
+  void flush();
   /// Returns: whether this worker is to stop here for a checkpoint.
   bool commit();
 
@@ -125,7 +125,7 @@ class parasrv {
 
  private:
   /// The updates of a key that were added up.
-  struct combined_update : joint_update {
+  struct combined_update : shared_update {
     bool waits = true;
   };
   using combiner = update_combiner<combined_update>;
@@ -141,7 +141,7 @@ class parasrv {
   // parasrv_combining.cpp
   [[nodiscard]] bool combines(const std::string& key, const value_view& delta, std::uint64_t function) const;
   async_functor_type combine(const std::string& key, const value_view& delta, std::uint64_t function);
-  async_functor_type future_of(std::shared_ptr<joint_update> u, bool* waits);
+  async_functor_type future_of(std::shared_ptr<shared_update> u, bool* waits);
   static void unsent(combined_update& u);
   void send_combined(combiner::entry e);
   /// Before a request leaves: of one key, or of many.

@@ -51,7 +51,7 @@ async_functor_type parasrv::combine(const std::string& key, const value_view& de
 }
 
 /// `waits`, a member of `u`: it is still to be sent.
-async_functor_type parasrv::future_of(std::shared_ptr<joint_update> u, bool* waits) {
+async_functor_type parasrv::future_of(std::shared_ptr<shared_update> u, bool* waits) {
   const std::shared_ptr<const std::vector<kvclt::sequence>> requests(u, &u->sent);
   return result_of(std::async(std::launch::deferred, [self = std::weak_ptr(self_), u = std::move(u), waits] {
     const auto there = self.lock();
@@ -77,7 +77,7 @@ void parasrv::unsent(combined_update& u) {
 void parasrv::send_combined(combiner::entry e) {
   unsent(*e.ticket);
   auto view = e.view();
-  blob large;
+  shared_buffer large;
   if (view.bytes.size() > net::tail_threshold_bytes) large = std::move(e.sum);
   e.ticket->sent.push_back(client_->request(clock_.update_call(net::verb::update, e.function, true), e.key, view,
                                             [this, u = e.ticket](const kv_result& r) {

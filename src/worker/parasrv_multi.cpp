@@ -202,7 +202,7 @@ void parasrv_multi::clear() {
 // ---- prepared key sets --------------------------------------------------------------------------------------------
 
 struct parasrv_multi::set_call : multi_call {
-  std::shared_ptr<const key_parts> set;
+  std::shared_ptr<const sharded_keys> set;
   std::shared_ptr<set_target> to;
   const char* verb = "";  // what is being done to the keys
 
@@ -234,13 +234,13 @@ struct parasrv_multi::set_call : multi_call {
   }
 };
 
-std::shared_ptr<const key_parts> parasrv_multi::prepare(std::vector<std::string> keys) {
+std::shared_ptr<const sharded_keys> parasrv_multi::prepare(std::vector<std::string> keys) {
   auto set = servers_.client().many().split(std::move(keys));
   servers_.client().many().prepare(*set);
   return set;
 }
 
-kvclt::sequence parasrv_multi::start_set(const kvclt::call& c, std::shared_ptr<const key_parts> set,
+kvclt::sequence parasrv_multi::start_set(const kvclt::call& c, std::shared_ptr<const sharded_keys> set,
                                          const set_source& values, std::shared_ptr<set_target> to, const char* doing) {
   if (set == nullptr || set->keys.empty()) return 0;
   auto call = std::make_shared<set_call>();
@@ -258,12 +258,12 @@ kvclt::sequence parasrv_multi::start_set(const kvclt::call& c, std::shared_ptr<c
       });
 }
 
-kvclt::sequence parasrv_multi::start_set_read(std::shared_ptr<const key_parts> set, std::shared_ptr<set_target> to) {
+kvclt::sequence parasrv_multi::start_set_read(std::shared_ptr<const sharded_keys> set, std::shared_ptr<set_target> to) {
   servers_.clock().begin_read();
   return start_set(servers_.clock().read_call(net::verb::set_pull), std::move(set), {}, std::move(to), "reading");
 }
 
-kvclt::sequence parasrv_multi::start_set_write(std::shared_ptr<const key_parts> set, const set_source& values) {
+kvclt::sequence parasrv_multi::start_set_write(std::shared_ptr<const sharded_keys> set, const set_source& values) {
   if (set == nullptr) return 0;
   auto& clock = servers_.clock();
   auto& cache = servers_.cache();
@@ -278,7 +278,7 @@ kvclt::sequence parasrv_multi::start_set_write(std::shared_ptr<const key_parts> 
   return start_set({.what = net::verb::set_push}, std::move(set), values, nullptr, "writing");
 }
 
-kvclt::sequence parasrv_multi::start_set_update(std::shared_ptr<const key_parts> set, const set_source& deltas,
+kvclt::sequence parasrv_multi::start_set_update(std::shared_ptr<const sharded_keys> set, const set_source& deltas,
                                                 std::uint64_t function, bool clocked_update,
                                                 std::shared_ptr<set_target> to) {
   if (set == nullptr) return 0;
@@ -346,7 +346,7 @@ void parasrv_multi::read_parts(const std::string& name, const std::vector<std::s
 
 async_functor_type parasrv_multi::update_parts(const std::string& name, std::span<part> parts, std::uint64_t function,
                                                bool clocked_update) {
-  auto all = std::make_shared<joint_update>();
+  auto all = std::make_shared<shared_update>();
   all->name = name;
   all->sent.reserve(parts.size());
   for (auto& p : parts) {

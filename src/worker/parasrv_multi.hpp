@@ -14,9 +14,9 @@
 #include <paracel/types.hpp>
 #include <paracel/value.hpp>
 
-#include "client/key_parts.hpp"
+#include "client/sharded_keys.hpp"
 #include "client/kvclt.hpp"
-#include "core/blob.hpp"
+#include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
 
 namespace paracel {
@@ -54,11 +54,11 @@ class parasrv_multi {
 
   // ---- prepared sets
 
-  [[nodiscard]] std::shared_ptr<const key_parts> prepare(std::vector<std::string> keys);
-  kvclt::sequence start_set_read(std::shared_ptr<const key_parts> set, std::shared_ptr<set_target> to);
-  kvclt::sequence start_set_write(std::shared_ptr<const key_parts> set, const set_source& values);
+  [[nodiscard]] std::shared_ptr<const sharded_keys> prepare(std::vector<std::string> keys);
+  kvclt::sequence start_set_read(std::shared_ptr<const sharded_keys> set, std::shared_ptr<set_target> to);
+  kvclt::sequence start_set_write(std::shared_ptr<const sharded_keys> set, const set_source& values);
   /// `to` may be null; with it the update is immediate and the new values come back.
-  kvclt::sequence start_set_update(std::shared_ptr<const key_parts> set, const set_source& deltas,
+  kvclt::sequence start_set_update(std::shared_ptr<const sharded_keys> set, const set_source& deltas,
                                    std::uint64_t function, bool clocked, std::shared_ptr<set_target> to);
 
   // ---- one value in several keys (paracel/array.hpp)
@@ -68,7 +68,7 @@ class parasrv_multi {
     std::string_view key;
     net::verb what = net::verb::none;
     value_view value;  ///< what goes along
-    blob large;        ///< in its place: travels without a copy
+    shared_buffer large;        ///< in its place: travels without a copy
     std::uint16_t flags = 0;
   };
   /// All parts at once, as a read of one key. Throws: key_error when a part is not there; the others then may have
@@ -96,7 +96,7 @@ class parasrv_multi {
   kvclt::sequence send_updates(const kvclt::call& c, std::span<const std::string> keys,
                                std::span<const value_view> values, std::span<const value_view> deltas, bool clocked,
                                put_item put);
-  kvclt::sequence start_set(const kvclt::call& c, std::shared_ptr<const key_parts> set, const set_source& values,
+  kvclt::sequence start_set(const kvclt::call& c, std::shared_ptr<const sharded_keys> set, const set_source& values,
                             std::shared_ptr<set_target> to, const char* doing);
 
   parasrv& servers_;

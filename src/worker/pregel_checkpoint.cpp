@@ -17,7 +17,7 @@
 #include <paracel/random.hpp>
 
 #include "core/hash.hpp"
-#include "net/disk.hpp"
+#include "storage/file_system.hpp"
 
 namespace paracel {
 
@@ -34,7 +34,7 @@ std::uint64_t pregel_identity(std::string_view name, std::initializer_list<std::
   return identity;
 }
 
-std::uint64_t graph_identity(Comm comm, const graph_part& graph) {
+std::uint64_t graph_identity(Comm comm, const distributed_graph& graph) {
   // Sums, so that it does not matter who owns what. Unsigned, so that they may overflow.
   std::uint64_t sum = 0;
   for (std::size_t v = 0; v < graph.own(); ++v) {
@@ -65,7 +65,7 @@ std::string path_of(const std::string& folder, std::uint64_t superstep, std::uin
 
 /// The whole file, or nothing where it cannot be read or is damaged.
 byte_vector read_whole(const std::string& path) try {
-  const auto in = net::posix_disk().open(path);
+  const auto in = net::posix_file_system().open(path);
   if (in->size() < checkpoint_head_bytes + sizeof(std::uint64_t)) return {};
   byte_vector all(in->size());
   if (in->read_at(0, all) != all.size() || std::memcmp(all.data(), magic, magic_bytes) != 0) return {};
@@ -85,7 +85,7 @@ template <class F>
 void each_file(const std::string& folder, std::uint64_t rank, F&& f) {
   std::vector<std::string> names;
   try {
-    names = net::posix_disk().list(folder);
+    names = net::posix_file_system().list(folder);
   } catch (const error&) {  // none yet
   }
   for (const auto& name : names) {
@@ -104,7 +104,7 @@ void each_file(const std::string& folder, std::uint64_t rank, F&& f) {
 
 void write_checkpoint(const std::string& folder, std::uint64_t superstep, const checkpoint_shape& shape,
                       std::span<const std::byte> state) {
-  net::posix_disk disk;
+  net::posix_file_system disk;
   disk.make_folder(folder);
   byte_vector head;
   put_bytes(head, magic, magic_bytes);
@@ -144,7 +144,7 @@ byte_vector read_checkpoint(const std::string& folder, std::uint64_t superstep, 
 }
 
 void remove_checkpoints(const std::string& folder, std::uint64_t rank, std::optional<std::uint64_t> but) {
-  net::posix_disk disk;
+  net::posix_file_system disk;
   each_file(folder, rank, [&](std::uint64_t superstep, const std::string& path) {
     if (superstep != but) disk.remove(path);
   });

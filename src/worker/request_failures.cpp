@@ -37,7 +37,7 @@ void request_failures::record(sequence number, std::exception_ptr error) {
   failed_.push_back({number, {}, {}, std::move(error)});
 }
 
-void request_failures::record(const std::shared_ptr<joint_update>& u, net::status result, std::string_view text) {
+void request_failures::record(const std::shared_ptr<shared_update>& u, net::status result, std::string_view text) {
   if (std::ranges::find(joint_, u) != joint_.end()) return;
   u->result = result;
   u->text = text;

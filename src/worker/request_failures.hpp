@@ -30,7 +30,7 @@ struct outcome {
 };
 
 /// What several futures, or several requests, share: the updates of a key that were added up, the parts of an array.
-struct joint_update {
+struct shared_update {
   std::string name;
   net::status result = net::status::ok;
   std::string text;
@@ -49,14 +49,14 @@ class request_failures {
   /// What the caller threw when it was given the answer.
   void record(sequence number, std::exception_ptr error);
   /// The first reason counts.
-  void record(const std::shared_ptr<joint_update>& u, net::status result, std::string_view text);
+  void record(const std::shared_ptr<shared_update>& u, net::status result, std::string_view text);
   /// It read a key that is not there.
   void record_missing(sequence number) { missing_.insert(number); }
   [[nodiscard]] std::size_t size() const noexcept { return failed_.size(); }
 
   /// Of a request that is answered. False: a key that was read is not there. Throws: what it failed with.
   bool take(sequence number);
-  void take(const std::shared_ptr<joint_update>& u) { std::erase(joint_, u); }
+  void take(const std::shared_ptr<shared_update>& u) { std::erase(joint_, u); }
   /// Throws the first failure that nobody was told; the others are forgotten, but for their futures.
   void throw_first();
   /// An iteration ends: nobody asks any more which of its reads found nothing.
@@ -73,7 +73,7 @@ class request_failures {
   [[noreturn]] static void raise(const failed_request& f);
 
   std::vector<failed_request> failed_;
-  std::vector<std::shared_ptr<joint_update>> joint_;  // whose futures nobody has asked
+  std::vector<std::shared_ptr<shared_update>> joint_;  // whose futures nobody has asked
   std::unordered_set<sequence> missing_;              // reads of this iteration, not yet asked for
 };
 

@@ -12,7 +12,7 @@
 
 #include <paracel/error.hpp>
 
-#include "load/agreement.hpp"
+#include "load/collective_errors.hpp"
 
 namespace paracel {
 
@@ -87,7 +87,7 @@ void write_together(Comm& comm, const std::function<std::unique_ptr<result_file>
     chunk.clear();
     while (!ended && chunk.size() < chunk_bytes) ended = !next(chunk);
   };
-  agree(comm, [&] {
+  all_or_throw(comm, [&] {
     if (rank == 0) out = open();
     fill();
   });
@@ -113,14 +113,14 @@ void write_together(Comm& comm, const std::function<std::unique_ptr<result_file>
       to[0].assign(bytes.begin(), bytes.end());
     }
     const auto from = comm.alltoall_bytes(to);
-    agree(comm, [&] {
+    all_or_throw(comm, [&] {
       if (out)
         for (const auto& piece : from) out->write({reinterpret_cast<const char*>(piece.data()), piece.size()});
       if (sends) fill();
     });
     turn = offers[end - 1].last ? end : end - 1;
   }
-  agree(comm, [&] {
+  all_or_throw(comm, [&] {
     if (out) out->close();
   });
 }

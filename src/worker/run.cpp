@@ -11,8 +11,8 @@
 
 #include <paracel/error.hpp>
 
-#include "core/file_names.hpp"
-#include "core/launch_facts.hpp"
+#include "storage/file_glob.hpp"
+#include "config/launch_facts.hpp"
 #include "worker/failure_line.hpp"
 #include "worker/output_folder.hpp"
 

@@ -10,7 +10,7 @@
 #include <paracel/codec.hpp>
 #include <paracel/error.hpp>
 
-#include "core/text_number.hpp"
+#include "core/number_parsing.hpp"
 
 namespace paracel {
 
@@ -76,12 +76,12 @@ long double number_of(const value_view& v) {
 
 std::string scan_name(net::verb what, const key_selection& keys) {
   const std::string text = net::name_of(what);
-  return keys.prefix.empty() ? text : text + " of the keys that begin with " + shown(keys.prefix);
+  return keys.prefix.empty() ? text : text + " of the keys that begin with " + quote_for_error(keys.prefix);
 }
 
 }  // namespace
 
-void scan_client::walk(net::verb what, std::uint16_t flags, const key_selection& keys,
+void scan_client::scan(net::verb what, std::uint16_t flags, const key_selection& keys,
                        const std::function<void(std::vector<std::byte>&, net::scan_cursor)>& ask,
                        const std::function<void(const net::reply_header&, std::span<const std::byte>)>& look,
                        const begin_again& again) {
@@ -168,7 +168,7 @@ void scan_client::scan(const key_selection& keys, bool keys_only, const put_item
     const auto hash = hash_key(key);
     if (given[partition_of(hash)] <= (hash & (net::scan_positions - 1))) put(key, value);
   };
-  walk(
+  scan(
       net::verb::scan, keys_only ? net::flag_keys_only : std::uint16_t{0}, keys,
       [](std::vector<std::byte>& payload, net::scan_cursor from) { net::append(payload, net::scan_request{from}); },
       [&](const net::reply_header& h, std::span<const std::byte> body) {
@@ -190,7 +190,7 @@ void scan_client::scan(const key_selection& keys, bool keys_only, const put_item
 void scan_client::top_k(const key_selection& keys, std::uint32_t k, const put_item& put) {
   if (k == 0) return;
   std::vector<ranked> best;
-  walk(
+  scan(
       net::verb::top_k, 0, keys,
       [k](std::vector<std::byte>& payload, net::scan_cursor from) { net::append(payload, net::top_k_request{from, k}); },
       [&](const net::reply_header& h, std::span<const std::byte> body) {
@@ -209,7 +209,7 @@ void scan_client::top_k(const key_selection& keys, std::uint32_t k, const put_it
 net::summary scan_client::reduce(const key_selection& keys, double low, double high, std::uint32_t bins) {
   net::summary all;
   all.bins.resize(bins);
-  walk(
+  scan(
       net::verb::reduce, 0, keys,
       [&](std::vector<std::byte>& payload, net::scan_cursor from) {
         net::append(payload, net::reduce_request{from, bins, low, high});
@@ -227,7 +227,7 @@ net::summary scan_client::reduce(const key_selection& keys, double low, double h
 std::uint64_t scan_client::remove_if(const key_selection& keys) {
   std::uint64_t removed = 0;
   servers_.cache().clear();
-  walk(
+  scan(
       net::verb::remove_if, 0, keys,
       [](std::vector<std::byte>& payload, net::scan_cursor from) { net::append(payload, net::scan_request{from}); },
       [&](const net::reply_header& h, std::span<const std::byte>) { removed += h.count; }, [](const place_of&) {});

@@ -14,7 +14,7 @@
 #include <paracel/value.hpp>
 
 #include "net/protocol.hpp"
-#include "net/scan.hpp"
+#include "net/scan_codec.hpp"
 #include "worker/parasrv.hpp"
 
 namespace paracel {
@@ -50,7 +50,7 @@ class scan_client {
   using begin_again = std::function<void(const place_of&)>;
   /// Asks every shard from cursor to cursor. `ask` writes the payload for a cursor; `look` sees each answer. When partitions
   /// have moved to other servers meanwhile, `again` is told how far the walk came, and it begins anew.
-  void walk(net::verb what, std::uint16_t flags, const key_selection& keys,
+  void scan(net::verb what, std::uint16_t flags, const key_selection& keys,
             const std::function<void(std::vector<std::byte>&, net::scan_cursor)>& ask,
             const std::function<void(const net::reply_header&, std::span<const std::byte> body)>& look,
             const begin_again& again);

@@ -15,7 +15,7 @@
 
 #include <paracel/error.hpp>
 
-#include "core/json_text.hpp"
+#include "core/json_io.hpp"
 #include "worker/folds.hpp"
 
 namespace paracel {
@@ -46,14 +46,14 @@ std::shared_ptr<session> session::join(session_options options) {
   std::shared_ptr<session> s(new session(std::move(options)));
   const auto& o = s->options_;
   auto mine = identity_of(o);
-  std::optional<kept_state::commit> last;
+  std::optional<recovery_file::commit> last;
   if (!o.state_folder.empty()) {
-    s->keeps_ = std::make_unique<kept_state>(o.state_folder, o.job, o.rank);
+    s->keeps_ = std::make_unique<recovery_file>(o.state_folder, o.job, o.rank);
     last = s->keeps_->last();
     if (last) mine["clock"] = last->clock;
     if (last && !last->cannot.empty()) mine["cannot"] = last->cannot;
   }
-  s->to_scheduler_ = std::make_unique<net::question_line>(*o.over, o.scheduler, random_id());
+  s->to_scheduler_ = std::make_unique<net::scheduler_channel>(*o.over, o.scheduler, random_id());
   s->heartbeat_ = std::make_unique<net::heartbeat>(
       *o.over,
       net::heartbeat_options{.scheduler = o.scheduler,
@@ -68,7 +68,7 @@ std::shared_ptr<session> session::join(session_options options) {
                                    return epoch;
                                  }},
       [body = identity_of(o), raw = s.get()] { return raw->beat(body); },
-      [raw = s.get()](const net::order& order) { raw->obey(order); });
+      [raw = s.get()](const net::directive& order) { raw->obey(order); });
   net::request_header h;
   h.what = net::verb::join;
   const auto& answer = s->ask(h, net::bytes_of(json_text(mine)));
@@ -79,7 +79,7 @@ std::shared_ptr<session> session::join(session_options options) {
   if (s->members_.may_change()) s->heartbeat_->follow(s->members_.epoch);
   if (const auto& plan = s->members_.checkpoints; !plan.resume.empty()) {
     s->set_finished(plan.clock);
-    if (!last) s->parts_.read(net::posix_disk(), plan, s->rank(), s->size());
+    if (!last) s->parts_.read(net::posix_file_system(), plan, s->rank(), s->size());
   }
   if (turn == 0) return s;
   s->replaces_ = true;
@@ -142,7 +142,7 @@ net::request_header session::marked(net::request_header h) const noexcept {
   return h;
 }
 
-const net::reply_view& session::ask(net::request_header& h, std::span<const std::byte> body, blob tail) {
+const net::reply_view& session::ask(net::request_header& h, std::span<const std::byte> body, shared_buffer tail) {
   ended_->check();
   if (!has_scheduler()) throw error("this job has no scheduler");
   to_scheduler_->ask(marked(h), body, std::move(tail));
@@ -154,7 +154,7 @@ const net::reply_view& session::ask(net::request_header& h, std::span<const std:
     }
     if (answer_.header.result == net::status::ok) return answer_;
     if (answer_.header.result == net::status::job_ended) {  // the heartbeat brings the same a little later
-      end(net::order_of(answer_));
+      end(net::directive_of(answer_));
       ended_->check();
     }
     throw error("the scheduler refused " + std::string(net::name_of(h.what)) + ": " +
@@ -181,7 +181,7 @@ void session::tell(net::verb what, const std::string& json) {
 void session::checkpoint() {
   const auto clock = finished();
   const auto folder = members_.checkpoints.folder + "/" + net::checkpoint_folder_name(clock);
-  net::posix_disk disk;
+  net::posix_file_system disk;
   auto body = identity_of(options_);
   body["clock"] = clock;
   std::string path;
@@ -270,7 +270,7 @@ void session::keep(std::size_t part) {
   if (could_be_replaced && !cannot_.empty() && rank() == 0)
     warn("no process can take the place of a worker that dies (--on-worker-death): " + cannot_);
   if (replaces_ && !parts_.at(part).asked) refuse_to_repeat();
-  kept_state::commit c{.clock = finished() + 1, .collectives = numbers_.commit(), .cannot = cannot_, .parts = {}};
+  recovery_file::commit c{.clock = finished() + 1, .collectives = numbers_.commit(), .cannot = cannot_, .parts = {}};
   try {
     if (c.cannot.empty()) c.parts = parts_.to_bytes(part);
   } catch (const std::exception& e) {  // the algorithm's
@@ -321,9 +321,9 @@ void session::leave() {
   }
 }
 
-void session::end(const net::order& o) { ended_->raise(o.status, "the job has ended: " + o.cause); }
+void session::end(const net::directive& o) { ended_->raise(o.status, "the job has ended: " + o.cause); }
 
-void session::obey(const net::order& o) {
+void session::obey(const net::directive& o) {
   if (o.what == net::instruction::shutdown) done_.store(true, std::memory_order_relaxed);
   if (o.what != net::instruction::abort) return;
   end(o);

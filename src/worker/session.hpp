@@ -15,16 +15,16 @@
 
 #include "client/abort_signal.hpp"
 #include "client/server_group.hpp"
-#include "core/blob.hpp"
+#include "core/shared_buffer.hpp"
 #include "core/membership.hpp"
 #include "net/heartbeat.hpp"
 #include "net/mutex.hpp"
 #include "net/protocol.hpp"
-#include "net/question_line.hpp"
+#include "net/scheduler_channel.hpp"
 #include "net/transport.hpp"
-#include "worker/checkpoint_parts.hpp"
-#include "worker/collective_numbers.hpp"
-#include "worker/kept_state.hpp"
+#include "worker/worker_checkpoint.hpp"
+#include "worker/collective_sequence.hpp"
+#include "worker/recovery_file.hpp"
 #include "worker/output_folder.hpp"
 
 namespace paracel {
@@ -41,7 +41,7 @@ struct session_options {
   /// After the job was aborted the process ends itself with the job's status if the algorithm has not returned by then;
   /// 0: never (several sessions share one process in tests).
   std::chrono::milliseconds grace{0};
-  /// Where this worker keeps what another process in its place needs (kept_state.hpp); empty: it is not replaced.
+  /// Where this worker keeps what another process in its place needs (recovery_file.hpp); empty: it is not replaced.
   std::string state_folder{};
 };
 
@@ -75,9 +75,9 @@ class session {
 
   /// A request to the scheduler. The views of the answer are valid until the next call.
   /// Blocks: until it is answered or the job ends. Throws: job_error; error with the scheduler's text when it fails.
-  const net::reply_view& ask(net::request_header& h, std::span<const std::byte> body, blob tail = {});
+  const net::reply_view& ask(net::request_header& h, std::span<const std::byte> body, shared_buffer tail = {});
   /// The second frame of the last answer, if it had one.
-  [[nodiscard]] const blob& answer_tail() const noexcept { return to_scheduler_->tail(); }
+  [[nodiscard]] const shared_buffer& answer_tail() const noexcept { return to_scheduler_->tail(); }
   /// Tells the scheduler something and does not wait for the answer.
   void tell(net::verb what, const std::string& json);
 
@@ -86,7 +86,7 @@ class session {
   void set_finished(std::uint32_t n) noexcept { finished_.store(n, std::memory_order_relaxed); }
 
   /// The paralgs of this worker, and what a checkpoint has of them.
-  [[nodiscard]] checkpoint_parts& parts() noexcept { return parts_; }
+  [[nodiscard]] worker_checkpoint& parts() noexcept { return parts_; }
   /// Writes this worker's part of a checkpoint at the clock that it has just committed, and waits for the others'. That
   /// one failed is the scheduler's to tell; the job goes on. Blocks: until every worker has come here and the servers have
   /// written, or one of them cannot. Throws: job_error.
@@ -133,28 +133,28 @@ class session {
   void look_whether_caught_up();
   void warn(const std::string& text);
   [[nodiscard]] std::string beat(nlohmann::json body);
-  void end(const net::order& o);
-  void obey(const net::order& o);
+  void end(const net::directive& o);
+  void obey(const net::directive& o);
 
   session_options options_;
   membership members_;
   std::shared_ptr<void> keep_;
   std::function<void(const std::string&)> allow_plugin_folder_;
   std::shared_ptr<abort_signal> ended_ = std::make_shared<abort_signal>();
-  std::shared_ptr<membership_board> board_ = std::make_shared<membership_board>();
-  std::unique_ptr<net::question_line> to_scheduler_;
+  std::shared_ptr<latest_membership> board_ = std::make_shared<latest_membership>();
+  std::unique_ptr<net::scheduler_channel> to_scheduler_;
   std::atomic<std::uint32_t> finished_{0};  // the heartbeat tells the scheduler
-  checkpoint_parts parts_;
+  worker_checkpoint parts_;
   output_folders outputs_;
-  std::unique_ptr<kept_state> keeps_;
-  collective_numbers numbers_;
+  std::unique_ptr<recovery_file> keeps_;
+  collective_sequence numbers_;
   bool stages_ = false;
   std::exception_ptr failure_;
   std::string cannot_;  // be replaced, because
   bool replaces_ = false;  // another process
   std::atomic<bool> caught_up_{false};
   mutex mutex_;
-  repeated_collectives kept_collectives_ PARACEL_GUARDED_BY(mutex_);  // the heartbeat tells the scheduler
+  replay_range kept_collectives_ PARACEL_GUARDED_BY(mutex_);  // the heartbeat tells the scheduler
   net::reply_view answer_;
   std::atomic<bool> closing_{false};
   std::atomic<bool> done_{false};  // the job is, and all have left

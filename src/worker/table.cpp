@@ -5,7 +5,7 @@
 
 #include <paracel/paralg.hpp>
 
-#include "worker/row_client.hpp"
+#include "worker/table_client.hpp"
 
 namespace paracel {
 
@@ -33,7 +33,7 @@ handle::handle(paralg& job, const str_type& name, value_tag element, std::size_t
   }
   d.plugin = plugin;
   d.symbol = symbol;
-  client_ = std::make_unique<row_client>(job.servers(), name, d);
+  client_ = std::make_unique<table_client>(job.servers(), name, d);
 }
 
 handle::handle(handle&&) noexcept = default;

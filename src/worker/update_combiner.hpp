@@ -16,7 +16,7 @@
 #include <paracel/value.hpp>
 #include <tsl/robin_map.h>
 
-#include "core/blob.hpp"
+#include "core/shared_buffer.hpp"
 #include "core/hash.hpp"
 
 namespace paracel {
@@ -50,7 +50,7 @@ class update_combiner {
     std::string key;
     std::uint64_t function = 0;
     value_tag tag = value_tag::none;
-    blob sum;
+    shared_buffer sum;
     std::shared_ptr<Ticket> ticket;
     [[nodiscard]] value_view view() const noexcept { return {tag, sum.bytes()}; }
   };
@@ -63,7 +63,7 @@ class update_combiner {
     auto found = at_.find(key);
     if (found == at_.end()) {
       if (entries_.size() > 2 * live_ + 64) close_gaps();
-      entry e{std::string(key), function, delta.tag, blob::allocate(delta.bytes.size()), nullptr};
+      entry e{std::string(key), function, delta.tag, shared_buffer::allocate(delta.bytes.size()), nullptr};
       if (!delta.bytes.empty()) std::memcpy(e.sum.mutable_data(), delta.bytes.data(), delta.bytes.size());
       bytes_ += delta.bytes.size();
       at_.emplace(e.key, entries_.size());

@@ -69,15 +69,15 @@ void worker_cache::apply(const std::string& key, const value_view& delta, std::u
   add_numbers(element_of(e->tag), e->bytes, delta.bytes);
 }
 
-void worker_cache::drop(const key_parts& set) {
+void worker_cache::drop(const sharded_keys& set) {
   if (entries_.size() == 0) return;
   for (const auto& key : set.keys) entries_.drop(key);
 }
 
-void worker_cache::begin_push(subscriber::add_unsent add) {
+void worker_cache::begin_push(push_cache::add_unsent add) {
   if (pushed_) return;
   client_.clock_request(net::verb::subscribe, 0, nullptr);  // from now on it tells the shards
-  pushed_ = std::make_unique<subscriber>(client_, entries_, std::move(add),
+  pushed_ = std::make_unique<push_cache>(client_, entries_, std::move(add),
                                          [this](std::uint32_t slowest) { clock_.record_slowest(slowest); });
 }
 

@@ -15,18 +15,18 @@
 #include <paracel/value.hpp>
 #include <tsl/robin_map.h>
 
-#include "client/key_parts.hpp"
+#include "client/sharded_keys.hpp"
 #include "client/server_group.hpp"
 #include "core/read_cache.hpp"
 #include "net/protocol.hpp"
 #include "worker/server_functions.hpp"
-#include "worker/subscriber.hpp"
+#include "worker/push_cache.hpp"
 #include "worker/worker_clock.hpp"
 
 namespace paracel {
 
 /// What this worker has read, for as long as the staleness rule allows it to be read again; its own changes are in it.
-/// Under ESSP the servers keep it fresh (subscriber).
+/// Under ESSP the servers keep it fresh (push_cache).
 ///
 /// Thread-safety: none; owned by the thread of its client. Lifetime: what it is given outlives it.
 class worker_cache {
@@ -79,13 +79,13 @@ class worker_cache {
   /// Adds a delta to the cached copy, or drops it where the servers do something else.
   void apply(const std::string& key, const value_view& delta, std::uint64_t function);
   void drop(std::string_view key) { entries_.drop(key); }
-  void drop(const key_parts& set);
+  void drop(const sharded_keys& set);
   void clear() { entries_.clear(); }
 
   // ---- pushes
 
   /// `add`: adds what has not been sent to a pushed value.
-  void begin_push(subscriber::add_unsent add);
+  void begin_push(push_cache::add_unsent add);
   void end_push() noexcept { pushed_.reset(); }
   /// Keys to be sent from now on, which have just been read.
   void subscribe(const std::vector<std::string>& keys);
@@ -106,7 +106,7 @@ class worker_cache {
   std::size_t reads_in_flight_ = 0;  // that are to be remembered
   std::uint64_t changes_ = 0;        // own changes while there were any
   tsl::robin_map<std::string, std::uint64_t> changed_;  // the last of these, by key
-  std::unique_ptr<subscriber> pushed_;                  // null: off
+  std::unique_ptr<push_cache> pushed_;                  // null: off
 };
 
 }  // namespace paracel

@@ -17,9 +17,9 @@
 #include <paracel/paralg.hpp>
 #include <paracel/table.hpp>
 
-#include "net/checkpoint_store.hpp"
+#include "storage/checkpoint_store.hpp"
 #include "test/support/cluster.hpp"
-#include "test/support/torn_disk.hpp"
+#include "test/support/crash_disk.hpp"
 
 namespace paracel {
 namespace {
@@ -79,11 +79,11 @@ class Checkpoint : public testing::Test {
   }
   void resume(cluster_options& o, std::uint32_t clock) const {
     o.checkpoints.plan.resume = folder_ + "/" + net::checkpoint_folder_name(clock);
-    const auto m = net::verify_checkpoint(net::posix_disk(), o.checkpoints.plan.resume);
+    const auto m = net::verify_checkpoint(net::posix_file_system(), o.checkpoints.plan.resume);
     o.checkpoints.plan.clock = m.clock;
     o.checkpoints.plan.workers = m.workers;
   }
-  [[nodiscard]] std::vector<std::uint32_t> clocks() const { return net::checkpoint_clocks(net::posix_disk(), folder_); }
+  [[nodiscard]] std::vector<std::uint32_t> clocks() const { return net::checkpoint_clocks(net::posix_file_system(), folder_); }
 
   std::string folder_;
   event_list events_;
@@ -251,7 +251,7 @@ TEST_F(Checkpoint, WhoeverAsksGetsOneAtTheFirstClockThatNobodyHasPassed) {
   const auto clock = made["clock"].get<std::uint32_t>();
   EXPECT_EQ(events_.first("checkpoint_asked")["clock"], clock);
   EXPECT_GT(clock, 20U);
-  const auto m = net::verify_checkpoint(net::posix_disk(), folder_ + "/" + net::checkpoint_folder_name(clock));
+  const auto m = net::verify_checkpoint(net::posix_file_system(), folder_ + "/" + net::checkpoint_folder_name(clock));
   EXPECT_EQ(m.files.size(), 3U + 2U);
   auto o = options(3, 1, 1, 0);
   resume(o, clock);
@@ -263,7 +263,7 @@ TEST_F(Checkpoint, WhoeverAsksGetsOneAtTheFirstClockThatNobodyHasPassed) {
 }
 
 TEST_F(Checkpoint, AFullDiskOfAServerIsReportedAndTheRunGoesOn) {
-  test::torn_disk disk;  // before the cluster, which writes to it
+  test::crash_disk disk;  // before the cluster, which writes to it
   cluster c(options(2, 2, 1, 2));
   c.run([&](Comm comm) {
     paralg a("", comm);
@@ -281,7 +281,7 @@ TEST_F(Checkpoint, AFullDiskOfAServerIsReportedAndTheRunGoesOn) {
   });
   EXPECT_THAT(events_.first("checkpoint_failed")["why"].get<std::string>(), HasSubstr("No space left on device"));
   EXPECT_EQ(events_.of("checkpoint_failed").size(), 2U);
-  EXPECT_EQ(net::choose_checkpoint(net::posix_disk(), folder_).manifest.clock, 2U);
+  EXPECT_EQ(net::choose_checkpoint(net::posix_file_system(), folder_).manifest.clock, 2U);
   for (int i = 0; i < 1000 && clocks().size() > 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{2});
   EXPECT_THAT(clocks(), ElementsAre(2)) << "partial files are removed";
 }
@@ -323,7 +323,7 @@ TEST_F(Checkpoint, AWorkerThatHasLeftIsNotWaitedFor) {
     for (int i = 0; i < (a.get_worker_id() == 2 ? 3 : 5); ++i) a.iter_commit();
   });
   EXPECT_EQ(events_.first("checkpoint")["clock"], 4);
-  EXPECT_EQ(net::verify_checkpoint(net::posix_disk(), folder_ + "/0000000004").files.size(), 2U + 1U);
+  EXPECT_EQ(net::verify_checkpoint(net::posix_file_system(), folder_ + "/0000000004").files.size(), 2U + 1U);
 }
 
 TEST_F(Checkpoint, OneThatIsDamagedBetweenChoosingAndReadingEndsTheJobWithFileAndOffset) {
@@ -331,7 +331,7 @@ TEST_F(Checkpoint, OneThatIsDamagedBetweenChoosingAndReadingEndsTheJobWithFileAn
   auto o = options(2, 1, 1, 0);
   resume(o, 4);
   const auto path = o.checkpoints.plan.resume + "/server-0-0.ckpt";
-  net::posix_disk disk;
+  net::posix_file_system disk;
   auto bytes = disk.read(path, 1 << 24);
   bytes[100] ^= std::byte{1};
   disk.write(path, bytes);

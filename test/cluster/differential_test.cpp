@@ -34,7 +34,7 @@
 #include <paracel/paralg.hpp>
 
 #include "test/support/cluster.hpp"
-#include "test/support/disaster.hpp"
+#include "test/support/server_killer.hpp"
 #include "test/support/linearizability.hpp"
 #include "test/support/paths.hpp"
 
@@ -1051,7 +1051,7 @@ TEST_P(Differential, EveryAnswerIsThatOfAMap) {
              .plugin_folders = {test::plugin_folder()}});
   generator::makes_small_values = replicas > 1;
   c.run([&, model = model, servers = servers, replicas = replicas](Comm comm) {
-    std::optional<test::disaster> disasters;
+    std::optional<test::server_killer> disasters;
     if (replicas > 1 && comm.get_rank() == 0) disasters.emplace(c, servers);
     SCOPED_TRACE("PARACEL_SEED=" + std::to_string(seed) + ", worker " + std::to_string(comm.get_rank()));
     worker w(comm, model, seed);
@@ -1236,7 +1236,7 @@ TEST(Differential, HistoriesOfSharedKeysAreLinearizable) {
 TEST(Differential, HistoriesAreLinearizableWhileServersAreLost) {
   cluster c({.workers = 1, .servers = 3, .threads = 2, .replicas = 2});
   c.run([&](const Comm&) {
-    test::disaster disasters(c, 3);
+    test::server_killer disasters(c, 3);
     check_histories(c, true);
     EXPECT_GT(disasters.stop(), 0);
   });

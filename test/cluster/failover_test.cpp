@@ -22,7 +22,7 @@
 #include <paracel/codec.hpp>
 #include <paracel/error.hpp>
 
-#include "net/rows.hpp"
+#include "net/row_codec.hpp"
 #include "test/support/cluster.hpp"
 #include "test/support/number_history.hpp"
 
@@ -82,7 +82,7 @@ class twin final : public srv::request_handler {
     return functions_.size();
   }
 
-  void handle(unsigned shard, const net::request_view& in, blob tail, srv::completion done) override {
+  void handle(unsigned shard, const net::request_view& in, shared_buffer tail, srv::completion done) override {
     const auto& h = in.header;
     {
       std::unique_lock lock(mutex_);

@@ -12,7 +12,7 @@
 #include <set>
 
 #include "alg/bfs/bfs.hpp"
-#include "alg/common/graph_links.hpp"
+#include "alg/common/contracted_graph.hpp"
 #include "alg/connected_components/wcc.hpp"
 #include "alg/k_core/k_core.hpp"
 #include "alg/label_propagation/label_propagation.hpp"
@@ -112,7 +112,7 @@ using put = std::function<void(std::uint64_t number, double value)>;
 
 /// Runs on every graph and number of workers; `work(comm, part, put)` gives each own vertex a value.
 void check(const part_options& options, bool loops, const std::function<std::vector<double>(const test_graph&)>& oracle,
-           const std::function<void(Comm, const graph_part&, const put&)>& work, double tolerance = 0) {
+           const std::function<void(Comm, const distributed_graph&, const put&)>& work, double tolerance = 0) {
   struct one {
     const char* name;
     test_graph graph;
@@ -148,7 +148,7 @@ void check(const part_options& options, bool loops, const std::function<std::vec
 }
 
 template <class List>
-void put_all(const graph_part& part, const List& values, const put& to) {
+void put_all(const distributed_graph& part, const List& values, const put& to) {
   for (std::size_t v = 0; v < part.own(); ++v) to(part.number(v), static_cast<double>(values[v]));
 }
 
@@ -165,7 +165,7 @@ std::vector<double> least_of_component(const test_graph& g, bool both_ways) {
 
 TEST(GraphAlgorithms, WeakComponentsAreTheLeastVertexOfEach) {
   check({}, false, [](const auto& g) { return least_of_component(g, true); },
-        [](Comm comm, const graph_part& part, const put& to) {
+        [](Comm comm, const distributed_graph& part, const put& to) {
           put_all(part, alg::weak_components(comm, part).labels, to);
         });
 }
@@ -193,7 +193,7 @@ TEST(GraphAlgorithms, APathThatGoesToAndFroBetweenTheWorkersIsFinishedByTheFirst
 TEST(GraphAlgorithms, StrongComponentsAreTheSameWhetherTheCoreIsGatheredOrNot) {
   for (const std::uint64_t limit : {std::uint64_t{1} << 20U, std::uint64_t{0}}) {
     check({}, false, [](const auto& g) { return least_of_component(g, false); },
-          [limit](Comm comm, const graph_part& part, const put& to) {
+          [limit](Comm comm, const distributed_graph& part, const put& to) {
             put_all(part, alg::strong_components(comm, part, limit).labels, to);
           });
   }
@@ -214,7 +214,7 @@ std::vector<double> levels_of(const test_graph& g) {
 }
 
 TEST(GraphAlgorithms, BreadthFirstLevelsAreTheFewestEdges) {
-  check({}, false, levels_of, [](Comm comm, const graph_part& part, const put& to) {
+  check({}, false, levels_of, [](Comm comm, const distributed_graph& part, const put& to) {
     const auto found = alg::breadth_first_levels(comm, part, 0);
     for (std::size_t v = 0; v < part.own(); ++v) {
       const bool reached = found.levels[v] != alg::bfs_program::unreached;
@@ -239,7 +239,7 @@ TEST(GraphAlgorithms, ShortestPathsAreTheLeastSumsOfWeights) {
     }
     return d;
   };
-  check({.weighted = true}, false, oracle, [](Comm comm, const graph_part& part, const put& to) {
+  check({.weighted = true}, false, oracle, [](Comm comm, const distributed_graph& part, const put& to) {
     put_all(part, alg::shortest_paths(comm, part, 0).distances, to);
   });
 }
@@ -253,7 +253,7 @@ TEST(GraphAlgorithms, TheGreatestIdThatReachesAVertex) {
         if (reach[u][v] != 0) best[v] = std::max(best[v], static_cast<double>(test_graph::id(u)));
     return best;
   };
-  check({}, true, oracle, [](Comm comm, const graph_part& part, const put& to) {
+  check({}, true, oracle, [](Comm comm, const distributed_graph& part, const put& to) {
     pregel_run<alg::mvv_program> run(comm, part);
     run.values() = alg::values_of_ids(comm, part, "edges");
     run.run();
@@ -292,7 +292,7 @@ TEST(GraphAlgorithms, CoreNumbersAreWhatPeelingOneByOneGives) {
     }
     return core;
   };
-  check({.undirected = true}, false, oracle, [](Comm comm, const graph_part& part, const put& to) {
+  check({.undirected = true}, false, oracle, [](Comm comm, const distributed_graph& part, const put& to) {
     put_all(part, alg::core_numbers(comm, part).cores, to);
   });
 }
@@ -345,7 +345,7 @@ spread_labels labels_of(const test_graph& g, std::uint64_t rounds) {
 TEST(GraphAlgorithms, LabelsSpreadAsOnOneMachine) {
   for (const std::uint64_t rounds : {0U, 3U, 100U}) {
     check({.undirected = true}, false, [rounds](const auto& g) { return labels_of(g, rounds).labels; },
-          [rounds](Comm comm, const graph_part& part, const put& to) {
+          [rounds](Comm comm, const distributed_graph& part, const put& to) {
             put_all(part, alg::propagate_labels(comm, part, rounds).labels, to);
           });
   }
@@ -387,7 +387,7 @@ TEST(GraphAlgorithms, TrianglesOfEachVertexAreCountedOnce) {
     return count;
   };
   for (const std::size_t round_bytes : {std::size_t{64}, std::size_t{1} << 20U}) {
-    check({.undirected = true}, false, oracle, [round_bytes](Comm comm, const graph_part& part, const put& to) {
+    check({.undirected = true}, false, oracle, [round_bytes](Comm comm, const distributed_graph& part, const put& to) {
       const auto found = alg::count_triangles(comm, part, true, round_bytes);
       put_all(part, found.of_vertices, to);
       EXPECT_EQ(alg::count_triangles(comm, part, false, round_bytes).triangles, found.triangles);
@@ -422,7 +422,7 @@ TEST(GraphAlgorithms, PageRankIsTheFormulaWithAndWithoutWeights) {
   for (const bool weighted : {false, true}) {
     for (const bool paracel : {false, true}) {
       check({.weighted = weighted}, true, [&](const auto& g) { return ranks_of(reversed(g), weighted, paracel, 25); },
-            [&](Comm comm, const graph_part& part, const put& to) {
+            [&](Comm comm, const distributed_graph& part, const put& to) {
               const auto found = alg::page_ranks(comm, part, {.rounds = 25, .paracel = paracel});
               put_all(part, found.scores, to);
               if (!paracel && part.vertices_total() > 0) {
@@ -444,7 +444,7 @@ TEST(GraphAlgorithms, PageRankGoesBackToThePersonalisationVector) {
     return ranks_of(reversed(g), false, false, 30, personal);
   };
   check({}, true, oracle,
-        [&](Comm comm, const graph_part& part, const put& to) {
+        [&](Comm comm, const distributed_graph& part, const put& to) {
           std::vector<double> personal(part.own());
           for (std::size_t v = 0; v < part.own(); ++v) personal[v] = t(part.number(v), part.vertices_total());
           put_all(part, alg::page_ranks(comm, part, {.rounds = 30, .personalization = personal}).scores, to);
@@ -474,7 +474,7 @@ TEST(GraphLinks, ParallelLinksBecomeOneAndAreSeenFromBothEnds) {
     const auto rank = static_cast<std::uint64_t>(comm.get_rank());
     const auto first = alg::number_groups(comm, rank + 1);  // 1, 2 and 3 groups
     EXPECT_EQ(first, (std::vector<std::uint64_t>{0, 1, 3, 6}));
-    std::vector<alg::group_link> links;
+    std::vector<alg::contracted_edge> links;
     if (rank == 2) links = {{0, 0}, {0, 0}, {1, 0}, {1, 2}, {1, 0}, {1, 3}};  // 3-0, 4-0, 4-2, 4-3
     const auto one = alg::graph_of_links(comm, first, links, alg::link_rule::out_only);
     EXPECT_EQ(one.edges_total, 4U);
@@ -482,7 +482,7 @@ TEST(GraphLinks, ParallelLinksBecomeOneAndAreSeenFromBothEnds) {
     const auto same = alg::graph_of_links(comm, first, links, alg::link_rule::symmetric);
     EXPECT_EQ(both.edges_total, 4U);
     EXPECT_EQ(same.edges_total, 8U);
-    const auto numbers = [](const graph_part& g, std::span<const std::uint32_t> list) {
+    const auto numbers = [](const distributed_graph& g, std::span<const std::uint32_t> list) {
       std::set<std::uint64_t> set;
       for (const auto t : list) set.insert(g.number(t));
       EXPECT_EQ(set.size(), list.size());

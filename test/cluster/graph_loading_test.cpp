@@ -22,7 +22,7 @@
 #include <paracel/graph.hpp>
 #include <paracel/paralg.hpp>
 
-#include "core/text_number.hpp"
+#include "core/number_parsing.hpp"
 #include "load/entry_exchange.hpp"
 #include "load/process_grid.hpp"
 #include "test/support/cluster.hpp"
@@ -414,7 +414,7 @@ TEST(EntryExchange, ManySmallRoundsKeepTheOrder) {
   for (const auto workers : counts_of_workers) {
     cluster c({.workers = workers, .servers = 1});
     c.run([&](Comm comm) {
-      id_index<std::string> ids;
+      interner<std::string> ids;
       const auto grid = process_grid::of("fmap", workers);
       entry_exchange<std::string> exchange(comm, grid, ids, ids, 100);
       const auto mine = comm.get_rank() * 60;

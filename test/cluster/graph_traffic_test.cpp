@@ -35,7 +35,7 @@ struct border {
   std::size_t ghosts = 0;
   std::size_t shared = 0;
 };
-border border_of(Comm comm, const graph_part& part) {
+border border_of(Comm comm, const distributed_graph& part) {
   const halo h(comm, part);
   border b{part.ghosts.size(), 0};
   for (std::size_t w = 0; w < comm.get_size(); ++w) b.shared += h.shared_with(w).size();

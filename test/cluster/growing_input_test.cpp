@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/load.hpp>
+#include <paracel/samples.hpp>
 #include <paracel/paralg.hpp>
 
-#include "load/input.hpp"
+#include "load/input/input.hpp"
 #include "test/support/cluster.hpp"
 
 namespace {

@@ -16,7 +16,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <paracel/graph_part.hpp>
+#include <paracel/distributed_graph.hpp>
 #include <paracel/random.hpp>
 
 #include "alg/kmeans/kmeans.hpp"
@@ -400,7 +400,7 @@ class SpectralTraffic : public LinearTraffic {
     return of<spectral_clustering, spectral_clustering_settings>(
         spectral_clustering_schema(), R"("input": ")" + path("edges") + R"(", "kclusters": 6, )" + keys);
   }
-  [[nodiscard]] graph_part load(const Comm& comm) const {
+  [[nodiscard]] distributed_graph load(const Comm& comm) const {
     graph_options o;
     o.weighted = true;
     o.undirected = true;

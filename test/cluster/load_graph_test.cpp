@@ -18,11 +18,11 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/graph_part.hpp>
+#include <paracel/distributed_graph.hpp>
 #include <paracel/random.hpp>
 #include <paracel/sparse.hpp>
 
-#include "load/sparse_builder.hpp"
+#include "load/csr_builder.hpp"
 #include "test/support/cluster.hpp"
 #include "test/support/paths.hpp"
 
@@ -428,7 +428,7 @@ struct whole_graph {
   std::vector<std::uint64_t> loads;  // stored entries, by worker
 };
 
-void check_adjacency(const graph_part& g, const adjacency& a) {
+void check_adjacency(const distributed_graph& g, const adjacency& a) {
   ASSERT_EQ(a.begin.size(), g.own() + 1);
   ASSERT_EQ(a.begin.back(), a.target.size());
   for (std::size_t v = 0; v < g.own(); ++v) {
@@ -653,8 +653,8 @@ TEST(BuildRows, ColumnsOfMoreThan32BitsAreKeptWhole) {
       std::vector<std::uint64_t> first;
       for (std::size_t w = 0; w <= workers; ++w) first.push_back(w * 10);
       constexpr std::uint64_t large = std::uint64_t{1} << 33U;
-      entry_store entries(true);
-      numbering numbers;
+      chunked_vector entries(true);
+      global_ids numbers;
       numbers.first = {0, large, large + 3};
       numbers.cut = {0, 0, 10 * workers};
       for (std::uint32_t r = 0; r < 10 * workers; ++r) {
@@ -664,7 +664,7 @@ TEST(BuildRows, ColumnsOfMoreThan32BitsAreKeptWhole) {
       index_numbers rows;
       index_numbers columns({}, numbers);
       ASSERT_TRUE(columns.is_wide);
-      entry_twice twice;
+      duplicate_entry twice;
       const auto built = build_rows<std::uint64_t>(comm, first, entries, rows, columns, {}, twice);
       ASSERT_EQ(built.begin.size(), 11U);
       for (std::size_t i = 0; i < 10; ++i) {

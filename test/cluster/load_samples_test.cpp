@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Samples read by several workers at once: the same rows in the same order whatever their number, and one error for all.
-#include <paracel/load.hpp>
+#include <paracel/samples.hpp>
 #include <paracel/paralg.hpp>
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Rows of an id and numbers, read by one text and by several workers.
-#include <paracel/vectors.hpp>
+#include <paracel/dense_rows.hpp>
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "server/scheduler_node.hpp"
+#include "server/scheduler/scheduler_node.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <paracel/error.hpp>
 
-#include "net/collective.hpp"
+#include "net/collective_codec.hpp"
 #include "net/inproc_transport.hpp"
 
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Server nodes that run, and clients that speak the wire format to them without the client library.
-#include "server/server_node.hpp"
+#include "server/node/server_node.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@
 #include "net/inproc_transport.hpp"
 #include "net/protocol.hpp"
 #include "net/zmq_transport.hpp"
-#include "server/server_node.hpp"
+#include "server/node/server_node.hpp"
 #include "test/support/paths.hpp"
 #include "test/support/sanitized.hpp"
 
@@ -65,7 +65,7 @@ std::vector<std::byte> frame_of(net::request_header h, std::string_view key, con
 struct answer {
   net::reply_header header;
   std::vector<std::byte> body;
-  blob tail;
+  shared_buffer tail;
   [[nodiscard]] std::string text() const { return std::string(net::text_of(body)); }
   [[nodiscard]] std::vector<double> doubles() const {
     const auto bytes = tail ? tail.bytes() : std::span<const std::byte>(body);
@@ -81,13 +81,13 @@ class client {
   explicit client(net::transport& over) : port_(over.open()) {}
 
   std::uint64_t send(const std::string& address, net::request_header h, std::string_view key = {},
-                     const value_view& value = {}, blob tail = {}) {
+                     const value_view& value = {}, shared_buffer tail = {}) {
     h.job = job;
     h.sequence = ++sequence_;
     port_->send(channel(address), {.head = frame_of(h, key, value, tail.size()), .tail = std::move(tail)});
     return h.sequence;
   }
-  void send_raw(const std::string& address, std::span<const std::byte> frame, blob tail = {}) {
+  void send_raw(const std::string& address, std::span<const std::byte> frame, shared_buffer tail = {}) {
     port_->send(channel(address), {.head = frame, .tail = std::move(tail)});
   }
   /// The answer to `sequence`; other answers are forgotten.
@@ -108,7 +108,7 @@ class client {
     return port_->receive(in, limit);
   }
   answer ask(const std::string& address, net::request_header h, std::string_view key = {}, const value_view& value = {},
-             blob tail = {}) {
+             shared_buffer tail = {}) {
     const auto s = send(address, h, key, value, std::move(tail));
     auto a = receive(s);
     EXPECT_TRUE(a.has_value()) << "no answer to " << net::name_of(h.what);
@@ -254,7 +254,7 @@ TEST_P(ServerNodeTest, ALargeValueTravelsInAFrameOfItsOwnBothWays) {
   start_all(1, 2);
   client c(*transport_);
   const std::size_t n = 200'000;
-  auto value = blob::allocate(n * sizeof(double));
+  auto value = shared_buffer::allocate(n * sizeof(double));
   std::vector<double> expected(n);
   for (std::size_t i = 0; i < n; ++i) expected[i] = static_cast<double>(i);
   std::memcpy(value.mutable_data(), expected.data(), value.size());
@@ -307,7 +307,7 @@ TEST_P(ServerNodeTest, AProxyReachesEveryKeyThroughAnyServer) {
   start_all(3, 2);
   client c(*transport_);
   const auto& door = members_.servers[0].control;
-  const auto proxy = [&](verb what, std::string_view key, const value_view& value, blob tail = {}) {
+  const auto proxy = [&](verb what, std::string_view key, const value_view& value, shared_buffer tail = {}) {
     const auto inner = frame_of({.what = what}, key, value, tail.size());
     return c.ask(door, {.what = verb::proxy}, {}, {value_tag::none, inner}, std::move(tail));
   };
@@ -336,7 +336,7 @@ TEST_P(ServerNodeTest, AProxyReachesEveryKeyThroughAnyServer) {
   EXPECT_EQ(conflict.header.value_version, proxy(verb::pull, "d", {}).header.value_version);
 
   const std::vector<double> large(50'000, 2.5);
-  auto tail = blob::allocate(large.size() * sizeof(double));
+  auto tail = shared_buffer::allocate(large.size() * sizeof(double));
   std::memcpy(tail.mutable_data(), large.data(), tail.size());
   ASSERT_EQ(proxy(verb::push, "w", {value_tag::f64_array, {}}, std::move(tail)).header.result, status::ok);
   EXPECT_EQ(proxy(verb::pull, "w", {}).doubles(), large);
@@ -419,8 +419,8 @@ TEST_P(ServerNodeTest, RandomCutAndFlippedFramesDisturbNobody) {
       else frame[random() % 2 == 0 ? 6 + random() % 90 : 99 + random() % (frame.size() - 99)] ^=
           static_cast<std::byte>(1U << (random() % 8));
     }
-    blob tail;
-    if (random() % 10 == 0) tail = blob::allocate(random() % 100);
+    shared_buffer tail;
+    if (random() % 10 == 0) tail = shared_buffer::allocate(random() % 100);
     if (tail) std::memset(tail.mutable_data(), 0, tail.size());
     c.send_raw(doors[random() % doors.size()], frame, std::move(tail));
     ++sent;
@@ -528,7 +528,7 @@ TEST_P(ServerNodeTest, ManyShortCallsOfAFunctionAreNotALongOne) {
 
 class counting_handler final : public request_handler {
  public:
-  void handle(unsigned shard, const net::request_view& request, blob tail, completion done) override {
+  void handle(unsigned shard, const net::request_view& request, shared_buffer tail, completion done) override {
     ++seen;
     if (request.header.what == verb::contains) {  // answered by the next request
       parked_.push_back(std::move(done));

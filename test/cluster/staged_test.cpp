@@ -138,7 +138,7 @@ TEST(Bsp, HalfAnIterationOfAWorkerThatIsTakenOutOfTheClockIsNotFolded) {
       if (comm.get_rank() == 1) {
         all(100);
         for (int k = 0; k < 20; ++k) a.paracel_update("key" + std::to_string(k), 1.0);
-        a.servers().settle();
+        a.servers().flush();
         c.silence(comm);
         died = true;
         return;

@@ -16,9 +16,9 @@
 #include <paracel/paralg.hpp>
 
 #include "core/hash.hpp"
-#include "net/rows.hpp"
+#include "net/row_codec.hpp"
 #include "test/support/cluster.hpp"
-#include "test/support/disaster.hpp"
+#include "test/support/server_killer.hpp"
 #include "test/support/paths.hpp"
 
 namespace paracel {
@@ -74,7 +74,7 @@ TEST(Table, ARowIsMadeOnFirstTouchTheSameWhoeverTouchesIt) {
 /// Until `end`, and `least` of them at least.
 void random_operations(cluster& c, unsigned seed, int least, std::chrono::steady_clock::time_point end = {}) {
   c.run([&](Comm comm) {
-    std::optional<test::disaster> disasters;
+    std::optional<test::server_killer> disasters;
     if (c.members().replicas > 1) disasters.emplace(c, c.members().servers.size());
     paralg a("", comm);
     constexpr std::size_t width = 3;

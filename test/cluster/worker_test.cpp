@@ -19,7 +19,7 @@
 #include "net/inproc_transport.hpp"
 #include "test/support/cluster.hpp"
 #include "test/support/paths.hpp"
-#include "worker/comm_self.hpp"
+#include "worker/single_comm.hpp"
 
 namespace paracel {
 namespace {
@@ -269,7 +269,7 @@ TEST(Paralg, RefusesWhatItCannotMeanAndSaysWhatWouldBeRight) {
 }
 
 TEST(Comm, ARootThatIsNoWorkerIsRefused) {
-  Comm comm(std::make_shared<comm_self>());
+  Comm comm(std::make_shared<single_comm>());
   int number = 1;
   for (const auto& call : std::vector<std::function<void()>>{
            [&] { comm.bcast(number, 1); }, [&] { (void)comm.treereduce(number, [](int from, int& to) { to += from; }, 7); }}) {
@@ -295,7 +295,7 @@ TEST(Heartbeat, ASchedulerThatWasNotAskedIsNotSilent) {
                        ++beats;
                        return std::string(R"({"role":"server","slot":0,"pid":1,"busy":[]})");
                      },
-                     [&](const net::order&) { ended = true; });
+                     [&](const net::directive&) { ended = true; });
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{5};
     while (beats < 4 && !ended && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(milliseconds{5});
   }
@@ -309,8 +309,8 @@ TEST(Heartbeat, AnOrderToEndIsNoSignThatItMayGoOn) {
   scheduler->bind("inproc://s");
   std::atomic<int> signs{0}, orders{0};
   net::heartbeat_options o{"inproc://s", 1, milliseconds{10}, milliseconds{5000}};
-  o.on_answer = [&](net::time_source::time_point) { ++signs; };
-  net::heartbeat h(over, std::move(o), [] { return std::string("{}"); }, [&](const net::order&) { ++orders; });
+  o.on_answer = [&](net::clock_source::time_point) { ++signs; };
+  net::heartbeat h(over, std::move(o), [] { return std::string("{}"); }, [&](const net::directive&) { ++orders; });
   const auto answer = [&](net::instruction order, std::uint32_t count = net::known_sender) {
     net::incoming in;
     net::request_view asked;
@@ -341,7 +341,7 @@ TEST(Heartbeat, ASilentSchedulerIsLostWithinTheLimit) {
   const auto begin = std::chrono::steady_clock::now();
   {
     net::heartbeat h(nobody, {"inproc://nobody", 1, milliseconds{20}, milliseconds{300}}, [] { return std::string("{}"); },
-                     [&](const net::order& o) {
+                     [&](const net::directive& o) {
                        cause = o.cause;
                        EXPECT_EQ(o.status, exit_status::scheduler_lost);
                        ended = true;

@@ -16,9 +16,9 @@
 
 #include "core/hash.hpp"
 #include "core/hex.hpp"
-#include "net/checkpoint_file.hpp"
-#include "net/checkpoint_store.hpp"
-#include "test/support/torn_disk.hpp"
+#include "storage/checkpoint_file.hpp"
+#include "storage/checkpoint_store.hpp"
+#include "test/support/crash_disk.hpp"
 
 namespace {
 
@@ -67,7 +67,7 @@ void repair(bytes& b) {
 }
 
 void try_file(const bytes& content) {
-  test::torn_disk disk;
+  test::crash_disk disk;
   const auto file = disk.create("in");
   file->append(content);
   file->commit();

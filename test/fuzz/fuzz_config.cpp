@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "core/config_tree.hpp"
+#include "config/json_document.hpp"
 #include "paracel/error.hpp"
 #include "paracel/schema.hpp"
 

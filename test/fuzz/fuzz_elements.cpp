@@ -12,7 +12,7 @@
 #include <paracel/update.hpp>
 
 #include "core/hash.hpp"
-#include "server/element_access.hpp"
+#include "server/store/element_access.hpp"
 
 namespace {
 
@@ -76,7 +76,7 @@ void update(std::span<const std::byte> payload, bool range, bool adds, std::vect
   element_change c;
   if (parse_update_at({value_tag::i32_array, payload}, range, c) != nullptr) return;
   arena memory;
-  table_family family;
+  table_stats family;
   table t(memory, family);
   const auto hash = hash_key("k");
   auto& e = t.store(hash, "k", {value_tag::i32_array, std::as_bytes(std::span(model))});

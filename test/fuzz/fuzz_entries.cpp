@@ -11,8 +11,8 @@
 #include <tuple>
 #include <vector>
 
-#include "load/byte_range.hpp"
-#include "load/entry_parser.hpp"
+#include "load/input/byte_range.hpp"
+#include "load/format/entry_parser.hpp"
 #include "paracel/error.hpp"
 
 namespace {
@@ -28,7 +28,7 @@ using entry_list = std::vector<std::tuple<std::string, std::string, double>>;
 entry_list entries_of(entry_parser& parser, bool non_negative) {
   auto local = parser.take();
   entry_list out;
-  const auto text = [](const id_dictionary::sorted_ids& ids, std::uint32_t i) {
+  const auto text = [](const id_interner::sorted_ids& ids, std::uint32_t i) {
     require(ids.place.empty() || i < ids.place.size());
     const auto place = ids.place.empty() ? i : ids.place[i];
     require(place < ids.ids.size());

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/text_number.hpp"
-#include "load/field_parser.hpp"
+#include "core/number_parsing.hpp"
+#include "load/format/field_parser.hpp"
 
 namespace {
 

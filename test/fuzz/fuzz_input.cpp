@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "load/input.hpp"
+#include "load/input/input.hpp"
 #include "memory_file.hpp"
 #include "paracel/error.hpp"
 

@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "paracel/error.hpp"
-#include "load/byte_range.hpp"
-#include "load/data_reader.hpp"
+#include "load/input/byte_range.hpp"
+#include "load/format/sample_parser.hpp"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "load/npy_reader.hpp"
+#include "load/format/npy_reader.hpp"
 #include "memory_file.hpp"
 #include "paracel/error.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/hash.hpp"
-#include "server/server.hpp"
+#include "server/node/server.hpp"
 
 namespace {
 

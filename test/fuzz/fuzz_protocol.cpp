@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "net/protocol.hpp"
-#include "server/key_payloads.hpp"
+#include "server/request/request_payloads.hpp"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "net/rows.hpp"
+#include "net/row_codec.hpp"
 
 namespace {
 

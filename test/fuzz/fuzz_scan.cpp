@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/hash.hpp"
-#include "net/scan.hpp"
+#include "net/scan_codec.hpp"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <span>
 
-#include "server/key_sets.hpp"
+#include "server/store/key_sets.hpp"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "server/subscriptions.hpp"
+#include "server/shard/subscriptions.hpp"
 
 namespace {
 

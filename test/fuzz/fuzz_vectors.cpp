@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "paracel/error.hpp"
-#include "paracel/vectors.hpp"
+#include "paracel/dense_rows.hpp"
 
 namespace {
 

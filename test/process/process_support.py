@@ -174,7 +174,7 @@ class JobTest(unittest.TestCase):
                         os.path.join(cls.folder, "training.dat"), "-n", "300", "-k", "10"], check=True,
                        stdout=subprocess.DEVNULL)
         # For programs that a test writes: prun.py looks for these beside the program.
-        for name in ("start_server", "start_scheduler", "ask_scheduler"):
+        for name in ("start_server", "start_scheduler", "send_request"):
             os.symlink(os.path.join(BIN, name), os.path.join(cls.folder, name))
         for name, changes in (("cfg.json", {}), ("long.json", {"rounds": 100000000, "output": "long_out/"})):
             cls.write_config(name, **changes)

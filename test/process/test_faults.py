@@ -17,7 +17,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cut_links import Links  # noqa: E402
+from link_proxy import Links  # noqa: E402
 from process_support import (BIN, LR, PACED, JobTest, clean_environment, main, patient, processes_of, read_bytes,  # noqa: E402
                              role_of, wait_until)
 

@@ -109,7 +109,7 @@ class StalledReaders(Launched):
     def test_a_stalled_standard_error_does_not_keep_a_signal_from_the_job(self):
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             process = self.launch(*self.LONG, "-v", LR, stdout=subprocess.DEVNULL, stderr=self.stalled(),
-                                  preexec_fn=hear_hang_ups)
+                                  preexec_fn=on_hang_ups)
             self.find("worker", 2)
             process.send_signal(number)
             self.assertEqual(self.wait(process), 128 + number)
@@ -390,7 +390,7 @@ class Ends(Launched):
 
     def test_the_end_of_the_terminal_has_its_word_in_the_table(self):
         process = self.launch("-w", "1", "-p", "1", "-c", "long.json", LR, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                              preexec_fn=hear_hang_ups)
+                              preexec_fn=on_hang_ups)
         self.find("worker")
         process.send_signal(signal.SIGHUP)
         err = process.communicate(timeout=ENOUGH)[1].decode()
@@ -432,7 +432,7 @@ def children_of(parent):
     return [int(pid) for pid in read_bytes(f"/proc/{parent}/task/{parent}/children").split()]
 
 
-def hear_hang_ups():
+def on_hang_ups():
     """Whoever runs the tests may have been told to ignore them."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

@@ -11,7 +11,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cut_links import Links  # noqa: E402
+from link_proxy import Links  # noqa: E402
 from process_support import BIN, JobTest, main, patient, wait_until  # noqa: E402
 from test_linearizability import HISTORIES, KEYS, WORKERS, check  # noqa: E402
 

@@ -56,7 +56,7 @@ class Folders(JobTest):
 
     def test_what_a_run_folder_names_is_not_executed(self):
         executed = os.path.join(self.place, "executed")
-        fake = os.path.join(self.place, "ask_scheduler")
+        fake = os.path.join(self.place, "send_request")
         with open(fake, "w", encoding="ascii") as file:
             file.write(f"#!/bin/sh\ntouch {executed}\necho '{{}}'\n")
         os.chmod(fake, 0o755)
@@ -64,7 +64,7 @@ class Folders(JobTest):
         for command in (["status"], ["--servers", "+1"]):
             # Nor what is built where we are.
             os.makedirs(os.path.join(self.place, "build", "bin"), exist_ok=True)
-            for name in ("ask_scheduler", "paracel_checkpoint"):
+            for name in ("send_request", "paracel_checkpoint"):
                 shutil.copy(fake, os.path.join(self.place, "build", "bin", name))
             done = subprocess.run([sys.executable, PRUN, *command, "--run", self.theirs], capture_output=True, text=True,
                                   cwd=self.place, stdin=subprocess.DEVNULL, check=False,

@@ -58,7 +58,7 @@ class Plugins(JobTest):
 
     def test_a_bare_name_is_looked_for_beside_the_program(self):
         place = tempfile.mkdtemp(dir=self.folder)
-        for name in ("start_server", "start_scheduler", "ask_scheduler"):
+        for name in ("start_server", "start_scheduler", "send_request"):
             os.symlink(os.path.join(BIN, name), os.path.join(place, name))
         program = os.path.join(place, "lr")
         shutil.copy(LR, program)

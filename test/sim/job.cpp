@@ -18,16 +18,16 @@
 #include <paracel/error.hpp>
 
 #include "net/attention.hpp"
-#include "net/checkpoint_store.hpp"
-#include "server/asked_again.hpp"
-#include "server/channels.hpp"
-#include "server/scheduler.hpp"
-#include "test/sim/copies.hpp"
+#include "storage/checkpoint_store.hpp"
+#include "server/scheduler/reply_cache.hpp"
+#include "server/request/channels.hpp"
+#include "server/scheduler/scheduler.hpp"
+#include "test/sim/replica_check.hpp"
 #include "test/sim/history.hpp"
 #include "test/sim/server_process.hpp"
 #include "test/sim/strays.hpp"
 #include "test/sim/worker_process.hpp"
-#include "test/support/torn_disk.hpp"
+#include "test/support/crash_disk.hpp"
 
 namespace paracel::sim {
 namespace {
@@ -52,7 +52,7 @@ struct beginning {
 
 class job {
  public:
-  job(const job_options& o, test::torn_disk& disk, beginning from)
+  job(const job_options& o, test::crash_disk& disk, beginning from)
       : options_(o), disk_(disk), from_(std::move(from)),
         quiet_after_(from_.folder.empty() ? quiet_after : quiet_after_resume), in_(o.seed) {
     in_.verbose = o.verbose;
@@ -70,7 +70,7 @@ class job {
     in_.on_reply = [this](process& p, const connection& c, frame f) { known_->look_at_reply(p, c, f); };
     in_.on_request = [this](process&, const connection& c, frame f) { known_->look_at_request(c, f); };
     in_.on_death = [this](process& p) { died(p); };
-    if (o.broken != bite::none) in_.forge = [b = o.broken](frame f) { return forge_for(b, f); };
+    if (o.broken != mutation::none) in_.forge = [b = o.broken](frame f) { return forge_for(b, f); };
     make_scheduler();
     for (std::uint32_t slot = 0; slot < servers_count_; ++slot) start_server(slot);
     for (std::uint32_t rank = 0; rank < workers_count_; ++rank) {
@@ -90,7 +90,7 @@ class job {
       if (p->alive()) in_.kill(*p);
   }
 
-  /// Throws: violation; torn_disk::power_loss, and then nothing of it goes on.
+  /// Throws: violation; crash_disk::power_loss, and then nothing of it goes on.
   job_result run() {
     run_until([&] { return in_.now() > quiet_after_; }, never, "");
     faults_end_ = true;
@@ -180,18 +180,18 @@ class job {
         net::request_view request;
         if (in.channel >= 0) {
           if (net::decode(in.frame, in.tail.size(), reply) == nullptr) {
-            scheduler_->hear(reply.header.sequence, reply, p.time().now());
+            scheduler_->on_reply(reply.header.sequence, reply, p.time().now());
           }
           continue;
         }
         if (net::decode(in.frame, in.tail.size(), request) != nullptr) continue;
-        if (!scheduler_sink_->takes(request.header, in.from)) continue;
+        if (!scheduler_sink_->accepts(request.header, in.from)) continue;
         srv::completion done(*scheduler_sink_, in.from, request.header.what, request.header.sequence, job_id, 0);
         scheduler_->handle(request, std::move(in.tail), std::move(done), p.time().now());
       }
       const auto now = p.time().now();
       const auto missed = own.absence(now);
-      if (missed.count() != 0 && options_.broken != bite::hasty_judge) scheduler_->was_away(missed, now);
+      if (missed.count() != 0 && options_.broken != mutation::hasty_judge) scheduler_->was_away(missed, now);
       scheduler_->tick(now);
       const auto& members = scheduler_->members();
       if (std::exchange(known_epoch_, members.epoch) != members.epoch) to_servers_->follow(members);
@@ -235,7 +235,7 @@ class job {
       if (entering_ == slot) entering_.reset();  // nobody takes its place
       else in_.after(in_.dice().between(20_ms, 1500_ms), [this, slot] { start_server(slot); });
     }
-    hear_of_resize(what, e);
+    on_resize(what, e);
     if (what == "checkpoint") {
       newest_checkpoint_ = e.at("clock").get<std::uint32_t>();
       ++saved_;
@@ -267,7 +267,7 @@ class job {
   }
 
   /// What a launcher does when a server shall enter or leave.
-  void hear_of_resize(const std::string& what, const json& event) {
+  void on_resize(const std::string& what, const json& event) {
     if (what == "not_entered") wrong("a server that was started did not enter");
     if (what != "wanted" && what != "entered" && what != "leaving" && what != "retired") return;
     const auto slot = event.at("index").get<std::uint32_t>();
@@ -292,7 +292,7 @@ class job {
     const auto entry = entry_of(slot, in_.dice().next() | 1U, threads_, pid);
     auto& p = make_process("s" + std::to_string(slot) + "#" + std::to_string(pid));
     in_.log("start " + p.name());
-    const server_bites broken{options_.broken == bite::no_lease, options_.broken == bite::early_read};
+    const server_mutations broken{options_.broken == mutation::no_lease, options_.broken == mutation::early_read};
     servers_.push_back(std::make_unique<server_process>(in_, p, disk_, entry, broken, [this, &p] {
       in_.after(0, [this, &p] {
         if (p.alive()) died(p);
@@ -308,7 +308,7 @@ class job {
       to.size = sizeof number;
       s.port(shard).reply(to, {.head = frame});
     };
-    if (options_.broken == bite::no_memory) {
+    if (options_.broken == mutation::no_memory) {
       s.before_follow = [&s, this] {
         for (unsigned i = 0; i < threads_; ++i) s.object().at(i).applied().drop_if([](std::uint16_t) { return true; });
       };
@@ -327,7 +327,7 @@ class job {
     if (!reaped) return;
     in_.after(in_.dice().between(1_ms, 60_ms), [this, self] {
       const json body = {{"role", "server"}, {"slot", self.slot}, {"pid", self.pid}, {"why", "killed"}};
-      to_scheduler_->ask(verb::dead, body.dump());
+      to_scheduler_->ask(verb::report_death, body.dump());
     });
   }
 
@@ -460,7 +460,7 @@ class job {
   /// At one of the next steps of the disk, or soon if there are none.
   void lose_power() {
     disk_.lose_power_at(disk_.steps() + in_.dice().below(60));
-    in_.after(2_s, [] { throw test::torn_disk::power_loss(); });
+    in_.after(2_s, [] { throw test::crash_disk::power_loss(); });
   }
   void lose(std::uint32_t slot) {
     --spare_;
@@ -507,7 +507,7 @@ class job {
   }
 
   const job_options options_;
-  test::torn_disk& disk_;
+  test::crash_disk& disk_;
   const beginning from_;
   nanos quiet_after_;
   simulation in_;
@@ -520,7 +520,7 @@ class job {
   std::uint32_t workers_count_ = 0;
   process* scheduler_place_ = nullptr;
   std::unique_ptr<net::port> scheduler_port_;
-  std::optional<srv::asked_again> scheduler_sink_;
+  std::optional<srv::reply_cache> scheduler_sink_;
   std::optional<srv::channels> to_servers_;
   std::uint32_t known_epoch_ = 1;
   std::uint32_t every_ = 0;
@@ -554,7 +554,7 @@ class job {
   unsigned losses_ = 0;
 };
 
-std::optional<net::chosen_checkpoint> newest_on(const test::torn_disk& disk) {
+std::optional<net::chosen_checkpoint> newest_on(const test::crash_disk& disk) {
   try {
     return net::choose_checkpoint(disk, checkpoint_folder);
   } catch (const error&) {  // there is none that verifies
@@ -565,13 +565,13 @@ std::optional<net::chosen_checkpoint> newest_on(const test::torn_disk& disk) {
 }  // namespace
 
 job_result run_job(const job_options& options) {
-  test::torn_disk disk;
+  test::crash_disk disk;
   disk.make_folder(checkpoint_folder);
-  if (options.broken == bite::no_sync) disk.forget_to_sync();
+  if (options.broken == mutation::no_sync) disk.forget_to_sync();
   auto first = std::make_unique<job>(options, disk, beginning());
   try {
     return first->run();
-  } catch (const test::torn_disk::power_loss&) {
+  } catch (const test::crash_disk::power_loss&) {
   }
   auto before = first->result();
   const auto told = first->newest_checkpoint();

@@ -8,14 +8,14 @@
 
 #include <cstdint>
 
-#include "test/sim/bites.hpp"
+#include "test/sim/mutations.hpp"
 #include "test/sim/simulation.hpp"
 
 namespace paracel::sim {
 
 struct job_options {
   std::uint64_t seed = 1;
-  bite broken = bite::none;
+  mutation broken = mutation::none;
   bool faults = true;
   bool verbose = false;
 };

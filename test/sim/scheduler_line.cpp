@@ -22,7 +22,7 @@ std::optional<std::string> question::answer() {
   const auto slept = of_.in().now() - std::exchange(looked_, of_.in().now());
   net::reply_view reply;
   if (!line_.receive(milliseconds(0), reply)) {
-    line_.note_silence(std::chrono::nanoseconds(std::min<nanos>(slept, 50_ms)));
+    line_.record_silence(std::chrono::nanoseconds(std::min<nanos>(slept, 50_ms)));
     return std::nullopt;
   }
   if (reply.header.result != net::status::ok) return "";
@@ -30,18 +30,18 @@ std::optional<std::string> question::answer() {
 }
 
 pulse::pulse(simulation& in, process& p, net::heartbeat_options options, std::function<std::string()> describe,
-             std::function<void(const net::order&)> obey)
+             std::function<void(const net::directive&)> obey)
     : in_(in), process_(p), thread_(p.add("beat")) {
   p.own(thread_);
   port_ = p.open();
-  const auto end = [this, obey = std::move(obey)](const net::order& o) {
+  const auto end = [this, obey = std::move(obey)](const net::directive& o) {
     over_ = true;
     obey(o);
   };
   options.scheduler = scheduler_address;
   options.job = job_id;
   options.limit *= net::patience_with_scheduler;
-  beating_ = std::make_unique<net::beating>(*port_, std::move(options), std::move(describe), end, followed_, p.time());
+  beating_ = std::make_unique<net::heartbeat_driver>(*port_, std::move(options), std::move(describe), end, followed_, p.time());
   thread_.step = [this] { return step(); };
   in.wake(thread_, in.now());
 }
@@ -55,7 +55,7 @@ void pulse::follow(std::uint32_t epoch) {
 nanos pulse::step() {
   if (over_) return never;
   beating_->beat_if_due();
-  while (!over_ && beating_->listen(milliseconds(0)) == net::beating::outcome::heard) {
+  while (!over_ && beating_->listen(milliseconds(0)) == net::heartbeat_driver::outcome::heard) {
   }
   if (over_) return never;
   const auto until = std::max<nanos>(nanos_of(beating_->next_beat() - process_.time().now()), 1);

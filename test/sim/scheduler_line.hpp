@@ -12,7 +12,7 @@
 
 #include "net/heartbeat.hpp"
 #include "net/protocol.hpp"
-#include "net/question_line.hpp"
+#include "net/scheduler_channel.hpp"
 #include "test/sim/simulation.hpp"
 
 namespace paracel::sim {
@@ -30,7 +30,7 @@ class question {
 
  private:
   process& of_;
-  net::question_line line_;
+  net::scheduler_channel line_;
   nanos looked_ = 0;
 };
 
@@ -38,7 +38,7 @@ class question {
 class pulse {
  public:
   pulse(simulation& in, process& p, net::heartbeat_options options, std::function<std::string()> describe,
-        std::function<void(const net::order&)> obey);
+        std::function<void(const net::directive&)> obey);
   /// The membership that the process has; from then on newer ones are asked for.
   void follow(std::uint32_t epoch);
 
@@ -50,7 +50,7 @@ class pulse {
   actor& thread_;
   std::atomic<std::uint32_t> followed_{0};
   std::unique_ptr<net::port> port_;
-  std::unique_ptr<net::beating> beating_;
+  std::unique_ptr<net::heartbeat_driver> beating_;
   bool over_ = false;
 };
 

@@ -28,7 +28,7 @@ struct note final : srv::reply_sink {
 
 }  // namespace
 
-void hasty_reader::handle(unsigned shard, const net::request_view& request, blob tail, srv::completion done) {
+void hasty_reader::handle(unsigned shard, const net::request_view& request, shared_buffer tail, srv::completion done) {
   if (!hasty_ || request.header.what != net::verb::pull || !reply_at_once) {
     return server_.handle(shard, request, std::move(tail), std::move(done));
   }
@@ -53,7 +53,7 @@ server_entry entry_of(std::uint32_t slot, std::uint64_t incarnation, std::uint32
   return e;
 }
 
-server_process::server_process(simulation& in, process& p, net::disk& disk, const server_entry& self, server_bites broken,
+server_process::server_process(simulation& in, process& p, net::file_system& disk, const server_entry& self, server_mutations broken,
                                std::function<void()> ended)
     : in_(in), self_(self), process_(p), server_(options_of(self)), reader_(server_, broken.reads_early), broken_(broken),
       ended_(std::move(ended)) {
@@ -65,9 +65,9 @@ server_process::server_process(simulation& in, process& p, net::disk& disk, cons
   auto& a = open("k", self.clock);
   run(a, std::make_unique<srv::clock_loop>(around(self.threads), self_, [this] { return members_; }));
   pulse_.emplace(in, p,
-                 net::heartbeat_options{.on_answer = [this](net::time_source::time_point sent) { renew_lease(sent); },
+                 net::heartbeat_options{.on_answer = [this](net::clock_source::time_point sent) { renew_lease(sent); },
                                         .on_membership = [this](std::string_view text) { return adopt(text); }},
-                 [this] { return describe(); }, [this](const net::order&) { ended_(); });
+                 [this] { return describe(); }, [this](const net::directive&) { ended_(); });
   join();
 }
 
@@ -124,11 +124,11 @@ srv::server_options server_process::options_of(const server_entry& self) {
   return o;
 }
 
-srv::loop_surroundings server_process::around(unsigned thread) {
+srv::loop_context server_process::around(unsigned thread) {
   return {server_, *ports_[thread], stop_, lease_end_, synced_[thread], process_.time()};
 }
 
-void server_process::renew_lease(net::time_source::time_point sent) {
+void server_process::renew_lease(net::clock_source::time_point sent) {
   if (!broken_.ignores_lease && server_.copies_epoch() != 0) {
     lease_end_ = (sent + std::chrono::nanoseconds(lease)).time_since_epoch().count();
   }

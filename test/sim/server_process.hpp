@@ -13,18 +13,18 @@
 #include <vector>
 
 #include "core/membership.hpp"
-#include "net/disk.hpp"
-#include "server/server_loop.hpp"
+#include "storage/file_system.hpp"
+#include "server/node/server_loop.hpp"
 #include "test/sim/scheduler_line.hpp"
 #include "test/sim/simulation.hpp"
 
 namespace paracel::sim {
 
-/// In front of a server: with a bite, reads are answered at once.
+/// In front of a server: with a mutation, reads are answered at once.
 class hasty_reader final : public srv::request_handler {
  public:
   hasty_reader(srv::server& s, bool hasty) : server_(s), hasty_(hasty) {}
-  void handle(unsigned shard, const net::request_view& request, blob tail, srv::completion done) override;
+  void handle(unsigned shard, const net::request_view& request, shared_buffer tail, srv::completion done) override;
   void expect(unsigned shard, std::span<const net::request_view> requests) override { server_.expect(shard, requests); }
   void closing(unsigned shard) override { server_.closing(shard); }
   std::function<void(unsigned, const net::request_header&, std::vector<std::byte>&)> reply_at_once;
@@ -35,7 +35,7 @@ class hasty_reader final : public srv::request_handler {
 };
 
 /// How a server is broken on purpose.
-struct server_bites {
+struct server_mutations {
   bool ignores_lease = false;
   bool reads_early = false;
 };
@@ -47,7 +47,7 @@ server_entry entry_of(std::uint32_t slot, std::uint64_t incarnation, std::uint32
 class server_process {
  public:
   /// `ended`: it is told to end, or that it is taken for dead. It may be called in a step of one of its actors.
-  server_process(simulation& in, process& p, net::disk& disk, const server_entry& self, server_bites broken,
+  server_process(simulation& in, process& p, net::file_system& disk, const server_entry& self, server_mutations broken,
                  std::function<void()> ended);
 
   [[nodiscard]] const server_entry& self() const { return self_; }
@@ -64,9 +64,9 @@ class server_process {
   static srv::server_options options_of(const server_entry& self);
   actor& open(const std::string& thread, const std::string& address);
   void run(actor& a, std::unique_ptr<srv::server_loop> loop);
-  srv::loop_surroundings around(unsigned thread);
+  srv::loop_context around(unsigned thread);
   void join();
-  void renew_lease(net::time_source::time_point sent);
+  void renew_lease(net::clock_source::time_point sent);
   std::uint32_t adopt(std::string_view text);
   [[nodiscard]] std::string describe() const;
 
@@ -75,7 +75,7 @@ class server_process {
   process& process_;
   srv::server server_;
   hasty_reader reader_;
-  const server_bites broken_;
+  const server_mutations broken_;
   std::function<void()> ended_;
   std::atomic<bool> stop_{false};
   std::atomic<std::int64_t> lease_end_{INT64_MAX};

@@ -4,7 +4,7 @@
 //             [--long-seeds M]       M instead of N when PARACEL_LONG is 1
 //   sim_tests --seed S [--verbose]   one job, the same every time; prints the hash of its events
 //             [--calm] [--twice]     nothing is broken; it is run twice, and both must have the same hash
-//   sim_tests --bite NAME --seeds N  the code is broken on purpose (bites.hpp), and one of the jobs must go wrong
+//   sim_tests --mutation NAME --seeds N  the code is broken on purpose (mutations.hpp), and one of the jobs must go wrong
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +27,7 @@ void print(const job_options& o, const job_result& r) {
 
 int usage() {
   std::fprintf(stderr, "usage: sim_tests --seed S [--verbose] [--calm] [--twice]\n"
-                       "       sim_tests --seeds N [--from S] [--long-seeds M] [--bite NAME]\n");
+                       "       sim_tests --seeds N [--from S] [--long-seeds M] [--mutation NAME]\n");
   return 64;
 }
 
@@ -58,7 +58,7 @@ int main(int argc, char** argv) {
     if (flag == "--seed" || flag == "--from") o.seed = std::strtoull(argv[i], nullptr, 10);
     else if (flag == "--seeds") seeds = std::strtoull(argv[i], nullptr, 10), one = false;
     else if (flag == "--long-seeds") seeds = is_long ? std::strtoull(argv[i], nullptr, 10) : seeds;
-    else if (flag == "--bite") {
+    else if (flag == "--mutation") {
       const auto b = bite_named(argv[i]);
       if (!b) return usage();
       o.broken = *b;
@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
       if (twice && run_job(o).hash != r.hash) throw violation("the second run was another one than the first");
     } catch (const std::exception& e) {
       std::printf("seed %llu: %s\n", static_cast<unsigned long long>(o.seed), e.what());
-      if (o.broken == bite::none) {
+      if (o.broken == mutation::none) {
         std::printf("again: sim_tests --seed %llu --verbose\n", static_cast<unsigned long long>(o.seed));
         return 1;
       }
@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
                 static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(answers), losses, moves, checkpoints,
                 time.count());
   }
-  if (o.broken == bite::none) return 0;
+  if (o.broken == mutation::none) return 0;
   std::printf("nothing was noticed\n");
   return 1;
 }

@@ -142,7 +142,7 @@ actor& process::add(std::string name) {
   return a;
 }
 
-net::time_source::time_point process::clock::now() const {
+net::clock_source::time_point process::clock::now() const {
   const auto local = of_.offset_ + static_cast<nanos>(static_cast<double>(of_.in_.now()) * of_.rate_);
   return time_point(std::chrono::nanoseconds(local));
 }

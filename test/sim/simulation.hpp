@@ -31,8 +31,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/blob.hpp"
-#include "net/time_source.hpp"
+#include "core/shared_buffer.hpp"
+#include "net/clock_source.hpp"
 #include "net/transport.hpp"
 
 namespace paracel::sim {
@@ -43,7 +43,7 @@ constexpr nanos operator""_us(unsigned long long n) { return static_cast<nanos>(
 constexpr nanos operator""_ms(unsigned long long n) { return static_cast<nanos>(n) * 1'000'000; }
 constexpr nanos operator""_s(unsigned long long n) { return static_cast<nanos>(n) * 1'000'000'000; }
 constexpr nanos never = INT64_MAX;
-constexpr nanos nanos_of(net::time_source::time_point::duration d) { return std::chrono::nanoseconds(d).count(); }
+constexpr nanos nanos_of(net::clock_source::time_point::duration d) { return std::chrono::nanoseconds(d).count(); }
 
 /// What must hold did not.
 class violation : public std::runtime_error {
@@ -91,7 +91,7 @@ class process final : public net::transport {
   void own(actor& a) { current_ = &a; }
   actor& add(std::string name);
 
-  class clock final : public net::time_source {
+  class clock final : public net::clock_source {
    public:
     explicit clock(const process& of) : of_(of) {}
     time_point now() const override;
@@ -126,7 +126,7 @@ struct message {
   int channel = -1;
   net::peer from{};
   std::vector<std::byte> frame;
-  blob tail;
+  shared_buffer tail;
 };
 
 class sim_port;

@@ -5,8 +5,8 @@
 
 #include "core/ssp_clock.hpp"
 #include "net/protocol.hpp"
-#include "server/chain_entries.hpp"
-#include "server/verb_rules.hpp"
+#include "server/replication/replication_entries.hpp"
+#include "server/request/verb_rules.hpp"
 #include "test/sim/scheduler_line.hpp"
 
 namespace paracel::sim {

@@ -14,7 +14,7 @@
 #include <paracel/codec.hpp>
 
 #include "core/ssp_clock.hpp"
-#include "net/checkpoint_store.hpp"
+#include "storage/checkpoint_store.hpp"
 
 namespace paracel::sim {
 
@@ -32,7 +32,7 @@ std::string text_of(const kv_result& r) { return std::string(r.text()); }
 
 }  // namespace
 
-worker_process::worker_process(simulation& in, process& p, net::disk& disk, history& known, std::uint32_t rank,
+worker_process::worker_process(simulation& in, process& p, net::file_system& disk, history& known, std::uint32_t rank,
                                std::uint32_t size)
     : in_(in), process_(p), disk_(disk), known_(known), rank_(rank), size_(size), incarnation_(in.dice().next() | 1U),
       thread_(p.add("client")) {
@@ -44,7 +44,7 @@ worker_process::worker_process(simulation& in, process& p, net::disk& disk, hist
   };
   pulse_.emplace(in, p, net::heartbeat_options{.on_membership = take},
                  [rank] { return json{{"role", "worker"}, {"rank", rank}, {"pid", 1000 + rank}}.dump(); },
-                 [rank](const net::order& o) { wrong("worker " + std::to_string(rank) + " is told to end: " + o.cause); });
+                 [rank](const net::directive& o) { wrong("worker " + std::to_string(rank) + " is told to end: " + o.cause); });
   p.own(thread_);
   to_scheduler_.emplace(p);
   thread_.step = [this] { return client_ != nullptr ? step() : start(); };
@@ -93,7 +93,7 @@ nanos worker_process::step() {
   if (phase_ == phase::left) return 20_ms;
   if (phase_ == phase::to_stop) stop();
   if (phase_ == phase::stopped) {
-    if (const auto answer = to_scheduler_->answer()) hear_of_checkpoint(*answer);
+    if (const auto answer = to_scheduler_->answer()) on_checkpoint(*answer);
   }
   if (phase_ == phase::working && in_.now() >= next_) {
     if (requests_left_ == 0 && client_->in_flight() == 0) {
@@ -166,7 +166,7 @@ void worker_process::stop() {
   phase_ = phase::stopped;
 }
 
-void worker_process::hear_of_checkpoint(const std::string& text) {
+void worker_process::on_checkpoint(const std::string& text) {
   const auto answer = json::parse(text, nullptr, false);
   if (!answer.is_object()) wrong("worker " + std::to_string(rank_) + " is refused a checkpoint");
   if (!answer.value("ok", false) && !file_.empty()) disk_.remove(file_);

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "client/server_group.hpp"
-#include "net/disk.hpp"
+#include "storage/file_system.hpp"
 #include "test/sim/history.hpp"
 #include "test/sim/scheduler_line.hpp"
 #include "test/sim/simulation.hpp"
-#include "worker/checkpoint_parts.hpp"
+#include "worker/worker_checkpoint.hpp"
 
 namespace paracel::sim {
 
@@ -23,7 +23,7 @@ namespace paracel::sim {
 /// the worker stops for a checkpoint.
 class worker_process {
  public:
-  worker_process(simulation& in, process& p, net::disk& disk, history& known, std::uint32_t rank, std::uint32_t size);
+  worker_process(simulation& in, process& p, net::file_system& disk, history& known, std::uint32_t rank, std::uint32_t size);
 
   [[nodiscard]] std::uint32_t iterations() const { return iterations_; }
   /// After so many iterations it leaves the clock and does no more.
@@ -43,7 +43,7 @@ class worker_process {
   void wait_for_clock(std::uint32_t known);
   void go_on_from(const checkpoint_plan& plan);
   void stop();
-  void hear_of_checkpoint(const std::string& answer);
+  void on_checkpoint(const std::string& answer);
   void add(counter& c);
   void read(counter& c);
   void add_many();
@@ -51,7 +51,7 @@ class worker_process {
   /// A prepared set of counters, some of them perhaps more than once.
   struct counter_set {
     std::vector<counter*> counters;
-    std::shared_ptr<const key_parts> parts;
+    std::shared_ptr<const sharded_keys> parts;
   };
   counter_set make_set();
   void add(const counter_set& s);
@@ -62,16 +62,16 @@ class worker_process {
 
   simulation& in_;
   process& process_;
-  net::disk& disk_;
+  net::file_system& disk_;
   history& known_;
   const std::uint32_t rank_;
   const std::uint32_t size_;
   const std::uint64_t incarnation_;
-  std::shared_ptr<membership_board> board_ = std::make_shared<membership_board>();
+  std::shared_ptr<latest_membership> board_ = std::make_shared<latest_membership>();
   std::optional<pulse> pulse_;
   std::optional<question> to_scheduler_;
   bool asked_ = false;
-  checkpoint_parts parts_;
+  worker_checkpoint parts_;
   checkpoint_plan plan_;
   std::string file_;  // of the checkpoint that it has stopped for
   actor& thread_;

@@ -23,8 +23,8 @@
 #include "core/hex.hpp"
 #include "net/heartbeat.hpp"
 #include "net/inproc_transport.hpp"
-#include "server/scheduler_node.hpp"
-#include "server/server_node.hpp"
+#include "server/scheduler/scheduler_node.hpp"
+#include "server/node/server_node.hpp"
 #include "worker/comm_scheduler.hpp"
 #include "worker/session.hpp"
 
@@ -146,7 +146,7 @@ class cluster {
     announcers_[i].reset();
     nodes_[i].reset();
     const auto answer =
-        ask_scheduler(net::verb::dead, R"({"role":"server","slot":)" + std::to_string(i) + R"(,"pid":1,"why":"lost"})");
+        send_request(net::verb::report_death, R"({"role":"server","slot":)" + std::to_string(i) + R"(,"pid":1,"why":"lost"})");
     const auto at = answer.find("\"epoch\":");
     if (answer.find("\"goes_on\":true") == std::string::npos || at == std::string::npos) return 0;
     return static_cast<std::uint32_t>(std::stoul(answer.substr(at + 8)));
@@ -191,7 +191,7 @@ class cluster {
   }
   /// Asks the scheduler for one server more or less. Returns: the slot; -1 when it refuses.
   int resize(const std::string& by) {
-    const auto answer = ask_scheduler(net::verb::resize, R"({"servers":)" + by + "}");
+    const auto answer = send_request(net::verb::resize, R"({"servers":)" + by + "}");
     const auto at = answer.find("\"slot\":");
     return at == std::string::npos ? -1 : std::stoi(answer.substr(at + 7));
   }
@@ -202,7 +202,7 @@ class cluster {
     for (; std::chrono::steady_clock::now() < end; std::this_thread::sleep_for(std::chrono::milliseconds(2))) {
       const auto m = newest();
       if (slot >= m.servers.size() || m.servers[slot].state != state) continue;
-      const auto stats = ask_scheduler(net::verb::stats, "");
+      const auto stats = send_request(net::verb::stats, "");
       if (stats.find("\"settled\":true") != std::string::npos) return true;
     }
     return false;
@@ -250,7 +250,7 @@ class cluster {
     if (options_.told) options_.told(node.addresses().slot, m);
   }
   /// One request to the scheduler. Returns: the answer's body.
-  std::string ask_scheduler(net::verb what, const std::string& body) {
+  std::string send_request(net::verb what, const std::string& body) {
     const auto port = transport_->open();
     net::request_header h;
     h.what = what;
@@ -285,7 +285,7 @@ class cluster {
                                of.board_->put(m);
                                return m.epoch;
                              }},
-                     [&of, &node] { return beat_of(node, of.options_.handler != nullptr); }, [](const net::order&) {}) {
+                     [&of, &node] { return beat_of(node, of.options_.handler != nullptr); }, [](const net::directive&) {}) {
       const auto body = join_of(node.addresses());
       net::request_header h;
       h.what = net::verb::join;
@@ -334,7 +334,7 @@ class cluster {
   membership members_;
   std::vector<std::unique_ptr<srv::server_node>> nodes_;
   std::vector<std::unique_ptr<announcer>> announcers_;
-  std::shared_ptr<membership_board> board_ = std::make_shared<membership_board>();
+  std::shared_ptr<latest_membership> board_ = std::make_shared<latest_membership>();
   unsigned made_ = 0;
   std::mutex mutex_;
   std::set<std::size_t> silent_;

@@ -15,8 +15,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/membership.hpp"
-#include "net/collective.hpp"
-#include "server/scheduler.hpp"
+#include "net/collective_codec.hpp"
+#include "server/scheduler/scheduler.hpp"
 
 namespace paracel::test {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "server/arena.hpp"
+#include "server/store/arena.hpp"
 
 #include <gtest/gtest.h>
 

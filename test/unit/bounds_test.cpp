@@ -17,17 +17,17 @@
 
 #include "core/membership.hpp"
 #include "net/inbound_watch.hpp"
-#include "net/rows.hpp"
-#include "server/asked_again.hpp"
-#include "server/byte_budget.hpp"
-#include "server/chain.hpp"
-#include "server/clock_service.hpp"
-#include "server/dedup.hpp"
-#include "server/plugin_registry.hpp"
-#include "server/server.hpp"
-#include "server/streams.hpp"
-#include "server/subscriptions.hpp"
-#include "server/waiting_room.hpp"
+#include "net/row_codec.hpp"
+#include "server/scheduler/reply_cache.hpp"
+#include "server/request/byte_budget.hpp"
+#include "server/replication/replication_chain.hpp"
+#include "server/shard/clock_service.hpp"
+#include "server/request/dedup_window.hpp"
+#include "server/plugin/plugin_registry.hpp"
+#include "server/node/server.hpp"
+#include "server/request/sender_connections.hpp"
+#include "server/shard/subscriptions.hpp"
+#include "server/request/deferred_requests.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -82,14 +82,14 @@ TEST(ByteBudget, GivesUpToItsLimitAndTakesBackWhatGoes) {
 }
 
 TEST(Bounds, SendersBeyondTheBudgetTakeThePlaceOfThoseThatBeganFirst) {
-  byte_budget budget(3 * streams::sender_bytes);
-  streams s(&budget);
-  for (std::uint32_t c = 1; c <= 3; ++c) EXPECT_TRUE(s.takes(of_stream(c, true), peer_of(c)));
-  EXPECT_TRUE(s.takes(of_stream(1, true), peer_of(9))) << "a new connection of one that is known";
-  EXPECT_TRUE(s.takes(of_stream(4, true), peer_of(4)));
-  EXPECT_FALSE(s.takes(of_stream(2, false), peer_of(2))) << "began longest ago; it begins anew";
-  EXPECT_TRUE(s.takes(of_stream(1, false), peer_of(9)));
-  for (std::uint32_t c = 10; c < 10'000; ++c) EXPECT_TRUE(s.takes(of_stream(c, true), peer_of(c)));
+  byte_budget budget(3 * sender_connections::sender_bytes);
+  sender_connections s(&budget);
+  for (std::uint32_t c = 1; c <= 3; ++c) EXPECT_TRUE(s.accepts(of_stream(c, true), peer_of(c)));
+  EXPECT_TRUE(s.accepts(of_stream(1, true), peer_of(9))) << "a new connection of one that is known";
+  EXPECT_TRUE(s.accepts(of_stream(4, true), peer_of(4)));
+  EXPECT_FALSE(s.accepts(of_stream(2, false), peer_of(2))) << "began longest ago; it begins anew";
+  EXPECT_TRUE(s.accepts(of_stream(1, false), peer_of(9)));
+  for (std::uint32_t c = 10; c < 10'000; ++c) EXPECT_TRUE(s.accepts(of_stream(c, true), peer_of(c)));
   EXPECT_EQ(s.size(), 3U);
   EXPECT_LE(budget.held(), budget.limit());
   s.end(of_stream(9'999, false));
@@ -107,11 +107,11 @@ TEST(Bounds, WhatWasAppliedIsForgottenByBytesTheOldestOfWhoeverHasMost) {
   }
   dedup_window::answer a;
   EXPECT_EQ(w.find(1, 2000, 0, a), dedup_window::verdict::applied);
-  EXPECT_EQ(w.find(1, 1, 0, a), dedup_window::verdict::forgotten) << "and not applied again";
+  EXPECT_EQ(w.find(1, 1, 0, a), dedup_window::verdict::expired) << "and not applied again";
   EXPECT_EQ(w.find(2, 1, 0, a), dedup_window::verdict::applied) << "another client's";
   for (std::uint16_t p = 0; p < 500; ++p) w.add(3, 1, 1, p, {0, answer});  // one request of more than there is room for
   EXPECT_LE(w.budget().held(), limit);
-  EXPECT_EQ(w.find(3, 1, 0, a), dedup_window::verdict::forgotten);
+  EXPECT_EQ(w.find(3, 1, 0, a), dedup_window::verdict::expired);
   w.drop_if([](std::uint16_t) { return true; });
   EXPECT_EQ(w.budget().held(), 3 * dedup_window::client_bytes);
 }
@@ -153,17 +153,17 @@ TEST(Bounds, NobodyAsksForCheckpointsAtEveryClockThereIs) {
 }
 
 TEST(Bounds, ARequestThatWaitsForAKeySetCountsAlsoWithoutABody) {
-  waiting_room room;
+  deferred_requests room;
   statuses sink;
   net::request_header h;
   h.what = verb::contains;
   h.client = 3;
   ASSERT_TRUE(room.refused(3, {}));
-  ASSERT_EQ(room.judge({h, {}}), waiting_room::verdict::hold);
+  ASSERT_EQ(room.judge({h, {}}), deferred_requests::verdict::hold);
   int held = 0;
   while (room.hold({h, {}}, {}, sink.due(h))) ++held;
   EXPECT_GT(held, 100'000);
-  EXPECT_LE(room.budget().held(), waiting_room::most_bytes);
+  EXPECT_LE(room.budget().held(), deferred_requests::most_bytes);
   room.close(status::job_ended, {});
   EXPECT_EQ(room.budget().held(), 0U);
 }
@@ -194,18 +194,18 @@ TEST(Bounds, LinesOfTheSchedulerAreForgottenTheOldestFirst) {
     int replies = 0;
   };
   nowhere port;
-  asked_again lines(port);
+  reply_cache lines(port);
   const auto answer = [&](std::uint32_t c, std::size_t size) {
     const auto h = of_stream(c, true);
-    ASSERT_TRUE(lines.takes(h, peer_of(c)));
+    ASSERT_TRUE(lines.accepts(h, peer_of(c)));
     completion(lines, peer_of(c), h.what, h.sequence, 7, 0).answer({}, bytes(size));
   };
-  for (std::uint32_t c = 1; c <= asked_again::most_lines + 10; ++c) answer(c, 0);
-  EXPECT_EQ(lines.size(), asked_again::most_lines);
-  EXPECT_FALSE(lines.takes(of_stream(1, false), peer_of(1))) << "it begins anew";
-  EXPECT_TRUE(lines.takes(of_stream(1, true), peer_of(1)));
+  for (std::uint32_t c = 1; c <= reply_cache::most_lines + 10; ++c) answer(c, 0);
+  EXPECT_EQ(lines.size(), reply_cache::most_lines);
+  EXPECT_FALSE(lines.accepts(of_stream(1, false), peer_of(1))) << "it begins anew";
+  EXPECT_TRUE(lines.accepts(of_stream(1, true), peer_of(1)));
   for (std::uint32_t c = 1; c <= 64; ++c) answer(100'000 + c, std::size_t{16} << 20);
-  EXPECT_LE(lines.size(), asked_again::most_bytes / (std::size_t{16} << 20));
+  EXPECT_LE(lines.size(), reply_cache::most_bytes / (std::size_t{16} << 20));
 }
 
 TEST(Bounds, FunctionsThatCanBeRegisteredAreCounted) {
@@ -400,12 +400,12 @@ TEST(Bounds, PiecesThatNeverEndAreRefusedAndTheirSumIsLimited) {
     m.servers.push_back(
         {.slot = slot, .incarnation = slot + 1, .shards = {"a" + std::to_string(slot)}, .clock = "k", .control = "c"});
   }
-  const auto view = std::make_shared<const copies_view>(m, 0);
+  const auto view = std::make_shared<const replica_view>(m, 0);
   plugin_registry plugins({});
   std::atomic<const ownership*> owned{&view->owned};
   shard of(shard_settings{}, plugins, owned);
   server_budgets budgets(1 << 20, 10'000, 1 << 20, 1);
-  chain copies({.incarnation = 1}, budgets, of, port, [](const net::request_view&, blob, completion) {});
+  replication_chain copies({.incarnation = 1}, budgets, of, port, [](const net::request_view&, shared_buffer, completion) {});
   copies.follow(view);
 
   net::request_header h;

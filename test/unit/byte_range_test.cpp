@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "load/byte_range.hpp"
+#include "load/input/byte_range.hpp"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "paracel/error.hpp"
-#include "paracel/load.hpp"
+#include "paracel/samples.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/checkpoint_file.hpp"
+#include "storage/checkpoint_file.hpp"
 
 #include <functional>
 #include <regex>
@@ -10,15 +10,15 @@
 #include <gtest/gtest.h>
 #include <paracel/error.hpp>
 
-#include "net/checkpoint_store.hpp"
-#include "test/support/torn_disk.hpp"
+#include "storage/checkpoint_store.hpp"
+#include "test/support/crash_disk.hpp"
 
 namespace paracel::net {
 namespace {
 
 using bytes = std::vector<std::byte>;
 using sections = std::vector<std::pair<std::uint32_t, bytes>>;
-using test::torn_disk;
+using test::crash_disk;
 
 bytes filled(std::size_t n, unsigned seed) {
   bytes b(n);
@@ -28,13 +28,13 @@ bytes filled(std::size_t n, unsigned seed) {
 
 const checkpoint_header mine{.kind = checkpoint_kind::server, .clock = 20, .index = 3, .job = 0x1234, .thread = 1, .count = 2};
 
-checkpoint_digest write_file(disk& on, const std::string& path, const sections& all, const checkpoint_header& h = mine) {
+checkpoint_digest write_file(file_system& on, const std::string& path, const sections& all, const checkpoint_header& h = mine) {
   checkpoint_writer w(on, path, h);
   for (const auto& [section, payload] : all) w.add(section, payload);
   return w.finish();
 }
 
-sections read_file(const disk& on, const std::string& path) {
+sections read_file(const file_system& on, const std::string& path) {
   checkpoint_reader r(on, path);
   sections all;
   std::uint32_t section = 0;
@@ -60,7 +60,7 @@ std::string refusal(const std::function<void()>& f, const std::string& path, std
 }
 
 TEST(CheckpointFile, ReadsBackItsSectionsInOrder) {
-  torn_disk disk;
+  crash_disk disk;
   const sections all{{7, filled(100, 1)}, {9, filled(1, 2)}, {3, filled(3000000, 3)}, {16384, filled(17, 4)}};
   const auto d = write_file(disk, "f", all);
   EXPECT_EQ(read_file(disk, "f"), all);
@@ -74,7 +74,7 @@ TEST(CheckpointFile, ReadsBackItsSectionsInOrder) {
 }
 
 TEST(CheckpointFile, ASectionThatIsLongerThanABlockIsReadBackWhole) {
-  torn_disk disk;
+  crash_disk disk;
   const auto longest = filled(checkpoint_block_bytes + 100, 1);
   write_file(disk, "f", {{1, longest}, {2, filled(5, 2)}});
   EXPECT_EQ(disk.bytes_of("f").size(), checkpoint_header_bytes + 3 * checkpoint_block_front_bytes + longest.size() + 5 +
@@ -84,7 +84,7 @@ TEST(CheckpointFile, ASectionThatIsLongerThanABlockIsReadBackWhole) {
 
 /// The format is a document; whoever changes a byte of it raises the version.
 TEST(CheckpointFile, ItsBytesAreThoseOfTheDocument) {
-  torn_disk disk;
+  crash_disk disk;
   bytes payload;
   for (const char c : std::string("hello")) payload.push_back(static_cast<std::byte>(c));
   const auto d = write_file(disk, "f", {{5, payload}});
@@ -105,7 +105,7 @@ TEST(CheckpointFile, ItsBytesAreThoseOfTheDocument) {
 }
 
 TEST(CheckpointFile, IsRefusedWithItsOffsetWhereverItIsCutOff) {
-  torn_disk disk;
+  crash_disk disk;
   write_file(disk, "f", {{7, filled(30, 1)}, {9, filled(5, 2)}});
   const auto whole = disk.bytes_of("f");
   for (std::size_t n = 0; n < whole.size(); ++n) {
@@ -123,7 +123,7 @@ TEST(CheckpointFile, IsRefusedWithItsOffsetWhereverItIsCutOff) {
 }
 
 TEST(CheckpointFile, IsRefusedWithItsOffsetWhicheverBitIsFlipped) {
-  torn_disk disk;
+  crash_disk disk;
   write_file(disk, "f", {{7, filled(30, 1)}, {9, filled(5, 2)}});
   const auto whole = disk.bytes_of("f");
   for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
@@ -135,7 +135,7 @@ TEST(CheckpointFile, IsRefusedWithItsOffsetWhicheverBitIsFlipped) {
 }
 
 TEST(CheckpointFile, ABlockThatWasExchangedWithAnotherFilesIsRefused) {
-  torn_disk disk;
+  crash_disk disk;
   write_file(disk, "a", {{7, filled(30, 1)}, {9, filled(30, 2)}});
   write_file(disk, "b", {{7, filled(30, 3)}, {9, filled(30, 2)}});
   auto& a = disk.bytes_of("a");
@@ -145,7 +145,7 @@ TEST(CheckpointFile, ABlockThatWasExchangedWithAnotherFilesIsRefused) {
 }
 
 TEST(CheckpointFile, ALengthThatIsNotThereIsRefusedBeforeMemoryIsTaken) {
-  torn_disk disk;
+  crash_disk disk;
   write_file(disk, "f", {{7, filled(30, 1)}});
   auto& b = disk.bytes_of("f");
   for (std::size_t i = 0; i < 4; ++i) b[64 + i] = std::byte{0xff};
@@ -154,10 +154,10 @@ TEST(CheckpointFile, ALengthThatIsNotThereIsRefusedBeforeMemoryIsTaken) {
 
 TEST(CheckpointFile, AFullDiskLeavesNothing) {
   const sections all{{7, filled(2000000, 1)}, {9, filled(5, 2)}};
-  torn_disk measure;
+  crash_disk measure;
   write_file(measure, "f", all);
   for (std::uint64_t step = 0; step < measure.steps(); ++step) {
-    torn_disk disk;
+    crash_disk disk;
     disk.fill_at(step);
     try {
       write_file(disk, "f", all);
@@ -171,7 +171,7 @@ TEST(CheckpointFile, AFullDiskLeavesNothing) {
 
 // ---- the folder of checkpoints ---------------------------------------------------------------------------------------
 
-checkpoint_manifest write_checkpoint(disk& on, std::uint32_t clock, std::uint64_t job = 0xabc) {
+checkpoint_manifest write_checkpoint(file_system& on, std::uint32_t clock, std::uint64_t job = 0xabc) {
   const auto folder = "d/" + checkpoint_folder_name(clock);
   on.make_folder(folder);
   checkpoint_manifest m{.job = job, .clock = clock, .workers = 1, .servers = 1, .program = "lr", .config = 5};
@@ -187,7 +187,7 @@ checkpoint_manifest write_checkpoint(disk& on, std::uint32_t clock, std::uint64_
 }
 
 TEST(CheckpointStore, AManifestIsReadBack) {
-  torn_disk disk;
+  crash_disk disk;
   const auto m = write_checkpoint(disk, 20);
   const auto back = verify_checkpoint(disk, "d/0000000020");
   EXPECT_EQ(back.to_text(), m.to_text());
@@ -196,7 +196,7 @@ TEST(CheckpointStore, AManifestIsReadBack) {
 }
 
 TEST(CheckpointStore, AManifestIsRefusedWhereverItIsCutOrFlipped) {
-  torn_disk disk;
+  crash_disk disk;
   const auto text = write_checkpoint(disk, 20).to_text();
   const auto read = [](const std::string& t) { (void)checkpoint_manifest::from_text(t, "m"); };
   read(text);
@@ -220,7 +220,7 @@ TEST(CheckpointStore, ADeeplyNestedManifestIsRefusedAndNotFollowed) {
 }
 
 TEST(CheckpointStore, TheNewestThatVerifiesIsChosenAndTheReasonAgainstNewerOnesNamed) {
-  torn_disk disk;
+  crash_disk disk;
   for (const std::uint32_t clock : {10U, 20U, 30U, 40U}) write_checkpoint(disk, clock);
   EXPECT_EQ(choose_checkpoint(disk, "d").folder, "d/0000000040");
   disk.bytes_of("d/0000000040/worker-0.ckpt")[90] ^= std::byte{4};
@@ -238,7 +238,7 @@ TEST(CheckpointStore, TheNewestThatVerifiesIsChosenAndTheReasonAgainstNewerOnesN
 }
 
 TEST(CheckpointStore, AFileOfAnotherJobOrClockIsRefused) {
-  torn_disk disk;
+  crash_disk disk;
   write_checkpoint(disk, 10);
   write_checkpoint(disk, 20);
   disk.bytes_of("d/0000000020/worker-0.ckpt") = disk.bytes_of("d/0000000010/worker-0.ckpt");
@@ -246,7 +246,7 @@ TEST(CheckpointStore, AFileOfAnotherJobOrClockIsRefused) {
 }
 
 TEST(CheckpointStore, KeepsTheNewestThatVerify) {
-  torn_disk disk;
+  crash_disk disk;
   for (std::uint32_t clock = 1; clock <= 5; ++clock) write_checkpoint(disk, clock);
   disk.bytes_of("d/0000000004/worker-0.ckpt")[70] ^= std::byte{1};
   std::map<std::uint32_t, bool> known{{5, true}};
@@ -258,7 +258,7 @@ TEST(CheckpointStore, KeepsTheNewestThatVerify) {
 }
 
 TEST(CheckpointStore, LaterOnesAreSetAside) {
-  torn_disk disk;
+  crash_disk disk;
   for (std::uint32_t clock = 1; clock <= 3; ++clock) write_checkpoint(disk, clock);
   EXPECT_EQ(set_aside_after(disk, "d", 1), (std::vector<std::string>{"0000000002.old", "0000000003.old"}));
   write_checkpoint(disk, 3);
@@ -268,7 +268,7 @@ TEST(CheckpointStore, LaterOnesAreSetAside) {
 
 /// The promise of the order tmp file, fsync, rename, fsync of the folder, manifest last.
 TEST(CheckpointStore, WhenThePowerFailsAtAnyStepThePreviousOneOrTheWholeNewOneIsThere) {
-  torn_disk measure;
+  crash_disk measure;
   write_checkpoint(measure, 10);
   const auto before = measure.steps();
   write_checkpoint(measure, 20);
@@ -276,14 +276,14 @@ TEST(CheckpointStore, WhenThePowerFailsAtAnyStepThePreviousOneOrTheWholeNewOneIs
   int new_ones = 0;
   for (auto step = before; step <= measure.steps(); ++step) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
-      torn_disk disk;
+      crash_disk disk;
       write_checkpoint(disk, 10);
       disk.lose_power_at(step);
       bool finished = false;
       try {
         write_checkpoint(disk, 20);
         finished = true;
-      } catch (const torn_disk::power_loss&) {
+      } catch (const crash_disk::power_loss&) {
       }
       disk.restart(seed);
       const auto c = choose_checkpoint(disk, "d");

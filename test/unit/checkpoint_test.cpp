@@ -18,11 +18,11 @@
 #include <paracel/saved_state.hpp>
 
 #include "core/membership.hpp"
-#include "server/checkpoint_coordinator.hpp"
-#include "server/clock_service.hpp"
-#include "server/partition_state.hpp"
-#include "server/server.hpp"
-#include "test/support/torn_disk.hpp"
+#include "server/scheduler/checkpoint_coordinator.hpp"
+#include "server/shard/clock_service.hpp"
+#include "server/store/partition_records.hpp"
+#include "server/node/server.hpp"
+#include "test/support/crash_disk.hpp"
 
 namespace paracel {
 namespace {
@@ -33,7 +33,7 @@ using net::verb;
 using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using time_point = net::time_source::time_point;
+using time_point = net::clock_source::time_point;
 
 /// Answers by sequence.
 class answers final : public srv::reply_sink {
@@ -215,7 +215,7 @@ class Coordinator : public testing::Test {
           ++sends_;
         });
   }
-  static net::checkpoint_entry file_of(net::disk& disk, const std::string& folder, const net::checkpoint_header& h) {
+  static net::checkpoint_entry file_of(net::file_system& disk, const std::string& folder, const net::checkpoint_header& h) {
     disk.make_folder(folder);
     const auto name = net::checkpoint_file_name(h);
     net::checkpoint_writer w(disk, folder + "/" + name, h);
@@ -262,12 +262,12 @@ class Coordinator : public testing::Test {
     reply.header.result = how;
     reply.header.clock = 21;
     reply.body = net::bytes_of(body);
-    EXPECT_TRUE(it_->hear(number, reply, now_));
+    EXPECT_TRUE(it_->on_reply(number, reply, now_));
   }
   [[nodiscard]] bool answered(std::uint64_t number) const { return sink_.all.contains(number); }
   [[nodiscard]] json answer_to(std::uint64_t number) const { return json::parse(sink_.all.at(number).body); }
 
-  test::torn_disk disk_;
+  test::crash_disk disk_;
   membership members_;
   answers sink_;
   std::vector<json> events_;
@@ -455,7 +455,7 @@ TEST_F(Coordinator, WhatAConnectionLosesGoesAgainAndIsTakenOnce) {
   serve();
   EXPECT_EQ(answer_to(n), (json{{"ok", true}}));
   EXPECT_EQ(net::verify_checkpoint(disk_, "d/0000000010").files.size(), 4U);
-  EXPECT_FALSE(it_->hear(number, {}, now_)) << "the second answer";
+  EXPECT_FALSE(it_->on_reply(number, {}, now_)) << "the second answer";
   now_ += seconds{100};
   it_->tick(members_, now_);
   EXPECT_EQ(sends_, 5);
@@ -537,7 +537,7 @@ TEST_F(Coordinator, WhatAServerCannotReadIsTold) {
 // ---- servers ----------------------------------------------------------------------------------------------------------
 
 TEST(CheckpointOfServers, EveryCopyOfAPartitionIsReadBack) {
-  test::torn_disk disk;
+  test::crash_disk disk;
   membership members;
   members.job = 7;
   members.replicas = 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "server/element_access.hpp"
+#include "server/store/element_access.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 #include <paracel/update.hpp>
 
-#include "server/server.hpp"
+#include "server/node/server.hpp"
 #include "test/support/paths.hpp"
 
 namespace paracel::srv {
@@ -104,7 +104,7 @@ TEST(ElementPayload, ARangeToUpdateIsFirstAndNumbers) {
 struct answer {
   net::reply_header header;
   bytes body;
-  blob tail;
+  shared_buffer tail;
   [[nodiscard]] std::span<const std::byte> value() const { return tail ? tail.bytes() : std::span(body); }
   [[nodiscard]] std::string text() const { return std::string(net::text_of(body)); }
 };
@@ -135,7 +135,7 @@ class Elements : public testing::Test {
  protected:
   Elements() : server_({.incarnation = 1, .plugin_folders = {test::plugin_folder()}}) {}
 
-  answer send(net::request_header h, const bytes& body, blob tail, const how& w) {
+  answer send(net::request_header h, const bytes& body, shared_buffer tail, const how& w) {
     h.function = w.function;
     h.flags = w.flags;
     h.clock = w.clock;
@@ -160,7 +160,7 @@ class Elements : public testing::Test {
     h.key_bytes = static_cast<std::uint32_t>(key.size());
     bytes body(net::bytes_of(key).begin(), net::bytes_of(key).end());
     if (payload.size() > net::tail_threshold_bytes) {
-      auto tail = blob::allocate(payload.size());
+      auto tail = shared_buffer::allocate(payload.size());
       std::memcpy(tail.mutable_data(), payload.data(), payload.size());
       return send(h, body, std::move(tail), w);
     }

@@ -2,7 +2,7 @@
 //
 // Usual lines are read quickly and all others thoroughly, which must make no difference. A line without its line end is
 // never usual.
-#include "load/entry_parser.hpp"
+#include "load/format/entry_parser.hpp"
 
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ outcome parse(const std::string& text, const entry_options& options, bool quickl
       }
     }
     auto local = parser.take();
-    const auto id = [](const id_dictionary::sorted_ids& ids, std::uint32_t i) {
+    const auto id = [](const id_interner::sorted_ids& ids, std::uint32_t i) {
       return ids.ids.text(ids.place.empty() ? i : ids.place[i]);
     };
     for (const auto& b : local.entries.blocks()) {

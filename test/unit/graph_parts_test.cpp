@@ -84,7 +84,7 @@ TEST(LabelPropagation, TheMostFrequentLabelWinsAndOfThoseTheSmallest) {
 }
 
 /// The first `own` vertices of a graph as a part of worker 0; the others are its ghosts.
-graph_part first_vertices(const test::test_graph& g, std::uint32_t own) {
+distributed_graph first_vertices(const test::test_graph& g, std::uint32_t own) {
   auto part = test::part_of(g, 0, 1, {.undirected = true});
   part.first = {0, own, g.vertices};
   for (std::uint64_t v = own; v < g.vertices; ++v) part.ghosts.push_back(v);
@@ -93,7 +93,7 @@ graph_part first_vertices(const test::test_graph& g, std::uint32_t own) {
   return part;
 }
 
-std::vector<std::uint32_t> bounds_with(const graph_part& part, const std::vector<std::uint32_t>& ghosts) {
+std::vector<std::uint32_t> bounds_with(const distributed_graph& part, const std::vector<std::uint32_t>& ghosts) {
   core_bounds bounds(part);
   bounds.lower(ghosts);
   return {bounds.own().begin(), bounds.own().end()};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <paracel/graph.hpp>
-#include <paracel/graph_search.hpp>
+#include <paracel/graph_traversal.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 #include <paracel/codec.hpp>
 
-#include "core/text_number.hpp"
+#include "core/number_parsing.hpp"
 
 namespace paracel {
 namespace {
@@ -352,7 +352,7 @@ TEST(GraphSearch, AGraphOfTwoSidesIsSearchedFromTheLeft) {
 
 TEST(GraphSearch, ALongPathIsNotTooDeep) {
   constexpr std::uint64_t length = 500'000;
-  id_index<std::uint64_t> ids;
+  interner<std::uint64_t> ids;
   edge_buffer edges;
   for (std::uint64_t i = 0; i < length; ++i) ids.intern(i);
   for (std::uint32_t i = 0; i + 1 < length; ++i) edges.add(i, i + 1, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "load/input.hpp"
+#include "load/input/input.hpp"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "paracel/error.hpp"
-#include "paracel/load.hpp"
+#include "paracel/samples.hpp"
 
 namespace {
 

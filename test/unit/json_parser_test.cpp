@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/config_tree.hpp"
+#include "config/json_document.hpp"
 #include "paracel/error.hpp"
 
 namespace {

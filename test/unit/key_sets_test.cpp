@@ -2,7 +2,7 @@
 //
 // Prepared key sets in a shard: against a std::map, with everything that can happen to a key in between; what is refused;
 // and the order of a client whose set was forgotten.
-#include "server/key_sets.hpp"
+#include "server/store/key_sets.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@
 
 #include <paracel/codec.hpp>
 
-#include "server/server.hpp"
+#include "server/node/server.hpp"
 #include "test/support/paths.hpp"
 
 namespace paracel::srv {

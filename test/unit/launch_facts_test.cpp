@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/launch_facts.hpp"
+#include "config/launch_facts.hpp"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

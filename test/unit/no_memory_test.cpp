@@ -21,10 +21,10 @@
 #include <vector>
 
 #include "core/hash.hpp"
-#include "net/rows.hpp"
-#include "net/scan.hpp"
-#include "server/partition_state.hpp"
-#include "server/shard.hpp"
+#include "net/row_codec.hpp"
+#include "net/scan_codec.hpp"
+#include "server/store/partition_records.hpp"
+#include "server/shard/shard.hpp"
 #include "test/support/paths.hpp"
 #include "test/support/sanitized.hpp"
 
@@ -157,7 +157,7 @@ class node {
     net::encode(h, std::span<std::byte, net::request_header_bytes>(frame));
     join(frame, net::bytes_of(r.key));
     if (!r.in_tail) join(frame, r.payload);
-    auto tail = r.in_tail ? blob::copy_of(r.payload) : blob();
+    auto tail = r.in_tail ? shared_buffer::copy_of(r.payload) : shared_buffer();
     net::request_view request;
     EXPECT_EQ(net::decode(frame, tail.size(), request), nullptr);
     net::peer from;
@@ -393,7 +393,7 @@ class no_memory {
     net::reply_item item;
     for (std::size_t i = 0; answers.next(item); ++i) {
       const contents::key_type key{record_kind::put, 0, name(i)};
-      if (item.result == status::forgotten) continue;  // it is not known
+      if (item.result == status::expired) continue;  // it is not known
       EXPECT_EQ(at(now, key), at(item.result == status::ok ? after_ : before_, key)) << where << ": " << name(i);
     }
     EXPECT_TRUE(answers.ok()) << where;
@@ -405,7 +405,7 @@ class no_memory {
                          (what >= verb::set_push && what <= verb::set_bupdate);
     if (a.header.result != status::ok) {
       const bool in_part = of_many || what == verb::remove_if || what == verb::fence || what == verb::fold ||
-                           a.header.result == status::forgotten || case_.folds_or_has_rows();
+                           a.header.result == status::expired || case_.folds_or_has_rows();
       EXPECT_TRUE(in_part || now == before_) << where << ": it says that it was not done";
     } else if (of_many && (a.header.flags & net::reply_uniform) == 0) {
       if ((case_.asked.h.flags & net::flag_staged) == 0) expect_items(a, now, where);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "load/npy_reader.hpp"
+#include "load/format/npy_reader.hpp"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -14,9 +14,9 @@
 
 #include <paracel/error.hpp>
 
-#include "server/key_store.hpp"
-#include "server/optimizer_state.hpp"
-#include "server/plugin_registry.hpp"
+#include "server/store/key_store.hpp"
+#include "server/store/optimizer_state.hpp"
+#include "server/plugin/plugin_registry.hpp"
 #include "test/support/paths.hpp"
 
 namespace paracel::srv {

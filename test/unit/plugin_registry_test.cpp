@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "server/plugin_registry.hpp"
+#include "server/plugin/plugin_registry.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@
 
 #include <paracel/error.hpp>
 
-#include "server/plugin_files.hpp"
+#include "server/plugin/plugin_files.hpp"
 #include "test/support/paths.hpp"
 #include "test/support/sanitized.hpp"
 

@@ -151,7 +151,7 @@ TEST(Protocol, TheNumbersOfVerbsStatusesAndTagsAreFixed) {
             "22 update_default_multi 24 pull_at_multi 25 update_at_multi 32 clear 33 register_update "
             "34 register_bupdate 35 register_filter 36 scan 37 top_k 38 reduce 39 remove_if 40 set_prepare 41 set_pull "
             "42 set_push 43 set_update 44 set_bupdate 48 clock_tick 49 clock_wait 64 proxy 65 ping 66 stats 67 stop "
-            "80 join 81 heartbeat 82 progress 83 leave 84 abort 85 collective 86 watch 87 dead 88 resize "
+            "80 join 81 heartbeat 82 progress 83 leave 84 abort 85 collective 86 watch 87 report_death 88 resize "
             "96 table_open 97 rows_pull 98 rows_push 99 rows_update 100 rows_remove 101 rows_scan 104 subscribe 105 clock_moved "
             "106 replicate 107 handover 108 checkpoint 109 fence 110 fold ");
   std::ostringstream statuses;
@@ -162,7 +162,7 @@ TEST(Protocol, TheNumbersOfVerbsStatusesAndTagsAreFixed) {
   EXPECT_EQ(statuses.str(),
             "0 ok 1 not_found 2 type_mismatch 3 unknown_function 4 plugin_failed 5 bad_request 6 wrong_owner "
             "7 stale_epoch 8 too_large 9 deadline_exceeded 10 job_ended 11 wrong_job 12 internal 13 conflict "
-            "14 unknown_set 15 out_of_memory 16 forgotten 17 reconnected ");
+            "14 unknown_set 15 out_of_memory 16 expired 17 connection_reset ");
   std::ostringstream tags;
   for (int i = 0; i < 256; ++i) {
     const auto tag = static_cast<value_tag>(i);

@@ -107,7 +107,7 @@ TEST(RequestWindow, MemoryOfARetainedRequestIsUsedAgainAndItsContentsAreLetGo) {
   w.reserve();
   auto& r = w.retain_next();
   r.body.assign(100, std::byte{1});
-  r.tail = blob::allocate(10);
+  r.tail = shared_buffer::allocate(10);
   r.parts.push_back({.channel = 1});
   const auto* memory = r.body.data();
   const auto s = w.open(verb::update, 0, 100, nullptr);

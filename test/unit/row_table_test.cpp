@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "server/row_table.hpp"
+#include "server/store/row_table.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 
 #include <paracel/row_init.hpp>
 
-#include "net/rows.hpp"
+#include "net/row_codec.hpp"
 
 namespace paracel::srv {
 namespace {

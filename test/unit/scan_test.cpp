@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "server/scan.hpp"
+#include "server/store/scan.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/hash.hpp"
-#include "net/scan.hpp"
+#include "net/scan_codec.hpp"
 #include "test/support/paths.hpp"
 
 namespace paracel::srv {
@@ -32,7 +32,7 @@ value_view view(const std::int64_t& d) { return {value_tag::i64, std::as_bytes(s
 value_view view(const std::vector<double>& d) { return {value_tag::f64_array, std::as_bytes(std::span(d))}; }
 value_view view(const std::string& text) { return {value_tag::packed, net::bytes_of(text)}; }
 
-class quiet_host final : public scan_host {
+class quiet_host final : public scan_observer {
  public:
   bool fold_all_before(std::uint32_t clock, time_point) override {
     folded.push_back(clock);

@@ -45,7 +45,7 @@ class SchedulerWithCopies : public scheduler_test {
     return ask(verb::heartbeat, who);
   }
   void lose(int slot) {
-    ASSERT_EQ(to(ask(verb::dead, dead(slot))).parsed()["goes_on"], true);
+    ASSERT_EQ(to(ask(verb::report_death, dead(slot))).parsed()["goes_on"], true);
   }
   membership members() {
     return membership::from_json(to(watch(worker(2), 0)).body);
@@ -57,7 +57,7 @@ TEST_F(SchedulerWithCopies, ALostServerIsANewEpochThatWhoeverWatchesHearsOfAtOnc
   const int s0 = watch(server(0), 1);
   const int w1 = watch(worker(1), 1);
   EXPECT_FALSE(answers.contains(s0));
-  const auto said = to(ask(verb::dead, dead(1))).parsed();
+  const auto said = to(ask(verb::report_death, dead(1))).parsed();
   EXPECT_EQ(said, (json{{"goes_on", true}, {"epoch", 2}, {"cause", ""}}));
   for (const int n : {s0, w1}) {
     const auto m = membership::from_json(to(n).body);
@@ -99,7 +99,7 @@ TEST_F(SchedulerWithCopies, AServerIsLostAfterItsLeaseAWorkerAfterTheLimit) {
 TEST_F(SchedulerWithCopies, ASecondLossBeforeTheCopiesAreRestoredEndsTheJob) {
   lose(1);
   beat(server(0), 2);  // s2 has not said so
-  const auto said = to(ask(verb::dead, dead(2))).parsed();
+  const auto said = to(ask(verb::report_death, dead(2))).parsed();
   EXPECT_EQ(said["goes_on"], false);
   EXPECT_EQ(subject->state(), scheduler::phase::aborted);
   EXPECT_EQ(subject->status(), exit_status::server_lost);
@@ -113,7 +113,7 @@ TEST_F(SchedulerWithCopies, ASecondLossAfterTheCopiesAreRestoredIsBorne) {
   beat(server(2), 2);
   EXPECT_EQ(kinds(), (std::vector<std::string>{"lost", "synced"}));
   lose(2);
-  EXPECT_EQ(to(ask(verb::dead, dead(0))).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, dead(0))).parsed()["goes_on"], false);
   EXPECT_NE(subject->cause().find("before the copies of s2"), std::string::npos) << subject->cause();
 }
 
@@ -121,7 +121,7 @@ TEST_F(SchedulerWithCopies, TheLastServerCannotBeLost) {
   begin(2, 2);
   lose(1);
   beat(server(0), 2);
-  EXPECT_EQ(to(ask(verb::dead, dead(0))).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, dead(0))).parsed()["goes_on"], false);
   EXPECT_EQ(subject->cause(), "server s0 (pid 500 on h) lost: killed by signal 9; there is no other copy of its partitions");
 }
 
@@ -144,7 +144,7 @@ TEST_F(SchedulerWithCopies, ThreeCopiesBearTwoLossesAtOnceAndAsManyAsAreLeftLate
   beat(server(1), 3);
   beat(server(2), 3);  // two copies now: there are two servers
   lose(1);
-  EXPECT_EQ(to(ask(verb::dead, dead(2))).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, dead(2))).parsed()["goes_on"], false);
 }
 
 TEST_F(SchedulerWithCopies, AnOldSyncedCountsForNothing) {
@@ -152,7 +152,7 @@ TEST_F(SchedulerWithCopies, AnOldSyncedCountsForNothing) {
   beat(server(0), 1);
   beat(server(2), 1);
   EXPECT_EQ(kinds(), std::vector<std::string>{"lost"});
-  EXPECT_EQ(to(ask(verb::dead, dead(2))).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, dead(2))).parsed()["goes_on"], false);
 }
 
 TEST_F(SchedulerWithCopies, AReplacementJoinsWhenTheOthersHaveGivenItsCopies) {
@@ -179,7 +179,7 @@ TEST_F(SchedulerWithCopies, AReplacementThatDiesCostsNothing) {
   ask(verb::join, another(1));
   auto d = dead(1);
   d["pid"] = 901;
-  EXPECT_EQ(to(ask(verb::dead, d)).parsed()["goes_on"], true);
+  EXPECT_EQ(to(ask(verb::report_death, d)).parsed()["goes_on"], true);
   EXPECT_EQ(state_of(1), server_state::down);
   beat(server(0), 4);
   beat(server(2), 4);
@@ -215,7 +215,7 @@ TEST_F(SchedulerWithCopies, AProcessThatWasReplacedIsToldToEndAlsoWhenItsSuccess
   ask(verb::join, another(1));
   auto d = dead(1);
   d["pid"] = 901;
-  ask(verb::dead, d);
+  ask(verb::report_death, d);
   ASSERT_EQ(state_of(1), server_state::down);
   const auto& said = to(ask(verb::heartbeat, server(1)));
   EXPECT_EQ(said.order, instruction::abort);
@@ -234,9 +234,9 @@ TEST_F(SchedulerWithCopies, AnIncarnationTellsTwoProcessesOfOneNumberApart) {
 TEST_F(SchedulerWithCopies, TheDeathOfAnotherProcessIsNoDeath) {
   auto d = dead(1);
   d["pid"] = 1;
-  EXPECT_EQ(to(ask(verb::dead, d)).parsed(), (json{{"goes_on", true}, {"epoch", 1}, {"cause", ""}}));
+  EXPECT_EQ(to(ask(verb::report_death, d)).parsed(), (json{{"goes_on", true}, {"epoch", 1}, {"cause", ""}}));
   lose(1);
-  EXPECT_EQ(to(ask(verb::dead, dead(1))).parsed()["epoch"], 2) << "the same death, told twice";
+  EXPECT_EQ(to(ask(verb::report_death, dead(1))).parsed()["epoch"], 2) << "the same death, told twice";
 }
 
 TEST_F(SchedulerWithCopies, AServerThatLeavesIsALossThatIsBorne) {
@@ -267,7 +267,7 @@ TEST_F(SchedulerWithCopies, WordsOfAnotherKindAreNoFunction) {
 }
 
 TEST_F(SchedulerWithCopies, AWorkersDeathEndsTheJob) {
-  EXPECT_EQ(to(ask(verb::dead, {{"role", "worker"}, {"rank", 1}, {"pid", 701}, {"why", "exit status 3"}})).parsed()["goes_on"],
+  EXPECT_EQ(to(ask(verb::report_death, {{"role", "worker"}, {"rank", 1}, {"pid", 701}, {"why", "exit status 3"}})).parsed()["goes_on"],
             false);
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
 }
@@ -288,7 +288,7 @@ TEST_F(SchedulerWithCopies, ASecondWatchOfOneNodeReplacesTheFirst) {
 
 TEST_F(SchedulerWithCopies, WithOneCopyALossEndsTheJob) {
   begin(3, 1);
-  EXPECT_EQ(to(ask(verb::dead, dead(1))).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, dead(1))).parsed()["goes_on"], false);
   EXPECT_EQ(subject->cause(), "server s1 (pid 501 on h) lost: killed by signal 9");
   EXPECT_FALSE(events[0].contains("goes_on"));
 }
@@ -332,7 +332,7 @@ TEST_F(SchedulerWithCopies, AServerWhoseFunctionHangsIsReplacedAndTheFunctionNam
   EXPECT_EQ(to(ask(verb::heartbeat, b)).order, instruction::abort);
   begin(3, 2);
   ask(verb::heartbeat, b);
-  ask(verb::dead, dead(1));
+  ask(verb::report_death, dead(1));
   EXPECT_EQ(state_of(1), server_state::down) << "the process has ended";
   EXPECT_EQ(events.back()["cause"],
             "server s1 (pid 501 on h) lost: libmy_update.so:slow has been running for 60.5 s in thread 1");
@@ -346,9 +346,9 @@ TEST_F(SchedulerWithCopies, EverybodyKnowsTheEndThoughASlotIsEmpty) {
   lose(1);
   for (int r = 0; r < 3; ++r) ask(verb::leave, leaving(worker(r)));
   EXPECT_EQ(subject->state(), scheduler::phase::done);
-  EXPECT_FALSE(subject->everybody_knows(now));
+  EXPECT_FALSE(subject->all_notified(now));
   beat_all({server(0), server(2)});
-  EXPECT_TRUE(subject->everybody_knows(now));
+  EXPECT_TRUE(subject->all_notified(now));
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ class SchedulerResize : public scheduler_test {
   }
   int dead(int slot) { return dead(slot, 500 + slot); }
   int dead(int slot, int pid) {
-    return ask(verb::dead, json{{"role", "server"}, {"slot", slot}, {"pid", pid}, {"why", "killed by signal 9"}});
+    return ask(verb::report_death, json{{"role", "server"}, {"slot", slot}, {"pid", pid}, {"why", "killed by signal 9"}});
   }
 };
 
@@ -174,9 +174,9 @@ TEST_F(SchedulerResize, AServerThatNeverCameDoesNotKeepTheSchedulerFromEnding) {
     ask(verb::leave, who);
   }
   ASSERT_EQ(subject->state(), scheduler::phase::done);
-  EXPECT_FALSE(subject->everybody_knows(now));
+  EXPECT_FALSE(subject->all_notified(now));
   beat_all({server(0), server(1)});
-  EXPECT_TRUE(subject->everybody_knows(now));
+  EXPECT_TRUE(subject->all_notified(now));
 }
 
 TEST_F(SchedulerResize, AServerThatIsLostWhileItLeavesIsALossLikeAnyOther) {

@@ -64,7 +64,7 @@ TEST_F(SchedulerThatWasAway, WaitsAsLongAsEverForAWorkerInTheOldOnesPlace) {
   worker_wait = 10s;
   make(3, 2);
   start();
-  ask(verb::dead, {{"role", "worker"}, {"rank", 2}, {"pid", 702}, {"why", "killed"}});
+  ask(verb::report_death, {{"role", "worker"}, {"rank", 2}, {"pid", 702}, {"why", "killed"}});
   be_away(1h);
   EXPECT_EQ(subject->state(), scheduler::phase::running);
   for (int i = 0; i < 21; ++i) {

@@ -311,19 +311,19 @@ TEST_F(Scheduler, ProgressIsPassedOnButNotMoreThanAnybodyReads) {
 
 TEST_F(Scheduler, EverybodyKnowsWhenAllAreToldOrHadTheLimitToAsk) {
   start();
-  EXPECT_FALSE(subject->everybody_knows(now));
+  EXPECT_FALSE(subject->all_notified(now));
   subject->abort(143, "stopped", now);
-  EXPECT_FALSE(subject->everybody_knows(now));
+  EXPECT_FALSE(subject->all_notified(now));
   beat_all({server(0), server(1), worker(0)});
   ask(verb::leave, leaving(worker(1)));
-  EXPECT_FALSE(subject->everybody_knows(now));
+  EXPECT_FALSE(subject->all_notified(now));
   ask(verb::heartbeat, worker(2));
-  EXPECT_TRUE(subject->everybody_knows(now));
+  EXPECT_TRUE(subject->all_notified(now));
 
   make(3, 2);
   subject->abort(143, "stopped", now);  // nobody has come; they must have time to come and be told
-  EXPECT_FALSE(subject->everybody_knows(now + 3s));
-  EXPECT_TRUE(subject->everybody_knows(now + 3001ms));
+  EXPECT_FALSE(subject->all_notified(now + 3s));
+  EXPECT_TRUE(subject->all_notified(now + 3001ms));
 }
 
 TEST_F(Scheduler, TextThatIsNoUtf8IsRefused) {
@@ -372,7 +372,7 @@ TEST_F(Scheduler, TheOthersGoOnWithoutAWorkerWhenTheyAreToldTo) {
   EXPECT_FALSE(answers.contains(waits));
   auto dead = worker(2);
   dead["why"] = "killed";
-  EXPECT_EQ(answers[ask(verb::dead, dead)].parsed()["goes_on"], true);
+  EXPECT_EQ(answers[ask(verb::report_death, dead)].parsed()["goes_on"], true);
   EXPECT_EQ(subject->state(), scheduler::phase::running);
   EXPECT_EQ(answers[waits].result, status::ok);  // the barrier that waited for it
   const auto& said = events.back();
@@ -396,7 +396,7 @@ TEST_F(Scheduler, TheOthersGoOnWithoutAWorkerWhenTheyAreToldTo) {
 TEST_F(Scheduler, WithoutWorker0NobodyWritesTheResults) {
   make(3, 2, 1, true);
   start();
-  ask(verb::dead, worker(0));
+  ask(verb::report_death, worker(0));
   EXPECT_EQ(subject->state(), scheduler::phase::aborted);
   EXPECT_EQ(subject->status(), 10);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What the server promises beside its shards: one answer to each request, and the clock.
-#include "server/server.hpp"
+#include "server/node/server.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "server/shard.hpp"
+#include "server/shard/shard.hpp"
 
 #include <gtest/gtest.h>
 #include <gmock/gmock.h>
@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "net/protocol.hpp"
-#include "net/scan.hpp"
-#include "server/server.hpp"
+#include "net/scan_codec.hpp"
+#include "server/node/server.hpp"
 #include "test/support/paths.hpp"
 
 namespace paracel::srv {
@@ -32,7 +32,7 @@ using testing::HasSubstr;
 struct answer {
   net::reply_header header;
   std::vector<std::byte> body;
-  blob tail;
+  shared_buffer tail;
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return tail ? tail.bytes() : std::span(body); }
   [[nodiscard]] std::string text() const { return std::string(net::text_of(body)); }
@@ -85,7 +85,7 @@ struct with {
   std::uint64_t job = 0;
   std::uint32_t table = 0;
   unsigned shard = 0;
-  blob tail{};
+  shared_buffer tail{};
 };
 
 class ShardTest : public testing::Test {
@@ -136,7 +136,7 @@ class ShardTest : public testing::Test {
     body.insert(body.end(), value.bytes.begin(), value.bytes.end());
     return send(h, body, std::move(w));
   }
-  answer call_tail(verb what, std::string_view key, value_tag tag, blob tail, with w = {}) {
+  answer call_tail(verb what, std::string_view key, value_tag tag, shared_buffer tail, with w = {}) {
     w.tail = std::move(tail);
     return call(what, key, {tag, {}}, std::move(w));
   }
@@ -313,7 +313,7 @@ TEST_F(ShardTest, APullIsCutByTheCreditOfTheClient) {
 
 TEST_F(ShardTest, ALargeValueIsStoredAndLeavesWithoutACopy) {
   const std::size_t n = 20'000;
-  auto message = blob::allocate(n * sizeof(double));
+  auto message = shared_buffer::allocate(n * sizeof(double));
   std::memset(message.mutable_data(), 0, message.size());
   const auto* where = message.data();
   ASSERT_EQ(call_tail(verb::push, "w", value_tag::f64_array, std::move(message)).header.result, status::ok);
@@ -325,7 +325,7 @@ TEST_F(ShardTest, ALargeValueIsStoredAndLeavesWithoutACopy) {
 TEST_F(ShardTest, ALargeUpdateThatIsAnsweredFirstIsSeenByTheNextRequest) {
   const std::size_t n = 20'000;
   const auto message = [](double x, std::size_t count) {
-    auto m = blob::allocate(count * sizeof(double));
+    auto m = shared_buffer::allocate(count * sizeof(double));
     std::fill_n(reinterpret_cast<double*>(m.mutable_data()), count, x);
     return m;
   };
@@ -355,7 +355,7 @@ TEST_F(ShardTest, AReplyKeepsItsBytesWhenTheValueIsChangedInPlace) {
 }
 
 TEST_F(ShardTest, AMessageThatItsSenderStillHoldsIsCopied) {
-  auto message = blob::allocate(100'000 * sizeof(double));
+  auto message = shared_buffer::allocate(100'000 * sizeof(double));
   std::memset(message.mutable_data(), 0, message.size());
   ASSERT_EQ(call_tail(verb::push, "w", value_tag::f64_array, message).header.result, status::ok);
   std::memset(message.mutable_data(), 1, message.size());
@@ -364,7 +364,7 @@ TEST_F(ShardTest, AMessageThatItsSenderStillHoldsIsCopied) {
 
 TEST_F(ShardTest, ADeltaMayComeInItsOwnFrame) {
   const std::vector<double> ones(20'000, 1.0);
-  auto delta = blob::allocate(ones.size() * sizeof(double));
+  auto delta = shared_buffer::allocate(ones.size() * sizeof(double));
   std::memcpy(delta.mutable_data(), ones.data(), delta.size());
   ASSERT_EQ(call_tail(verb::update, "w", value_tag::f64_array, delta).header.result, status::ok);
   ASSERT_EQ(call_tail(verb::update, "w", value_tag::f64_array, delta).header.result, status::ok);
@@ -372,8 +372,8 @@ TEST_F(ShardTest, ADeltaMayComeInItsOwnFrame) {
 }
 
 TEST_F(ShardTest, AValueInBothPlacesIsRefused) {
-  EXPECT_EQ(call(verb::push, "w", view(1.0), {.tail = blob::allocate(8)}).header.result, status::bad_request);
-  EXPECT_EQ(multi(verb::push_multi, {{"a", view(1.0)}}, {.tail = blob::allocate(8)}).header.result, status::bad_request);
+  EXPECT_EQ(call(verb::push, "w", view(1.0), {.tail = shared_buffer::allocate(8)}).header.result, status::bad_request);
+  EXPECT_EQ(multi(verb::push_multi, {{"a", view(1.0)}}, {.tail = shared_buffer::allocate(8)}).header.result, status::bad_request);
 }
 
 // ---- many keys -------------------------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ std::vector<std::byte> payload_of(const value_view& initial, const value_view& d
   net::append_item(payload, {}, delta);
   return payload;
 }
-/// A blob of its own: versions stand before the value.
+/// A shared_buffer of its own: versions stand before the value.
 std::vector<std::byte> expecting(std::uint64_t version, const value_view& value) {
   std::vector<std::byte> payload(sizeof version);
   std::memcpy(payload.data(), &version, sizeof version);
@@ -432,7 +432,7 @@ TEST_F(ShardTest, AMalformedUpdateWithADefaultChangesNothing) {
   for (const auto& payload : {longer, with_key, no_value, payload_of(view(1), {})}) {
     EXPECT_EQ(call(verb::update_default, "a", {value_tag::none, payload}).header.result, status::bad_request);
   }
-  EXPECT_EQ(call_tail(verb::update_default, "a", value_tag::f64, blob::allocate(8)).header.result, status::bad_request);
+  EXPECT_EQ(call_tail(verb::update_default, "a", value_tag::f64, shared_buffer::allocate(8)).header.result, status::bad_request);
   EXPECT_EQ(call(verb::contains, "a").header.result, status::not_found);
 }
 
@@ -488,7 +488,7 @@ TEST_F(ShardTest, CasReplacesTheVersionThatItExpectsAndNoOther) {
 TEST_F(ShardTest, CasTakesALargeValueInItsOwnFrame) {
   const std::vector<double> large(20'000, 1.5);
   const auto tail = [&] {
-    auto b = blob::allocate(large.size() * sizeof(double));
+    auto b = shared_buffer::allocate(large.size() * sizeof(double));
     std::memcpy(b.mutable_data(), large.data(), b.size());
     return b;
   };
@@ -948,7 +948,7 @@ TEST_F(BspTest, CasSeesWhatIsFoldedAndIsImmediate) {
 TEST_F(BspTest, ALargeStagedDeltaIsFoldedToo) {
   const std::vector<double> ones(20'000, 1.0);
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
-    auto delta = blob::allocate(ones.size() * sizeof(double));
+    auto delta = shared_buffer::allocate(ones.size() * sizeof(double));
     std::memcpy(delta.mutable_data(), ones.data(), delta.size());
     ASSERT_EQ(call_tail(verb::update, "w", value_tag::f64_array, std::move(delta),
                         {.flags = net::flag_staged, .clock = 0, .rank = rank})
@@ -1058,7 +1058,7 @@ TEST_F(ShardTest, BeyondItsMemoryAServerTakesNoMoreButGoesOn) {
             status::out_of_memory);
   EXPECT_EQ(call(verb::update, "k0", view(value), {.function = function("append_update")}).header.result,
             status::out_of_memory);
-  auto tail = blob::allocate(200'000);
+  auto tail = shared_buffer::allocate(200'000);
   std::memset(tail.mutable_data(), 0, tail.size());
   EXPECT_EQ(call_tail(verb::push, "tail", value_tag::f64_array, std::move(tail)).header.result, status::out_of_memory);
   const auto items = multi(verb::push_multi, {{"k1", view(value)}, {"new", view(value)}}).items();

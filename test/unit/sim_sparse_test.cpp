@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 #include <paracel/random.hpp>
 
-#include "alg/common/top_lists.hpp"
+#include "alg/common/top_k_neighbours.hpp"
 
 namespace paracel::alg {
 namespace {
@@ -183,7 +183,7 @@ TEST(TopLists, KeepTheBestInWhateverOrderTheyCome) {
     std::sort(sorted.begin(), sorted.end(), better);
     for (const std::size_t k : {1U, 2U, 20U, 200U, 300U}) {
       random.shuffle(all);
-      top_lists lists(2, k);
+      top_k_neighbours lists(2, k);
       for (const auto& n : all) lists.offer(1, n.row, n.similarity);
       lists.sort();
       EXPECT_TRUE(lists.of(0).empty());

@@ -26,7 +26,7 @@ adjacency links_of(const MatrixXd& w) {
       if (w(i, j) != 0) edges.add(static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(j), w(i, j));
     }
   }
-  return make_adjacency(std::move(edges), static_cast<std::size_t>(w.rows()), repeated_edge::sum);
+  return make_adjacency(std::move(edges), static_cast<std::size_t>(w.rows()), duplicate_edge_rule::sum);
 }
 
 MatrixXd random_weights(Index n, std::uint64_t seed) {

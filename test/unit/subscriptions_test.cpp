@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "server/subscriptions.hpp"
+#include "server/shard/subscriptions.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -92,7 +92,7 @@ TEST_F(Subscriptions, AreAnsweredWithWhatHasChangedWhenTheClockMoves) {
   const auto s = subscribe(7, 3, {{"same", same}, {"changed", old}, {"gone", 9}, {"changed", 0}});
   store("changed", 5);
   waiting_.clock_moved(3);
-  EXPECT_FALSE(answered(s)) << "the subscriber knows as much";
+  EXPECT_FALSE(answered(s)) << "the push_cache knows as much";
   waiting_.clock_moved(4);
   ASSERT_TRUE(answered(s));
   EXPECT_EQ(sink_.by_sequence[s].header.clock, 4U);

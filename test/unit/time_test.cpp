@@ -19,7 +19,7 @@
 #include "net/attention.hpp"
 #include "net/heartbeat.hpp"
 #include "net/inproc_transport.hpp"
-#include "net/time_source.hpp"
+#include "net/clock_source.hpp"
 
 namespace paracel {
 namespace {
@@ -70,7 +70,7 @@ TEST(Attention, ALongTurnIsAnAbsence) {
   EXPECT_EQ(own.absence(now += 50ms), 0ms);
 }
 
-class hand_clock final : public net::time_source {
+class hand_clock final : public net::clock_source {
  public:
   time_point now() const override { return at; }
   time_point at{5h};
@@ -79,10 +79,10 @@ class hand_clock final : public net::time_source {
 class Beating : public testing::Test {
  protected:
   /// As the heartbeat's thread does for `time`, which nobody answers.
-  bool is_over_after(net::time_source::time_point::duration time) {
+  bool is_over_after(net::clock_source::time_point::duration time) {
     for (const auto end = clock.at + time; clock.at < end; clock.at += 50ms) {
       subject.beat_if_due();
-      if (subject.listen(0ms) == net::beating::outcome::over) return true;
+      if (subject.listen(0ms) == net::heartbeat_driver::outcome::over) return true;
     }
     return false;
   }
@@ -91,10 +91,10 @@ class Beating : public testing::Test {
   hand_clock clock;
   std::atomic<std::uint32_t> followed{0};
   int ends = 0;
-  net::beating subject{*port,
+  net::heartbeat_driver subject{*port,
                        {.scheduler = "inproc://nobody", .job = 1, .interval = 500ms, .limit = 9s},
                        [] { return std::string("{}"); },
-                       [this](const net::order& o) {
+                       [this](const net::directive& o) {
                          ++ends;
                          EXPECT_EQ(o.status, exit_status::scheduler_lost);
                        },
@@ -107,7 +107,7 @@ TEST_F(Beating, AProcessThatWasAwayDoesNotTakeThatForTheSilenceOfTheScheduler) {
   clock.at += 1h;  // stopped between two turns
   EXPECT_FALSE(is_over_after(9s));
   clock.at += 1h;
-  EXPECT_FALSE(subject.listen(0ms) == net::beating::outcome::over) << "stopped while it listens";
+  EXPECT_FALSE(subject.listen(0ms) == net::heartbeat_driver::outcome::over) << "stopped while it listens";
   EXPECT_TRUE(is_over_after(9s + 100ms)) << "it is silent all the same";
   EXPECT_EQ(ends, 1);
 }

@@ -22,7 +22,7 @@
 #include <zmq.hpp>
 
 #include "net/inproc_transport.hpp"
-#include "net/unread_replies.hpp"
+#include "net/send_queue_meter.hpp"
 #include "net/zmq_transport.hpp"
 
 namespace paracel::net {
@@ -37,12 +37,12 @@ std::string text(std::span<const std::byte> b) { return {reinterpret_cast<const 
 std::string text(const incoming& in) { return text(in.frame); }
 outgoing saying(std::string_view s) { return {.head = bytes(s)}; }
 
-blob filled(std::size_t size, unsigned seed) {
-  blob b = blob::allocate(size);
+shared_buffer filled(std::size_t size, unsigned seed) {
+  shared_buffer b = shared_buffer::allocate(size);
   for (std::size_t i = 0; i < size; ++i) b.mutable_data()[i] = static_cast<std::byte>((i * 31 + seed) & 0xff);
   return b;
 }
-bool is_filled(const blob& b, std::size_t size, unsigned seed) {
+bool is_filled(const shared_buffer& b, std::size_t size, unsigned seed) {
   if (b.size() != size) return false;
   for (std::size_t i = 0; i < size; ++i) {
     if (b.data()[i] != static_cast<std::byte>((i * 31 + seed) & 0xff)) return false;
@@ -168,7 +168,7 @@ TYPED_TEST(Transport, ATailTravelsBesideTheFrame) {
 
 TYPED_TEST(Transport, AKeptTailOutlivesThePortThatReceivedIt) {
   TypeParam s;
-  blob kept;
+  shared_buffer kept;
   {
     auto server = s.net.open();
     auto client = s.net.open();
@@ -611,7 +611,7 @@ TEST(InprocTransport, ATailIsHandedOverWithoutACopy) {
   auto server = net.open();
   auto client = net.open();
   const int channel = client->connect(server->bind("inproc://x"));
-  const blob value = filled(200000, 9);
+  const shared_buffer value = filled(200000, 9);
   client->send(channel, {.head = bytes("h"), .tail = value});
   incoming in;
   ASSERT_TRUE(server->receive(in, at_most));
@@ -734,7 +734,7 @@ TEST_P(UnreadReplies, AreMeasuredUntilTheyAreReadAndForgottenWithTheConnection) 
   ipc_setting s;
   auto server = s.net.open();
   const std::string address = server->bind(s.wildcard());
-  const blob large = reply_bytes > 65536 ? filled(reply_bytes, 1) : blob{};
+  const shared_buffer large = reply_bytes > 65536 ? filled(reply_bytes, 1) : shared_buffer{};
   const std::string small(reply_bytes, 'r');
   std::uint64_t unread = 0;
   const auto serve = [&](std::size_t n) {
@@ -766,7 +766,7 @@ TEST_P(UnreadReplies, AreMeasuredUntilTheyAreReadAndForgottenWithTheConnection) 
     for (std::size_t i = 0; i < requests; ++i) ASSERT_FALSE(lazy.receive().empty());
     lazy.send({"", "ask"});
     serve(1);
-    EXPECT_LT(unread, unread_replies::noticed_bytes + most(1));
+    EXPECT_LT(unread, send_queue_meter::noticed_bytes + most(1));
     EXPECT_FALSE(lazy.receive().empty());
     for (std::size_t i = 0; i < requests; ++i) lazy.send({"", "ask"});
     serve(requests);
@@ -774,7 +774,7 @@ TEST_P(UnreadReplies, AreMeasuredUntilTheyAreReadAndForgottenWithTheConnection) 
   // It has gone; its memory comes back, and with it the tails that were on their way.
   if (!large) return;
   const auto end = steady_clock::now() + at_most;
-  blob& held = const_cast<blob&>(large);
+  shared_buffer& held = const_cast<shared_buffer&>(large);
   while (!held.unique() && steady_clock::now() < end) {
     incoming in;
     server->receive(in, milliseconds(10));

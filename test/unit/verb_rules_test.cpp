@@ -2,7 +2,7 @@
 //
 // The whole table of verbs: a frame of another job, of another epoch, or from whoever may not send it is refused, or waits,
 // and nothing has changed.
-#include "server/verb_rules.hpp"
+#include "server/request/verb_rules.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "net/inproc_transport.hpp"
-#include "server/chain_entries.hpp"
-#include "server/server_loop.hpp"
+#include "server/replication/replication_entries.hpp"
+#include "server/node/server_loop.hpp"
 #include "test/support/scheduler_test.hpp"
 
 namespace paracel::srv {
@@ -84,8 +84,8 @@ class VerbTable : public testing::Test {
     shard_port_->bind(self().shards[0]);
     clock_port_ = over_.open();
     clock_port_->bind(self().clock);
-    shard_.emplace(loop_surroundings{*server_, *shard_port_, stop_, lease_, synced_[0], time_}, *server_, 0U);
-    clock_.emplace(loop_surroundings{*server_, *clock_port_, stop_, lease_, synced_[1], time_}, self(),
+    shard_.emplace(loop_context{*server_, *shard_port_, stop_, lease_, synced_[0], time_}, *server_, 0U);
+    clock_.emplace(loop_context{*server_, *clock_port_, stop_, lease_, synced_[1], time_}, self(),
                    [this] { return std::make_shared<const membership>(members_); });
     adopt(1);
     outside_ = over_.open();

@@ -19,9 +19,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/membership.hpp"
-#include "net/checkpoint_store.hpp"
+#include "storage/checkpoint_store.hpp"
 #include "net/protocol.hpp"
-#include "server/server.hpp"
+#include "server/node/server.hpp"
 
 DEFINE_uint64(mb, 256, "megabytes of values in the server");
 DEFINE_uint64(value_bytes, 8192, "of each value, a multiple of 8");
@@ -163,7 +163,7 @@ int main(int argc, char** argv) {
   const auto s = make_server();
   const auto keys = fill(*s);
 
-  net::posix_disk disk;
+  net::posix_file_system disk;
   std::vector<double> saved;
   std::vector<double> bare;
   std::vector<double> ratios;

@@ -21,12 +21,12 @@
 #include <string>
 #include <vector>
 
-#include <paracel/graph_part.hpp>
+#include <paracel/distributed_graph.hpp>
 #include <paracel/sparse.hpp>
 
 #include "bench_job.hpp"
 #include "worker/comm_scheduler.hpp"
-#include "worker/comm_self.hpp"
+#include "worker/single_comm.hpp"
 
 DEFINE_string(file, "", "edges or entries");
 DEFINE_int32(workers, 1, "workers");
@@ -162,7 +162,7 @@ int run() {
   }
   if (FLAGS_workers == 1) {
     std::vector<result> all(1);
-    measure(Comm(std::make_shared<comm_self>()), all[0]);
+    measure(Comm(std::make_shared<single_comm>()), all[0]);
     print(all);
     return 0;
   }

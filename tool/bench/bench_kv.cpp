@@ -91,7 +91,7 @@ void add(report& sum, const report& r) {
 class worker {
  public:
   worker(const job& j, int rank)
-      : job_(j.join(rank)), client_(job_->open_client()), value_(blob::allocate(FLAGS_value_bytes)) {
+      : job_(j.join(rank)), client_(job_->open_client()), value_(shared_buffer::allocate(FLAGS_value_bytes)) {
     call_.what = verbs.at(FLAGS_verb);
     // Zero, so that a million additions stay what they were; and a real addition takes as long with it as with any number.
     std::fill_n(value_.mutable_data(), FLAGS_value_bytes, std::byte{0});
@@ -147,7 +147,7 @@ class worker {
     if (is_f32()) return {one ? value_tag::f32 : value_tag::f32_array, value_.bytes()};
     return {one ? value_tag::f64 : value_tag::f64_array, value_.bytes()};
   }
-  [[nodiscard]] blob large() const { return value_.size() > net::tail_threshold_bytes ? value_ : blob{}; }
+  [[nodiscard]] shared_buffer large() const { return value_.size() > net::tail_threshold_bytes ? value_ : shared_buffer{}; }
   static void check(const kv_result& r) {
     if (!r.ok()) throw std::runtime_error(std::string(net::name_of(r.header.result)) + ": " + std::string(r.text()));
   }
@@ -296,7 +296,7 @@ class worker {
   std::shared_ptr<session> job_;
   std::unique_ptr<server_group> client_;
   kvclt::call call_;
-  blob value_;
+  shared_buffer value_;
   std::vector<std::string> keys_;
   std::unique_ptr<paralg> api_;
 };

@@ -21,11 +21,11 @@
 #include <paracel/table.hpp>
 
 #include "bench_support.hpp"
-#include "net/rows.hpp"
+#include "net/row_codec.hpp"
 #include "net/zmq_transport.hpp"
-#include "server/server.hpp"
-#include "server/server_node.hpp"
-#include "worker/comm_self.hpp"
+#include "server/node/server.hpp"
+#include "server/node/server_node.hpp"
+#include "worker/single_comm.hpp"
 #include "worker/session.hpp"
 
 DEFINE_string(op, "all", "pull, add or adagrad; all: each in turn, in the server object");
@@ -87,7 +87,7 @@ class bare_server {
       handle(verb::rows_pull, 0, ids.size(), std::as_bytes(std::span(ids)), {});
     }
   }
-  void handle(verb what, std::size_t key_bytes, std::size_t rows, std::span<const std::byte> body, blob tail) {
+  void handle(verb what, std::size_t key_bytes, std::size_t rows, std::span<const std::byte> body, shared_buffer tail) {
     net::request_view r;
     r.header.what = what;
     r.header.table = what == verb::table_open ? 0 : net::table_id("t");
@@ -123,10 +123,10 @@ struct alone {
 alone measure_alone() {
   bare_server s;
   const bool pulls = FLAGS_op == "pull";
-  std::vector<blob> requests;
+  std::vector<shared_buffer> requests;
   for (const auto& ids : draw_calls()) {
     const auto ids_bytes = ids.size() * sizeof(std::uint64_t);
-    auto b = blob::allocate(ids_bytes + (pulls ? 0 : ids.size() * FLAGS_width * sizeof(float)));
+    auto b = shared_buffer::allocate(ids_bytes + (pulls ? 0 : ids.size() * FLAGS_width * sizeof(float)));
     std::memcpy(b.mutable_data(), ids.data(), ids_bytes);
     std::fill_n(reinterpret_cast<float*>(b.mutable_data() + ids_bytes), (b.size() - ids_bytes) / sizeof(float), 0.001F);
     requests.push_back(std::move(b));
@@ -191,7 +191,7 @@ void through_ipc() {
       session::alone(std::make_shared<net::zmq_transport>(), membership::from_json(text), nullptr, nullptr);
   tally t;
   {
-    paralg a("", Comm(std::make_shared<comm_self>(), job));
+    paralg a("", Comm(std::make_shared<single_comm>(), job));
     row_optimizer optimizer;
     if (FLAGS_op == "adagrad") optimizer = {"libparacel_default.so", "paracel_adagrad", {}};
     table<float> rows(a, "t", FLAGS_width, row_init::uniform(-0.1, 0.1, 1), optimizer);

@@ -20,8 +20,8 @@
 #include "bench_support.hpp"
 #include "core/hash.hpp"
 #include "core/membership.hpp"
-#include "server/clock_service.hpp"
-#include "server/key_store.hpp"
+#include "server/shard/clock_service.hpp"
+#include "server/store/key_store.hpp"
 
 DEFINE_int32(connections, 1000, "connections to one shard thread whose memory is measured");
 DEFINE_int32(workers, 1000, "workers of the clock that is measured without sockets");

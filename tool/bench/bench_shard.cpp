@@ -17,8 +17,8 @@
 #include <nlohmann/json.hpp>
 
 #include "net/protocol.hpp"
-#include "net/scan.hpp"
-#include "server/server.hpp"
+#include "net/scan_codec.hpp"
+#include "server/node/server.hpp"
 
 DEFINE_uint64(keys, 1'000'000, "keys of the walks and of the memory figure");
 DEFINE_uint64(load, 10'000'000, "keys of the loading figure; 0: leave it out");

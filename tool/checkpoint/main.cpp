@@ -18,8 +18,8 @@
 
 #include "core/hash.hpp"
 #include "core/hex.hpp"
-#include "net/checkpoint_store.hpp"
-#include "net/disk.hpp"
+#include "storage/checkpoint_store.hpp"
+#include "storage/file_system.hpp"
 
 namespace {
 
@@ -36,7 +36,7 @@ std::string summary(const net::checkpoint_manifest& m) {
          " bytes   " + m.program + "   job " + to_hex(m.job);
 }
 
-std::vector<std::string> folders_in(const net::disk& disk, const std::string& folder) {
+std::vector<std::string> folders_in(const net::file_system& disk, const std::string& folder) {
   std::vector<std::string> all;
   for (const auto clock : net::checkpoint_clocks(disk, folder)) {
     all.push_back(folder + "/" + net::checkpoint_folder_name(clock));
@@ -45,7 +45,7 @@ std::vector<std::string> folders_in(const net::disk& disk, const std::string& fo
   return all;
 }
 
-int look(const net::disk& disk, const std::string& folder, bool whole) {
+int look(const net::file_system& disk, const std::string& folder, bool whole) {
   int status = exit_status::ok;
   for (const auto& one : folders_in(disk, folder)) {
     try {
@@ -60,7 +60,7 @@ int look(const net::disk& disk, const std::string& folder, bool whole) {
 }
 
 /// `config`: a config file, to be compared with the one of the checkpoint; empty: there is none.
-int choose(const net::disk& disk, const std::string& folder, const std::string& config) {
+int choose(const net::file_system& disk, const std::string& folder, const std::string& config) {
   const auto c = net::choose_checkpoint(disk, folder);
   json passed = json::array();
   for (const auto& b : c.passed_over) passed.push_back({{"folder", b.folder}, {"why", b.why}});
@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
   try {
     std::string folder = what.empty() ? "" : argv[2];
     while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
-    const net::posix_disk disk;
+    const net::posix_file_system disk;
     if (argc == 3 && (what == "list" || what == "verify")) return look(disk, folder, what == "verify");
     if (what == "choose") return choose(disk, folder, argc == 4 ? argv[3] : "");
     std::fprintf(stderr, "usage: paracel_checkpoint list|verify DIR, or choose DIR [CONFIG]\n");

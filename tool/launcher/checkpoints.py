@@ -6,7 +6,7 @@ import os
 from .folder_lock import OF_CHECKPOINTS, FolderLock
 from .own_folder import NotOwn, OwnFolder
 from .program import dies_with_us, own_program
-from .status import DATA, FAILURE, USAGE, Failure
+from .exit_status import DATA, FAILURE, USAGE, Failure
 from .terminal import number_of
 
 PROGRAM = "paracel_checkpoint"

@@ -4,13 +4,13 @@ one parser. For a program without a schema, start_scheduler reads the config."""
 import os
 
 from .program import output_of
-from .status import CONFIG, Failure
+from .exit_status import CONFIG, Failure
 
 LIMIT = 30.0  # seconds
 
 
 class Facts:
-    """Of a job's config; src/core/launch_facts.hpp describes them."""
+    """Of a job's config; src/config/launch_facts.hpp describes them."""
 
     def __init__(self, found):
         self.plugins = [str(name) for name in found["plugins"]]

@@ -5,7 +5,7 @@ import signal
 import time
 
 from .mpirun import signal_name
-from .status import FAILURE, MEANING, SCHEDULER_LOST, SERVER_LOST, TIMEOUT, WORKER_LOST
+from .exit_status import FAILURE, MEANING, SCHEDULER_LOST, SERVER_LOST, TIMEOUT, WORKER_LOST
 from .terminal import number_of
 
 LOG_TAIL_LINES = 10

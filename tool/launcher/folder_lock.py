@@ -3,7 +3,7 @@
 import os
 
 from .own_folder import NotOwn
-from .status import USAGE, Failure
+from .exit_status import USAGE, Failure
 
 # Two names, so that one job may have both in one folder.
 OF_RUN, OF_CHECKPOINTS = "run.lock", "checkpoints.lock"

@@ -2,7 +2,7 @@
 """Hosts: those that hostfiles name, which server goes where, and how others find this one."""
 import os
 
-from .status import USAGE, Failure
+from .exit_status import USAGE, Failure
 
 
 def slots_in(path):

@@ -9,12 +9,12 @@ import time
 from .checkpoints import event_text
 from .ending import ENDING_SIGNALS, READER_LIMIT, deliver, last_lines, status_of
 from .logs import Logs
-from .losses import Losses
+from .recovery import Losses
 from .mpirun import Tagged, signal_name
 from .orphans import become_subreaper, signal_orphans
 from .program import DEFAULT_SIGNALS
-from .running import NOTE, write_note
-from .status import FAILURE, MEANING, OK, SCHEDULER_LOST, TIMEOUT, Failure
+from .run_directory import NOTE, write_note
+from .exit_status import FAILURE, MEANING, OK, SCHEDULER_LOST, TIMEOUT, Failure
 from .terminal import Terminal, duration
 
 EXPLAINED_LIMIT = 2.0               # seconds until who ends with 0 before the job is done must have been explained

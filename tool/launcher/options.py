@@ -2,7 +2,7 @@
 """The command line."""
 import os
 
-from .status import MEANING
+from .exit_status import MEANING
 
 # Options of Paracel 0.3 that belong to Mesos.
 GONE_OPTIONS = {

@@ -6,7 +6,7 @@ import select
 import threading
 import time
 
-from .status import FAILURE, Failure
+from .exit_status import FAILURE, Failure
 
 CHUNK = select.PIPE_BUF     # bytes of a write: a pipe takes them at once or not at all
 MOST_WAITING = 1 << 20      # bytes that wait for a reader before `is_full` says so

@@ -11,10 +11,10 @@ from .options import SERVER_LIMITS
 from .output import write_out
 from .own_folder import APPEND, NotOwn, OwnFolder
 from .program import dies_with_us
-from .running import ASKER, KEY, NOTE
-from .status import FAILURE, USAGE, Failure
+from .run_directory import ASKER, KEY, NOTE
+from .exit_status import FAILURE, USAGE, Failure
 
-KEPT = (".kept0", ".kept1", ".clients")  # as src/worker/kept_state.hpp
+KEPT = (".kept0", ".kept1", ".clients")  # as src/worker/recovery_file.hpp
 
 
 class Child:

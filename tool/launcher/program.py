@@ -5,7 +5,7 @@ import select
 import signal
 import time
 
-from .status import USAGE, Failure
+from .exit_status import USAGE, Failure
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 SCHEMA_MARK = b"paracel-schema-v1"  # these bytes in a program say that it answers --check and --schema

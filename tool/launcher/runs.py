@@ -11,8 +11,8 @@ import stat
 from .folder_lock import OF_RUN
 from .options import name_given
 from .output import write_out
-from .running import NOTE, table
-from .status import MEANING, OK, USAGE, Failure
+from .run_directory import NOTE, table
+from .exit_status import MEANING, OK, USAGE, Failure
 
 FOLDER = "paracel_runs"
 NAME = re.compile(r"\d{8}-\d{6}-\d+")

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <paracel/graph.hpp>
-#include <paracel/graph_search.hpp>
+#include <paracel/graph_traversal.hpp>
 
 #include "paracel_types.hpp"
 #include "utils.hpp"

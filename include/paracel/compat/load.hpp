@@ -2,7 +2,7 @@
 #pragma once
 
 #include <paracel/graph_loading.hpp>
-#include <paracel/load.hpp>
+#include <paracel/samples.hpp>
 
 #include "graph.hpp"
 #include "load/parser.hpp"

@@ -31,7 +31,7 @@
 #include <paracel/comm.hpp>
 #include <paracel/error.hpp>
 #include <paracel/json_parser.hpp>
-#include <paracel/load.hpp>
+#include <paracel/samples.hpp>
 #include <paracel/main_env.hpp>
 
 #include "matrix_utils.hpp"
@@ -120,7 +120,7 @@ inline default_id_type cvt(const str_type& id) {
 inline str_type cvt(default_id_type id) { return std::to_string(id); }
 
 // ---- files --------------------------------------------------------------------------------------------------------
-// `expand`, which turns a file, a folder or a pattern into names of files, is in <paracel/load.hpp>.
+// `expand`, which turns a file, a folder or a pattern into names of files, is in <paracel/samples.hpp>.
 
 inline bool isfile(const str_type& name) {
   std::error_code ignored;

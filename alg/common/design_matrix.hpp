@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What regressions do with a worker's samples X (n rows, p features, sparse or dense): X w, X'r, and the Gram matrix of some
+// of the features, X_A' D X_A.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <paracel/comm.hpp>
+#include <paracel/samples.hpp>
+#include <paracel/schema.hpp>
+
+namespace paracel::alg {
+
+/// Adds the keys that say how samples are read: target, features, separator.
+void add_sample_keys(config_schema& schema);
+/// Those keys as options. Throws: config_error.
+sample_options sample_options_of(const config& from);
+
+/// x_i . w
+double row_product(const sample_rows& rows, std::size_t i, std::span<const double> w);
+/// to += times * x_i
+void add_row(const sample_rows& rows, std::size_t i, double times, std::span<double> to);
+/// out[i] = x_i . w
+void multiply(const sample_rows& rows, std::span<const double> w, std::span<double> out);
+/// out += X' r
+void add_transposed(const sample_rows& rows, std::span<const double> r, std::span<double> out);
+
+/// out += X' D X v with D = diag(weight), in one pass over the rows.
+void add_weighted_product(const sample_rows& rows, std::span<const double> weight, std::span<const double> v,
+                          std::span<double> out);
+/// out[j] += sum over the rows of weight_i x_ij^2
+void add_weighted_squares(const sample_rows& rows, std::span<const double> weight, std::span<double> out);
+
+/// The numbers of a packed symmetric matrix: its upper triangle, row by row.
+constexpr std::size_t packed_size(std::size_t n) noexcept { return n * (n + 1) / 2; }
+constexpr std::size_t packed_at(std::size_t n, std::size_t i, std::size_t j) noexcept {  // i <= j
+  return i * (2 * n - i - 1) / 2 + j;
+}
+
+/// packed += sum over the rows of weight_i x_iA x_iA', A being `features`, ascending; without weights: 1 each (weights are
+/// not negative). Shape: packed_size(features.size()).
+/// Cost: rows * |A|^2 operations dense; sparse, the sum of the squares of the entries in A of each row, or that if it is less.
+void add_gram(const sample_rows& rows, std::span<const std::uint32_t> features, std::span<const double> weight,
+              std::span<double> packed);
+
+/// Samples of all workers centred, and scaled if they are to be standardised: x := (x - mean) / sd, y := y - mean, with the
+/// population sd; a feature without spread is 0 everywhere. Dense rows are changed in place, sparse rows implicitly.
+/// Means and sd are found in two passes, so that they are good to the last digits also when mean / sd is large.
+/// Thread-safety: none. Every call but w_* is a collective.
+class centred_samples {
+ public:
+  centred_samples() = default;
+  /// rows.label is the target.
+  centred_samples(Comm comm, sample_rows rows, bool standardize);
+
+  [[nodiscard]] std::size_t columns() const noexcept { return mean_.size(); }
+  [[nodiscard]] double total() const noexcept { return total_; }
+  [[nodiscard]] const sample_rows& rows() const noexcept { return rows_; }
+  /// What rows() still lack: each feature's 1 / sd of sparse rows, 1 of dense ones.
+  [[nodiscard]] std::vector<double> row_scale() const {
+    return rows_.dense ? std::vector<double>(columns(), 1.0) : scale_;
+  }
+  /// Of the target: mean and population sd, over all workers.
+  [[nodiscard]] double target_mean() const noexcept { return target_mean_; }
+  [[nodiscard]] double target_sd() const noexcept { return target_sd_; }
+
+  /// X~' X~ of some features, summed over the workers, packed. Cost: 4 |A|^2 bytes a worker.
+  [[nodiscard]] std::vector<double> gram(std::span<const std::uint32_t> features) const;
+  /// r = y - X~ w, of this worker. Not a collective.
+  void residual(std::span<const double> w, std::vector<double>& r) const;
+  /// X~' r summed over the workers; the last element is the sum of r squared. Cost: 8 (p + 2) bytes.
+  [[nodiscard]] std::vector<double> correlate(std::span<const double> r) const;
+  /// X~' (X~ v) summed over the workers. Cost: 8 (p + 1) bytes.
+  [[nodiscard]] std::vector<double> normal_product(std::span<const double> v) const;
+  /// The squared length of each feature, summed over the workers.
+  [[nodiscard]] std::vector<double> squared_lengths() const;
+  /// The model in the units of the input: the intercept, then a weight for each feature.
+  [[nodiscard]] std::vector<double> theta(std::span<const double> w) const;
+
+ private:
+  void finish_correlation(std::span<double> sums, double sum_of_r) const;
+
+  mutable Comm comm_{std::shared_ptr<comm_backend>()};
+  sample_rows rows_;
+  std::vector<double> mean_;
+  std::vector<double> scale_;  // 1 / sd, or 1, or 0
+  double total_ = 0;
+  double target_mean_ = 0;
+  double target_sd_ = 0;
+};
+
+/// theta: intercept and weights in the units of the input. Features that the model does not have are left out.
+double predicted(const sample_rows& rows, std::size_t i, std::span<const double> theta);
+/// Root of the mean squared error over all workers. A collective. nan without rows.
+double root_mean_squared_error(Comm comm, const sample_rows& rows, std::span<const double> theta);
+
+}  // namespace paracel::alg

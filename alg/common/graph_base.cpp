@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "graph_base.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <unordered_map>
+
+#include <paracel/exchange.hpp>
+
+namespace paracel::alg {
+
+void add_graph_keys(config_schema& s) {
+  s.key("input", key_type::files, "edges: a line each, source, target and perhaps a weight").required();
+  s.key("output", key_type::output_folder, "folder of the results").required();
+  s.key("vertices", key_type::files, "files whose first field names the vertices; default: those that the edges name");
+  s.key("ids", key_type::string, "what vertices are called; automatic: numbers if all of them are")
+      .fallback("automatic").one_of({"automatic", "number", "name"});
+  s.key("dump", key_type::boolean, "write the value of each vertex; false: only the summary").fallback(true);
+  s.key("format", key_type::string, "of the values: text, or npy and a manifest").fallback("text").one_of({"text", "npy"});
+  s.add_output_files();
+}
+
+void add_checkpoint_keys(config_schema& s) {
+  s.key("checkpoint_every", key_type::integer, "supersteps between two checkpoints in <output>/checkpoint; 0: none")
+      .fallback(0).at_least(0);
+  s.key("resume", key_type::boolean, "go on from the newest checkpoint, if there is one").fallback(false);
+}
+
+graph_settings::graph_settings(const config& from)
+    : input(from.get<std::vector<std::string>>("input")),
+      output(from.get<std::string>("output")),
+      vertices(from.get<std::vector<std::string>>("vertices")),
+      ids(from.get<std::string>("ids")),
+      dump(from.get<bool>("dump")),
+      format(from.get<std::string>("format")) {}
+
+graph_options graph_settings::load_options() const {
+  graph_options o;
+  o.entries.rows_also = vertices;
+  using kind = entry_options::id_kind;
+  o.entries.ids = ids == "number" ? kind::number : ids == "name" ? kind::name : kind::automatic;
+  return o;
+}
+
+void read_checkpoint_keys(const config& from, graph_settings& settings) {
+  settings.checkpoint_every = from.get<std::uint64_t>("checkpoint_every");
+  settings.resume = from.get<bool>("resume");
+}
+
+std::vector<std::uint64_t> label_totals(Comm comm, const distributed_graph& graph, std::span<const std::uint64_t> labels,
+                                        std::span<const std::uint64_t> amounts) {
+  const auto own_first = graph.first[graph.rank];
+  std::vector<std::uint64_t> totals(graph.own());
+  std::unordered_map<std::uint64_t, std::uint64_t> others;
+  // Neighbours in the order of the numbers often have one label; its entry is kept at hand.
+  std::uint64_t last = ~std::uint64_t{0};
+  std::uint64_t* entry = nullptr;
+  for (std::size_t v = 0; v < graph.own(); ++v) {
+    const auto amount = amounts.empty() ? 1 : amounts[v];
+    if (labels[v] >= own_first && labels[v] - own_first < totals.size()) {
+      totals[labels[v] - own_first] += amount;
+      continue;
+    }
+    if (labels[v] != last || entry == nullptr) {
+      last = labels[v];
+      entry = &others[last];
+    }
+    *entry += amount;
+  }
+  std::vector<byte_vector> blocks(comm.get_size());
+  for (auto& b : blocks) put_bytes(b, std::uint64_t{0});
+  for (const auto& [label, amount] : others) {
+    const auto w = graph.owner(label);
+    put_bytes(blocks[w], label - graph.first[w]);
+    put_bytes(blocks[w], amount);
+  }
+  for (const auto& block : exchange_blocks(comm, blocks)) {
+    byte_reader in(block, exchange_room);
+    while (!in.empty()) {
+      const auto v = in.get<std::uint64_t>();
+      totals[v] += in.get<std::uint64_t>();
+    }
+  }
+  return totals;
+}
+
+group_summary summary_of_labels(Comm comm, const distributed_graph& graph, std::span<const std::uint64_t> labels) {
+  std::int64_t groups = 0, largest = 0;
+  for (const auto n : label_totals(comm, graph, labels)) {
+    groups += n > 0 ? 1 : 0;
+    largest = std::max(largest, static_cast<std::int64_t>(n));
+  }
+  comm.allreduce(groups);
+  comm.allreduce(largest, reduce_op::max);
+  return {static_cast<std::uint64_t>(groups), static_cast<std::uint64_t>(largest)};
+}
+
+bool input_has_weights(Comm comm, const std::vector<std::string>& input) {
+  struct found {
+    std::string line;
+  };
+  std::string first;
+  if (comm.get_rank() == 0) {
+    try {
+      visit_lines(input, 0, 1, [](std::string&& line) {
+        const auto at = line.find_first_not_of(" \t\r");
+        if (at == std::string::npos || line[at] == '#' || line[at] == '%') return;
+        throw found{line.substr(at)};
+      });
+    } catch (const found& f) {
+      first = f.line;
+    } catch (const data_error&) {
+      first.clear();  // the loader will say it
+    }
+  }
+  comm.bcast(first);
+  std::size_t fields = 0;
+  bool inside = false;
+  for (const char c : first) {
+    const bool between = c == ' ' || c == '\t' || c == ',' || c == ';' || c == '|' || c == ':' || c == '\r';
+    if (!between && !inside) ++fields;
+    inside = !between;
+  }
+  return fields > 2;
+}
+
+std::uint64_t find_vertex(Comm comm, const distributed_graph& graph, const std::string& id, const std::string& place) {
+  std::optional<std::size_t> local;
+  if (graph.ids.numeric()) {
+    std::uint64_t number = 0;
+    const auto* end = id.data() + id.size();
+    const auto read = std::from_chars(id.data(), end, number);
+    if (read.ec == std::errc() && read.ptr == end) local = graph.ids.find(number);
+  } else {
+    local = graph.ids.find(std::string_view(id));
+  }
+  std::int64_t found = local ? static_cast<std::int64_t>(graph.number(*local)) : -1;
+  comm.allreduce(found, reduce_op::max);
+  if (found < 0) throw config_error(place + ": found \"" + id + "\", want the id of a vertex of the graph");
+  return static_cast<std::uint64_t>(found);
+}
+
+id_list ids_of_numbers(Comm comm, const distributed_graph& graph, std::span<const std::uint64_t> numbers) {
+  const auto size = comm.get_size();
+  const auto rank = comm.get_rank();
+  // Each different number is asked for once.
+  std::vector<std::uint64_t> wanted;
+  const auto own_first = graph.first[rank], own_last = graph.first[rank + 1];
+  for (const auto n : numbers)
+    if (n < own_first || n >= own_last) wanted.push_back(n);
+  std::sort(wanted.begin(), wanted.end());
+  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+  std::vector<byte_vector> questions(size);
+  for (auto& q : questions) put_bytes(q, std::uint64_t{0});
+  for (const auto n : wanted) put_bytes(questions[graph.owner(n)], n);
+  const auto asked = exchange_blocks(comm, questions);
+  std::vector<byte_vector> answers(size);
+  for (std::size_t w = 0; w < size; ++w) {
+    put_bytes(answers[w], std::uint64_t{0});
+    byte_reader in(asked[w], exchange_room);
+    while (!in.empty()) {
+      const auto v = in.get<std::uint64_t>() - own_first;
+      if (graph.ids.numeric()) {
+        put_bytes(answers[w], graph.ids.number(v));
+      } else {
+        const auto name = graph.ids.name(v);
+        put_bytes(answers[w], static_cast<std::uint32_t>(name.size()));
+        put_bytes(answers[w], name.data(), name.size());
+      }
+    }
+  }
+  const auto told = exchange_blocks(comm, answers);
+  auto others = id_list::empty(graph.ids.numeric());
+  for (const auto& block : told) {  // in rank order, so in the order of `wanted`
+    byte_reader in(block, exchange_room);
+    while (!in.empty()) {
+      if (graph.ids.numeric()) {
+        others.push_back(in.get<std::uint64_t>());
+      } else {
+        const auto bytes = in.get<std::uint32_t>();
+        others.push_back(std::string_view(reinterpret_cast<const char*>(in.take(bytes)), bytes));
+      }
+    }
+  }
+  auto ids = id_list::empty(graph.ids.numeric());
+  ids.reserve(numbers.size());
+  for (const auto n : numbers) {
+    const bool mine = n >= own_first && n < own_last;
+    const auto& from = mine ? graph.ids : others;
+    const auto at = mine ? static_cast<std::size_t>(n - own_first)
+                         : static_cast<std::size_t>(std::lower_bound(wanted.begin(), wanted.end(), n) - wanted.begin());
+    if (from.numeric()) {
+      ids.push_back(from.number(at));
+    } else {
+      ids.push_back(from.name(at));
+    }
+  }
+  return ids;
+}
+
+void write_vertex_labels(paralg& job, const graph_settings& settings, const distributed_graph& graph, const std::string& algorithm,
+                         const std::string& what, std::span<const std::uint64_t> numbers) {
+  if (!settings.dump) return;
+  if (settings.format == "npy" && !graph.ids.numeric())
+    return write_vertex_values<std::uint64_t>(job, settings, graph, algorithm, what, numbers);
+  const auto ids = ids_of_numbers(job.get_comm(), graph, numbers);
+  if (settings.format == "npy")
+    return write_vertex_values<std::uint64_t>(job, settings, graph, algorithm, what, ids.numbers());
+  job.paracel_dump_pieces(what + "_", [&, v = std::size_t{0}](std::string& text) mutable {
+    if (v == graph.own()) return false;
+    graph_detail::append_id(text, graph.ids, v);
+    text += '\t';
+    graph_detail::append_id(text, ids, v++);
+    text += '\n';
+    return true;
+  });
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "linear_base.hpp"
+
+#include <utility>
+
+#include <paracel/text_output.hpp>
+
+namespace paracel::alg {
+
+void add_linear_keys(config_schema& s) {
+  s.key("training_input", key_type::files, "samples to train on, CSV or libsvm; not with model")
+      .required_unless({"input", "model"});
+  s.key("input", key_type::files, "Paracel's other name of training_input");
+  s.key("test_input", key_type::files, "labelled samples to measure the model on");
+  s.key("predict_input", key_type::files, "samples to predict, with or without a label");
+  s.key("output", key_type::output_folder, "folder of the results").required();
+  s.add_output_files();
+  s.key("model", key_type::files, "folder or manifest of a model: only test and predict with it");
+  s.key("format", key_type::string, "of the results: Paracel's text, or npy").fallback("text").one_of({"text", "npy"});
+  s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
+  add_sample_keys(s);
+}
+
+linear_settings::linear_settings(const config& from, sample_options::label_rule label)
+    : training_input(from.get<std::vector<std::string>>("training_input")),
+      test_input(from.get<std::vector<std::string>>("test_input")),
+      predict_input(from.get<std::vector<std::string>>("predict_input")),
+      output(from.get<std::string>("output")),
+      model(model_of(from)),
+      format(from.get<std::string>("format")),
+      samples(sample_options_of(from)),
+      debug(from.get<bool>("debug")) {
+  samples.label = label;
+  if (from.given("input")) {
+    if (from.given("training_input"))
+      throw config_error(from.place_of("input") + ": not together with training_input, which means the same");
+    training_input = from.get<std::vector<std::string>>("input");
+  }
+  if (!training_input.empty() && !model.empty())
+    throw config_error(from.place_of("model") + ": not with training_input, which makes a model of its own");
+}
+
+std::string prediction_line(const sample_rows& rows, std::size_t i, double prediction) {
+  std::string line;
+  if (rows.dense) {
+    for (const double x : rows.dense_row(i)) {
+      if (!line.empty()) line += ',';
+      append_text(line, x);
+    }
+    line += ':';
+    append_text(line, prediction);
+    return line;
+  }
+  append_text(line, prediction);
+  const auto columns = rows.columns_of(i);
+  const auto values = rows.values_of(i);
+  for (std::size_t k = 0; k < columns.size(); ++k) {
+    line += ' ';
+    append_text(line, std::uint64_t{columns[k]} + 1);
+    line += ':';
+    append_text(line, values[k]);
+  }
+  return line;
+}
+
+linear_base::linear_base(Comm comm, const std::string& server_info, const linear_settings& settings, int rounds)
+    : paralg(server_info, std::move(comm), settings.output, rounds, consistency::bsp()), linear_(settings) {}
+
+sample_rows linear_base::load_training() {
+  auto rows = load_samples(get_comm(), linear_.training_input, linear_.samples);
+  if (rows.columns == 0) throw data_error(linear_.training_input.front() + ": found samples without any feature");
+  return rows;
+}
+
+void linear_base::load_others(std::uint32_t columns) {
+  auto options = linear_.samples;
+  options.columns = columns;
+  if (!linear_.test_input.empty()) test_ = load_samples(get_comm(), linear_.test_input, options);
+  if (linear_.predict_input.empty()) return;
+  options.without_label = true;
+  predict_ = load_samples(get_comm(), linear_.predict_input, options);
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What ridge and lasso have in common: their inputs, the predictions of a linear model, its files.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <paracel/samples.hpp>
+#include <paracel/paralg.hpp>
+#include <paracel/schema.hpp>
+
+#include "design_matrix.hpp"
+#include "npy.hpp"
+#include "run_log.hpp"
+
+namespace paracel::alg {
+
+/// Adds training_input, test_input, predict_input, output, model, format, debug, and the keys of add_sample_keys.
+void add_linear_keys(config_schema& schema);
+
+struct linear_settings {
+  /// Throws: config_error when there is neither training_input nor a model, or both.
+  explicit linear_settings(const config& from, sample_options::label_rule label = sample_options::label_rule::real);
+
+  std::vector<std::string> training_input;
+  std::vector<std::string> test_input;
+  std::vector<std::string> predict_input;
+  std::string output;
+  std::string model;
+  std::string format;
+  sample_options samples;
+  bool debug;
+};
+
+/// A line of predict_input with its prediction: CSV `feature,...,feature:prediction`, libsvm `prediction index:value ...`.
+std::string prediction_line(const sample_rows& rows, std::size_t i, double prediction);
+
+/// Base of algorithms whose model is a weight for each feature.
+class linear_base : public paralg {
+ public:
+  linear_base(Comm comm, const std::string& server_info, const linear_settings& settings, int rounds);
+
+ protected:
+  /// The training samples. Throws: data_error when they have no feature.
+  [[nodiscard]] sample_rows load_training();
+  /// test_input and predict_input, before training, so that bad data is not found only after it.
+  void load_others(std::uint32_t columns);
+  [[nodiscard]] bool has_test() const noexcept { return !linear_.test_input.empty(); }
+  /// pred_v_<rank>, with `prediction(row of predict_input)`; nothing without predict_input.
+  template <class F>
+  void dump_predictions(F&& prediction) {
+    if (linear_.predict_input.empty()) return;
+    std::vector<std::string> lines(predict_.rows());
+    for (std::size_t i = 0; i < lines.size(); ++i) lines[i] = prediction_line(predict_, i, prediction(i));
+    paracel_dump_vector(lines, "pred_v_", "\n");
+  }
+
+  linear_settings linear_;
+  sample_rows test_;
+  sample_rows predict_;
+};
+
+}  // namespace paracel::alg

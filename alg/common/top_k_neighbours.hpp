@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The k most similar rows of each row, while similarities come in in any order. The order is total (similarity descending,
+// then number ascending), so the lists do not depend on the order in which pairs were met.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <paracel/text_output.hpp>
+#include <paracel/id_list.hpp>
+
+namespace paracel::alg {
+
+/// A row that another one resembles.
+struct neighbour {
+  std::uint64_t row = 0;  ///< its number among the rows of all workers
+  double similarity = 0;
+};
+inline bool better(const neighbour& a, const neighbour& b) {
+  return a.similarity != b.similarity ? a.similarity > b.similarity : a.row < b.row;
+}
+
+/// Thread-safety: none
+/// Cost: an offer that is not among the k best so far costs one comparison, another one O(log k); 16 bytes a neighbour.
+class top_k_neighbours {
+ public:
+  top_k_neighbours() = default;
+  top_k_neighbours(std::size_t rows, std::size_t k)
+      : lists_(rows), bar_(rows, -std::numeric_limits<double>::infinity()), k_(k) {}
+
+  void offer(std::size_t i, std::uint64_t row, double similarity) {
+    if (similarity < bar_[i]) return;
+    insert(i, {row, similarity});
+  }
+  /// What row i must at least reach.
+  [[nodiscard]] double bar(std::size_t i) const { return bar_[i]; }
+  [[nodiscard]] std::size_t rows() const noexcept { return lists_.size(); }
+  /// In no particular order, until `sort`.
+  [[nodiscard]] std::span<const neighbour> of(std::size_t i) const { return lists_[i]; }
+  /// Puts the best first, and ends the taking of offers.
+  void sort() {
+    for (auto& list : lists_) std::sort(list.begin(), list.end(), better);
+  }
+
+ private:
+  void insert(std::size_t i, const neighbour& n) {
+    auto& list = lists_[i];  // a heap with the worst on top once it is full
+    if (list.size() == k_) {
+      if (k_ == 0 || !better(n, list.front())) return;
+      std::pop_heap(list.begin(), list.end(), better);
+      list.back() = n;
+      std::push_heap(list.begin(), list.end(), better);
+    } else {
+      list.push_back(n);
+      if (list.size() < k_) return;
+      std::make_heap(list.begin(), list.end(), better);
+    }
+    bar_[i] = list.front().similarity;
+  }
+
+  std::vector<std::vector<neighbour>> lists_;
+  std::vector<double> bar_;
+  std::size_t k_ = 0;
+};
+
+/// A line of the results: id, a tab, and id:similarity with | between them.
+struct neighbour_line {
+  std::string id;
+  std::span<const neighbour> list;
+  const id_list* ids = nullptr;  ///< of all rows, in the order of their numbers
+};
+inline void append_text(std::string& out, const neighbour_line& line) {
+  out += line.id;
+  out += '\t';
+  for (std::size_t j = 0; j < line.list.size(); ++j) {
+    if (j > 0) out += '|';
+    const auto row = static_cast<std::size_t>(line.list[j].row);
+    if (line.ids->numeric()) {
+      paracel::append_text(out, line.ids->number(row));
+    } else {
+      out += line.ids->name(row);
+    }
+    out += ':';
+    paracel::append_text(out, line.list[j].similarity);
+  }
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kmeans_solver.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include <paracel/random.hpp>
+
+#include "alg/common/sum_over_workers.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+// What random numbers are for.
+constexpr std::uint64_t first_stream = 1;
+constexpr std::uint64_t batch_stream = 2;
+constexpr std::uint64_t seeding_stream = 16;  // and one more for each round of k-means||
+
+// k-means||: five rounds of twice as many points as there are centres. Source: Bahmani et al., section 5.
+constexpr int seeding_rounds = 5;
+constexpr double oversampling = 2;
+
+}  // namespace
+
+kmeans_outcome kmeans_solver::best() {
+  kmeans_outcome best;
+  for (int attempt = 0; attempt < options_.n_init; ++attempt) {
+    seed_ = mix64(options_.seed + static_cast<std::uint64_t>(attempt) * 0x9e3779b97f4a7c15U);
+    auto centres = seeds(seed_);
+    auto found = options_.batch_size == 0 ? lloyd(std::move(centres), attempt) : mini_batches(std::move(centres), attempt);
+    if (attempt == 0 || found.inertia < best.inertia) best = std::move(found);
+  }
+  return best;
+}
+
+/// These rows of this worker and those of the others, in the order of the rows of all workers. A collective.
+std::vector<double> kmeans_solver::gather_points(const std::vector<std::size_t>& mine) {
+  std::vector<double> rows;
+  for (const auto i : mine) {
+    const auto x = points_.point(i);
+    rows.insert(rows.end(), x.begin(), x.end());
+  }
+  std::vector<double> all;
+  for (const auto& part : comm_.allgather(rows)) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+/// k-means||: a first point, five rounds in which each point is taken with a probability that grows with its distance, and
+/// a reduction of what was taken to k centres.
+std::vector<double> kmeans_solver::seeds(std::uint64_t seed) {
+  const std::size_t n = points_.rows();
+  const std::size_t d = points_.dimension();
+  const auto wanted = oversampling * static_cast<double>(options_.clusters);
+  std::vector<std::size_t> all(n);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  std::vector<double> square(n, std::numeric_limits<double>::infinity());
+  std::vector<double> new_square(n);
+  std::vector<double> ignored(n);
+  std::vector<std::uint32_t> nearest(n);
+  std::vector<std::uint32_t> new_nearest(n);
+
+  std::vector<std::size_t> taken;
+  const std::uint64_t first = counter_random(seed, first_stream).below(total_);
+  if (first >= points_.first_row() && first - points_.first_row() < n) taken.push_back(first - points_.first_row());
+  std::vector<double> candidates;
+  for (int round = 0;; ++round) {
+    const auto fresh = gather_points(taken);
+    const auto before = static_cast<std::uint32_t>(candidates.size() / d);
+    double cost = 0;
+    if (!fresh.empty()) {
+      points_.nearest(kmeans_centres(fresh, d), all, new_nearest, new_square, ignored);
+      for (std::size_t i = 0; i < n; ++i) {
+        if (new_square[i] >= square[i]) continue;
+        square[i] = new_square[i];
+        nearest[i] = before + new_nearest[i];
+      }
+    }
+    for (std::size_t i = 0; i < n; ++i) cost += square[i];
+    candidates.insert(candidates.end(), fresh.begin(), fresh.end());
+    // One round more where the usual five have not found enough.
+    const bool enough = candidates.size() / d >= options_.clusters;
+    if ((round >= seeding_rounds && enough) || round > 2 * seeding_rounds) break;
+    cost = sum_over_workers(comm_, cost);
+    if (!(cost > 0)) break;  // every point is a candidate
+    taken.clear();
+    for (std::size_t i = 0; i < n; ++i) {
+      counter_random random(seed, seeding_stream + static_cast<std::uint64_t>(round), points_.first_row() + i);
+      if (random.uniform() * cost < wanted * square[i]) taken.push_back(i);
+    }
+  }
+
+  const std::size_t count = candidates.size() / d;
+  if (count <= options_.clusters) {
+    // Too few different points: centres that are there twice stay empty, or take the farthest point.
+    std::vector<double> rows = candidates;
+    while (rows.size() < options_.clusters * d) rows.insert(rows.end(), candidates.begin(), candidates.begin() +
+                                                              static_cast<std::ptrdiff_t>(d));
+    return rows;
+  }
+  std::vector<double> weight(count);
+  for (std::size_t i = 0; i < n; ++i) weight[nearest[i]] += 1;
+  sum_over_workers(comm_, weight);
+  // On one worker: processors of other kinds may differ in the last digits.
+  std::vector<double> rows;
+  if (comm_.get_rank() == 0) rows = kmeans_reduce(candidates, d, weight, options_.clusters, seed);
+  comm_.bcast(rows);
+  if (options_.cosine) {
+    for (std::size_t c = 0; c < options_.clusters; ++c) {
+      double norm = 0;
+      for (std::size_t j = 0; j < d; ++j) norm += rows[c * d + j] * rows[c * d + j];
+      if (norm == 0) continue;
+      for (std::size_t j = 0; j < d; ++j) rows[c * d + j] /= std::sqrt(norm);
+    }
+  }
+  return rows;
+}
+
+/// One round: every worker assigns its points, and the sums of all are added up. A collective.
+void kmeans_solver::assign(const kmeans_centres& centres, const std::vector<double>& moved) {
+  points_.assign(centres, moved, sums_);
+  sum_over_workers(comm_, sums_.values);
+}
+
+/// Every centre without points takes one: the farthest of all from its own centre, the next one for the next centre.
+/// The others lose it. A collective; nothing travels when no centre is empty.
+void kmeans_solver::fill_empty() {
+  std::vector<std::uint32_t> empty;
+  for (std::size_t c = 0; c < sums_.size(); ++c) {
+    if (sums_.count(c) == 0) empty.push_back(static_cast<std::uint32_t>(c));
+  }
+  if (empty.empty()) return;
+  // Some of them may be a centre's only point, which it keeps: as many as there are centres.
+  const auto far = points_.farthest(options_.clusters);
+  std::vector<std::vector<double>> mine;
+  for (const auto& f : far) {
+    auto x = points_.point(f.row - points_.first_row());
+    double norm = 0;
+    for (const double v : x) norm += v * v;
+    // What rounding alone puts between a centre and its points is no distance.
+    if (f.distance <= points_.least_distance() * norm) continue;
+    x.push_back(f.distance);
+    x.push_back(static_cast<double>(f.row));
+    x.push_back(f.centre);
+    mine.push_back(std::move(x));
+  }
+  std::vector<std::vector<double>> all;
+  for (auto& part : comm_.allgather(mine)) {
+    for (auto& x : part) all.push_back(std::move(x));
+  }
+  const std::size_t d = points_.dimension();
+  // Of one distance the first row, because the parts came in the order of the rows.
+  std::stable_sort(all.begin(), all.end(), [d](const auto& a, const auto& b) { return a[d] > b[d]; });
+  std::size_t at = 0;
+  for (const auto& x : all) {
+    const auto from = static_cast<std::size_t>(x[d + 2]);
+    if (at == empty.size()) break;
+    if (sums_.count(from) <= 1) continue;
+    const auto to = empty[at++];
+    for (std::size_t j = 0; j < d; ++j) {
+      sums_.sum(from)[j] -= x[j];
+      sums_.sum(to)[j] += x[j];
+    }
+    sums_.count(from) -= 1;
+    sums_.count(to) += 1;
+    sums_.changed() += 1;
+    const auto row = static_cast<std::uint64_t>(x[d + 1]);
+    if (row >= points_.first_row() && row - points_.first_row() < points_.rows())
+      points_.reassign(row - points_.first_row(), to);
+  }
+}
+
+kmeans_outcome kmeans_solver::lloyd(std::vector<double> rows, int attempt) {
+  const std::size_t d = points_.dimension();
+  sums_ = kmeans_sums(options_.clusters, d);
+  points_.restart();
+  kmeans_centres centres(std::move(rows), d);
+  std::vector<double> moved(centres.size());
+  double last = std::numeric_limits<double>::infinity();
+  for (int round = 1; round <= options_.rounds; ++round) {
+    assign(centres, moved);
+    fill_empty();
+    const double inertia = sums_.inertia();
+    if (options_.progress) options_.progress(attempt, round, inertia, sums_.changed());
+    if (sums_.changed() == 0) return assigned(centres.rows(), round, true);
+    const bool small = options_.tolerance > 0 && last - inertia <= options_.tolerance * inertia;
+    last = inertia;
+    kmeans_centres next(kmeans_means(centres, sums_, options_.cosine), d);
+    for (std::size_t c = 0; c < moved.size(); ++c) {
+      double square = 0;
+      for (std::size_t j = 0; j < d; ++j) {
+        const double e = next.row(c)[j] - centres.row(c)[j];
+        square += e * e;
+      }
+      moved[c] = std::sqrt(square) * (1 + 1e-10);
+    }
+    centres = std::move(next);
+    if (small) return assigned(centres.rows(), round, true);
+  }
+  return assigned(centres.rows(), options_.rounds, false);
+}
+
+/// A step moves each centre to the mean of all points that it was given so far, those of the step included.
+kmeans_outcome kmeans_solver::mini_batches(std::vector<double> rows, int attempt) {
+  const std::size_t d = points_.dimension();
+  const std::size_t k = options_.clusters;
+  sums_ = kmeans_sums(k, d);
+  std::vector<double> seen(k);
+  const std::uint64_t size = std::min<std::uint64_t>(options_.batch_size, total_);
+  const std::uint64_t steps = (total_ + size - 1) / size;
+  double last = std::numeric_limits<double>::infinity();
+  std::uint64_t step = 0;
+  std::vector<std::size_t> mine;
+  std::vector<std::uint32_t> best;
+  std::vector<double> square;
+  std::vector<double> ignored;
+  int round = 1;
+  bool converged = false;
+  for (; round <= options_.rounds && !converged; ++round) {
+    double inertia = 0;
+    for (std::uint64_t s = 0; s < steps; ++s, ++step) {
+      // Every worker draws the whole batch and takes its own rows of it.
+      counter_random random(seed_, batch_stream, step);
+      mine.clear();
+      for (std::uint64_t i = 0; i < size; ++i) {
+        const std::uint64_t row = random.below(total_);
+        if (row >= points_.first_row() && row - points_.first_row() < points_.rows())
+          mine.push_back(row - points_.first_row());
+      }
+      std::sort(mine.begin(), mine.end());
+      best.resize(mine.size());
+      square.resize(mine.size());
+      ignored.resize(mine.size());
+      const kmeans_centres centres(rows, d);
+      if (!mine.empty()) points_.nearest(centres, mine, best, square, ignored);
+      std::fill(sums_.values.begin(), sums_.values.end(), 0.0);
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        points_.add(mine[i], 1, sums_.sum(best[i]));
+        sums_.count(best[i]) += 1;
+        sums_.inertia() += square[i];
+      }
+      sum_over_workers(comm_, sums_.values);
+      inertia += sums_.inertia();
+      for (std::size_t c = 0; c < k; ++c) {
+        const double count = sums_.count(c);
+        if (count == 0) continue;
+        seen[c] += count;
+        double norm = 0;
+        for (std::size_t j = 0; j < d; ++j) {
+          double& v = rows[c * d + j];
+          v += (sums_.sum(c)[j] - count * v) / seen[c];
+          norm += v * v;
+        }
+        if (!options_.cosine || norm == 0) continue;
+        for (std::size_t j = 0; j < d; ++j) rows[c * d + j] /= std::sqrt(norm);
+      }
+    }
+    // Of the points drawn, at the centres they met, scaled to all points.
+    inertia *= static_cast<double>(total_) / static_cast<double>(steps * size);
+    if (options_.progress) options_.progress(attempt, round, inertia, std::nullopt);
+    converged = options_.tolerance > 0 && std::abs(last - inertia) <= options_.tolerance * inertia;
+    last = inertia;
+  }
+  return assigned(std::move(rows), round - 1, converged);
+}
+
+/// Assigns every point to its nearest centre.
+kmeans_outcome kmeans_solver::assigned(std::vector<double> rows, int rounds, bool converged) {
+  kmeans_outcome out;
+  sums_ = kmeans_sums(options_.clusters, points_.dimension());
+  points_.restart();
+  assign(kmeans_centres(rows, points_.dimension()), {});
+  out.centres = std::move(rows);
+  out.assignment = points_.assignment();
+  out.inertia = sums_.inertia();
+  for (std::size_t c = 0; c < options_.clusters; ++c) out.counts.push_back(sums_.count(c));
+  out.rounds = rounds;
+  out.converged = converged;
+  return out;
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// k-means of points that are in memory: seeds, Lloyd's rounds or mini-batches, over all workers. For methods and sources
+// see kmeans.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <paracel/comm.hpp>
+
+#include "kmeans_points.hpp"
+
+namespace paracel::alg {
+
+struct kmeans_options {
+  std::size_t clusters = 1;
+  int rounds = 300;
+  int n_init = 1;
+  std::size_t batch_size = 0;  ///< 0: Lloyd's rounds
+  double tolerance = 0;
+  bool cosine = false;
+  std::uint64_t seed = 0;
+  /// Told after each round: run (from 0), round (from 1), inertia, points that have another centre (not with mini-batches).
+  std::function<void(int, int, double, std::optional<double>)> progress{};
+};
+
+struct kmeans_outcome {
+  std::vector<double> centres;            ///< a centre a row
+  std::vector<std::uint32_t> assignment;  ///< of this worker's points
+  std::vector<double> counts;             ///< of all workers
+  double inertia = 0;
+  int rounds = 0;
+  bool converged = false;
+};
+
+/// Lifetime: the points outlive it. Thread-safety: none. Every public call is a collective.
+class kmeans_solver {
+ public:
+  /// `total`: points of all workers, at least as many as clusters.
+  kmeans_solver(Comm comm, kmeans_points& points, std::uint64_t total, kmeans_options options)
+      : comm_(std::move(comm)), points_(points), total_(total), options_(std::move(options)) {}
+
+  /// The best of n_init runs. Cost: see README.md.
+  [[nodiscard]] kmeans_outcome best();
+  /// Assigns every point to the nearest of these centres.
+  [[nodiscard]] kmeans_outcome assigned(std::vector<double> centres, int rounds, bool converged);
+
+ private:
+  [[nodiscard]] std::vector<double> seeds(std::uint64_t seed);
+  [[nodiscard]] std::vector<double> gather_points(const std::vector<std::size_t>& mine);
+  [[nodiscard]] kmeans_outcome lloyd(std::vector<double> centres, int attempt);
+  [[nodiscard]] kmeans_outcome mini_batches(std::vector<double> centres, int attempt);
+  void assign(const kmeans_centres& centres, const std::vector<double>& moved);
+  void fill_empty();
+
+  Comm comm_;
+  kmeans_points& points_;
+  std::uint64_t total_;
+  kmeans_options options_;
+  kmeans_sums sums_;
+  std::uint64_t seed_ = 0;  // of the attempt
+};
+
+}  // namespace paracel::alg

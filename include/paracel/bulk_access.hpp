@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Parameters many at a time: by a list of keys, or by what filters, prefixes and ranks take. A base of `paralg`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <paracel/parameter_access.hpp>
+
+namespace paracel {
+
+/// The numbers under some keys: values that are one number, and the elements of arrays.
+struct number_summary {
+  std::uint64_t keys = 0;     ///< whatever their type
+  std::uint64_t numbers = 0;  ///< without NaN
+  double sum = 0;             ///< compensated: right to the last bits whatever the order was
+  double minimum = 0;         ///< of no number: +infinity
+  double maximum = 0;         ///< of no number: -infinity
+};
+/// How many numbers fell where. Bin i is [lo + i * width, lo + (i + 1) * width), and the last one has `hi` too.
+struct number_histogram {
+  list_type<std::uint64_t> bins;
+  std::uint64_t below = 0;  ///< less than lo
+  std::uint64_t above = 0;  ///< more than hi
+};
+/// Thread-safety and errors: as paralg.
+class bulk_access : public parameter_access {
+ public:
+  // ---- many keys: one request a shard, all shards at once --------------------------------------------------------------
+
+  /// In the order of `keys`. Throws: key_error that names the first key that is not there.
+  template <class V>
+  list_type<V> paracel_read_multi(const list_type<str_type>& keys) {
+    list_type<V> values(keys.size());
+    read_multi(keys, [&](std::size_t i, const value_view& v) { decode_into(v, values[i]); }, true);
+    return values;
+  }
+  /// Keys that are not there are not in the result.
+  template <class V>
+  void paracel_read_multi(const list_type<str_type>& keys, dict_type<str_type, V>& values) {
+    values.clear();
+    read_multi(keys, [&](std::size_t i, const value_view& v) { decode_into(v, values[keys[i]]); }, false);
+  }
+  template <class V>
+  bool paracel_write_multi(const dict_type<str_type, V>& values) {
+    const batch<V> b(values);
+    write_multi(b.keys, b.views);
+    return true;
+  }
+  template <class V>
+  bool paracel_update_multi(const list_type<str_type>& keys, const list_type<V>& deltas) {
+    const batch<V> b(keys, deltas);
+    update_multi(b.keys, b.views, update_function(), true, nullptr);
+    return true;
+  }
+  template <class V>
+  bool paracel_update_multi(const dict_type<str_type, V>& deltas) {
+    const batch<V> b(deltas);
+    update_multi(b.keys, b.views, update_function(), true, nullptr);
+    return true;
+  }
+  template <class V>
+  bool paracel_update_multi(const list_type<str_type>& keys, const list_type<V>& deltas, const str_type& file_name,
+                            const str_type& func_name) {
+    const batch<V> b(keys, deltas);
+    update_multi(b.keys, b.views, find_function(file_name, func_name), true, nullptr);
+    return true;
+  }
+  template <class V>
+  bool paracel_update_multi(const dict_type<str_type, V>& deltas, const str_type& file_name, const str_type& func_name) {
+    const batch<V> b(deltas);
+    update_multi(b.keys, b.views, find_function(file_name, func_name), true, nullptr);
+    return true;
+  }
+  /// As paracel_update_default for each key, and waits for the servers.
+  template <class V, class D>
+  bool paracel_update_default_multi(const list_type<str_type>& keys, const list_type<V>& initials,
+                                    const list_type<D>& deltas) {
+    update_default_multi(batch<V>(keys, initials), batch<D>(keys, deltas), update_function());
+    return true;
+  }
+  template <class V, class D>
+  bool paracel_update_default_multi(const list_type<str_type>& keys, const list_type<V>& initials,
+                                    const list_type<D>& deltas, const str_type& file_name, const str_type& func_name) {
+    update_default_multi(batch<V>(keys, initials), batch<D>(keys, deltas), find_function(file_name, func_name));
+    return true;
+  }
+  /// With one initial value for all keys that are not there.
+  template <class V, class D>
+  bool paracel_update_default_multi(const V& initial, const dict_type<str_type, D>& deltas) {
+    update_default_multi(initial, batch<D>(deltas), update_function());
+    return true;
+  }
+  template <class V, class D>
+  bool paracel_update_default_multi(const V& initial, const dict_type<str_type, D>& deltas, const str_type& file_name,
+                                    const str_type& func_name) {
+    update_default_multi(initial, batch<D>(deltas), find_function(file_name, func_name));
+    return true;
+  }
+  template <class V>
+  bool paracel_bupdate_multi(const list_type<str_type>& keys, const list_type<V>& deltas) {
+    const batch<V> b(keys, deltas);
+    update_multi(b.keys, b.views, bupdate_function(), false, nullptr);
+    return true;
+  }
+  template <class V>
+  bool paracel_bupdate_multi(const dict_type<str_type, V>& deltas) {
+    const batch<V> b(deltas);
+    update_multi(b.keys, b.views, bupdate_function(), false, nullptr);
+    return true;
+  }
+  template <class V>
+  bool paracel_bupdate_multi(const list_type<str_type>& keys, const list_type<V>& deltas, const str_type& file_name,
+                             const str_type& func_name) {
+    const batch<V> b(keys, deltas);
+    update_multi(b.keys, b.views, find_function(file_name, func_name), false, nullptr);
+    return true;
+  }
+  template <class V>
+  bool paracel_bupdate_multi(const dict_type<str_type, V>& deltas, const str_type& file_name,
+                             const str_type& func_name) {
+    const batch<V> b(deltas);
+    update_multi(b.keys, b.views, find_function(file_name, func_name), false, nullptr);
+    return true;
+  }
+  /// Updates all and gets the new values, in the order of `keys`.
+  template <class V>
+  list_type<V> paracel_bupdate_multi_get(const list_type<str_type>& keys, const list_type<V>& deltas) {
+    const batch<V> b(keys, deltas);
+    list_type<V> values(keys.size());
+    const multi_sink put = [&](std::size_t i, const value_view& v) { decode_into(v, values[i]); };
+    update_multi(b.keys, b.views, bupdate_function(), false, &put);
+    return values;
+  }
+  /// True when every key was there.
+  bool paracel_remove_multi(const list_type<str_type>& keys);
+  /// Removes every key of every server.
+  void paracel_clear();
+
+  // ---- keys that nobody names -----------------------------------------------------------------------------------------
+  //
+  // All shards of all servers work at once, each a few milliseconds at a time, so that others are served in between. What
+  // they answer comes in chunks: the worker holds 8 MiB a shard at most. A key that is there all the time is met exactly
+  // once; of one that comes, goes or changes meanwhile either state may be seen. The clock's rule is that of a read.
+  // Filters are (key) -> bool or (key, value) -> bool in a plug-in (paracel::filter_proxy); they run in the servers, and
+  // one that throws, or whose type a value does not have, ends the call with a plugin_error or type_error.
+
+  /// Everything. Throws: type_error when a value is no V.
+  template <class V>
+  dict_type<str_type, V> paracel_readall() {
+    return dict_of<V>(0);
+  }
+  /// Calls f(key, value) for every key, in no particular order. f may use this object; what it throws ends the walk. An f
+  /// that takes a dictionary, as in Paracel 0.3, is called with one for each chunk.
+  template <class V, class F>
+  void paracel_readall_handle(F&& f) {
+    handle<V>(0, f);
+  }
+  /// What the filter takes: the one named here, or the registered one.
+  template <class V>
+  dict_type<str_type, V> paracel_read_special(const str_type& file_name, const str_type& func_name) {
+    return dict_of<V>(find_filter(file_name, func_name));
+  }
+  template <class V>
+  dict_type<str_type, V> paracel_read_special() {
+    return dict_of<V>(read_filter());
+  }
+  /// As paracel_readall_handle.
+  template <class V, class F>
+  void paracel_read_special_handle(const str_type& file_name, const str_type& func_name, F&& f) {
+    handle<V>(find_filter(file_name, func_name), f);
+  }
+  template <class V, class F>
+  void paracel_read_special_handle(F&& f) {
+    handle<V>(read_filter(), f);
+  }
+  /// The k keys with the largest values, the largest first; equal ones in the order of their keys. Values that are not one
+  /// number do not take part. Cost: O(k) bytes a shard and time slice.
+  template <class V>
+  void paracel_read_topk(int k, list_type<std::pair<str_type, V>>& result) {
+    result.clear();
+    top_k(k, 0, appender(result));
+  }
+  template <class V>
+  list_type<std::pair<str_type, V>> paracel_read_topk(int k) {
+    list_type<std::pair<str_type, V>> result;
+    paracel_read_topk(k, result);
+    return result;
+  }
+  /// Of the keys that the filter takes.
+  template <class V>
+  void paracel_read_topk_with_key_filter(int k, list_type<std::pair<str_type, V>>& result, const str_type& file_name,
+                                         const str_type& func_name) {
+    result.clear();
+    top_k(k, find_filter(file_name, func_name), appender(result));
+  }
+  /// Removes what the filter takes, in the servers. Returns how many keys that were. When it throws, some may have gone.
+  std::size_t paracel_remove_special(const str_type& file_name, const str_type& func_name);
+  std::size_t paracel_remove_special();
+  /// The keys that begin with `prefix`, in no particular order.
+  list_type<str_type> paracel_keys(const str_type& prefix = "");
+  /// Calls f(key) for each.
+  template <class F>
+  void paracel_keys(const str_type& prefix, F&& f) {
+    str_type name;
+    scan(prefix, 0, true, [&](std::string_view key, const value_view&) {
+      name.assign(key);
+      f(std::as_const(name));
+    });
+  }
+  /// Of the numbers under the keys that begin with `prefix`. Cost: some 100 bytes a shard and time slice.
+  number_summary paracel_summary(const str_type& prefix = "");
+  double paracel_sum(const str_type& prefix = "") { return paracel_summary(prefix).sum; }
+  /// Of keys.
+  std::size_t paracel_count(const str_type& prefix = "") { return paracel_summary(prefix).keys; }
+  /// `bins`: 1 to 65536. Throws: config_error when lo < hi does not hold.
+  number_histogram paracel_histogram(double lo, double hi, std::size_t bins, const str_type& prefix = "");
+
+ protected:
+  bulk_access() = default;
+  ~bulk_access() = default;
+
+ private:
+  void read_multi(const list_type<str_type>& keys, const multi_sink& put, bool all);
+  void write_multi(const list_type<str_type>& keys, const std::vector<value_view>& values);
+  void update_multi(const list_type<str_type>& keys, const std::vector<value_view>& deltas, std::uint64_t function,
+                    bool clocked, const multi_sink* put);
+  template <class V, class D>
+  void update_default_multi(const batch<V>& initials, const batch<D>& deltas, std::uint64_t function) {
+    update_default_multi(deltas.keys, initials.views, deltas.views, function);
+  }
+  template <class V, class D>
+  void update_default_multi(const V& initial, const batch<D>& deltas, std::uint64_t function) {
+    const encoded<V> e(initial);
+    update_default_multi(deltas.keys, std::vector<value_view>(deltas.keys.size(), e.view()), deltas.views, function);
+  }
+  void update_default_multi(const list_type<str_type>& keys, const std::vector<value_view>& initials,
+                            const std::vector<value_view>& deltas, std::uint64_t function);
+  using item_sink = std::function<void(std::string_view key, const value_view&)>;
+  template <class V>
+  static item_sink appender(list_type<std::pair<str_type, V>>& result) {
+    return [&result](std::string_view key, const value_view& v) {
+      result.emplace_back(str_type(key), V{});
+      decode_into(v, result.back().second);
+    };
+  }
+  template <class V>
+  dict_type<str_type, V> dict_of(std::uint64_t filter) {
+    dict_type<str_type, V> all;
+    scan({}, filter, false, [&](std::string_view key, const value_view& v) { decode_into(v, all[str_type(key)]); });
+    return all;
+  }
+  template <class V, class F>
+  void handle(std::uint64_t filter, F& f) {
+    if constexpr (std::is_invocable_v<F&, const str_type&, V>) {
+      str_type name;
+      scan({}, filter, false, [&](std::string_view key, const value_view& v) {
+        V value{};
+        decode_into(v, value);
+        name.assign(key);
+        f(std::as_const(name), std::move(value));
+      });
+    } else {
+      dict_type<str_type, V> chunk;
+      scan({}, filter, false, [&](std::string_view key, const value_view& v) { decode_into(v, chunk[str_type(key)]); },
+           [&] {
+             if (!chunk.empty()) f(chunk);
+             chunk.clear();
+           });
+    }
+  }
+
+  void scan(std::string_view prefix, std::uint64_t filter, bool keys_only, const item_sink& put,
+            const std::function<void()>& chunk_end = nullptr);
+  void top_k(int k, std::uint64_t filter, const item_sink& put);
+  [[nodiscard]] std::uint64_t read_filter() const;
+};
+
+}  // namespace paracel

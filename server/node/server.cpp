@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/node/server.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <random>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <paracel/error.hpp>
+
+#include "core/hex.hpp"
+
+namespace paracel::srv {
+namespace {
+
+server_options checked(server_options o) {
+  if (o.threads == 0 || o.threads > membership::most_threads) {
+    throw usage_error("threads must be 1 to " + std::to_string(membership::most_threads) + ", not " +
+                      std::to_string(o.threads));
+  }
+  if (o.workers > membership::most_workers) {
+    throw usage_error("workers must be at most " + std::to_string(membership::most_workers) + ", not " +
+                      std::to_string(o.workers));
+  }
+  constexpr std::size_t least_message = std::size_t{1} << 20;
+  constexpr std::size_t beside_a_value = net::request_header_bytes + net::max_key_bytes;
+  if (o.max_message_bytes < least_message) {
+    throw usage_error("max_message_bytes must be at least " + std::to_string(least_message));
+  }
+  // Lengths in the header are 32 bits; a value comes with a header and a key, and must also go out again.
+  o.max_message_bytes = std::min<std::size_t>(o.max_message_bytes, std::numeric_limits<std::uint32_t>::max());
+  o.max_value_bytes = std::min(o.max_value_bytes, o.max_message_bytes - beside_a_value);
+  if (o.incarnation == 0) {
+    std::random_device random;
+    const auto now = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+    o.incarnation = now ^ (std::uint64_t{random()} << 32) ^ static_cast<std::uint64_t>(getpid());
+    if (o.incarnation == 0) o.incarnation = 1;
+  }
+  return o;
+}
+
+/// The memory of the machine: a partition that does not fit it cannot be copied here.
+std::size_t machine_bytes() {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long bytes = sysconf(_SC_PAGESIZE);
+  if (pages <= 0 || bytes <= 0) return std::size_t{1} << 40U;
+  return static_cast<std::size_t>(pages) * static_cast<std::size_t>(bytes);
+}
+
+}  // namespace
+
+server::server(server_options options)
+    : options_(checked(std::move(options))),
+      budgets_(options_.max_parked_bytes, machine_bytes(), std::max(options_.max_unread_bytes, slow_consumer_guard::least_limit),
+               options_.threads),
+      plugins_(options_.plugin_folders), clock_(options_.workers),
+      chains_(options_.threads + 1), workers_(options_.workers), unread_(options_.max_unread_bytes) {
+  shard_settings s;
+  s.slot = options_.slot;
+  s.threads = options_.threads;
+  s.job = options_.job;
+  s.max_value_bytes = options_.max_value_bytes;
+  s.max_message_bytes = options_.max_message_bytes;
+  if (options_.max_memory_bytes != 0) s.max_memory_bytes = options_.max_memory_bytes / options_.threads;
+  shard_owned_ = std::make_unique<std::atomic<const ownership*>[]>(options_.threads);
+  for (s.index = 0; s.index < options_.threads; ++s.index) {
+    shards_.push_back(std::make_unique<shard>(s, plugins_, shard_owned_[s.index]));
+    checkpoints_.emplace_back(options_, file_system_, plugins_);
+  }
+}
+
+replication_chain& server::begin_replication(unsigned thread, net::port& port, replication_chain::serve_function serve) {
+  replication_chain_options o{.job = options_.job, .incarnation = options_.incarnation, .slot = options_.slot, .index = thread,
+                  .threads = threads(), .most_body_bytes = options_.max_message_bytes / 2};
+  replicated_store* of = &clock_;
+  if (thread < threads()) {
+    of = shards_[thread].get();
+  } else {
+    o.at = place::clock;
+    o.index = clock_partition;
+    o.threads = partition_count;
+  }
+  chains_[thread] = std::make_unique<replication_chain>(o, budgets_, *of, port, std::move(serve));
+  return *chains_[thread];
+}
+
+void server::handle(unsigned shard, const net::request_view& request, shared_buffer tail, completion done) {
+  if (request.header.what == net::verb::checkpoint) [[unlikely]] {
+    const auto* owned = owned_.load(std::memory_order_acquire);
+    return checkpoints_[shard].handle(*shards_[shard], shard, owned, request, std::move(done));
+  }
+  shards_[shard]->handle(request, std::move(tail), std::move(done));
+}
+
+void server::use_disk(net::file_system& instead) noexcept {
+  for (auto& c : checkpoints_) c.use_disk(instead);
+}
+
+void server::closing(unsigned shard) { shards_[shard]->closing(); }
+
+void server::handle_clock(const net::request_view& request, completion done, clock_service::time_point now,
+                          std::optional<bool> keeps) {
+  if (options_.job != 0 && request.header.job != options_.job) {
+    return done.fail(net::status::wrong_job, "this server works for another job");
+  }
+  if (request.header.what != net::verb::ping && !keeps.value_or(keeps_clock_.load(std::memory_order_relaxed))) {
+    return done.fail(net::status::wrong_owner, "s" + std::to_string(options_.slot) + " does not keep the clock");
+  }
+  clock_.handle(request, std::move(done), now);
+}
+
+std::chrono::milliseconds server::tend_clock(clock_service::time_point now) {
+  using std::chrono::milliseconds;
+  clock_.checkpoint_every(checkpoint_every_.load(std::memory_order_relaxed));
+  if (!clock_.begun()) {
+    const auto workers = workers_.load(std::memory_order_acquire);
+    // Somebody may wait for the beginning already; it is a matter of moments.
+    if (workers == 0) return clock_.parked() == 0 ? milliseconds(100) : milliseconds(1);
+    clock_.begin(workers, now, first_clock_.load(std::memory_order_relaxed));
+  }
+  clock_.expire(now);
+  return milliseconds(100);
+}
+
+std::uint32_t server::epoch() const noexcept {
+  const auto* owned = owned_.load(std::memory_order_acquire);
+  return owned == nullptr ? 0 : owned->epoch;
+}
+
+bool server::is_of_peer(const net::request_header& h) const noexcept {
+  const auto between = link::of(h);
+  if (between.to != options_.incarnation) return false;
+  const server_identity sender{between.from_slot, between.from};
+  if (sender == server_identity{options_.slot, options_.incarnation}) return true;
+  const auto* owned = owned_.load(std::memory_order_acquire);
+  return owned != nullptr && owned->knows(sender);
+}
+
+void server::set_membership(const membership& members) {
+  const auto self = std::find_if(members.servers.begin(), members.servers.end(),
+                                 [&](const auto& s) { return s.slot == options_.slot; });
+  if (self == members.servers.end()) {
+    throw error("slot " + std::to_string(options_.slot) + " is not among the servers of epoch " +
+                std::to_string(members.epoch));
+  }
+  const auto index = static_cast<std::uint32_t>(self - members.servers.begin());
+  const key_router router(members);
+  auto fresh = std::make_unique<ownership>();
+  fresh->epoch = members.epoch;
+  fresh->servers = identities_in(members);
+  for (std::uint32_t p = 0; p < partition_count; ++p) {
+    const auto chain = router.chain(static_cast<std::uint16_t>(p));
+    fresh->mine[p] = chain.front() == index;
+    fresh->copies[p] = std::find(chain.begin(), chain.end(), index) != chain.end();
+  }
+  // Before requests come that belong to these partitions.
+  for (const auto& f : members.refused) plugins_.forbid(f.id, f.why);
+  const std::lock_guard lock(memberships_mutex_);
+  if (!copies_.empty() && members.epoch <= copies_.back()->members.epoch) return;  // it has come by two ways
+  memberships_.push_back(std::move(fresh));
+  const bool has_copies = members.may_change() || !copies_.empty() ||
+                          std::ranges::any_of(members.servers, [](const auto& s) { return s.state != server_state::up; });
+  if (has_copies) {
+    copies_.push_back(std::make_shared<const replica_view>(members, options_.slot));
+    // A thread that goes by an older one still holds it.
+    std::erase_if(copies_, [newest = copies_.back().get()](const auto& v) { return v.get() != newest && v.use_count() == 1; });
+    copies_epoch_.store(members.epoch, std::memory_order_release);
+  } else {
+    for (unsigned i = 0; i < threads(); ++i) shard_owned_[i].store(memberships_.back().get(), std::memory_order_release);
+  }
+  // Whoever sees an epoch sees whether it has copies.
+  owned_.store(memberships_.back().get(), std::memory_order_release);
+  first_clock_.store(members.checkpoints.clock, std::memory_order_relaxed);
+  checkpoint_every_.store(members.checkpoints.every, std::memory_order_relaxed);
+  workers_.store(members.workers, std::memory_order_release);
+  has_copies_.store(members.may_change(), std::memory_order_relaxed);
+  keeps_clock_.store(router.clock_server() == index, std::memory_order_relaxed);
+}
+
+std::shared_ptr<const replica_view> server::copies() const {
+  const std::lock_guard lock(memberships_mutex_);
+  return copies_.empty() ? nullptr : copies_.back();
+}
+
+std::uint64_t server::requests_served() const noexcept {
+  std::uint64_t n = 0;
+  for (const auto& s : shards_) {
+    const auto& requests = s->counters().requests;
+    for (std::size_t v = 0; v < requests.size(); ++v) n += requests[v].load(std::memory_order_relaxed);
+  }
+  return n;
+}
+
+/// f(name, budget) for each; a name comes as often as there are shards that have a budget of it.
+template <class F>
+void server::each_budget(const F& f) const {
+  budgets_.each(f);
+  f("clock_waits", clock_.budget());
+  for (const auto& s : shards_) s->each_budget(f);
+}
+
+std::string server::stats_json() const {
+  using nlohmann::json;
+  const auto value = [](const shard_counters::counter& c) { return c.load(std::memory_order_relaxed); };
+  json all = {{"slot", options_.slot},
+              {"incarnation", to_hex(options_.incarnation)},
+              {"job", to_hex(options_.job)},
+              {"epoch", epoch()},
+              {"pid", getpid()},
+              {"keys", 0},
+              {"memory_bytes", 0},
+              {"max_memory_bytes", options_.max_memory_bytes},
+              {"connections_dropped", connections_dropped()},
+              {"unread", {{"limit_bytes", unread_.limit()}, {"refused", unread_.refused()}, {"dropped", unread_.dropped()}}}};
+  struct holding {
+    std::size_t bytes = 0;
+    std::size_t limit = 0;
+    std::uint64_t refused = 0;
+  };
+  std::map<std::string, holding> holdings;
+  each_budget([&](const char* name, const byte_budget& b) {
+    auto& h = holdings[name];
+    h.bytes += b.held();
+    h.limit += b.limit();
+    h.refused += b.refused();
+  });
+  for (const auto& [name, h] : holdings) {
+    all["held"][name] = {{"bytes", h.bytes}, {"limit_bytes", h.limit}, {"refused", h.refused}};
+  }
+  std::uint64_t keys = 0;
+  std::uint64_t memory = 0;
+  for (const auto& s : shards_) {
+    const auto& c = s->counters();
+    json requests = json::object();
+    for (std::size_t v = 0; v < c.requests.size(); ++v) {
+      if (const auto n = value(c.requests[v]); n != 0) {
+        requests[v == 0 ? "other" : net::name_of(static_cast<net::verb>(v))] = n;
+      }
+    }
+    json one = {{"requests", std::move(requests)}, {"bytes_in", value(c.bytes_in)},   {"bytes_out", value(c.bytes_out)},
+                {"failures", value(c.failures)},   {"keys", value(c.keys)},           {"memory_bytes", value(c.memory_bytes)},
+                {"staged", value(c.staged)},       {"rows", value(c.rows)}};
+    if (const auto b = s->busy(); b.name != nullptr) one["busy"] = *b.name;
+    keys += value(c.keys);
+    memory += value(c.memory_bytes);
+    all["shards"].push_back(std::move(one));
+  }
+  all["keys"] = keys;
+  all["memory_bytes"] = memory;
+  return all.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace paracel::srv

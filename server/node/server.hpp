@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The server as an object: shards, clock and plug-ins, without a thread, a socket or a global. Several live in one
+// process; server_node puts threads and ports around one.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/shared_buffer.hpp"
+#include "core/membership.hpp"
+#include "storage/file_system.hpp"
+#include "net/protocol.hpp"
+#include "server/request/byte_budget.hpp"
+#include "server/replication/replication_chain.hpp"
+#include "server/node/checkpoint_service.hpp"
+#include "server/shard/clock_service.hpp"
+#include "server/request/completion.hpp"
+#include "server/plugin/plugin_registry.hpp"
+#include "server/shard/shard.hpp"
+#include "server/request/slow_consumer_guard.hpp"
+#include "server/request/verb_rules.hpp"
+
+namespace paracel::srv {
+
+/// What answers the requests of shard threads. A program that embeds a server may give its own, in front of the server's
+/// or in its place.
+class request_handler {
+ public:
+  virtual ~request_handler() = default;
+  /// Called on the shard's thread alone. Answers `done` exactly once, now or later on the same thread; the request is
+  /// valid during the call only.
+  virtual void handle(unsigned shard, const net::request_view& request, shared_buffer tail, completion done) = 0;
+  /// `requests` come next, in this order: memory that they need may be fetched while the first is handled. Called before
+  /// every batch, also of one. Nothing is answered here.
+  virtual void expect(unsigned shard, std::span<const net::request_view> requests) {
+    static_cast<void>(shard);
+    static_cast<void>(requests);
+  }
+  /// The thread of this shard ends, and with it the way to its clients: what is parked must be answered now.
+  virtual void closing(unsigned shard) { static_cast<void>(shard); }
+};
+
+struct server_options {
+  std::uint32_t slot = 0;
+  std::uint32_t threads = 1;
+  double weight = 1;
+  std::uint64_t incarnation = 0;  ///< 0: one is made from the time and the process
+  std::uint64_t job = 0;          ///< 0: requests of any job are taken
+  std::uint32_t workers = 1;      ///< 0: the membership will say; clock requests are held until then
+  std::vector<std::string> plugin_folders{};
+  std::size_t max_value_bytes = std::size_t{256} << 20;
+  std::size_t max_message_bytes = std::size_t{1} << 30;
+  std::size_t max_memory_bytes = 0;  ///< of all shards, equal shares; 0: no limit
+  std::size_t max_unread_bytes = std::size_t{1} << 30;  ///< of replies on one connection, see slow_consumer_guard
+  std::size_t max_parked_bytes = std::size_t{256} << 20;  ///< of requests that wait for a membership, in all threads
+};
+
+/// Thread-safety: `handle(i, ...)` by the thread of shard i, `clock()` by the clock thread, the rest by any thread.
+class server final : public request_handler {
+ public:
+  /// Throws: usage_error for an option that is out of range.
+  explicit server(server_options options);
+
+  /// Answers at once. Never throws.
+  void handle(unsigned shard, const net::request_view& request, shared_buffer tail, completion done) override;
+  void expect(unsigned shard, std::span<const net::request_view> requests) override { shards_[shard]->expect(requests); }
+  /// What is parked in a shard is answered `job_ended`.
+  void closing(unsigned shard) override;
+  /// What checkpoints are written to and read from, in place of the file system. Call it before the first request.
+  void use_disk(net::file_system& instead) noexcept;
+  /// Ticks and waits; another job, or a clock that is another server's, is refused.
+  /// `keeps`: whether the clock is ours, from who knows it; otherwise the newest membership says it.
+  void handle_clock(const net::request_view& request, completion done, clock_service::time_point now,
+                    std::optional<bool> keeps = std::nullopt);
+  /// What the clock thread has to do when nothing comes. Returns: when to come again.
+  std::chrono::milliseconds tend_clock(clock_service::time_point now);
+  [[nodiscard]] clock_service& clock() noexcept { return clock_; }
+  [[nodiscard]] slow_consumer_guard& unread() noexcept { return unread_; }
+  /// A connection has been dropped because of what it brought. Thread-safety: any thread.
+  void count_dropped_connection() noexcept { connections_dropped_.fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t connections_dropped() const noexcept {
+    return connections_dropped_.load(std::memory_order_relaxed);
+  }
+  /// What the threads hold together. Thread-safety: any thread.
+  [[nodiscard]] server_budgets& budgets() noexcept { return budgets_; }
+
+  /// The answer that is due to a request, with this server's name and epoch on it; in a job with copies the request's epoch,
+  /// by which its sender tells an answer to how it asked before from one to how it asks now.
+  [[nodiscard]] completion completion_for(reply_sink& sink, const net::peer& to, const net::request_header& h) const noexcept {
+    const bool has_copies = has_copies_.load(std::memory_order_relaxed);
+    return {sink, to, h.what, h.sequence, options_.incarnation, has_copies ? h.epoch : epoch()};
+  }
+
+  /// From now on only the partitions that the ring gives to this slot are served. When partitions have copies, or get some
+  /// while a server joins, the threads go by `copies` and each adopts it in its own time.
+  /// Throws: error when this slot is not a member; the old ring stays.
+  void set_membership(const membership& members);
+  [[nodiscard]] std::uint32_t epoch() const noexcept;
+  /// Whether a request from a thread of a server is from one of the newest membership, or from this one, and meant for us.
+  [[nodiscard]] bool is_of_peer(const net::request_header& h) const noexcept;
+  /// As refused_at, of this server.
+  [[nodiscard]] std::optional<refusal_at_door> refused(place at, const net::request_header& h) const {
+    return refused_at(at, h, options_.job, options_.incarnation);
+  }
+  /// The newest membership of a job whose partitions have copies; null in another one. Thread-safety: any thread.
+  [[nodiscard]] std::shared_ptr<const replica_view> copies() const;
+  /// Its epoch, or 0. Cost: one load.
+  [[nodiscard]] std::uint32_t copies_epoch() const noexcept { return copies_epoch_.load(std::memory_order_acquire); }
+  /// The shard goes by this membership from now on. Thread-safety: by the thread of that shard.
+  void adopt(unsigned shard, const replica_view& view) noexcept {
+    shard_owned_[shard].store(&view.owned, std::memory_order_release);
+  }
+
+  /// What keeps the copies of a shard's partitions, or, with the number behind the last shard's, of the clock, for as long
+  /// as its thread has this port. `serve` handles what is to be handled here.
+  /// Thread-safety: each by its thread. Lifetime: the port until `end_replication`.
+  replication_chain& begin_replication(unsigned thread, net::port& port, replication_chain::serve_function serve);
+  void end_replication(unsigned thread) noexcept { chains_[thread].reset(); }
+
+  /// A shard itself. Thread-safety: owned by the thread of that shard.
+  [[nodiscard]] shard& at(unsigned shard) noexcept { return *shards_[shard]; }
+  [[nodiscard]] plugin_registry& plugins() noexcept { return plugins_; }
+  /// Plug-ins are looked up in this folder too.
+  void allow_plugin_folder(const std::string& folder) { plugins_.allow_folder(folder); }
+  /// Requests that the shards have handled, the pings that watch over them excepted.
+  [[nodiscard]] std::uint64_t requests_served() const noexcept;
+  [[nodiscard]] const server_options& options() const noexcept { return options_; }
+  [[nodiscard]] unsigned threads() const noexcept { return static_cast<unsigned>(shards_.size()); }
+  [[nodiscard]] running_function busy(unsigned shard) const noexcept { return shards_[shard]->busy(); }
+  /// Counters of the server and of each shard, as JSON text.
+  [[nodiscard]] std::string stats_json() const;
+
+ private:
+  template <class F>
+  void each_budget(const F& f) const;
+
+  server_options options_;
+  server_budgets budgets_;
+  plugin_registry plugins_;
+  std::atomic<const ownership*> owned_{nullptr};
+  std::unique_ptr<std::atomic<const ownership*>[]> shard_owned_;
+  mutable std::mutex memberships_mutex_;
+  std::vector<std::shared_ptr<const replica_view>> copies_;     // those that somebody goes by, and the newest
+  std::atomic<std::uint32_t> copies_epoch_{0};
+  std::vector<std::unique_ptr<const ownership>> memberships_;  // all of them: a shard may still look at an old one
+  std::vector<std::unique_ptr<shard>> shards_;
+  clock_service clock_;
+  std::vector<std::unique_ptr<replication_chain>> chains_;  // of the shards, and of the clock
+  std::atomic<std::uint32_t> workers_;
+  std::atomic<std::uint32_t> first_clock_{0};       // written before workers_
+  std::atomic<std::uint32_t> checkpoint_every_{0};  // likewise
+  std::atomic<bool> keeps_clock_{true};
+  std::atomic<bool> has_copies_{false};
+  std::atomic<std::uint64_t> connections_dropped_{0};
+  slow_consumer_guard unread_;
+  net::posix_file_system file_system_;
+  std::vector<checkpoint_service> checkpoints_;  // of each shard
+};
+
+}  // namespace paracel::srv

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/node/server_loop.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+#include <map>
+#include <new>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <paracel/error.hpp>
+
+#include "server/request/channels.hpp"
+#include "server/request/slow_consumer_guard.hpp"
+
+namespace paracel::srv {
+
+using net::status;
+using net::verb;
+using std::chrono::milliseconds;
+
+bool decode_for(server& s, place at, reply_sink& sink, const net::incoming& in, net::request_view& request) {
+  const char* reason = net::decode(in.frame, in.tail.size(), request);
+  if (reason != nullptr) request.header.what = verb::none;  // it may be a number that no reply can carry
+  // These two free what is held for the sender, and are answered in 64 bytes.
+  const bool frees = request.header.what == verb::ping || request.header.what == verb::set_prepare;
+  if (!frees && s.unread().is_over(in.unread_bytes)) [[unlikely]] {
+    if (s.unread().answers(request.header, in.unread_bytes)) {
+      s.completion_for(sink, in.from, request.header).fail(status::too_large, slow_consumer_guard::text);
+    }
+    return false;
+  }
+  if (reason != nullptr) {
+    s.completion_for(sink, in.from, request.header).fail(status::bad_request, reason);
+    return false;
+  }
+  const auto refused = s.refused(at, request.header);
+  if (refused) [[unlikely]] s.completion_for(sink, in.from, request.header).fail(refused->why, refused->text);
+  return !refused;
+}
+
+server_loop::server_loop(const loop_context& s, place at, unsigned thread)
+    : in_(s), thread_(thread),
+      copies_(s.of.begin_replication(thread, s.port,
+                                     [this](const net::request_view& request, shared_buffer tail, completion done) {
+                                       serve(request, std::move(tail), std::move(done));
+                                     })),
+      at_(at), alone_(s.port) {}
+
+void server_loop::take(milliseconds sleep) {
+  auto& server = in_.of;
+  const auto received = in_.port.receive_batch(messages_, sleep);
+  std::size_t n = 0;
+  // Without copies replies leave at once; nobody knows whether there are any before the first membership.
+  const bool unknown = server.epoch() == 0;
+  if (const auto newest = server.copies_epoch(); newest != 0 && newest != copies_.epoch()) {
+    const auto view = server.copies();
+    adopt(*view);
+    copies_.follow(view);
+  }
+  const bool with_copies = copies_.active() || unknown;
+  reply_sink& sink = copies_.active() ? static_cast<reply_sink&>(copies_) : alone_;
+  for (std::size_t i = 0; i < received; ++i) {
+    if (messages_[i].channel >= 0) {  // an answer of another server; those to `clock_moved` mean nothing
+      if (!take_reply(messages_[i]) && with_copies) copies_.take_reply(messages_[i]);
+      continue;
+    }
+    // What is refused here depends on nothing that replies wait for.
+    if (decode_for(server, at_, alone_, messages_[i], requests_[n])) from_[n++] = &messages_[i];
+    else messages_[i].tail = {};
+  }
+  if (n != 0) expect(std::span<const net::request_view>(requests_.data(), n));
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto& h = requests_[i].header;
+    const bool early = with_copies && h.epoch != 0;
+    auto done = server.completion_for(early ? static_cast<reply_sink&>(copies_) : sink, from_[i]->from, h);
+    if (h.what == verb::stop && h.client == server.options().incarnation && in_.stop.load(std::memory_order_acquire)) {
+      told_ = true;
+      done.ok();
+    } else if (!early && !copies_.active() && (h.flags & net::flag_stream) != 0 &&
+               !copies_.accepts(h, from_[i]->from)) [[unlikely]] {
+      done.fail(status::connection_reset);
+    } else if (!early && !copies_.active() && h.what == verb::ping && h.count == net::ping_alive) [[unlikely]] {
+      done.ok();
+    } else if (early || copies_.active()) {
+      copies_.handle(requests_[i], std::move(from_[i]->tail), std::move(done));
+    } else {
+      serve(requests_[i], std::move(from_[i]->tail), std::move(done));
+    }
+  }
+}
+
+milliseconds server_loop::end_batch() {
+  // The lease may be renewed, and is looked at again then.
+  constexpr milliseconds while_waiting{5};
+  if (!copies_.active()) {
+    if (!copies_.has_parked()) return idle;
+    const auto epoch = in_.of.epoch();
+    if (epoch == 0 || in_.of.copies_epoch() != 0) return while_waiting;
+    copies_.run_unreplicated(epoch);
+  }
+  // Without copies nobody can be put in our place.
+  constexpr auto forever = std::numeric_limits<std::int64_t>::max();
+  const auto lease = copies_.active() ? in_.lease_end.load(std::memory_order_relaxed) : forever;
+  using time_point = net::clock_source::time_point;
+  copies_.end_batch(in_.time, time_point(time_point::duration(lease)));
+  in_.synced.store(copies_.synced(), std::memory_order_release);
+  return copies_.waits() ? while_waiting : idle;
+}
+
+shard_loop::shard_loop(const loop_context& s, request_handler& handler, unsigned index)
+    : server_loop(s, place::shard, index), handler_(handler) {}
+
+shard_loop::~shard_loop() {
+  try {
+    handler_.closing(thread_);
+    copies_.close();
+  } catch (const std::exception&) {  // the clients will see that the connection is gone
+  }
+}
+
+void shard_loop::serve(const net::request_view& request, shared_buffer tail, completion done) {
+  if (request.header.what == verb::clock_moved) [[unlikely]] {
+    if (!in_.of.is_of_peer(request.header)) return done.fail(status::bad_request, replication_chain::no_peer);
+    if (request.header.epoch != in_.of.epoch()) return done.fail(status::stale_epoch);
+  }
+  handler_.handle(thread_, request, std::move(tail), std::move(done));
+}
+
+milliseconds shard_loop::step(milliseconds sleep) {
+  take(sleep);
+  const bool more = copies_.serves() && fold();
+  const auto until = end_batch();
+  return more ? milliseconds{0} : until;
+}
+
+/// A slice of what is staged and due: requests that wait are served between two of them.
+bool shard_loop::fold() {
+  constexpr std::chrono::microseconds slice{500};
+  auto& shard = in_.of.at(thread_);
+  if (!shard.has_due()) return false;
+  const auto end = in_.time.now() + slice;
+  try {
+    return shard.fold_due([&] { return in_.time.now() >= end; });
+  } catch (const std::bad_alloc&) {  // later, when there is some again; a read of the key says so
+    return false;
+  }
+}
+
+/// What the clock thread has to say to every shard of the job: that the clock has moved, once somebody has subscribed to keys
+/// or stages updates, and who leaves the clock.
+class clock_loop::clock_notifier {
+ public:
+  clock_notifier(const server_options& options, net::port& mine, const server_entry& self,
+        std::function<std::shared_ptr<const membership>()> newest)
+      : options_(options), port_(mine), channels_(mine), self_(self), newest_(std::move(newest)) {}
+
+  void tend(clock_service& clock, net::clock_source::time_point now) {
+    if (!clock.is_watched()) return;
+    fence_leavers(clock, now);
+    follow_membership();
+    if (clock.slowest() == told_) return;
+    told_ = clock.slowest();
+    const auto epoch = members_ != nullptr ? members_->epoch : 0;
+    for (const auto& to : shards_) {
+      net::request_header h{.what = verb::clock_moved, .clock = told_, .epoch = epoch};
+      link{.from = options_.incarnation, .from_slot = options_.slot, .to = to.incarnation}.write(h);
+      send(to.channel, h);
+    }
+  }
+
+  /// Returns: whether it was an answer to something that was said here.
+  bool take_reply(const net::incoming& in) {
+    net::reply_view reply;
+    if (net::decode(in.frame, in.tail.size(), reply) != nullptr || reply.header.what != verb::fence) return false;
+    for (auto& [rank, f] : fences_) {
+      if (f.open.erase(reply.header.sequence) == 0) continue;
+      // A shard of another epoch is asked again when this thread hears of it.
+      if (reply.header.result != status::ok) f.refused = true;
+      f.dropped += reply.header.count;
+      if (f.example.empty()) f.example = net::text_of(reply.body);
+    }
+    return true;
+  }
+
+ private:
+  struct fence {
+    std::set<std::uint64_t> open;  // numbers of the requests that are not answered
+    bool refused = false;
+    net::clock_source::time_point sent{};
+    std::shared_ptr<const membership> by;
+    std::uint32_t dropped = 0;
+    std::string example;
+  };
+
+  std::uint64_t send(int channel, net::request_header h) {
+    h.job = options_.job;
+    h.client = options_.incarnation;
+    h.sequence = ++sequence_;
+    net::request_bytes head;
+    net::encode(h, head);
+    try {
+      port_.send(channel, {.head = head});
+    } catch (const error&) {  // that server is gone
+    }
+    return h.sequence;
+  }
+
+  void fence_leavers(clock_service& clock, net::clock_source::time_point now) {
+    constexpr std::chrono::milliseconds again{500};
+    std::erase_if(fences_, [&](const auto& f) { return !clock.leaving().contains(f.first); });
+    if (clock.leaving().empty()) return;
+    follow_membership();
+    std::vector<std::uint32_t> over;
+    for (const auto& [rank, l] : clock.leaving()) {
+      auto& f = fences_[rank];
+      if (f.by == members_ && !f.refused && f.open.empty() && f.sent != net::clock_source::time_point{}) {
+        over.push_back(rank);
+        continue;
+      }
+      const bool first = f.sent == net::clock_source::time_point{};
+      if (!first && f.by == members_ && now - f.sent < again) continue;
+      f.open.clear();
+      f.refused = false;
+      f.by = members_;
+      f.sent = now;
+      const auto epoch = members_ != nullptr ? members_->epoch : 0;
+      for (const auto& to : shards_) {
+        f.open.insert(send(to.channel, {.what = verb::fence, .flags = net::flag_staged, .rank = rank, .clock = l.finished,
+                                     .epoch = epoch}));
+      }
+    }
+    for (const auto rank : over) {
+      const auto f = std::move(fences_.extract(rank).mapped());
+      clock.left(rank, f.dropped, f.example);
+    }
+  }
+
+  void follow_membership() {
+    auto newest = newest_();
+    if (newest == members_ && !shards_.empty()) return;
+    members_ = std::move(newest);
+    shards_.clear();
+    told_ = 0;  // who was told by an older one may have refused it
+    const auto call = [&](const server_entry& s) {
+      for (const auto& address : s.shards) shards_.push_back({channels_.to(address), s.incarnation});
+    };
+    if (members_ == nullptr) {
+      call(self_);
+      return;
+    }
+    channels_.follow(*members_);
+    for (const auto& s : members_->servers) {
+      if (takes_part(s.state)) call(s);
+    }
+  }
+
+  struct destination {
+    int channel;
+    std::uint64_t incarnation;  // of its server
+  };
+
+  const server_options& options_;
+  net::port& port_;
+  channels channels_;
+  const server_entry& self_;
+  std::function<std::shared_ptr<const membership>()> newest_;
+  std::shared_ptr<const membership> members_;
+  std::vector<destination> shards_;  // the members'
+  std::uint64_t sequence_ = 0;
+  std::uint32_t told_ = 0;
+  std::map<std::uint32_t, fence> fences_;  // by the rank of who leaves
+};
+
+clock_loop::clock_loop(const loop_context& s, const server_entry& self,
+                       std::function<std::shared_ptr<const membership>()> newest)
+    : server_loop(s, place::clock, s.of.threads()),
+      crier_(std::make_unique<clock_notifier>(s.of.options(), s.port, self, std::move(newest))) {}
+
+bool clock_loop::take_reply(const net::incoming& in) { return crier_->take_reply(in); }
+
+void clock_loop::serve(const net::request_view& request, shared_buffer, completion done) {
+  in_.of.handle_clock(request, std::move(done), now(), copies_.heads(clock_partition));
+}
+
+clock_loop::~clock_loop() {
+  try {
+    in_.of.clock().fail_all(status::job_ended, "the server is stopping");
+    copies_.close();
+  } catch (const std::exception&) {  // as above
+  }
+}
+
+milliseconds clock_loop::step(milliseconds sleep) {
+  take(sleep);
+  const auto longest = in_.of.tend_clock(now());
+  crier_->tend(in_.of.clock(), now());
+  return std::min(longest, end_batch());
+}
+
+}  // namespace paracel::srv

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What the threads of a server do between two sleeps, without the threads: server_node puts one around each loop, and the
+// simulation (test/sim) runs those of a whole job one step at a time.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "core/membership.hpp"
+#include "net/clock_source.hpp"
+#include "net/transport.hpp"
+#include "server/replication/replication_chain.hpp"
+#include "server/request/port_sink.hpp"
+#include "server/node/server.hpp"
+
+namespace paracel::srv {
+
+/// What a loop works with. Lifetime: all of it outlives the loop.
+struct loop_context {
+  server& of;
+  net::port& port;
+  const std::atomic<bool>& stop;               ///< the node is stopping
+  const std::atomic<std::int64_t>& lease_end;  ///< nothing leaves at or after it; as the time since the epoch of time_point
+  std::atomic<std::uint32_t>& synced;          ///< is told the epoch of which all copies of this thread are made
+  const net::clock_source& time;
+};
+
+/// Decodes a request; answers one that cannot be decoded, whose sender does not read, or that is not for this thread of this
+/// job (verb_rules.hpp), and returns false.
+bool decode_for(server& s, place at, reply_sink& sink, const net::incoming& in, net::request_view& request);
+
+/// Thread-safety: owned by the thread that makes the steps.
+class server_loop {
+ public:
+  // How long a thread sleeps when nothing comes. A stop wakes it earlier; this is for the case that the wake-up is lost.
+  static constexpr std::chrono::milliseconds idle{100};
+
+  virtual ~server_loop() { in_.of.end_replication(thread_); }
+  server_loop(const server_loop&) = delete;
+  server_loop& operator=(const server_loop&) = delete;
+  /// Waits for at most `sleep` for requests, handles those that have come, sends what has changed and what may leave.
+  /// Returns: for how long the next step may sleep.
+  virtual std::chrono::milliseconds step(std::chrono::milliseconds sleep) = 0;
+  /// The node's own `stop` has come.
+  [[nodiscard]] bool told_to_stop() const noexcept { return told_; }
+
+ protected:
+  /// An answer of another server. Returns: whether it was meant for the loop itself, and not for its copies.
+  virtual bool take_reply(const net::incoming& /*in*/) { return false; }
+  /// `thread`: number of the shard, or the number behind the last one's for the clock.
+  server_loop(const loop_context& s, place at, unsigned thread);
+  /// Handles a request, when its turn has come.
+  virtual void serve(const net::request_view& request, shared_buffer tail, completion done) = 0;
+  /// A newer membership with copies.
+  virtual void adopt(const replica_view& /*view*/) {}
+  virtual void expect(std::span<const net::request_view> /*requests*/) {}
+  /// Takes the requests that wait, `expect`s them together and handles each in order.
+  void take(std::chrono::milliseconds sleep);
+  /// What follows a batch: what has changed is sent, and the replies that wait for nothing any more.
+  /// Returns: for how long to sleep.
+  std::chrono::milliseconds end_batch();
+
+  const loop_context in_;
+  const unsigned thread_;
+  replication_chain& copies_;  // the server's
+
+ private:
+  // Requests that are taken at once, if so many wait: enough to hide the cache misses of one behind those of the others, and
+  // the first is not answered late. A batch of 32 single keys is handled in 3 to 5 us.
+  static constexpr std::size_t batch = 32;
+
+  const place at_;
+  port_sink alone_;
+  bool told_ = false;
+  std::array<net::incoming, batch> messages_;
+  std::array<net::request_view, batch> requests_;
+  std::array<net::incoming*, batch> from_{};
+};
+
+class shard_loop final : public server_loop {
+ public:
+  shard_loop(const loop_context& s, request_handler& handler, unsigned index);
+  /// What is parked is answered while the port is there, also when the thread ends by an exception.
+  ~shard_loop() override;
+  std::chrono::milliseconds step(std::chrono::milliseconds sleep) override;
+
+ private:
+  bool fold();
+  void serve(const net::request_view& request, shared_buffer tail, completion done) override;
+  void adopt(const replica_view& view) override { in_.of.adopt(thread_, view); }
+  void expect(std::span<const net::request_view> requests) override { handler_.expect(thread_, requests); }
+
+  request_handler& handler_;
+};
+
+class clock_loop final : public server_loop {
+ public:
+  /// `self` as in the membership; `newest` gives the newest membership, or null.
+  clock_loop(const loop_context& s, const server_entry& self,
+             std::function<std::shared_ptr<const membership>()> newest);
+  /// As of shard_loop.
+  ~clock_loop() override;
+  std::chrono::milliseconds step(std::chrono::milliseconds sleep) override;
+
+ private:
+  bool take_reply(const net::incoming& in) override;
+  void serve(const net::request_view& request, shared_buffer tail, completion done) override;
+  class clock_notifier;
+  [[nodiscard]] net::clock_source::time_point now() const { return in_.time.now(); }
+
+  std::unique_ptr<clock_notifier> crier_;
+};
+
+}  // namespace paracel::srv

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Threads and ports around a server: one thread a shard, one for the clock, one for control, each with a port of its own.
+// README.md in this folder has the table of who owns what.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/membership.hpp"
+#include "net/clock_source.hpp"
+#include "net/transport.hpp"
+#include "server/node/server.hpp"
+#include "server/node/server_loop.hpp"
+
+namespace paracel::srv {
+
+class port_sink;
+
+struct node_options {
+  server_options server;
+  /// `ipc:///folder` (sockets <folder>/<slot>_<thread>), `tcp://host:*`, or `inproc://prefix`.
+  std::string bind = "inproc://server";
+  std::chrono::milliseconds function_timeout{30'000};  ///< a user function that runs longer is named in the log
+  std::chrono::milliseconds heartbeat_interval{500};   ///< of the pings through each shard's own queue
+  request_handler* handler = nullptr;                  ///< answers the shards' requests instead of the server; may pass on
+  std::function<void()> on_stop;                       ///< a `stop` request came or a thread failed; runs on a node's thread
+  std::function<void(const std::string&)> log;         ///< a line for people; without it: stderr
+};
+
+/// A server that runs.
+///
+/// Thread-safety: any thread, unless said otherwise.
+/// Lifetime: the transport, and a handler that was given, outlive the node.
+class server_node {
+ public:
+  /// Returns when every port is bound.
+  /// Throws: network_error when an address cannot be bound, usage_error for an option that is out of range.
+  server_node(net::transport& transport, node_options options);
+  /// Stops and joins. Blocks: until a user function that is running returns.
+  ~server_node();
+  server_node(const server_node&) = delete;
+  server_node& operator=(const server_node&) = delete;
+
+  /// Ends the threads; parked waits are answered with `job_ended`.
+  /// Blocks: at most `limit`. Returns: true when all threads have ended; one inside a user function may not.
+  bool stop(std::chrono::milliseconds limit = std::chrono::milliseconds(2000)) noexcept;
+
+  /// What the scheduler is told. Thread-safety: const-concurrent.
+  [[nodiscard]] const server_entry& addresses() const noexcept { return self_; }
+  /// The ring: which partitions are ours, and where a proxied request goes.
+  /// Throws: error when this slot is not a member; the old membership stays.
+  void set_membership(const membership& members);
+  /// The epoch of which all copies are made, the clock's too; 0 where there are none. Thread-safety: any thread.
+  [[nodiscard]] std::uint32_t synced() const noexcept;
+  /// Nothing is answered at or after this time, until it is set anew. Without a call: always.
+  /// Thread-safety: any thread.
+  void set_lease_end(net::clock_source::time_point end) noexcept {
+    auto now = lease_end_.load(std::memory_order_relaxed);
+    while (now != no_lease && !lease_end_.compare_exchange_weak(now, end.time_since_epoch().count())) {
+    }
+  }
+  /// Nothing is answered any more: others may be in its place. It stays so, also when a heartbeat is answered late.
+  /// Thread-safety: any thread.
+  void end_lease() noexcept { lease_end_.store(no_lease); }
+
+  struct long_run {
+    unsigned shard;
+    std::string function;
+    std::chrono::milliseconds time;
+  };
+  /// User functions that have been running for longer than the limit. Units: times are right to one heartbeat interval.
+  [[nodiscard]] std::vector<long_run> long_runs() const;
+  /// Asks the thread whose user function has been running longest what it does (last_words.hpp). False: there is none.
+  bool ask_longest_run();
+  /// When the thread of this shard last answered the control thread; the start of the node if it never did.
+  [[nodiscard]] std::chrono::steady_clock::time_point shard_seen(unsigned shard) const noexcept;
+  /// Why a thread of the node ended by itself; empty when none did.
+  [[nodiscard]] std::string failure() const;
+  [[nodiscard]] server& object() noexcept { return server_; }
+
+ private:
+  class control;
+  using steady = std::chrono::steady_clock;
+
+  [[nodiscard]] std::string address_for(const std::string& thread_name) const;
+  std::string start(const std::string& name, void (server_node::*loop)(net::port&, unsigned), unsigned index);
+  void run(server_loop& loop);
+  void run_shard(net::port& mine, unsigned index);
+  void run_clock(net::port& mine, unsigned);
+  void run_control(net::port& mine, unsigned);
+  void say(const std::string& text) const;
+  void fail(const std::string& thread, const std::string& why) noexcept;
+  void join() noexcept;
+  [[nodiscard]] bool stopping() const noexcept { return stop_.load(std::memory_order_acquire); }
+
+  net::transport& transport_;
+  node_options options_;
+  server server_;
+  net::boot_time_source time_;
+  server_entry self_;
+  std::atomic<bool> stop_{false};
+  std::atomic<unsigned> alive_{0};
+  std::unique_ptr<std::atomic<std::int64_t>[]> seen_;  // by shard, of steady_clock
+  std::unique_ptr<std::atomic<std::uint32_t>[]> synced_;  // by shard, and of the clock
+  static constexpr auto no_lease = std::numeric_limits<std::int64_t>::min();
+  std::atomic<std::int64_t> lease_end_{std::numeric_limits<std::int64_t>::max()};
+
+  mutable std::mutex mutex_;  // the three below
+  std::shared_ptr<const membership> members_;
+  std::vector<long_run> long_runs_;
+  std::string failure_;
+  std::mutex join_mutex_;  // threads_, once they have been started; those of the shards come first
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace paracel::srv

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What a copy does with what it is sent: see the head of chain.hpp. Nothing is touched before all of a message is known to
+// be from the server before us in the chains of its partitions, and well-formed.
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <paracel/error.hpp>
+
+#include "server/replication/replication_chain.hpp"
+#include "server/replication/replication_entries.hpp"
+#include "server/store/partition_records.hpp"
+#include "server/request/verb_rules.hpp"
+
+namespace paracel::srv {
+
+using net::status;
+using net::verb;
+
+/// Whether a thread of a server of this epoch means us.
+bool replication_chain::is_of_peer(const net::request_header& h) const {
+  const auto between = link::of(h);
+  return between.to == options_.incarnation && view_->owned.knows({between.from_slot, between.from});
+}
+
+/// Puts the message together to which this piece belongs. After the last one `whole` is its body, if it came in pieces.
+replication_chain::piece replication_chain::join_pieces(const net::request_view& request, std::vector<std::byte>& whole) {
+  const auto& h = request.header;
+  const std::pair sender{h.client, h.rank};
+  const auto begun = pieces_.find(sender);
+  if (h.count == 0 && begun == pieces_.end()) return piece::last;
+  if (begun != pieces_.end() && h.count + 1 != begun->second.left) {  // otherwise it need never end
+    pieces_.erase(begun);
+    return piece::unexpected;
+  }
+  auto& all = begun != pieces_.end() ? begun->second : pieces_[sender];
+  if (!all.held.take(budgets_.pieces, request.body.size() + sizeof all)) {
+    throw error("what another server sends in pieces is more than " + std::to_string(budgets_.pieces.limit()) +
+                " bytes: a copy of it cannot be kept");
+  }
+  all.left = h.count;
+  all.bytes.insert(all.bytes.end(), request.body.begin(), request.body.end());
+  if (h.count != 0) return piece::more;
+  whole = std::move(all.bytes);
+  pieces_.erase(sender);
+  return piece::last;
+}
+
+/// Whether this thread has a copy of the partition, and the sender of what is to be done to it is the server before us.
+bool replication_chain::follows(std::uint16_t partition, const server_identity& sender) const {
+  if (partition >= partition_count || partition % options_.threads != options_.index) return false;
+  const auto copies = view_->router.chain(partition);
+  const auto us = std::find(copies.begin(), copies.end(), view_->self);
+  if (us == copies.end() || us == copies.begin()) return false;
+  const auto& before = view_->members.servers[*(us - 1)];
+  return before.slot == sender.slot && before.incarnation == sender.incarnation;
+}
+
+void replication_chain::replicate(const net::request_view& request, completion done) {
+  done.leave_through(at_once_);
+  std::vector<std::byte> whole;
+  const auto is = join_pieces(request, whole);
+  if (is == piece::more) return answer(done, {});
+  if (is == piece::unexpected) return done.fail(status::bad_request, "a piece that is not the next one");
+  const auto all = whole.empty() ? request.body : std::span<const std::byte>(whole);
+  chain_reader r(all);
+  const auto hops = r.take<std::uint32_t>();
+  const hop us{options_.slot, options_.at == place::clock ? clock_thread : options_.index};
+  route rest;
+  bool fits = hops != 0;
+  for (std::uint32_t i = 0; i < hops && !r.bad(); ++i) {
+    const hop to{r.take<std::uint32_t>(), r.take<std::uint32_t>()};
+    if (i != 0) rest.push_back(to);
+    else fits = fits && to == us;
+  }
+  const auto entries = r.rest();
+  const auto between = link::of(request.header);
+  const server_identity sender{between.from_slot, between.from};
+  replication_entry e;
+  while (fits && r.next(e)) fits = follows(e.partition, sender) && are_records(e.records);
+  if (!fits || r.bad()) {
+    return done.fail(status::bad_request, "what is to be replicated is malformed, or not a copy of this thread");
+  }
+  std::vector<std::uint16_t> lacking;
+  for (chain_reader again(entries); again.next(e);) {
+    if (!apply(e)) lacking.push_back(e.partition);
+  }
+  if (rest.empty()) return answer(done, lacking);
+  std::vector<std::byte> body;
+  body.reserve(all.size());
+  put(body, static_cast<std::uint32_t>(rest.size()));
+  for (const auto& h : rest) {
+    put(body, h.slot);
+    put(body, h.thread);
+  }
+  body.insert(body.end(), entries.begin(), entries.end());
+  const auto number = transmit(rest.front(), verb::replicate, body);
+  forwarded_.emplace(number, forwarded{std::move(done), std::move(lacking), rest.front(), now_});
+}
+
+void replication_chain::apply_to_copy(std::uint16_t partition, std::span<const std::byte> records) {
+  std::string why;
+  if (store_.apply_copy(partition, records, why) == status::ok) return;
+  // It is no copy then, and cannot become one: better a server less than a copy that is none.
+  throw error("a copy of partition " + std::to_string(partition) + " cannot be kept: " + why);
+}
+
+void replication_chain::empty_copy(std::uint16_t partition) {
+  std::bitset<partition_count> one;
+  one.set(partition);
+  store_.drop_partitions(one);
+}
+
+/// Returns: whether the copy is now where its head is, or will be if what is to come after this comes.
+bool replication_chain::apply(const replication_entry& e) {
+  auto& at = index_[e.partition / options_.threads];
+  auto begun = partial_.find(e.partition);
+  if (e.what == entry_kind::more_state) {
+    if (begun == partial_.end() || begun->second.index != e.index || begun->second.after != e.after + 1) {
+      return e.after != 0 || at == e.index;  // the first part was not needed, or all of it comes again
+    }
+    begun->second.after = e.after;
+  } else {
+    const bool is_torn = begun != partial_.end() && !begun->second.is_aside;
+    if (at == e.index && !is_torn) return true;
+    if (e.what == entry_kind::question || (e.what == entry_kind::changes && (at != e.previous || is_torn))) return false;
+    if (begun != partial_.end()) partial_.erase(begun);
+    const bool keeps = e.after != 0 && at != 0;
+    if (!keeps && e.what == entry_kind::whole_state && (at != 0 || is_torn)) empty_copy(e.partition);
+    if (!keeps) at = 0;  // until it is whole
+    if (e.after == 0) {
+      apply_to_copy(e.partition, e.records);
+      at = e.index;
+      return true;
+    }
+    begun = partial_.try_emplace(e.partition).first;
+    begun->second.index = e.index;
+    begun->second.after = e.after;
+    begun->second.is_aside = keeps;
+  }
+  auto& p = begun->second;
+  if (p.is_aside && e.after != 0 && p.held.take(budgets_.pieces, e.records.size())) {
+    p.aside.insert(p.aside.end(), e.records.begin(), e.records.end());
+    return true;
+  }
+  if (p.is_aside) {
+    empty_copy(e.partition);
+    at = 0;
+    apply_to_copy(e.partition, p.aside);
+    p.is_aside = false;
+    p.aside = {};
+    p.held = {};
+  }
+  apply_to_copy(e.partition, e.records);
+  if (e.after != 0) return true;
+  partial_.erase(begun);
+  at = e.index;
+  return true;
+}
+
+void replication_chain::answer(completion& done, const std::vector<std::uint16_t>& lacking) {
+  net::reply_header reply;
+  reply.count = static_cast<std::uint32_t>(lacking.size());
+  done.answer(reply, std::as_bytes(std::span(lacking)));
+}
+
+}  // namespace paracel::srv

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The lines of a chain to the shards of other servers, and what is done when one breaks: see the head of chain.hpp.
+#include <algorithm>
+#include <string>
+
+#include <paracel/error.hpp>
+
+#include "server/replication/replication_chain.hpp"
+#include "server/request/verb_rules.hpp"
+
+namespace paracel::srv {
+
+using net::status;
+using net::verb;
+
+namespace {
+
+constexpr std::chrono::milliseconds look_interval{500};
+
+}  // namespace
+
+replication_chain::line& replication_chain::line_to(const hop& to) {
+  auto& l = lines_[to];
+  const auto& servers = view_->members.servers;
+  const auto s = std::find_if(servers.begin(), servers.end(), [&](const auto& e) { return e.slot == to.slot; });
+  const bool is_there = s != servers.end() && (to.thread == clock_thread || to.thread < s->shards.size());
+  if (!is_there) throw error("a copy is to go to a server that is not there");
+  if (l.channel >= 0 && l.incarnation == s->incarnation) return l;
+  if (l.channel >= 0) port_.disconnect(l.channel);
+  l = line{};
+  l.incarnation = s->incarnation;
+  l.channel = port_.connect(to.thread == clock_thread ? s->clock : s->shards[to.thread]);
+  return l;
+}
+
+/// Lines to processes that are not there any more.
+void replication_chain::give_up_lines() {
+  std::erase_if(lines_, [this](const auto& l) {
+    for (const auto& s : view_->members.servers) {
+      const bool lives = takes_part(s.state) || s.state == server_state::left;
+      if (lives && s.slot == l.first.slot && s.incarnation == l.second.incarnation) return false;
+    }
+    if (l.second.channel >= 0) port_.disconnect(l.second.channel);
+    return true;
+  });
+}
+
+/// Functions and tables that the other side may not know: records name them.
+void replication_chain::replay_registrations(line& to) {
+  const auto known = std::exchange(to.told, store_.defined());
+  if (known == to.told) return;
+  store_.each_definition(known, [&](verb what, std::string_view key, std::span<const std::byte> payload) {
+    send_on(to, what, key, payload);
+  });
+}
+
+std::uint64_t replication_chain::transmit(const hop& to, verb what, std::span<const std::byte> body) {
+  auto& l = line_to(to);
+  replay_registrations(l);
+  const auto most = options_.most_body_bytes;
+  while (body.size() > most) {
+    const auto after = (body.size() - 1) / most;
+    send_on(l, what, {}, body.first(most), after);
+    body = body.subspan(most);
+  }
+  return send_on(l, what, {}, body);
+}
+
+/// Returns: the number of the request.
+std::uint64_t replication_chain::send_on(line& to, verb what, std::string_view key, std::span<const std::byte> payload,
+                             std::size_t pieces_after) {
+  std::vector<std::byte> both;
+  if (!key.empty()) {
+    both.assign(net::bytes_of(key).begin(), net::bytes_of(key).end());
+    both.insert(both.end(), payload.begin(), payload.end());
+    payload = both;
+  }
+  net::request_header h;
+  h.what = what;
+  h.flags = static_cast<std::uint16_t>(net::flag_stream | (std::exchange(to.begun, true) ? 0 : net::flag_first));
+  h.job = options_.job;
+  h.client = options_.incarnation;
+  if (what == verb::replicate || what == verb::handover) {
+    link{.from = options_.incarnation, .from_slot = options_.slot, .to = to.incarnation}.write(h);
+  }
+  h.rank = options_.index;
+  h.sequence = ++next_;
+  h.epoch = epoch_;
+  h.count = what == verb::ping ? net::ping_alive : static_cast<std::uint32_t>(pieces_after);
+  h.key_bytes = static_cast<std::uint32_t>(key.size());
+  h.body_bytes = static_cast<std::uint32_t>(payload.size());
+  net::request_bytes head;
+  net::encode(h, head);
+  port_.send(to.channel, {.head = head, .body = payload});
+  return next_;
+}
+
+// ---- a line breaks --------------------------------------------------------------------------------------------------
+
+/// Asks after lines over which an answer is late, and makes those anew that stay silent.
+void replication_chain::check_links() {
+  if (now_ < next_look_ || (pending_.empty() && forwarded_.empty() && questions_.empty())) return;
+  next_look_ = now_ + look_interval;
+  std::map<hop, time_point> oldest;
+  const auto waits_for = [&](const hop& to, time_point since) {
+    const auto [at, fresh] = oldest.try_emplace(to, since);
+    if (!fresh) at->second = std::min(at->second, since);
+  };
+  for (const auto& [number, s] : pending_) waits_for(routes_[s.route].front(), s.at);
+  for (const auto& [number, f] : forwarded_) waits_for(f.to, f.at);
+  for (const auto& [number, q] : questions_) waits_for(q.to, q.at);
+  for (const auto& [to, since] : oldest) {
+    if (now_ - since < net::late) continue;
+    if (line_to(to).care.look(now_.time_since_epoch()) == net::link_monitor::action::ping) transmit(to, verb::ping, {});
+    else renew(to);
+  }
+}
+
+/// The answer to a ping, or the refusal of what came over a new connection. Returns: whether it was one of these.
+bool replication_chain::take_refusal(const hop& from, const net::reply_view& reply) {
+  const bool broken = reply.header.result == status::connection_reset;
+  if (!broken && reply.header.what != verb::ping) return false;
+  auto& care = lines_.at(from).care;
+  care.answered();
+  if (broken) {
+    care.broke();
+    renew(from);
+  }
+  return true;
+}
+
+/// A new connection in place of one over which something may have been lost. What is unanswered is asked after.
+void replication_chain::renew(const hop to) {
+  auto& old = lines_.at(to);
+  port_.disconnect(old.channel);
+  auto care = old.care;
+  care.renewed();
+  old.channel = -1;
+  line_to(to).care = care;
+  std::vector<std::uint64_t> asked_there;
+  for (const auto& [number, q] : questions_)
+    if (q.to == to) asked_there.push_back(number);
+  for (const auto number : asked_there) {
+    questions_.erase(number);
+    questions_.emplace(transmit(to, verb::handover, {}), asked{to, now_});
+  }
+  // The heads of these will ask again, all of the chain.
+  for (auto& [number, f] : forwarded_)
+    if (f.to == to) f.done.fail(status::connection_reset);
+  std::erase_if(forwarded_, [&](const auto& f) { return f.second.to == to; });
+  for (std::uint32_t number = 1; number < routes_.size(); ++number)
+    if (routes_[number].front() == to) ask_again(number);
+}
+
+/// One question about all partitions that go this way takes the place of everything that is unanswered there.
+void replication_chain::ask_again(std::uint32_t route_number) {
+  std::uint64_t first = 0;
+  for (auto at = pending_.begin(); at != pending_.end();) {
+    auto& s = at->second;
+    if (s.route != route_number) {
+      ++at;
+      continue;
+    }
+    sweeping_bytes_ -= std::exchange(s.bytes, 0);
+    if (first != 0) {
+      at = pending_.erase(at);
+      continue;
+    }
+    // Replies go on waiting for the oldest one, and it for the question.
+    first = at->first;
+    s.open = 0;
+    s.parent = 0;
+    s.again = false;
+    s.at = now_;
+    s.probes.clear();
+    ++at;
+  }
+  if (first == 0) return;
+  bundle b;
+  for (std::uint32_t p = options_.index; p < partition_count; p += options_.threads) {
+    const auto place = p / options_.threads;
+    if (route_of_[place] == route_number) ask_about(b, static_cast<std::uint16_t>(p));
+  }
+  pending_.at(dispatch(route_number, b, first, 0)).again = true;
+}
+
+}  // namespace paracel::srv

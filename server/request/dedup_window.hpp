@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Which requests a shard has applied, so that one that comes again is answered and not applied again. What is remembered
+// is the part of a request that concerns one partition, since a request of many keys may come back split otherwise.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "server/request/byte_budget.hpp"
+
+namespace paracel::srv {
+
+/// Thread-safety: owned by the shard thread.
+/// Cost: a request that is the newest of its client costs an append to a list; one that comes again a binary search.
+/// 48 bytes a part, and the answer where it is longer than 16. When all of them come to the limit, the oldest requests of those
+/// clients go that have more than their share, and the clients that come new are not to be served.
+class dedup_window {
+ public:
+  /// Requests of one client; those below its watermark go anyway. Beyond it the oldest go.
+  static constexpr std::size_t most_requests = 4096;
+  static constexpr std::size_t default_bytes = std::size_t{256} << 20;
+  static constexpr std::size_t client_bytes = 1024;  ///< of a client of which nothing is remembered, about
+  /// A client that has asked once is known for good: what it asked must not be applied again.
+  static constexpr std::size_t most_clients = std::size_t{1} << 16;
+
+  explicit dedup_window(std::size_t most_bytes = default_bytes) : budget_(most_bytes) {}
+
+  enum class verdict : std::uint8_t {
+    fresh,      ///< never seen
+    applied,    ///< applied already: `answer` is what was answered
+    expired,  ///< so old that nobody knows
+  };
+  struct answer {
+    std::uint16_t flags = 0;           ///< of the record
+    std::span<const std::byte> items;  ///< valid until the window changes
+  };
+  /// One part, as `each` gives it.
+  struct part {
+    std::uint64_t client;
+    std::uint64_t low;  ///< the client's watermark
+    std::uint64_t sequence;
+    answer what;
+  };
+
+  [[nodiscard]] verdict find(std::uint64_t client, std::uint64_t sequence, std::uint16_t partition, answer& out) const {
+    const auto at = clients_.find(client);
+    if (at == clients_.end()) return verdict::fresh;
+    const auto& c = at->second;
+    const place where{sequence, partition};
+    const auto e = std::lower_bound(c.parts.begin(), c.parts.end(), where, before);
+    if (e != c.parts.end() && e->is(where) && !e->awaited) {
+      out = {e->flags, e->items()};
+      return verdict::applied;
+    }
+    return sequence < c.low ? verdict::expired : verdict::fresh;
+  }
+  /// Whether requests of this client can be remembered; a refusal is counted.
+  [[nodiscard]] bool admits(std::uint64_t client) noexcept {
+    if (clients_.contains(client) || (clients_.size() < most_clients && !budget_.is_over())) [[likely]] return true;
+    budget_.refuse();
+    return false;
+  }
+  /// Of all that is remembered. Thread-safety: any thread.
+  [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
+  /// Whether anything is known of this request, whatever the partition.
+  [[nodiscard]] bool knows(std::uint64_t client, std::uint64_t sequence) const {
+    const auto at = clients_.find(client);
+    if (at == clients_.end()) return false;
+    const auto& c = at->second;
+    if (sequence < c.low) return true;
+    const auto e = std::lower_bound(c.parts.begin(), c.parts.end(), place{sequence, 0}, before);
+    return e != c.parts.end() && e->at.sequence == sequence;
+  }
+
+  /// Holds the place of a part whose request is about to change something: `find` sees it when it has been added, and
+  /// `add` then needs memory for an answer of more than 16 bytes alone. Throws: std::bad_alloc; nothing is held.
+  void await(std::uint64_t client, std::uint64_t sequence, std::uint16_t partition) {
+    ++changes_;
+    const auto [known, fresh] = clients_.try_emplace(client);
+    auto& c = known->second;
+    if (fresh) budget_.add(client_bytes);
+    if (sequence < c.low) return;
+    const place where{sequence, partition};
+    const auto at = find_place(c, where);
+    if (at != c.parts.end() && at->is(where)) return;
+    entry held(where, {});
+    held.awaited = true;
+    insert(c, at, std::move(held));
+  }
+  /// Gives up the places of this request that were held and have not been filled.
+  void advance_watermark(std::uint64_t client, std::uint64_t sequence) noexcept {
+    const auto known = clients_.find(client);
+    if (known == clients_.end()) return;
+    auto& c = known->second;
+    const auto first = std::lower_bound(c.parts.begin(), c.parts.end(), place{sequence, 0}, before);
+    auto last = first;
+    while (last != c.parts.end() && last->at.sequence == sequence) ++last;
+    const auto kept = std::remove_if(first, last, [&](const entry& e) {
+      if (e.awaited) uncount(c, e);
+      return e.awaited;
+    });
+    if (kept == last) return;
+    ++changes_;
+    if (kept == first) --c.requests;
+    c.parts.erase(kept, last);
+  }
+  /// Remembers a part; one that is there is replaced. Everything of the client below `low` goes.
+  /// Throws: std::bad_alloc; the part is as before.
+  void add(std::uint64_t client, std::uint64_t low, std::uint64_t sequence, std::uint16_t partition, const answer& what) {
+    ++changes_;
+    const auto [known, fresh] = clients_.try_emplace(client);
+    auto& c = known->second;
+    if (fresh) budget_.add(client_bytes);
+    forget_below(c, low);
+    if (sequence < c.low) return;
+    const place where{sequence, partition};
+    auto fresh_part = entry(where, what);
+    const auto at = find_place(c, where);
+    if (at != c.parts.end() && at->is(where)) {
+      uncount(c, *at);
+      *at = std::move(fresh_part);
+      count(c, *at);
+    } else {
+      insert(c, at, std::move(fresh_part));
+    }
+    while (c.requests > most_requests) forget_below(c, c.parts.front().at.sequence + 1);
+    if (budget_.is_over()) [[unlikely]] make_room(c);
+  }
+  /// The client has all answers below this.
+  void answered_below(std::uint64_t client, std::uint64_t low) {
+    const auto at = clients_.find(client);
+    if (at == clients_.end()) return;
+    ++changes_;
+    forget_below(at->second, low);
+  }
+  /// The parts of the partitions that `gone` names go. Cost: O(all parts).
+  template <class F>
+  void drop_if(const F& gone) {
+    ++changes_;
+    for (auto& known : clients_) {
+      auto& c = known.second;  // clang 14 cannot capture a binding
+      std::erase_if(c.parts, [&](const entry& e) {
+        const bool goes = gone(e.at.partition);
+        if (goes) uncount(c, e);
+        return goes;
+      });
+      c.requests = 0;
+      for (std::size_t i = 0; i < c.parts.size(); ++i) {
+        if (i == 0 || c.parts[i].at.sequence != c.parts[i - 1].at.sequence) ++c.requests;
+      }
+    }
+  }
+  /// Calls f(const part&) for each part of the partition, by client and sequence.
+  /// Cost: O(all parts) after a change, then O(those of the partition): whoever wants all partitions asks for them together.
+  template <class F>
+  void each(std::uint16_t partition, const F& f) {
+    make_index();
+    const auto begin = std::lower_bound(index_.begin(), index_.end(), partition,
+                                        [](const indexed& i, std::uint16_t p) { return i.what->at.partition < p; });
+    for (auto i = begin; i != index_.end() && i->what->at.partition == partition; ++i) {
+      f(part{i->client, i->low, i->what->at.sequence, {i->what->flags, i->what->items()}});
+    }
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept {
+    std::size_t n = 0;
+    for (const auto& [client, c] : clients_) n += c.parts.size();
+    return n;
+  }
+
+ private:
+  struct place {
+    std::uint64_t sequence;
+    std::uint16_t partition;
+  };
+  struct entry {
+    static constexpr std::size_t inside = 16;  // one reply item without a value
+    entry(const place& where, const answer& what)
+        : at(where), flags(what.flags), bytes(static_cast<std::uint32_t>(what.items.size())) {
+      auto* to = small.data();
+      if (bytes > inside) {
+        large = std::make_unique<std::byte[]>(bytes);
+        to = large.get();
+      }
+      if (bytes != 0) std::memcpy(to, what.items.data(), bytes);
+    }
+    [[nodiscard]] std::size_t memory() const noexcept { return sizeof *this + (large != nullptr ? bytes : 0); }
+    [[nodiscard]] std::span<const std::byte> items() const noexcept {
+      return {large != nullptr ? large.get() : small.data(), bytes};
+    }
+    [[nodiscard]] bool is(const place& p) const noexcept {
+      return at.sequence == p.sequence && at.partition == p.partition;
+    }
+    place at;
+    std::uint16_t flags;
+    bool awaited = false;  // its request is in hand
+    std::uint32_t bytes;
+    std::array<std::byte, inside> small{};
+    std::unique_ptr<std::byte[]> large;
+  };
+  struct client_window {
+    std::uint64_t low = 0;     // everything below it is expired
+    std::size_t requests = 0;  // that the parts belong to
+    std::size_t bytes = 0;     // of the parts
+    std::deque<entry> parts;   // by sequence and partition
+  };
+  struct indexed {
+    std::uint64_t client;
+    std::uint64_t low;
+    const entry* what;
+  };
+
+  static bool before(const entry& e, const place& p) noexcept {
+    return e.at.sequence != p.sequence ? e.at.sequence < p.sequence : e.at.partition < p.partition;
+  }
+  /// The part, or the place where it belongs.
+  static std::deque<entry>::iterator find_place(client_window& c, const place& where) noexcept {
+    if (c.parts.empty() || before(c.parts.back(), where)) return c.parts.end();
+    return std::lower_bound(c.parts.begin(), c.parts.end(), where, before);
+  }
+  void insert(client_window& c, std::deque<entry>::iterator at, entry&& e) {
+    const auto sequence = e.at.sequence;
+    const bool same = (at != c.parts.begin() && std::prev(at)->at.sequence == sequence) ||
+                      (at != c.parts.end() && at->at.sequence == sequence);
+    count(c, *c.parts.insert(at, std::move(e)));
+    if (!same) ++c.requests;
+  }
+  void count(client_window& c, const entry& e) noexcept {
+    c.bytes += e.memory();
+    budget_.add(e.memory());
+  }
+  void uncount(client_window& c, const entry& e) noexcept {
+    c.bytes -= e.memory();
+    budget_.give_back(e.memory());
+  }
+  /// Half of the limit is shared equally, so that it is some time until this comes again. `mine` may have one request that
+  /// is too large by itself.
+  void make_room(client_window& mine) noexcept {
+    const auto share = budget_.limit() / 2 / clients_.size();
+    for (auto& [client, c] : clients_) {
+      while (c.bytes > share && c.requests > 1) forget_below(c, c.parts.front().at.sequence + 1);
+    }
+    if (budget_.is_over() && !mine.parts.empty()) forget_below(mine, mine.parts.back().at.sequence + 1);
+  }
+  void forget_below(client_window& c, std::uint64_t low) noexcept {
+    if (low <= c.low) return;
+    c.low = low;
+    while (!c.parts.empty() && c.parts.front().at.sequence < low) {
+      const auto gone = c.parts.front().at.sequence;
+      uncount(c, c.parts.front());
+      c.parts.pop_front();
+      if (c.parts.empty() || c.parts.front().at.sequence != gone) --c.requests;
+    }
+  }
+  void make_index() {
+    if (indexed_at_ == changes_) return;
+    index_.clear();
+    for (const auto& [client, c] : clients_) {
+      for (const auto& e : c.parts) index_.push_back({client, c.low, &e});
+    }
+    std::sort(index_.begin(), index_.end(), [](const indexed& a, const indexed& b) {
+      if (a.what->at.partition != b.what->at.partition) return a.what->at.partition < b.what->at.partition;
+      return a.client != b.client ? a.client < b.client : a.what->at.sequence < b.what->at.sequence;
+    });
+    indexed_at_ = changes_;
+  }
+
+  byte_budget budget_;
+  std::unordered_map<std::uint64_t, client_window> clients_;
+  std::vector<indexed> index_;
+  std::uint64_t changes_ = 1;
+  std::uint64_t indexed_at_ = 0;
+};
+
+}  // namespace paracel::srv

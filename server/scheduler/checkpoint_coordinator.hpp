@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The scheduler's part of checkpoints: who has stopped for one, what the servers have written, the manifest; and what the
+// servers are to read before the first worker of a resumed job is let in. No socket; the disk works on a thread of its own,
+// because a scheduler that waits for it answers no heartbeats.
+//
+//   nobody --first worker stops at c--> gathering --all are there--> saving --all shards--> finishing --manifest--> nobody
+//      ^                                   |                            |                      |
+//      +--- "checkpoint failed: why" ------+----------------------------+----------------------+   the workers go on
+//
+// Bodies are JSON. A worker's `checkpoint` is {"role":"worker","rank","clock"} with "file" (as in
+// checkpoint_service.hpp) or "error"; parked. The answer is {"ok":bool,"why"}. A launcher's is {"role":"launcher"}: it
+// asks for a checkpoint as soon as can be; answered at once.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/membership.hpp"
+#include "storage/checkpoint_store.hpp"
+#include "storage/file_system.hpp"
+#include "net/protocol.hpp"
+#include "net/clock_source.hpp"
+#include "server/request/completion.hpp"
+
+namespace paracel::srv {
+
+struct checkpoint_options {
+  checkpoint_plan plan;
+  std::uint32_t keep = 3;    ///< how many checkpoints that verify stay
+  std::string program;       ///< for the manifest
+  std::uint64_t config = 0;  ///< likewise: hash of the config file
+  /// Workers may come to the clock of a checkpoint so long after one another; then it is given up, and who has come goes on.
+  std::chrono::milliseconds gather_limit{300'000};
+  net::file_system* disk = nullptr;  ///< null: the file system
+  bool own_thread = true;     ///< false: the disk works on the caller's, for a simulation
+};
+
+/// Thread-safety: owned by the thread of its completions.
+class checkpoint_coordinator {
+ public:
+  using time_point = net::clock_source::time_point;
+  using event_sink = std::function<void(std::string_view json, bool droppable)>;
+  /// Sends a request to a thread of a server; its answer comes to `hear` with the number in the header (`sequence`).
+  using send_request = std::function<void(const std::string& address, net::request_header h, std::string_view body)>;
+
+  checkpoint_coordinator(checkpoint_options options, std::uint64_t job, std::uint32_t workers, event_sink events,
+                         send_request send);
+
+  /// Where checkpoints go and what the job goes on from: for the membership.
+  [[nodiscard]] const checkpoint_plan& plan() const noexcept { return options_.plan; }
+
+  /// A `checkpoint` request. `members`: the servers as they are now.
+  void handle(const net::request_view& in, completion done, const membership& members, time_point now);
+  /// Asks the clock for a stop as soon as can be.
+  void ask(const membership& members);
+  /// Nobody waits for this worker any more.
+  void worker_left(std::uint32_t rank, const membership& members);
+  /// Another process is this worker now, and begins behind this clock: it will not stop there any more.
+  void worker_passed(std::uint32_t rank, std::uint32_t clock);
+  /// A server was lost or has come: what is being saved is given up.
+  void servers_changed(const std::string& why);
+  /// An answer to something that was sent. False: to nothing of ours.
+  bool on_reply(std::uint64_t number, const net::reply_view& reply, time_point now);
+  void tick(const membership& members, time_point now);
+  /// The scheduler was away for so long: workers have that much longer to come.
+  void was_away(time_point::duration missed) noexcept { since_ += missed; }
+  /// The job ends. Everybody who waits is answered with this.
+  void fail_all(net::status why, std::string_view text);
+
+  /// Has the servers read what the job goes on from.
+  void restore(const membership& members, time_point now);
+  /// True when nothing was to be restored, or all of it was.
+  [[nodiscard]] bool restored() const noexcept { return options_.plan.resume.empty() || restore_ == step::done; }
+  [[nodiscard]] bool restoring() const noexcept { return restore_ == step::asked; }
+  /// Why the servers could not; empty: they could, or have not answered yet.
+  [[nodiscard]] const std::string& restore_failure() const noexcept { return restore_failure_; }
+
+  /// Something is to be looked at soon.
+  [[nodiscard]] bool busy() const noexcept {
+    return task_.valid() || std::ranges::any_of(asked_, [](const auto& q) { return q.second.wait <= soon; });
+  }
+
+ private:
+  // A server hears of the membership a moment after the scheduler has sent it.
+  static constexpr std::chrono::milliseconds soon{10};
+
+  enum class step : std::uint8_t { none, asked, done };
+  enum class phase : std::uint8_t { nobody, gathering, saving, finishing };
+  struct stopped_worker {
+    completion done;
+    std::optional<net::checkpoint_entry> file;
+    std::string error;
+  };
+  enum class purpose : std::uint8_t { save, restore, clock };
+  /// A request to a thread of a server. It goes again until it is answered: a connection that breaks may have taken it, or its
+  /// answer. Servers do it once (checkpoint_service.hpp).
+  struct question {
+    purpose what;
+    std::string address;
+    net::request_header header;
+    std::string body;
+    time_point again;
+    std::chrono::milliseconds wait;
+  };
+  /// What the disk's thread has done: why not, and what to tell.
+  struct outcome {
+    std::string why;
+    std::uint64_t bytes = 0;
+  };
+
+  void stop(std::uint32_t rank, std::uint32_t clock, stopped_worker worker, const membership& members, time_point now);
+  void look_whether_all_are_there(const membership& members);
+  void save(const membership& members);
+  void finish();
+  void close(const std::string& why, std::uint64_t bytes);
+  void later(std::function<outcome()> work);
+  void take_result();
+  void on_saved(const net::reply_view& reply);
+  void on_restored(question q, const net::reply_view& reply);
+  void on_clock(question q, const net::reply_view& reply);
+  void put(purpose what, const std::string& address, net::request_header h, std::string body);
+  void put_again(question& q, const membership& members);
+  void put_soon(question q);
+  [[nodiscard]] bool waits_for(purpose what) const noexcept;
+  void forget(purpose what);
+  [[nodiscard]] std::string folder_of(std::uint32_t clock) const;
+  void say(const std::string& kind, std::uint32_t clock, const std::string& why, std::uint64_t bytes);
+
+  checkpoint_options options_;
+  std::uint64_t job_;
+  std::uint32_t workers_;
+  event_sink events_;
+  send_request send_;
+  net::posix_file_system file_system_;
+  net::file_system* disk_;
+
+  phase phase_ = phase::nobody;
+  std::uint32_t clock_ = 0;             // of the checkpoint that is being made
+  std::optional<std::uint32_t> last_;   // of the last one that was made or given up
+  time_point since_{};
+  time_point now_{};
+  std::map<std::uint32_t, stopped_worker> stopped_;  // by rank
+  std::set<std::uint32_t> in_;                       // ranks that have not left
+  std::map<std::uint32_t, std::uint32_t> passed_;    // rank that was replaced -> clock at which it began
+  std::string failure_;                              // of the one that is being made
+  net::checkpoint_manifest manifest_;
+  std::set<net::checkpoint_function> functions_;
+
+  std::uint64_t last_number_ = 0;
+  std::map<std::uint64_t, question> asked_;          // by number: what has not been answered
+  step restore_ = step::none;
+  std::string restore_failure_;
+
+  std::shared_ptr<std::map<std::uint32_t, bool>> known_ = std::make_shared<std::map<std::uint32_t, bool>>();
+  std::future<outcome> task_;
+  bool pruning_ = false;  // what task_ does is only the tidying up
+};
+
+}  // namespace paracel::srv

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The answers to collectives, kept for a process that takes the place of a worker that died and calls again what that one
+// had called (src/worker/collective_sequence.hpp). Large ones lie in a file that has no name, so that it goes with the
+// scheduler whatever ends it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <paracel/value.hpp>
+
+#include "core/shared_buffer.hpp"
+
+namespace paracel::srv {
+
+/// Thread-safety: owned by the scheduler's thread.
+class collective_log {
+ public:
+  struct options {
+    std::uint32_t ranks = 1;
+    std::string folder = ".";           ///< of the file
+    std::size_t file_from = 64 * 1024;  ///< answers of more bytes lie in the file
+    std::size_t most_bytes = std::size_t{256} << 20;  ///< of the others, and of what is known about each
+  };
+  explicit collective_log(options o);
+  ~collective_log();
+  collective_log(const collective_log&) = delete;
+  collective_log& operator=(const collective_log&) = delete;
+
+  /// All ranks have been answered the same, or each of them one of `own`. `what`: the call in words.
+  void keep(std::uint64_t number, std::string what, value_tag tag, const shared_buffer& shared, std::vector<shared_buffer> own = {});
+  /// What a rank would call again: the numbers [first, second), and those from `from` on. Others are dropped once no rank
+  /// needs them.
+  void needs(std::uint32_t rank, std::vector<std::pair<std::uint64_t, std::uint64_t>> again, std::uint64_t from);
+  /// This rank will not call any again.
+  void needs_nothing(std::uint32_t rank);
+
+  enum class found : std::uint8_t { no, yes, dropped, differs };
+  /// The answer that `rank` has had, or would have had. no: it has not been given. dropped, differs: it was, and `why` says
+  /// why it is no answer to this call.
+  found find(std::uint64_t number, std::uint32_t rank, const std::string& what, shared_buffer& out, value_tag& tag, std::string& why);
+
+  [[nodiscard]] std::size_t size() const noexcept { return answers_.size(); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::uint64_t file_bytes() const noexcept { return file_bytes_; }
+
+ private:
+  struct stored {
+    shared_buffer bytes;
+    std::uint64_t at = 0;    // in the file
+    std::uint64_t size = 0;  // there; 0: in memory
+  };
+  struct answer {
+    std::string what;
+    value_tag tag = value_tag::none;
+    std::vector<stored> parts;  // one for all, or one each
+    std::size_t bytes = 0;
+  };
+  struct need {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> again;
+    std::uint64_t from = 0;
+  };
+
+  stored store(const shared_buffer& bytes);
+  void drop(std::map<std::uint64_t, answer>::iterator it);
+  void tidy();
+
+  options options_;
+  std::map<std::uint64_t, answer> answers_;
+  std::map<std::uint32_t, need> needs_;  // by rank; of those that may be replaced
+  std::uint64_t known_ = 0;              // those below have been given
+  std::size_t bytes_ = 0;
+  int file_ = -1;
+  std::uint64_t file_end_ = 0;
+  std::uint64_t file_bytes_ = 0;
+};
+
+}  // namespace paracel::srv

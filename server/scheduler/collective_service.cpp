@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/scheduler/collective_service.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+namespace paracel::srv {
+namespace {
+
+using net::collective_kind;
+using net::collective_request;
+
+/// What all ranks have to say alike, in words; two ranks agree when the words are the same.
+std::string describe(const collective_request& r, std::size_t contribution_bytes) {
+  std::string text = name_of(r.kind);
+  if (r.kind == collective_kind::reduce) {
+    const auto width = element_bytes(r.tag);
+    text += std::string(" (") + net::name_of(r.op) + " of " + std::to_string(width == 0 ? 0 : contribution_bytes / width) +
+            " " + name_of(element_of(r.tag)) + ")";
+  } else if (r.kind == collective_kind::bcast) {
+    text += " (from rank " + std::to_string(r.root) + ")";
+  }
+  return text + " among " + std::to_string(r.size) + " ranks";
+}
+
+std::string name_of_operation(std::uint32_t comm, std::uint64_t number) {
+  return "collective " + std::to_string(number) + " of communicator " + std::to_string(comm);
+}
+
+/// Why this contribution can never be folded, or nullptr.
+const char* malformed(const collective_request& r, std::span<const std::byte> bytes) {
+  if (r.kind == collective_kind::reduce) {
+    if (!is_numeric(r.tag)) return "only arrays of numbers can be reduced";
+    if (bytes.size() % element_bytes(r.tag) != 0) return "the length is no multiple of the element's size";
+  }
+  if (r.kind == collective_kind::alltoall) {
+    std::span<const std::byte> block;
+    std::uint32_t blocks = 0;
+    while (blocks < r.size && net::take_block(bytes, block)) ++blocks;
+    if (blocks != r.size || !bytes.empty()) return "all-to-all takes one block for each rank";
+  }
+  return nullptr;
+}
+
+template <class T>
+void fold(std::byte* into, const std::byte* from, std::size_t bytes, reduce_op op) {
+  // Loads and stores through memcpy: contributions have any alignment. The compiler still makes vectors of them.
+  const auto each = [&](auto combine) {
+    for (std::size_t at = 0; at + sizeof(T) <= bytes; at += sizeof(T)) {
+      T a;
+      T b;
+      std::memcpy(&a, into + at, sizeof(T));
+      std::memcpy(&b, from + at, sizeof(T));
+      a = combine(a, b);
+      std::memcpy(into + at, &a, sizeof(T));
+    }
+  };
+  const auto is_nan = [](T v) { return v != v; };
+  switch (op) {
+    case reduce_op::sum:
+      if constexpr (std::is_integral_v<T>) {
+        using U = std::make_unsigned_t<T>;
+        each([](T a, T b) { return static_cast<T>(static_cast<U>(a) + static_cast<U>(b)); });
+      } else {
+        each([](T a, T b) { return a + b; });
+      }
+      break;
+    case reduce_op::max: each([&](T a, T b) { return is_nan(a) || a >= b ? a : b; }); break;
+    case reduce_op::min: each([&](T a, T b) { return is_nan(a) || a <= b ? a : b; }); break;
+  }
+}
+
+void fold(value_tag tag, std::byte* into, std::span<const std::byte> from, reduce_op op) {
+  switch (element_of(tag)) {
+    case value_tag::i32: fold<std::int32_t>(into, from.data(), from.size(), op); break;
+    case value_tag::i64: fold<std::int64_t>(into, from.data(), from.size(), op); break;
+    case value_tag::f32: fold<float>(into, from.data(), from.size(), op); break;
+    case value_tag::f64: fold<double>(into, from.data(), from.size(), op); break;
+    default: break;  // refused as malformed when it came
+  }
+}
+
+shared_buffer copy_of(std::span<const std::byte> bytes) { return bytes.empty() ? shared_buffer{} : shared_buffer::copy_of(bytes); }
+
+void answer(completion& done, const shared_buffer& bytes, value_tag tag) {
+  net::reply_header fields;
+  fields.tag = tag;
+  if (net::travels_as_tail(bytes.size())) done.answer(fields, {}, bytes);
+  else done.answer(fields, bytes.bytes());
+}
+
+/// Writes length-prefixed blocks into bytes of a size known before.
+class block_writer {
+ public:
+  explicit block_writer(std::size_t bytes) : out_(shared_buffer::allocate(bytes)), at_(out_.mutable_data()) {}
+  void put(std::span<const std::byte> block) {
+    const std::uint64_t size = block.size();
+    std::memcpy(at_, &size, 8);
+    if (!block.empty()) std::memcpy(at_ + 8, block.data(), block.size());
+    at_ += 8 + block.size();
+  }
+  shared_buffer take() { return std::move(out_); }
+
+ private:
+  shared_buffer out_;
+  std::byte* at_;
+};
+
+}  // namespace
+
+void collective_service::handle(const net::request_view& in, shared_buffer tail, completion done) {
+  collective_request r;
+  std::span<const std::byte> in_body;
+  if (const char* reason = net::decode(in, r, in_body)) return done.fail(net::status::bad_request, reason);
+  if (r.size > limits_.max_ranks)
+    return done.fail(net::status::bad_request, "a collective among " + std::to_string(r.size) + " ranks: the job has " +
+                                                   std::to_string(limits_.max_ranks));
+  const auto contribution = tail ? tail.bytes() : in_body;
+  const auto name = name_of_operation(r.comm, r.operation);
+
+  if (kept_ && r.comm == 0 && answer_again(r, contribution.size(), done)) return;
+  auto it = open_.find({r.comm, r.operation});
+  if (it == open_.end()) {
+    if (!make_room()) return done.fail(net::status::too_large, "too many collectives are waiting for other ranks");
+    it = open_.try_emplace({r.comm, r.operation}).first;
+    it->second.parts.resize(r.size);
+    for (auto gone = ejected_.lower_bound({r.comm, 0}); gone != ejected_.end() && gone->first.first == r.comm; ++gone)
+      if (gone->first.second < r.size) leave_out(it->second, gone->first.second);
+  }
+  auto& o = it->second;
+  if (const auto gone = ejected_.find({r.comm, r.rank}); gone != ejected_.end())
+    return done.fail(net::status::bad_request, gone->second);
+  if (r.rank < o.parts.size() && o.parts[r.rank].arrived)
+    return done.fail(net::status::bad_request, "rank " + std::to_string(r.rank) + " took part in " + name + " twice");
+
+  if (o.failed.empty()) {
+    const char* reason = malformed(r, contribution);
+    if (reason != nullptr) fail(o, "rank " + std::to_string(r.rank) + " in " + name + ": " + reason);
+  }
+  if (o.failed.empty() && parked_bytes_ + contribution.size() > limits_.max_parked_bytes)
+    fail(o, name + " is too large: more than " + std::to_string(limits_.max_parked_bytes) +
+                " bytes would wait for other ranks");
+  if (o.failed.empty()) {
+    const auto mine = describe(r, contribution.size());
+    std::string others;
+    std::string theirs;
+    for (std::uint32_t rank = 0; rank < o.parts.size(); ++rank) {
+      const auto& p = o.parts[rank];
+      if (!p.arrived || p.absent) continue;
+      theirs = describe(p.request, p.bytes.size());
+      if (theirs == mine) break;  // the first that came speaks for all that were accepted
+      others += (others.empty() ? "" : ", ") + std::to_string(rank);
+    }
+    if (!others.empty())
+      fail(o, "the ranks disagree about " + name + ": rank " + std::to_string(r.rank) + " calls " + mine + ", rank " +
+                  others + " calls " + theirs);
+  }
+  if (o.failed.empty()) {
+    for (std::uint32_t rank = 0; rank < r.size; ++rank) {
+      const auto gone = departed_.find({r.comm, rank});
+      if (gone == departed_.end()) continue;
+      fail(o, "rank " + std::to_string(r.rank) + " calls " + describe(r, contribution.size()) + ", but " + gone->second);
+      break;
+    }
+  }
+
+  ++o.arrived;
+  if (!o.failed.empty()) {
+    if (r.rank < o.parts.size()) o.parts[r.rank].arrived = true;
+    done.fail(net::status::bad_request, o.failed);
+    erase_if_all_came(it);
+    return;
+  }
+  auto& mine = o.parts[r.rank];
+  mine.arrived = true;
+  mine.request = r;
+  mine.bytes = tail ? std::move(tail) : copy_of(in_body);
+  mine.done = std::move(done);
+  parked_bytes_ += mine.bytes.size();
+  ++waiting_;
+  finish(it);
+}
+
+/// Answers everybody and forgets the operation, when all have come.
+void collective_service::finish(operations::iterator it) {
+  auto& o = it->second;
+  if (o.arrived < o.parts.size()) return;
+  if (const auto* first = speaker(o); first != nullptr && o.failed.empty()) {
+    const auto name = name_of_operation(it->first.first, it->first.second);
+    const auto root = first->request.root;
+    if (first->request.kind == collective_kind::bcast && o.parts[root].absent)
+      fail(o, name + " is a bcast from rank " + std::to_string(root) + ", but " + ejected_.at({it->first.first, root}));
+    else if (largest_answer(o) > limits_.max_answer_bytes)
+      fail(o, name + ": the result is larger than " + std::to_string(limits_.max_answer_bytes) + " bytes");
+    else
+      complete(it->first, o);
+  }
+  open_.erase(it);
+}
+
+/// The first rank that has contributed, which all others agree with.
+const collective_service::part* collective_service::speaker(const operation& o) {
+  const auto it = std::ranges::find(o.parts, false, &part::absent);
+  return it == o.parts.end() ? nullptr : &*it;
+}
+
+void collective_service::leave_out(operation& o, std::uint32_t rank) {
+  o.parts[rank].arrived = o.parts[rank].absent = true;
+  ++o.arrived;
+}
+
+std::size_t collective_service::largest_answer(const operation& o) {
+  std::vector<std::size_t> answers;
+  const auto kind = speaker(o)->request.kind;
+  if (kind == collective_kind::alltoall) answers.assign(o.parts.size(), 8 * o.parts.size());
+  else answers.assign(1, kind == collective_kind::allgather ? 8 * o.parts.size() : 0);
+  for (const auto& p : o.parts) {
+    if (kind == collective_kind::alltoall) {
+      auto rest = p.bytes.bytes();
+      std::span<const std::byte> block;
+      for (std::size_t i = 0; i < answers.size() && net::take_block(rest, block); ++i) answers[i] += block.size();
+    } else if (kind == collective_kind::allgather) {
+      answers[0] += p.bytes.size();
+    } else {
+      answers[0] = std::max(answers[0], p.bytes.size());
+    }
+  }
+  return *std::ranges::max_element(answers);
+}
+
+/// A collective that is complete: whoever calls it now is in the place of a process that had called it.
+bool collective_service::answer_again(const collective_request& r, std::size_t contribution_bytes, completion& done) {
+  auto& called = called_[r.rank];
+  called = std::max(called, r.operation + 1);
+  shared_buffer bytes;
+  value_tag tag = value_tag::none;
+  std::string why;
+  switch (kept_->find(r.operation, r.rank, describe(r, contribution_bytes), bytes, tag, why)) {
+    case collective_log::found::no: return false;
+    case collective_log::found::yes: answer(done, bytes, tag); return true;
+    case collective_log::found::dropped:
+    case collective_log::found::differs: break;
+  }
+  done.fail(net::status::bad_request, name_of_operation(r.comm, r.operation) + ": " + why);
+  return true;
+}
+
+void collective_service::replace(std::uint32_t rank) {
+  for (auto& [key, o] : open_) {
+    if (key.first != 0 || rank >= o.parts.size()) continue;
+    auto& p = o.parts[rank];
+    if (!p.done) continue;
+    parked_bytes_ -= p.bytes.size();
+    --waiting_;
+    --o.arrived;
+    p = {};  // who is gone gets an answer that nobody reads
+  }
+}
+
+void collective_service::complete(const operation_key& key, operation& o) {
+  auto& parts = o.parts;
+  const auto first = speaker(o)->request;
+  const bool keeps = kept_.has_value() && key.first == 0;
+  const auto what = keeps ? describe(first, parts[first.rank].bytes.size()) : std::string();
+  std::vector<shared_buffer> own;  // to be kept
+  const auto answer_all = [&](const shared_buffer& bytes, value_tag tag) {
+    for (auto& p : parts)
+      if (!p.absent) answer(p.done, bytes, tag);
+    if (keeps) kept_->keep(key.second, what, tag, bytes);
+  };
+  for (const auto& p : parts) {
+    parked_bytes_ -= p.bytes.size();
+    waiting_ -= p.absent ? 0 : 1;
+  }
+  switch (first.kind) {
+    case collective_kind::barrier:
+      for (auto& p : parts)
+        if (!p.absent) p.done.ok();
+      if (keeps) kept_->keep(key.second, what, value_tag::none, {});
+      break;
+    case collective_kind::bcast: answer_all(parts[first.root].bytes, parts[first.root].request.tag); break;
+    case collective_kind::reduce: {
+      // The first contribution's memory becomes the result, unless somebody else can see it.
+      auto& from = parts[first.rank].bytes;
+      auto result = from.unique() ? std::move(from) : copy_of(from.bytes());
+      for (std::size_t rank = first.rank + 1; rank < parts.size(); ++rank)
+        if (!parts[rank].absent) fold(first.tag, result.mutable_data(), parts[rank].bytes.bytes(), first.op);
+      answer_all(result, first.tag);
+      break;
+    }
+    case collective_kind::allgather: {
+      std::size_t total = 0;
+      for (const auto& p : parts) total += 8 + p.bytes.size();
+      block_writer out(total);
+      for (const auto& p : parts) out.put(p.bytes.bytes());
+      answer_all(out.take(), value_tag::none);
+      break;
+    }
+    case collective_kind::alltoall: {
+      // rest[r] walks rank r's row; each column takes the next block of every row.
+      std::vector<std::span<const std::byte>> rest;
+      std::vector<std::span<const std::byte>> column(parts.size());
+      for (const auto& p : parts) rest.push_back(p.bytes.bytes());
+      for (auto& p : parts) {
+        std::size_t total = 0;
+        for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+          // Checked when it came; one that is absent has none.
+          [[maybe_unused]] const bool whole = net::take_block(rest[rank], column[rank]);
+          total += 8 + column[rank].size();
+        }
+        block_writer out(total);
+        for (const auto& block : column) out.put(block);
+        const auto mine = out.take();
+        if (!p.absent) answer(p.done, mine, value_tag::none);
+        if (keeps) own.push_back(mine);
+      }
+      if (keeps) kept_->keep(key.second, what, value_tag::none, {}, std::move(own));
+      break;
+    }
+  }
+}
+
+void collective_service::fail(operation& o, std::string text) {
+  o.failed = std::move(text);
+  for (auto& p : o.parts) {
+    if (!p.done) continue;
+    p.done.fail(net::status::bad_request, o.failed);
+    parked_bytes_ -= p.bytes.size();
+    p.bytes = {};
+    --waiting_;
+  }
+}
+
+void collective_service::erase_if_all_came(operations::iterator it) {
+  if (it->second.arrived >= it->second.parts.size()) open_.erase(it);
+}
+
+/// Room for one more operation: a failed one is given up first; whoever still comes to it opens it anew and waits, which
+/// only a program that disagrees thousands of times can reach.
+bool collective_service::make_room() {
+  if (open_.size() < limits_.max_operations) return true;
+  for (auto it = open_.begin(); it != open_.end(); ++it) {
+    if (it->second.failed.empty()) continue;
+    open_.erase(it);
+    return true;
+  }
+  return false;
+}
+
+void collective_service::fail_all(net::status why, std::string_view text) {
+  for (auto& [key, o] : open_)
+    for (auto& p : o.parts)
+      if (p.done) p.done.fail(why, text);
+  open_.clear();
+  waiting_ = 0;
+  parked_bytes_ = 0;
+}
+
+void collective_service::depart(std::uint32_t comm, std::uint32_t rank, const std::string& who) {
+  departed_[{comm, rank}] = who;
+  for (auto it = open_.lower_bound({comm, 0}); it != open_.end() && it->first.first == comm; ++it) {
+    auto& o = it->second;
+    if (!o.failed.empty() || rank >= o.parts.size() || o.parts[rank].arrived) continue;
+    fail(o, name_of_operation(comm, it->first.second) + " waits for rank " + std::to_string(rank) + ", but " + who);
+  }
+}
+
+void collective_service::eject(std::uint32_t comm, std::uint32_t rank, const std::string& who) {
+  if (!ejected_.emplace(std::pair(comm, rank), who).second) return;
+  for (auto it = open_.lower_bound({comm, 0}); it != open_.end() && it->first.first == comm;) {
+    const auto here = it++;
+    auto& o = here->second;
+    if (rank >= o.parts.size() || o.parts[rank].arrived) continue;
+    leave_out(o, rank);
+    finish(here);
+  }
+}
+
+}  // namespace paracel::srv

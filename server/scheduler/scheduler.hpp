@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The state of a job: who has joined, who still lives, what it waits for, why it ended. No socket, no thread; the time
+// is an argument.
+//
+//   joining --all there--> running --all workers left with 0--> done
+//      |                      |
+//      +------- a loss, an abort, the join deadline -------> aborted     (the first cause stays)
+//
+// With copies (`replicas` above 1) a running job bears the loss of servers; which, server_membership.hpp says. With `eject_workers` it
+// bears the loss of workers other than 0, who writes the results: collectives go on without what they would have brought.
+// The launcher sees to it that the process is dead, and then takes the worker out of the clock. With `worker_wait` the others
+// wait so long at most for another process of the same rank to be where the one before was:
+//
+//   up --lost--> awaited --a new process joins--> catching up --it says so, or leaves--> up         (scheduler_workers.cpp)
+//
+// Bodies of the control verbs are JSON objects:
+//
+//   join       {"role":"server","slot","weight","incarnation","threads","host","pid","shards":[..],"clock","control"}
+//              or {"role":"worker","rank","size","host","pid"}. Parked: a server is answered when all servers are there, a
+//              worker when everybody is; the answer is the membership (core/membership.hpp). While a job with copies runs, a
+//              server may take a slot that is down, and is answered at once. So is a worker in the place of one that is
+//              awaited, with the iterations that were finished ("clock") or why there is no going on from there ("cannot");
+//              the answer's count then says how many processes were this worker before, its value_version how many
+//              collectives they had called.
+//   heartbeat  {"role","slot" or "rank","pid"}, of a server also "busy":[{"shard","function","seconds"}], its "incarnation"
+//              and the epoch "synced" whose copies it has made; of a worker its "clock", and if it may be replaced
+//              "caught_up" and "collectives":{"again":[[begin,end]..],"from"} (collective_log.hpp). The answer's order is go_on,
+//              shutdown (the job is done) or abort, with {"status","cause"} as its body: a server that was taken for lost
+//              gets that too, and ends itself. Its count is 1 if the sender has the place that it speaks for: only then a
+//              lease is renewed. A process may beat before it has joined, and after another one has taken its place.
+//   watch      {"role","slot" or "rank"}; the header's epoch is what it has. Answered with the membership as soon as there
+//              is one of another epoch.
+//   dead       {"role","slot" or "rank","pid","why"}: a launcher has reaped the process. Answered at once with
+//              {"goes_on","epoch","cause"}.
+//   resize     {"servers": 1 or -1}: a server shall enter, which the launcher is asked for in an event, or one shall leave.
+//              Answered at once with {"slot","epoch"}; refused while another change is under way, or when too few would
+//              be left.
+//   progress   any object; becomes an event, at most 20 a second, the last one always; one with a "warning", each, at once
+//   leave      {"role","slot" or "rank","status"}. A server that leaves before the workers ends the job, a little later:
+//              it may be a launcher's answer to the death of another one, which then is the cause to be named.
+//   abort      {"status","cause"}
+//   stats      no body. Answered with everything that is known of the job, for people (scheduler_report.cpp); also after
+//              the end of the job.
+//
+// After an abort every request, parked or new, is answered job_ended with {"status","cause"} as its body; heartbeats get
+// the same body with status ok and the order abort.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "core/shared_buffer.hpp"
+#include "core/membership.hpp"
+#include "net/protocol.hpp"
+#include "net/clock_source.hpp"
+#include "server/scheduler/checkpoint_coordinator.hpp"
+#include "server/scheduler/collective_service.hpp"
+#include "server/request/completion.hpp"
+#include "server/scheduler/server_membership.hpp"
+
+namespace paracel::srv {
+
+struct scheduler_options {
+  std::uint64_t job = 0;
+  std::uint32_t workers = 1;
+  std::uint32_t servers = 1;
+  std::uint32_t replicas = 1;  ///< copies of each partition
+  bool elastic = false;        ///< servers may enter and leave, also without copies
+  bool eject_workers = false;  ///< the others go on without a worker that dies
+  /// The others wait for another process in the place of a worker that dies, at most so long; 0: not at all.
+  std::chrono::milliseconds worker_wait{0};
+  std::string answers_folder = ".";  ///< of the file of answers that are kept for such a process, large ones
+  /// A node whose last heartbeat came longer ago is lost. Nodes beat every 0.5 s, so that several may be late.
+  std::chrono::milliseconds heartbeat_limit{3000};
+  /// The same for a server of a job with copies, if that is less: the 2 s for which it may serve after it sent a heartbeat,
+  /// and a tenth for clocks that run apart. Another one serves its partitions then.
+  std::chrono::milliseconds lease_limit{2200};
+  /// A server one of whose user functions has been running for longer is lost, with the function's name as the cause; 0:
+  /// it is named in the log and waited for.
+  std::chrono::milliseconds hang_limit{0};
+  /// How long the nodes may take to join; then the job ends with the names of the missing.
+  std::chrono::milliseconds join_limit{60'000};
+  checkpoint_options checkpoints;
+};
+
+/// Thread-safety: owned by the thread of its completions.
+class scheduler {
+ public:
+  using time_point = net::clock_source::time_point;
+  /// Takes one JSON object, without a line end. `droppable` events (progress) may be left out when the reader is slow.
+  using event_sink = std::function<void(std::string_view json, bool droppable)>;
+
+  enum class phase : std::uint8_t { joining, running, done, aborted };
+
+  /// `send`: to threads of servers; without it there are no checkpoints.
+  scheduler(scheduler_options options, event_sink events, time_point now,
+            checkpoint_coordinator::send_request send = {});
+
+  /// Serves one request. Nothing of `in` is used after the call.
+  void handle(const net::request_view& in, shared_buffer tail, completion done, time_point now);
+  /// Finds lost nodes and a missed join deadline. Feed it the heartbeats that have arrived first.
+  void tick(time_point now);
+  /// The caller himself was away for so long until now (net/attention.hpp): everybody has a whole interval to be heard again,
+  /// and no other limit counts that time.
+  void was_away(time_point::duration missed, time_point now);
+  /// An answer to a request that `send` has sent.
+  void on_reply(std::uint64_t number, const net::reply_view& reply, time_point now);
+  /// All workers are to stop for a checkpoint as soon as can be.
+  void ask_for_checkpoint() { checkpoints_.ask(servers_in_job_.members()); }
+  /// Something is to be looked at sooner than usual.
+  [[nodiscard]] bool busy() const noexcept { return checkpoints_.busy(); }
+  /// Ends the job, unless it has ended already.
+  void abort(int status, const std::string& cause, time_point now);
+
+  [[nodiscard]] phase state() const noexcept { return phase_; }
+  [[nodiscard]] const membership& members() const noexcept { return servers_in_job_.members(); }
+  /// The exit status that fits the end of the job: 0 unless it was aborted.
+  [[nodiscard]] int status() const noexcept { return status_; }
+  [[nodiscard]] const std::string& cause() const noexcept { return cause_; }
+  /// True when the job has ended and every node knows it, has left, or has had the heartbeat limit to ask.
+  [[nodiscard]] bool all_notified(time_point now) const noexcept;
+
+ private:
+  enum class role : std::uint8_t { server, worker };
+  struct process {
+    int pid;
+    std::string host;
+    std::uint64_t incarnation;  ///< of a server
+  };
+  struct node {
+    bool joined = false;
+    bool gone = false;      ///< left, lost, or told that the job has ended
+    bool ejected = false;   ///< a worker without whom the others go on
+    std::optional<time_point> awaited{};  ///< since when the others have waited for a worker; until it has caught up
+    std::string lost_cause{};             ///< why they do
+    std::uint32_t turn = 0;               ///< how many processes were this worker before
+    std::uint64_t client = 0;             ///< whose collectives count
+    int pid = 0;
+    std::vector<process> earlier;  ///< that held this place
+    std::string host;
+    std::uint32_t clock = 0;  ///< iterations that a worker had finished at its last heartbeat
+    std::optional<time_point> last_sign;  ///< since when the lease counts; empty until the node is known to beat
+    completion joining;                   ///< its parked join
+    completion watching;                  ///< its parked watch
+    std::string hung;                     ///< the user function that holds it up: it is told to end
+  };
+  struct sender;  // what a body says about who sent it
+
+  void join(const net::request_view& in, completion done, time_point now);
+  void heartbeat(const net::request_view& in, completion done, time_point now);
+  void progress(const net::request_view& in, completion done, time_point now);
+  void leave(const net::request_view& in, completion done, time_point now);
+  [[nodiscard]] std::string report(time_point now) const;
+  void on_abort(const net::request_view& in, completion done, time_point now);
+  void answer_joins(time_point now);
+  void watch(const net::request_view& in, completion done);
+  void on_last_words(std::uint32_t slot, const nlohmann::json& words, time_point now);
+  void on_death_report(const net::request_view& in, completion done, time_point now);
+  [[nodiscard]] process holder(const sender& who) const;
+  [[nodiscard]] static bool is_of(const nlohmann::json& body, const process& p);
+  void tell_to_end(completion& done, int with_status, const std::string& why);
+  void on_synced(std::uint32_t slot, std::uint64_t epoch);
+  void resize(const net::request_view& in, completion done, time_point now);
+  void give_up_entering(const std::string& why);
+  [[nodiscard]] bool awaits(std::uint32_t slot) const noexcept { return entering_ && entering_->first == slot; }
+  void broadcast_membership();
+  void on_loss(role r, std::uint32_t index, const std::string& why, time_point now);
+  void eject(std::uint32_t rank, const std::string& cause);
+  void await(std::uint32_t rank, const std::string& cause, time_point now);
+  /// No other process has taken the place of this worker yet.
+  [[nodiscard]] bool is_awaited(role r, std::uint32_t index) const {
+    return r == role::worker && workers_[index].awaited && workers_[index].gone;
+  }
+  void take_place(std::uint32_t rank, const nlohmann::json& body, completion done, time_point now);
+  void on_worker_death(std::uint32_t rank, const nlohmann::json& body);
+  void caught_up(std::uint32_t rank);
+  void look_at_awaited(time_point now);
+  void collective(const net::request_view& in, shared_buffer tail, completion done);
+  void end_when_all_left(time_point now);
+  void name_busy(std::uint32_t slot, const nlohmann::json& list, time_point now);
+  void emit_progress(time_point now);
+  void refuse_ended(completion& done) const;
+  [[nodiscard]] node& at(role r, std::uint32_t index) { return r == role::server ? servers_[index] : workers_[index]; }
+  [[nodiscard]] std::string name(role r, std::uint32_t index) const;
+  [[nodiscard]] std::string missing() const;
+  [[nodiscard]] std::string ended_json() const;
+
+  // Nobody reads faster; a job of a thousand rounds a second would keep the launcher busy with its progress.
+  static constexpr std::chrono::milliseconds progress_interval{50};
+
+  scheduler_options options_;
+  event_sink events_;
+  time_point begin_;
+  time_point joining_since_;
+  phase phase_ = phase::joining;
+  server_membership servers_in_job_;
+  std::vector<node> servers_;  // by slot
+  std::vector<node> workers_;  // by rank
+  std::uint32_t servers_joined_ = 0;
+  std::uint32_t workers_joined_ = 0;
+  std::uint32_t workers_left_ = 0;  // those that were ejected among them
+  std::optional<std::pair<std::uint32_t, time_point>> entering_;  // the slot whose server has not joined yet, since when
+  collective_service hub_;
+  checkpoint_coordinator checkpoints_;
+  int status_ = 0;
+  std::string cause_;
+  std::optional<std::pair<std::uint32_t, time_point>> left_early_;  // the first server that left a running job, and when
+  time_point ended_at_{};
+  std::vector<std::pair<time_point, std::string>> losses_;  // that were borne
+  std::string held_progress_;  // the newest that was not yet passed on
+  std::string last_passed_on_;
+  time_point last_progress_{};
+  /// (slot, shard) -> the long call that was named, and when
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::string, time_point>> busy_;
+};
+
+}  // namespace paracel::srv

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "net/clock_source.hpp"
+#include "net/transport.hpp"
+#include "server/scheduler/scheduler.hpp"
+
+namespace paracel::srv {
+
+struct scheduler_node_options {
+  scheduler_options job;
+  std::string bind = "inproc://scheduler";
+  scheduler::event_sink events;   ///< runs on the node's thread; may be empty
+  /// Runs on the node's thread when the job has ended and everybody knows; it must not destroy the node.
+  std::function<void()> on_over;
+};
+
+/// A scheduler that runs: one thread with one port. Its first event is {"event":"ready","address"}.
+///
+/// Lifetime: the transport and the time source outlive the node.
+class scheduler_node {
+ public:
+  /// Returns when the port is bound.
+  /// Throws: network_error with the address when it cannot be bound.
+  scheduler_node(net::transport& transport, scheduler_node_options options, const net::clock_source* time = nullptr);
+  /// Ends the thread; what waits is answered job_ended. Blocks: at most 50 ms.
+  ~scheduler_node();
+  scheduler_node(const scheduler_node&) = delete;
+  scheduler_node& operator=(const scheduler_node&) = delete;
+
+  /// Where nodes find it.
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }
+  /// Asks for the end of the job with this status and cause, as a node's `abort` would; the thread goes on until everybody
+  /// knows. Nothing happens when the job has ended already. Call it once. Thread-safety: any thread.
+  void abort(int status, std::string cause);
+  /// Asks for a checkpoint as soon as can be. Thread-safety: any thread.
+  void ask_for_checkpoint() noexcept { checkpoint_asked_.store(true, std::memory_order_release); }
+  [[nodiscard]] scheduler::phase state() const noexcept { return state_.load(std::memory_order_acquire); }
+  /// scheduler::status(). Thread-safety: any thread.
+  [[nodiscard]] int status() const noexcept { return status_.load(std::memory_order_acquire); }
+
+ private:
+  void run(net::port& mine);
+
+  scheduler_node_options options_;
+  net::boot_time_source real_time_;
+  const net::clock_source& time_;
+  std::string address_;
+  std::string abort_cause_;               // written before abort_status_
+  std::atomic<int> abort_status_{0};
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> checkpoint_asked_{false};
+  std::atomic<scheduler::phase> state_{scheduler::phase::joining};
+  std::atomic<int> status_{0};
+  std::thread thread_;
+};
+
+}  // namespace paracel::srv

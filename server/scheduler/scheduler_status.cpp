@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What `prun.py status` shows:
+//
+//   {"job","phase","seconds","status","cause","epoch","progress",
+//    "servers":[{"slot","state","pid","host","incarnation","threads","silent"}],
+//    "workers":[{"rank","state","pid","host","clock","silent"}],
+//    "losses":[{"cause","seconds" since then}]}
+//
+// state: "missing" (has not joined), "up", "gone"; of a server also "down", "joining", "entering", "leaving" and "left", of
+// a worker "ejected", "awaited" and "catching up". silent: seconds since its last heartbeat; left out before the first. With
+// copies also "replicas" and "spare", the losses that can be borne now; when servers can change, "settled": all copies are
+// made, and nobody waits for another membership.
+#include "server/scheduler/scheduler.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "core/hex.hpp"
+
+namespace paracel::srv {
+
+using nlohmann::json;
+
+std::string scheduler::report(time_point now) const {
+  const auto seconds_since = [now](time_point then) { return std::chrono::duration<double>(now - then).count(); };
+  const auto about = [&](const node& n) {
+    json j{{"state", n.ejected ? "ejected" : n.awaited ? (n.gone ? "awaited" : "catching up") : n.gone ? "gone"
+                     : n.joined ? "up" : "missing"}};
+    if (!n.joined) return j;
+    j["pid"] = n.pid;
+    j["host"] = n.host;
+    if (n.last_sign && !n.gone) j["silent"] = seconds_since(*n.last_sign);
+    return j;
+  };
+  json servers = json::array();
+  for (std::uint32_t slot = 0; slot < servers_.size(); ++slot) {
+    auto j = about(servers_[slot]);
+    j["slot"] = slot;
+    const auto is = servers_in_job_.state(slot);
+    if (is != server_state::up) j["state"] = awaits(slot) ? "missing" : name_of(is);
+    if (servers_[slot].joined) {
+      const auto& entry = servers_in_job_.at(slot);
+      j["incarnation"] = to_hex(entry.incarnation);
+      j["threads"] = entry.threads;
+    }
+    servers.push_back(std::move(j));
+  }
+  json workers = json::array();
+  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
+    auto j = about(workers_[rank]);
+    j["rank"] = rank;
+    j["clock"] = workers_[rank].clock;
+    workers.push_back(std::move(j));
+  }
+  constexpr const char* phases[] = {"joining", "running", "done", "aborted"};
+  json all{{"job", to_hex(options_.job)}, {"phase", phases[static_cast<std::size_t>(phase_)]},
+           {"seconds", seconds_since(begin_)}, {"epoch", servers_in_job_.members().epoch},
+           {"servers", std::move(servers)}, {"workers", std::move(workers)}};
+  for (const auto& [when, cause] : losses_) all["losses"].push_back({{"cause", cause}, {"seconds", seconds_since(when)}});
+  if (servers_in_job_.has_copies()) {
+    all["replicas"] = servers_in_job_.members().replicas;
+    all["spare"] = servers_in_job_.spare();
+  }
+  if (servers_in_job_.may_change()) all["settled"] = servers_in_job_.settled();
+  if (phase_ == phase::aborted) {
+    all["status"] = status_;
+    all["cause"] = cause_;
+  }
+  const auto& progress = held_progress_.empty() ? last_passed_on_ : held_progress_;
+  if (!progress.empty()) all["progress"] = json::parse(progress, nullptr, false);
+  // a host name need not be UTF-8
+  return all.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace paracel::srv

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/scheduler/server_membership.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/ring.hpp"
+
+namespace paracel::srv {
+
+server_membership::server_membership(std::uint64_t job, std::uint32_t workers, std::uint32_t servers, std::uint32_t replicas, bool elastic)
+    : synced_(servers), synced_epoch_(members_.epoch), copies_(std::min(replicas, servers)) {
+  members_.job = job;
+  members_.workers = workers;
+  members_.replicas = replicas;
+  members_.elastic = elastic;
+  members_.servers.resize(servers);
+}
+
+void server_membership::enter(server_entry s) {
+  const auto slot = s.slot;
+  members_.servers[slot] = std::move(s);
+}
+
+void server_membership::refuse(refused_function f) {
+  constexpr std::size_t longest_reason = 1000;  // below what a membership takes
+  if (f.why.size() > longest_reason) f.why.resize(longest_reason);
+  if (members_.refused.size() < membership::most_refused) members_.refused.push_back(std::move(f));
+}
+
+std::uint32_t server_membership::up() const noexcept {
+  return static_cast<std::uint32_t>(
+      std::ranges::count_if(members_.servers, [](const auto& s) { return s.state == server_state::up; }));
+}
+
+server_membership::verdict server_membership::server_lost(std::uint32_t slot) {
+  auto& s = members_.servers[slot];
+  if (s.state == server_state::down || s.state == server_state::gone) return {};
+  if (may_head(s.state)) {
+    if (spare() == 0) {
+      if (lost_ == 0) return {false, "there is no other copy of its partitions"};
+      return {false, "lost before the copies of s" + std::to_string(last_lost_) + "'s partitions were restored"};
+    }
+    ++lost_;
+    last_lost_ = slot;
+  }
+  const bool on_ring = s.state != server_state::entering && s.state != server_state::left;
+  s.state = on_ring ? server_state::down : server_state::gone;
+  ++members_.epoch;
+  return {};
+}
+
+void server_membership::rejoin(server_entry s) {
+  const auto slot = s.slot;
+  s.state = server_state::joining;
+  synced_[slot] = 0;
+  members_.servers[slot] = std::move(s);
+  ++members_.epoch;
+}
+
+std::string server_membership::why_not_resize(int by) const {
+  if (!may_change()) {
+    return "that takes a job that was started with --replicas 2 or more, or with --elastic";
+  }
+  for (const auto& s : members_.servers) {
+    if (s.state == server_state::up || s.state == server_state::down || s.state == server_state::gone) continue;
+    return "one change at a time: s" + std::to_string(s.slot) + " is " +
+           (s.state == server_state::left ? "still ending" : name_of(s.state));
+  }
+  if (!settled()) return "the copies are not whole yet: try again";
+  if (by > 0 && free_slot() >= ring::most_members) return "there are as many servers as there can be";
+  if (by < 0 && up() == 1) return "the last server cannot leave";
+  if (by < 0 && up() <= members_.replicas) {
+    return std::to_string(members_.replicas) + " copies need as many servers, and there are " + std::to_string(up());
+  }
+  return {};
+}
+
+std::uint32_t server_membership::free_slot() const noexcept {
+  const auto at = std::ranges::find(members_.servers, server_state::gone, &server_entry::state);
+  return static_cast<std::uint32_t>(at - members_.servers.begin());
+}
+
+void server_membership::admit(server_entry s) {
+  const auto slot = s.slot;
+  s.state = server_state::entering;
+  if (slot >= members_.servers.size()) {
+    members_.servers.resize(slot + 1);
+    synced_.resize(slot + 1);
+  }
+  synced_[slot] = 0;
+  members_.servers[slot] = std::move(s);
+  ++members_.epoch;
+}
+
+std::uint32_t server_membership::dismiss() {
+  auto slot = members_.servers.size() - 1;
+  while (members_.servers[slot].state != server_state::up) --slot;
+  members_.servers[slot].state = server_state::leaving;
+  ++members_.epoch;
+  return static_cast<std::uint32_t>(slot);
+}
+
+server_membership::news server_membership::synced(std::uint32_t slot, std::uint32_t epoch) {
+  synced_[slot] = std::max(synced_[slot], std::min(epoch, members_.epoch));
+  if (settled()) return news::none;
+  for (const auto& s : members_.servers)
+    if (may_head(s.state) && synced_[s.slot] != members_.epoch) return news::none;
+  synced_epoch_ = members_.epoch;
+  bool changed = false;
+  for (auto& s : members_.servers) {
+    if (s.state != server_state::joining && s.state != server_state::entering) continue;
+    s.state = server_state::up;
+    changed = true;
+  }
+  // One that leaves stays while somebody else is down without whom there would be too few.
+  for (auto& s : members_.servers) {
+    if (s.state != server_state::leaving || up() < members_.replicas) continue;
+    s.state = server_state::left;
+    changed = true;
+  }
+  const auto serving = std::ranges::count_if(members_.servers, [](const auto& s) { return may_head(s.state); });
+  copies_ = std::min(members_.replicas, static_cast<std::uint32_t>(serving));
+  lost_ = 0;
+  if (!changed) {
+    for (auto& s : members_.servers)
+      if (s.state == server_state::left) s.state = server_state::gone;
+    return news::synced;
+  }
+  ++members_.epoch;
+  return news::serves;
+}
+
+}  // namespace paracel::srv

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// One request to the scheduler of a running job, or to a thread of a server, for prun.py and for people: the answer's body
+// goes to stdout.
+//
+// Exit status: 0 answered, 1 refused (the reason is on stderr), 2 wrong usage, 13 no answer in time.
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include <gflags/gflags.h>
+
+#include <paracel/error.hpp>
+
+#include "net/job_key.hpp"
+#include "net/protocol.hpp"
+#include "net/rendezvous.hpp"
+#include "net/zmq_transport.hpp"
+
+DEFINE_string(rendezvous, "", "address of the scheduler, or of whom else is asked");
+DEFINE_string(job, "", "id of the job, 16 hex digits");
+DEFINE_string(verb, "stats", "what is asked, by the protocol's name");
+DEFINE_string(body, "", "the request's body, JSON");
+DEFINE_uint32(rank, 0, "in the request's header: the worker that it is about");
+DEFINE_uint32(clock, paracel::net::no_clock, "in the request's header; not given: none");
+DEFINE_uint32(epoch, 0, "in the request's header");
+DEFINE_double(timeout, 3, "seconds to wait for the answer");
+
+// gflags calls this when it cannot understand the command line; it says why on stderr itself.
+namespace GFLAGS_NAMESPACE {
+extern void (*gflags_exitfunc)(int);
+}
+
+namespace {
+
+using namespace paracel;
+
+net::verb verb_named(const std::string& name) {
+  for (int v = 1; v < 256; ++v) {
+    if (name == net::name_of(static_cast<net::verb>(v))) return static_cast<net::verb>(v);
+  }
+  throw usage_error("--verb=" + name + ": the protocol has no such verb");
+}
+
+int run() {
+  if (FLAGS_rendezvous.empty()) throw usage_error("--rendezvous is missing");
+  if (!(FLAGS_timeout > 0 && FLAGS_timeout < 1e6)) throw usage_error("--timeout must be a positive number of seconds");
+  net::take_job_key();
+  net::request_header h;
+  h.what = verb_named(FLAGS_verb);
+  h.job = net::parse_job_id(FLAGS_job);
+  h.rank = FLAGS_rank;
+  h.clock = FLAGS_clock;
+  h.epoch = FLAGS_epoch;
+  h.sequence = 1;
+  h.low_watermark = 1;
+  h.body_bytes = static_cast<std::uint32_t>(FLAGS_body.size());
+  net::request_bytes head;
+  net::encode(h, head);
+
+  net::zmq_transport over;
+  const auto port = over.open();
+  port->send(port->connect(FLAGS_rendezvous), {.head = head, .body = net::bytes_of(FLAGS_body)});
+  net::incoming in;
+  // What counts is how long it has waited, and not how long it was stopped with the job.
+  constexpr std::chrono::milliseconds turn{50};
+  for (std::chrono::duration<double> waited{}; waited.count() < FLAGS_timeout; waited += turn) {
+    if (!port->receive(in, turn)) continue;
+    net::reply_view answer;
+    if (const char* wrong = net::decode(in.frame, in.tail.size(), answer); wrong != nullptr) throw protocol_error(wrong);
+    const auto text = net::text_of(answer.body);
+    const bool ok = answer.header.result == net::status::ok;
+    std::fprintf(ok ? stdout : stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+    return ok ? exit_status::ok : exit_status::failure;
+  }
+  std::fprintf(stderr, "%s does not answer\n", FLAGS_rendezvous.c_str());
+  return exit_status::scheduler_lost;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever asks waits
+  GFLAGS_NAMESPACE::gflags_exitfunc = [](int status) { std::_Exit(status == 0 ? 0 : exit_status::usage); };
+  gflags::SetUsageMessage("one request to the scheduler of a running job");
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  try {
+    const int status = run();
+    std::fflush(nullptr);
+    std::_Exit(status);  // a transport would wait for a peer that is not there
+  } catch (const error& e) {
+    std::fprintf(stderr, "send_request: error: %s\n", e.what());
+    return e.status();
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "send_request: error: %s\n", e.what());
+    return exit_status::failure;
+  }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <bitset>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/ssp_clock.hpp"
+#include "net/protocol.hpp"
+#include "net/clock_source.hpp"
+#include "server/request/byte_budget.hpp"
+#include "server/request/completion.hpp"
+#include "server/store/replicated_store.hpp"
+
+namespace paracel::srv {
+
+/// The clock of the job as requests see it: ticks are applied, waits are parked until the slowest worker has come far
+/// enough. Nobody polls.
+///
+///   clock_tick  rank, clock = iterations finished       answered at once; clock = no_clock: the worker leaves.
+///               flag_staged: the shards have staged updates that are due when the clock moves. Then one that leaves is
+///               answered when they have dropped what it staged for an iteration that it did not finish: count, and a key
+///   subscribe   somebody has subscribed at the shards    answered at once
+///   clock_wait  clock = what the slowest must have       answered when it has, or at the deadline
+///   checkpoint  clock = one to stop at, or no_clock: the first one that nobody has finished; answered at once with it
+///
+/// Every reply carries the slowest worker's clock. That of a tick to a clock of a checkpoint orders one: so every worker
+/// stops there, and none can have passed it.
+/// What it knows is the one value of the reserved partition (clock_partition), which has copies like any other. Numbers
+/// only rise, so a copy takes over whatever is newer, and nothing that comes twice counts twice.
+/// Thread-safety: owned by the clock thread.
+class clock_service final : public replicated_store {
+ public:
+  using time_point = net::clock_source::time_point;
+
+  /// 0 workers: their number is not known yet; requests are held until `begin`.
+  explicit clock_service(std::uint32_t workers) : clock_(workers), begun_(workers != 0) {}
+
+  [[nodiscard]] bool begun() const noexcept { return begun_; }
+  /// The number of workers is known now. Handles what was held. Throws: error when there are too many.
+  /// `clock`: what all have finished already.
+  void begin(std::uint32_t workers, time_point now, std::uint32_t clock = 0);
+  /// Workers stop for a checkpoint at every multiple of this clock; 0: only where somebody asks for it.
+  void checkpoint_every(std::uint32_t clocks) noexcept { every_ = clocks; }
+
+  /// Answers `done` now or later, exactly once. Cost: O(log parked) for a wait, O(log workers) for a tick, O(1) more for
+  /// each wait that it ends.
+  void handle(const net::request_view& request, completion done, time_point now);
+  /// Answers what is past its deadline. Cost: O(1) unless a deadline has passed, then O(parked).
+  void expire(time_point now);
+  /// Answers everything that is parked, and from then on every request, with this.
+  void fail_all(net::status why, std::string_view text);
+
+  // ---- the state of the clock, and copies of it on other servers
+
+  /// The state as bytes: u8 (1 somebody subscribes, 2 somebody stages updates) | u32 n, n * u32 clocks of checkpoints that
+  /// were asked for | as ssp_clock::encode.
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// Takes over what is newer in another one's state. Returns: null, or what is wrong with the bytes.
+  const char* merge(std::span<const std::byte> state);
+
+  void keep_copies() noexcept override {}  // changes are counted anyway
+  void begin_epoch(std::uint32_t /*epoch*/) override {}
+  void watch(const std::bitset<partition_count>* incomplete) noexcept override { incomplete_ = incomplete; }
+  [[nodiscard]] bool has_changes() const noexcept override { return changes_ != taken_; }
+  void take_changes(const std::function<void(std::uint16_t, std::span<const std::byte>)>& f) override;
+  void encode_partition(std::uint16_t partition, std::vector<std::byte>& out) override;
+  net::status apply_copy(std::uint16_t partition, std::span<const std::byte> records, std::string& why) override;
+  void drop_partitions(const std::bitset<partition_count>& /*which*/) override {}  // it is small, and never newer
+  /// Waits and what came too early; the clock goes on.
+  void refuse_waiting(reply_sink& through, net::status why, std::string_view text) override;
+  void refuse_client(reply_sink& /*through*/, std::uint64_t /*client*/, net::status /*why*/) override {}
+
+  /// Of what is parked. Thread-safety: any thread.
+  [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
+  /// Workers that want to leave, and what they have finished: before they may, the shards have to drop what they have
+  /// staged for later iterations.
+  struct leaver {
+    std::uint32_t finished = 0;
+    std::vector<completion> done{};
+  };
+  [[nodiscard]] const std::map<std::uint32_t, leaver>& leaving() const noexcept { return leaving_; }
+  /// The shards have: so many updates, `example` names one.
+  void left(std::uint32_t rank, std::uint32_t dropped, std::string_view example);
+
+  [[nodiscard]] std::size_t parked() const noexcept { return waits_.size() + held_.size(); }
+  [[nodiscard]] std::uint32_t slowest() const noexcept { return clock_.slowest(); }
+  /// Whether somebody has said that it subscribes to keys, or stages updates: then the shards are to be told when the clock
+  /// moves.
+  [[nodiscard]] bool is_watched() const noexcept { return watched_ || stages_; }
+
+ private:
+  struct wait {
+    completion done;
+    time_point deadline;
+    held_bytes held;
+  };
+  struct early {
+    net::request_header header;
+    completion done;
+    held_bytes held;
+  };
+  void answer(completion& done, net::instruction order = net::instruction::go_on) const;
+  void ask_for_checkpoint(std::uint32_t clock, completion& done);
+  [[nodiscard]] bool is_checkpoint(std::uint32_t clock) const;
+  void wake();
+  void leave(std::uint32_t rank, completion done);
+  void refuse_all(net::status why, std::string_view text, reply_sink* through);
+
+  ssp_clock clock_;
+  bool begun_;
+  bool watched_ = false;
+  bool stages_ = false;  // somebody stages updates
+  std::map<std::uint32_t, leaver> leaving_;  // by rank
+  std::uint32_t every_ = 0;
+  std::set<std::uint32_t> asked_;  // clocks of checkpoints that somebody asked for and some worker has not finished
+  std::uint64_t changes_ = 0;
+  std::uint64_t taken_ = 0;        // of these, by the last take_changes
+  const std::bitset<partition_count>* incomplete_ = nullptr;
+  time_point now_{};               // at the last call that told it
+  byte_budget budget_{std::size_t{64} << 20};
+  std::vector<early> held_;
+  std::multimap<std::uint32_t, wait> waits_;  // by the minimum they need
+  time_point next_deadline_ = time_point::max();
+  net::status ended_ = net::status::ok;
+  std::string why_ended_;
+};
+
+}  // namespace paracel::srv

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Requests of many keys at a shard: items with their keys, and prepared sets.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "server/shard/shard.hpp"
+
+namespace paracel::srv {
+
+using net::status;
+using net::verb;
+
+namespace {
+
+// Keys of a multi request that are hashed and prefetched before the first is handled. 32 misses are more than a core of
+// today keeps in flight (10 to 16), and their items fit in the first-level cache.
+constexpr std::size_t items_at_once = 32;
+
+constexpr verb single_of(verb v) noexcept {
+  return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::pull_multi) +
+                           static_cast<unsigned>(verb::pull));
+}
+static_assert(single_of(verb::pull_multi) == verb::pull && single_of(verb::update_at_multi) == verb::update_at);
+constexpr verb single_of_set(verb v) noexcept {
+  return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::set_prepare));
+}
+static_assert(single_of_set(verb::set_pull) == verb::pull && single_of_set(verb::set_bupdate) == verb::bupdate);
+
+}  // namespace
+
+void shard::handle_multi(const net::request_view& request, completion& done) {
+  const auto& h = request.header;
+  // All items are looked at before the first is handled: a malformed request changes nothing.
+  const bool remembered = log().remembers();
+  net::request_items check(request.payload(), h.count);
+  for (net::request_item item; check.next(item);) {
+    if (remembered) expect_answer(hash_key(item.key));
+  }
+  if (!check.ok()) return refuse(done, status::bad_request, "the items of the request do not fit its body");
+  key_operation c{&h, single_of(h.what)};
+  if (c.takes_function()) {
+    key_outcome out;
+    c.function = function_of(h, out);
+    if (c.function == nullptr) return refuse(done, out);
+  }
+  log().hold_places();
+  net::request_items walk(request.payload(), h.count);
+  answer_items(
+      c,
+      [&walk](net::request_item& item, std::uint64_t& hash) {
+        if (walk.next(item)) hash = hash_key(item.key);
+      },
+      done);
+}
+
+/// The most that a reply of many values may hold.
+std::size_t shard::room_of(const key_operation& c) const noexcept {
+  const auto most = settings_.max_message_bytes - net::reply_header_bytes;
+  const auto credit = c.header->credit;
+  return c.is_cut_by_credit() && credit != 0 ? std::min<std::size_t>(most, credit) : most;
+}
+
+/// Performs `c` on the `count` items of its request, which `next` gives with the hashes of their keys.
+template <class Next>
+void shard::answer_items(const key_operation& c, Next&& next, completion& done) {
+  const auto count = c.header->count;
+  const auto most = room_of(c);
+  if (std::size_t{count} * net::reply_item_bytes > most) {
+    return refuse(done, status::too_large, std::to_string(count) + " items are too many for one reply");
+  }
+  // From here on nothing is thrown: one item fails, and what was done is answered.
+  items_.clear();
+  make_room(items_, std::size_t{count} * net::reply_item_bytes);
+  std::size_t left = count;
+  std::array<net::request_item, items_at_once> item;
+  std::array<std::uint64_t, items_at_once> hash;
+  while (left != 0) {
+    const auto n = std::min(left, items_at_once);
+    for (std::size_t i = 0; i < n; ++i) next(item[i], hash[i]);
+    store_.keys().prefetch({hash.data(), n});
+    for (std::size_t i = 0; i < n; ++i) {
+      key_outcome out;
+      const auto partition = partition_of(hash[i]);
+      const bool owned = store_.keys().owns(partition);
+      try {
+        if (!owned) {
+          out.fail(status::wrong_owner, store_.keys().not_mine(partition));
+        } else {
+          log().touch(partition);  // there is room for what hold_places has seen
+          if (!log().retried() || !was_applied(c, item[i].key, hash[i], out)) {
+            if (c.what == verb::bupdate) make_room_for_value(left, item[i], hash[i]);
+            perform(c, item[i].key, hash[i], item[i].value, {}, out);
+          }
+        }
+      } catch (...) {
+        out.fail_by_exception();
+      }
+      if (log().remembers() && owned) {
+        out.text.resize(std::min(out.text.size(), std::size_t{512}));
+        note_answer(partition, out);
+      }
+      --left;
+      value_view back;
+      if (out.result == status::ok && out.has_value()) {
+        back = out.view();
+        const auto bytes = net::reply_item_bytes * (left + 1) + back.bytes.size();
+        const bool fits = items_.size() + bytes <= most;
+        if (!fits || !try_room(items_, bytes)) {
+          out.result = fits ? status::out_of_memory : status::too_large;
+          back = {};
+        }
+      } else if (!out.text.empty()) {
+        out.text.resize(std::min(out.text.size(), std::size_t{512}));
+        const auto bytes = net::reply_item_bytes * (left + 1) + out.text.size();
+        if (items_.size() + bytes <= most && try_room(items_, bytes)) {
+          back = {value_tag::packed, net::bytes_of(out.text)};
+        }
+      }
+      if (out.result != status::ok && out.result != status::not_found) shard_counters::add(counters_.failures, 1);
+      net::append_item(items_, out.result, out.version, back);
+    }
+  }
+  shard_counters::add(counters_.bytes_out, net::reply_header_bytes + items_.size());
+  net::reply_header reply;
+  reply.count = count;
+  done.answer(reply, items_);
+  if (items_.capacity() > kept_buffer_bytes) items_ = {};
+}
+
+/// An update that answers its value is not done when there is no memory for the answer, as far as its size is known.
+void shard::make_room_for_value(std::size_t left, const net::request_item& item, std::uint64_t hash) {
+  const auto* e = store_.keys().find(hash, item.key);
+  make_room(items_, net::reply_item_bytes * left + (e != nullptr ? e->value() : item.value.bytes).size());
+}
+
+// ---- prepared key sets ----------------------------------------------------------------------------------------------
+
+void shard::handle_set(const net::request_view& request, completion& done) {
+  const auto& h = request.header;
+  digest128 digest;
+  if (request.key().size() != sizeof digest) {
+    return refuse(done, status::bad_request, "a key set has a name of 16 bytes");
+  }
+  std::memcpy(&digest, request.key().data(), sizeof digest);
+  if (h.what == verb::set_prepare) return prepare_set(request, digest, done);
+  auto* set = sets_.find(digest);
+  if (set == nullptr) {
+    if (!waiting_room_.refused(h.client, digest)) {
+      return refuse(done, status::internal, "too many clients wait for their key sets");
+    }
+    return refuse(done, status::unknown_set, "no such key set is here");
+  }
+  if (h.count != set->size()) {
+    return refuse(done, status::bad_request, "the key set has " + std::to_string(set->size()) + " keys, the request " +
+                                                 std::to_string(h.count));
+  }
+  key_operation c{&h, single_of_set(h.what)};
+  set_values values;
+  if (c.what == verb::pull) {
+    if (!request.payload().empty()) return refuse(done, status::bad_request, "a pull carries no values");
+  } else if (const char* reason = parse_set_values(h.tag, request.payload(), h.count, values)) {
+    return refuse(done, status::bad_request, reason);
+  }
+  if (c.takes_function()) {
+    key_outcome out;
+    c.function = function_of(h, out);
+    if (c.function == nullptr) return refuse(done, out);
+  }
+  if (log().remembers()) {
+    for (std::size_t i = 0; i < set->size(); ++i) expect_answer(set->hash(i));
+    log().hold_places();
+  }
+  if (run_set(c, *set, values, done)) return;
+
+  net::request_items walk(values.payload, h.count);
+  const bool items = c.what != verb::pull && !values.uniform();
+  std::size_t i = 0;
+  answer_items(
+      c,
+      [&](net::request_item& item, std::uint64_t& hash) {
+        item.value = {};
+        if (items) (void)walk.next(item);
+        else if (c.what != verb::pull) item.value = values.at(i);
+        item.key = set->key(i);
+        hash = set->hash(i++);
+      },
+      done);
+}
+
+void shard::prepare_set(const net::request_view& request, const digest128& digest, completion& done) {
+  if (const char* reason = sets_.prepare(digest, request.payload(), request.header.count)) {
+    return refuse(done, status::bad_request, reason);
+  }
+  shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
+  done.ok();
+}
+
+/// The short way: all keys are there with values of one kind, and nothing waits for the clock. False: it is not open, and
+/// nothing has happened.
+bool shard::run_set(const key_operation& c, prepared_set& set, const set_values& values, completion& done) {
+  const auto& h = *c.header;
+  if ((h.flags & net::flag_staged) != 0 || !store_.is_settled() || !set.resolve(store_.keys())) return false;
+  if (log().retried() || log().watches()) return false;
+  const bool answers_values = c.what == verb::pull || c.what == verb::bupdate;
+  const auto bytes = answers_values ? set.size() * set.value_bytes() : 0;
+  if (bytes > room_of(c)) return false;
+  if (c.what != verb::pull && (values.tag != set.tag() || values.bytes != set.value_bytes())) return false;
+  if (c.function != nullptr && !set.can_update(*c.function)) return false;
+  if (c.what == verb::push && store_.keys().keeps_states()) return false;  // an optimizer's state goes with the old value
+
+  if (items_.size() < bytes) items_.resize(bytes);
+  const bool noted = log().recording() && c.what != verb::pull;
+  for (std::size_t i = 0; noted && i < set.size(); ++i) log().key(set.hash(i), set.key(i));
+  switch (c.what) {
+    case verb::pull:
+      // What is complete at this clock is folded: nothing is staged.
+      if ((h.flags & net::flag_bsp_read) != 0 && h.clock != net::no_clock) store_.saw_complete(h.clock);
+      set.gather(items_.data());
+      break;
+    case verb::push: set.scatter(store_.keys(), values.payload.data()); break;
+    default: {
+      const busy_mark mark(monitor_, *c.function, {});
+      set.update(store_.keys(), *c.function, values.payload.data(), answers_values ? items_.data() : nullptr);
+    }
+  }
+  if (noted) note_answers(c, set, std::span(items_).first(bytes));
+  net::reply_header reply;
+  reply.count = h.count;
+  reply.flags = net::reply_uniform;
+  reply.tag = answers_values ? set.tag() : value_tag::none;
+  reply.value_version = store_.keys().family().last_version;
+  shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes);
+  done.answer(reply, std::span(items_).first(bytes));
+  if (items_.capacity() > kept_buffer_bytes) items_ = {};
+  return true;
+}
+
+}  // namespace paracel::srv

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/store/change_log.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "server/store/partition_records.hpp"
+
+namespace paracel::srv {
+
+using net::verb;
+
+namespace {
+
+constexpr std::size_t item_front_bytes = 16;
+constexpr std::size_t kept_list_bytes = std::size_t{1} << 20;
+
+std::size_t item_bytes(const std::byte* at) noexcept {
+  std::uint32_t value = 0;
+  std::memcpy(&value, at, sizeof value);
+  return item_front_bytes + value;
+}
+
+template <class T>
+void empty_again(std::vector<T>& v) noexcept {
+  if (v.capacity() * sizeof(T) > kept_list_bytes) v = {};
+  else v.clear();
+}
+
+}  // namespace
+
+bool changes_state(verb v) noexcept {
+  switch (v) {
+    case verb::push: case verb::update: case verb::bupdate: case verb::remove: case verb::update_default: case verb::cas:
+    case verb::update_at: case verb::push_multi: case verb::update_multi: case verb::bupdate_multi: case verb::remove_multi:
+    case verb::update_default_multi: case verb::update_at_multi: case verb::set_push: case verb::set_update:
+    case verb::set_bupdate: case verb::rows_push: case verb::rows_update: case verb::rows_remove: case verb::clear:
+      return true;
+    default: return false;
+  }
+}
+
+void change_log::begin_request(const net::request_header& h) noexcept {
+  header_ = h;
+  remembers_ = changes_state(h.what) && h.client != 0 && h.sequence != 0;
+  retried_ = remembers_ && applied_.knows(h.client, h.sequence);
+  changes_before_ = count();
+  expected_.clear();
+  items_left_ = 0;
+  parts_.clear();
+  items_.clear();
+  replayed_.clear();
+}
+
+void change_log::hold_all_places() {
+  const auto items = expected_.size();
+  make_room(parts_, items);
+  make_room(items_, items * item_front_bytes);
+  make_room(kept_items_, items * item_front_bytes);
+  if (watches()) make_room(touched_, items);
+  std::sort(expected_.begin(), expected_.end());
+  expected_.erase(std::unique(expected_.begin(), expected_.end()), expected_.end());
+  make_room(parts_kept_, expected_.size());
+  for (const auto p : expected_) {
+    if (retried_) (void)replay_of(p);
+    applied_.await(header_.client, header_.sequence, p);
+  }
+  items_left_ = items;
+}
+
+void change_log::answered(std::uint16_t partition, net::status result, std::uint64_t version, const value_view& value) {
+  if (!remembers_) return;
+  const auto at = items_.size();
+  const bool left_out = value.bytes.size() > most_answer_bytes ||
+                        !try_room(items_, value.bytes.size() + items_left_ * item_front_bytes);
+  net::append_item(items_, result, version, left_out ? value_view{value.tag, {}} : value);
+  if (left_out) std::memset(items_.data() + at, 0xff, sizeof(std::uint32_t));  // a mark until the part is put together
+  parts_.push_back({partition, at, items_.size() - at});
+  if (items_left_ != 0) --items_left_;
+}
+
+void change_log::keep_answers() noexcept {
+  std::size_t kept = 0;
+  if (!parts_.empty() && count() != changes_before_) {
+    if (parts_.size() > 1) {
+      std::stable_sort(parts_.begin(), parts_.end(), [](const auto& a, const auto& b) { return a.partition < b.partition; });
+    }
+    const bool with_values = try_room(kept_items_, items_.size());
+    for (std::size_t i = 0; i < parts_.size(); ++kept) {
+      auto behind = i + 1;
+      while (behind < parts_.size() && parts_[behind].partition == parts_[i].partition) ++behind;
+      keep_part(parts_[i].partition, std::span(parts_).subspan(i, behind - i), with_values);
+      i = behind;
+    }
+  }
+  if (kept != expected_.size()) applied_.advance_watermark(header_.client, header_.sequence);
+  remembers_ = false;
+  retried_ = false;
+}
+
+void change_log::keep_part(std::uint16_t partition, std::span<const part> parts, bool with_values) noexcept {
+  const auto at = kept_items_.size();
+  std::size_t bytes = 0;
+  bool left_out = !with_values;
+  for (const auto& p : parts) {
+    bytes += p.bytes;
+    std::uint32_t value = 0;
+    std::memcpy(&value, items_.data() + p.at, sizeof value);
+    left_out = left_out || value == 0xffffffffU;
+  }
+  left_out = left_out || bytes > most_answer_bytes + parts.size() * item_front_bytes;
+  for (const auto& p : parts) {
+    const auto* from = items_.data() + p.at;
+    kept_items_.insert(kept_items_.end(), from, from + (left_out ? item_front_bytes : p.bytes));
+    if (left_out) std::memset(kept_items_.data() + kept_items_.size() - item_front_bytes, 0, sizeof(std::uint32_t));
+  }
+  const auto flags = left_out ? record_values_left_out : std::uint16_t{0};
+  const auto low = header_.low_watermark;
+  try {
+    applied_.add(header_.client, low, header_.sequence, partition, {flags, std::span(kept_items_).subspan(at)});
+  } catch (const std::bad_alloc&) {  // its place is there
+    kept_items_.resize(at);
+    applied_.add(header_.client, low, header_.sequence, partition, {flags, {}});
+  }
+  parts_kept_.push_back({partition, flags, header_.client, low, header_.sequence, at, kept_items_.size() - at});
+}
+
+/// What this partition's part of the request in hand was answered before.
+change_log::replayed& change_log::replay_of(std::uint16_t partition) {
+  if (const auto known = replayed_.find(partition); known != replayed_.end()) return known->second;
+  replayed r;
+  dedup_window::answer a;
+  r.how = applied_.find(header_.client, header_.sequence, partition, a);
+  if (r.how == dedup_window::verdict::applied) {
+    r.values_left_out = (a.flags & record_values_left_out) != 0;
+    r.items.assign(a.items.begin(), a.items.end());
+  }
+  return replayed_.emplace(partition, std::move(r)).first->second;
+}
+
+dedup_window::verdict change_log::next_answer(std::uint16_t partition, earlier& out) {
+  auto& r = replay_of(partition);
+  if (r.how != dedup_window::verdict::applied) return r.how;
+  // More items than it had: the request is not the one that it says it is.
+  if (r.items.size() - r.at < item_front_bytes || item_bytes(r.items.data() + r.at) > r.items.size() - r.at) {
+    return dedup_window::verdict::expired;
+  }
+  const auto bytes = item_bytes(r.items.data() + r.at);
+  net::reply_items one(std::span(r.items).subspan(r.at, bytes), 1);
+  if (!one.next(out.item)) return dedup_window::verdict::expired;
+  out.values_left_out = r.values_left_out;
+  r.at += bytes;
+  return r.how;
+}
+
+void change_log::clear() noexcept {
+  empty_again(texts_);
+  empty_again(keys_);
+  empty_again(rows_);
+  empty_again(batches_);
+  empty_again(cleared_);
+  empty_again(touched_);
+  empty_again(parts_kept_);
+  empty_again(kept_items_);
+}
+
+}  // namespace paracel::srv

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/hash.hpp"
+#include "net/protocol.hpp"
+#include "server/request/dedup_window.hpp"
+#include "server/store/scarce_memory.hpp"
+
+namespace paracel::srv {
+
+/// Whether a request of this verb is remembered, so that it is not applied twice. remove_if is not: what it removes is gone
+/// when it comes again.
+[[nodiscard]] bool changes_state(net::verb v) noexcept;
+
+/// What the requests of a batch have changed in a shard whose partitions have copies: names alone, since each is written
+/// once from what it has become; and what they were answered. Before `record` nothing is noted or
+/// remembered: each call is one test then, and partitions without copies pay no more.
+///
+/// Thread-safety: owned by the shard thread. Lifetime: the window outlives it.
+class change_log {
+ public:
+  /// Answers of one partition's part that are kept with their values; beyond it the values are left out.
+  static constexpr std::size_t most_answer_bytes = 4096;
+
+  explicit change_log(dedup_window& applied) : applied_(applied) {}
+
+  /// From now on what requests change is noted, and requests are remembered.
+  void record() noexcept { recording_ = true; }
+  [[nodiscard]] bool recording() const noexcept { return recording_; }
+
+  // ---- the request in hand
+  void begin(const net::request_header& h) noexcept {
+    if (recording_) [[unlikely]] begin_request(h);
+  }
+  /// The request is about to be answered once more for this partition; `hold_places` follows.
+  void expect(std::uint16_t partition) {
+    if (remembers_) expected_.push_back(partition);
+  }
+  /// Makes room for remembering what was expected: nothing behind it can fail, so that what was changed is remembered
+  /// whatever becomes of the rest. Throws: std::bad_alloc; nothing has changed, and the request can be refused.
+  void hold_places() {
+    if (remembers_) hold_all_places();
+  }
+  /// What it was answered is remembered if it has changed anything: as far as it came, if it ended with an exception.
+  /// Where there is no memory for values they are left out, and where there is none for more than a place, the answer:
+  /// who asks again is told that it is not known.
+  void end() noexcept {
+    if (remembers_) [[unlikely]] keep_answers();
+  }
+  /// Whether it will be remembered if it changes anything.
+  [[nodiscard]] bool remembers() const noexcept { return remembers_; }
+  /// Whether some of it has been applied before.
+  [[nodiscard]] bool retried() const noexcept { return retried_; }
+  struct earlier {
+    net::reply_item item;
+    bool values_left_out = false;
+  };
+  /// Of a retried request: what the next item of this partition was answered. Views are valid until the request ends.
+  dedup_window::verdict next_answer(std::uint16_t partition, earlier& out);
+  /// Needs no memory for what was expected.
+  void answered(std::uint16_t partition, net::status result, std::uint64_t version, const value_view& value);
+
+  // ---- what it changes: noted before it is changed, since there may be no memory for a note. What was noted and did
+  // ---- not change is written as it is, which does no harm; `folded`, `rows_folded` and `cleared` come when nothing
+  // ---- can fail any more.
+  void key(std::uint64_t hash, std::string_view name) { note_key(hash, name, 0, whole, 0); }
+  /// The key goes, or went meanwhile, with all that was staged.
+  void key_gone(std::uint64_t hash, std::string_view name) { note_key(hash, name, 0, whole | gone, 0); }
+  void staged(std::uint64_t hash, std::string_view name, std::uint64_t arrival) {
+    note_key(hash, name, arrival, waits, 0);
+  }
+  void folded(std::uint64_t hash, std::string_view name, std::uint32_t clock) { note_key(hash, name, 0, whole, clock); }
+  void row(std::uint32_t table, std::uint64_t hash, std::uint64_t id) {
+    if (recording_) rows_.push_back({table, false, hash, id, 0, 0});
+  }
+  void row(std::uint32_t table, std::uint64_t hash, std::string_view name) {
+    if (recording_) rows_.push_back({table, true, hash, 0, keep(name), name.size()});
+  }
+  void rows_staged(std::uint32_t table, std::uint16_t partition, std::uint64_t arrival) {
+    if (recording_) batches_.push_back({partition, table, 0, arrival});
+  }
+  void rows_folded(std::uint32_t table, std::uint16_t partition, std::uint32_t clock) {
+    if (recording_) batches_.push_back({partition, table, clock, 0});
+  }
+  void cleared(std::uint16_t partition) {
+    if (recording_) cleared_.push_back(partition);
+  }
+  /// So many of the next notes of a kind need no memory. Throws: std::bad_alloc.
+  void make_room_for_batches(std::size_t n) {
+    if (recording_) make_room(batches_, n);
+  }
+  void make_room_for_cleared(std::size_t n) {
+    if (recording_) make_room(cleared_, n);
+  }
+
+  // ---- partitions whose copies are not known to be whole: they are to be made so when somebody is served from one
+  void watch(const std::bitset<partition_count>* incomplete) noexcept { incomplete_ = incomplete; }
+  [[nodiscard]] bool watches() const noexcept { return incomplete_ != nullptr; }
+  void touch(std::uint16_t partition) {
+    if (incomplete_ != nullptr && (*incomplete_)[partition]) touched_.push_back(partition);
+  }
+
+  // ---- for who writes it down: shard::take_changes
+  static constexpr std::uint8_t whole = 1;  ///< the value and all that is not staged
+  static constexpr std::uint8_t gone = 2;
+  static constexpr std::uint8_t waits = 4;  ///< what is staged from `arrival` on
+  struct key_change {
+    std::uint64_t hash;
+    std::uint64_t arrival;
+    std::size_t at;  ///< of its text
+    std::uint32_t bytes;
+    std::uint32_t folded;  ///< clock, or 0
+    std::uint8_t what;
+  };
+  struct row_change {
+    std::uint32_t table;
+    bool named;
+    std::uint64_t hash;
+    std::uint64_t id;
+    std::size_t at;
+    std::size_t bytes;
+  };
+  struct batch_change {
+    std::uint16_t partition;
+    std::uint32_t table;
+    std::uint32_t folded;  ///< clock, or 0: this batch was staged
+    std::uint64_t arrival;
+  };
+  struct applied_part {
+    std::uint16_t partition;
+    std::uint16_t flags;
+    std::uint64_t client;
+    std::uint64_t low;
+    std::uint64_t sequence;
+    std::size_t at;
+    std::size_t bytes;
+  };
+  [[nodiscard]] bool empty() const noexcept { return count() == 0 && parts_kept_.empty() && touched_.empty(); }
+  [[nodiscard]] std::string_view text(std::size_t at, std::size_t bytes) const noexcept { return {texts_.data() + at, bytes}; }
+  [[nodiscard]] std::vector<key_change>& keys() noexcept { return keys_; }
+  [[nodiscard]] std::vector<row_change>& rows() noexcept { return rows_; }
+  [[nodiscard]] std::vector<batch_change>& batches() noexcept { return batches_; }
+  [[nodiscard]] std::vector<std::uint16_t>& cleared() noexcept { return cleared_; }
+  [[nodiscard]] std::vector<applied_part>& applied() noexcept { return parts_kept_; }
+  [[nodiscard]] std::span<const std::byte> items(const applied_part& p) const noexcept {
+    return std::span(kept_items_).subspan(p.at, p.bytes);
+  }
+  [[nodiscard]] std::vector<std::uint16_t>& touched() noexcept { return touched_; }
+  void clear() noexcept;
+
+ private:
+  struct part {
+    std::uint16_t partition;
+    std::size_t at;
+    std::size_t bytes;
+  };
+  struct replayed {
+    dedup_window::verdict how = dedup_window::verdict::fresh;
+    bool values_left_out = false;
+    std::vector<std::byte> items;
+    std::size_t at = 0;
+  };
+  [[nodiscard]] std::size_t count() const noexcept {
+    return keys_.size() + rows_.size() + batches_.size() + cleared_.size();
+  }
+  std::size_t keep(std::string_view text) {
+    texts_.insert(texts_.end(), text.begin(), text.end());
+    return texts_.size() - text.size();
+  }
+  void note_key(std::uint64_t hash, std::string_view name, std::uint64_t arrival, int what, std::uint32_t folded) {
+    if (!recording_) [[likely]] return;
+    keys_.push_back(
+        {hash, arrival, keep(name), static_cast<std::uint32_t>(name.size()), folded, static_cast<std::uint8_t>(what)});
+  }
+  void begin_request(const net::request_header& h) noexcept;
+  void hold_all_places();
+  void keep_answers() noexcept;
+  replayed& replay_of(std::uint16_t partition);
+  void keep_part(std::uint16_t partition, std::span<const part> parts, bool with_values) noexcept;
+
+  dedup_window& applied_;
+  std::vector<char> texts_;
+  std::vector<key_change> keys_;
+  std::vector<row_change> rows_;
+  std::vector<batch_change> batches_;
+  std::vector<std::uint16_t> cleared_;
+  std::vector<std::uint16_t> touched_;
+  std::vector<applied_part> parts_kept_;
+  std::vector<std::byte> kept_items_;
+  const std::bitset<partition_count>* incomplete_ = nullptr;
+
+  bool recording_ = false;
+
+  // Of the request in hand.
+  net::request_header header_;
+  bool remembers_ = false;
+  bool retried_ = false;
+  std::size_t changes_before_ = 0;
+  std::vector<std::uint16_t> expected_;  // partitions: of each item, and then each once
+  std::size_t items_left_ = 0;           // that will be answered yet
+  std::vector<part> parts_;
+  std::vector<std::byte> items_;
+  std::map<std::uint16_t, replayed> replayed_;
+};
+
+}  // namespace paracel::srv

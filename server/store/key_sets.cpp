@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/store/key_sets.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "server/plugin/last_words.hpp"
+
+namespace paracel::srv {
+namespace {
+
+// Keys that are looked up together, as in the multi verbs: more misses than a core keeps in flight.
+constexpr std::size_t batch = 32;
+// How far ahead a loop asks for the next values. Each is a line or two; a core has 10 to 16 misses in flight.
+constexpr std::size_t ahead = 16;
+
+template <class T>
+T number_in(const std::byte* from) noexcept {
+  T x;
+  std::memcpy(&x, from, sizeof x);
+  return x;
+}
+template <class T>
+void store(std::byte* to, T x) noexcept {
+  std::memcpy(to, &x, sizeof x);
+}
+
+bool is_aligned(const std::byte* p, std::size_t to) noexcept { return reinterpret_cast<std::uintptr_t>(p) % to == 0; }
+
+}  // namespace
+
+const char* parse_set_values(value_tag tag, std::span<const std::byte> payload, std::uint32_t count,
+                             set_values& out) noexcept {
+  out = {};
+  out.payload = payload;
+  if (is_numeric(tag)) {
+    const auto width = element_bytes(tag);
+    out.bytes = count == 0 ? 0 : payload.size() / count;
+    if (out.bytes * count != payload.size()) return "the values of a set request are not all of one size";
+    if (is_array(tag) ? out.bytes % width != 0 : count != 0 && out.bytes != width) {
+      return "the values of a set request do not have the size of their type";
+    }
+    out.tag = tag;
+    return nullptr;
+  }
+  if (tag != value_tag::none) return "values that are not numbers come as items";
+  net::request_items walk(payload, count);
+  for (net::request_item item; walk.next(item);) {
+    if (!item.key.empty()) return "an item of a set request has a key of its own";
+  }
+  return walk.ok() ? nullptr : "the items of the set request do not fit its body";
+}
+
+// ---- one set ----------------------------------------------------------------------------------------------------
+
+bool prepared_set::resolve(key_store& keys) {
+  if (moves_ == keys.family().moves && owner_ == keys.owned() && state_ != state::unknown) {
+    if (state_ == state::uniform) return true;
+    // A new key moves nothing.
+    if (state_ == state::mixed || keys.find(hashes_[missing_], key(missing_)) == nullptr) return false;
+  }
+  state_ = look_up(keys);
+  moves_ = keys.family().moves;
+  owner_ = keys.owned();
+  return state_ == state::uniform;
+}
+
+prepared_set::state prepared_set::look_up(key_store& keys) {
+  if (hashes_.empty()) return state::mixed;  // no type and no size that a loop could go by
+  entries_.resize(size());
+  places_.resize(size());
+  for (std::size_t begin = 0; begin < size(); begin += batch) {
+    const auto n = std::min(batch, size() - begin);
+    keys.prefetch({hashes_.data() + begin, n});
+    for (std::size_t i = begin; i < begin + n; ++i) {
+      if (!keys.owns(partition_of(hashes_[i]))) return state::mixed;
+      auto* e = keys.find(hashes_[i], key(i));
+      if (e == nullptr) {
+        missing_ = i;
+        return state::missing;
+      }
+      const auto value = e->view();
+      if (i == 0) {
+        tag_ = value.tag;
+        value_bytes_ = value.bytes.size();
+      }
+      if (value.tag != tag_ || value.bytes.size() != value_bytes_) return state::mixed;
+      if (!is_numeric(tag_) || e->is_large()) return state::mixed;
+      entries_[i] = e;
+      places_[i] = keys.table_of(hashes_[i]).open(*e).data();
+    }
+  }
+  return state::uniform;
+}
+
+void prepared_set::gather(std::byte* out) const noexcept {
+  const auto n = size();
+  const auto each = [&](auto width) {
+    for (std::size_t i = 0; i < n; ++i) std::memcpy(out + i * width, places_[i], width);
+  };
+  switch (value_bytes_) {
+    case 4: return each(std::integral_constant<std::size_t, 4>());
+    case 8: return each(std::integral_constant<std::size_t, 8>());
+    default:
+      if (value_bytes_ != 0) each(value_bytes_);
+  }
+}
+
+void prepared_set::scatter(key_store& keys, const std::byte* in) noexcept {
+  auto version = keys.take_versions(size());
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (value_bytes_ != 0) std::memcpy(places_[i], in + i * value_bytes_, value_bytes_);
+    table::set_version(*entries_[i], version++);
+  }
+}
+
+bool prepared_set::can_update(const loaded_update& f) const noexcept {
+  // The rule of cannot_fail; an unaligned delta is copied.
+  const auto wanted = static_cast<value_tag>(f.function->value_tag);
+  return f.refused.why() == nullptr && f.optimizer == nullptr && f.function->in_place != nullptr &&
+         (f.function->flags & abi::no_throw) != 0 &&
+         (wanted == value_tag::none || wanted == element_of(tag_));
+}
+
+template <class T>
+void prepared_set::add(std::uint64_t version, const std::byte* deltas, std::byte* out) noexcept {
+  const auto n = size();
+  const auto numbers = value_bytes_ / sizeof(T);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (i + ahead < n) __builtin_prefetch(places_[i + ahead], 1);
+    auto* at = places_[i];
+    for (std::size_t k = 0; k < numbers; ++k, deltas += sizeof(T), at += sizeof(T)) {
+      const T sum = static_cast<T>(number_in<T>(at) + number_in<T>(deltas));
+      store(at, sum);
+      if (out != nullptr) {
+        store(out, sum);
+        out += sizeof(T);
+      }
+    }
+    table::set_version(*entries_[i], version++);
+  }
+}
+
+void prepared_set::update(key_store& keys, const loaded_update& f, const std::byte* deltas, std::byte* out) {
+  if (f.additive) {
+    const auto version = keys.take_versions(size());
+    switch (element_of(tag_)) {
+      case value_tag::i32: return add<std::uint32_t>(version, deltas, out);  // unsigned: modulo 2^32, as paracel_add
+      case value_tag::i64: return add<std::uint64_t>(version, deltas, out);
+      case value_tag::f32: return add<float>(version, deltas, out);
+      default: return add<double>(version, deltas, out);
+    }
+  }
+  const auto width = element_bytes(tag_);
+  std::vector<std::byte> moved;
+  if (!is_aligned(deltas, width)) {
+    moved.assign(deltas, deltas + size() * value_bytes_);
+    deltas = moved.data();
+  }
+  auto version = keys.take_versions(size());
+  for (std::size_t i = 0; i < size(); ++i, deltas += value_bytes_) {
+    current_call.key = key(i);
+    // It is declared not to fail, so there is nobody to tell.
+    (void)f.function->in_place(f.function, static_cast<std::uint8_t>(element_of(tag_)), places_[i], deltas,
+                               value_bytes_ / width, nullptr);
+    table::set_version(*entries_[i], version++);
+    if (out != nullptr) {
+      std::memcpy(out, places_[i], value_bytes_);
+      out += value_bytes_;
+    }
+  }
+}
+
+// ---- all of them ------------------------------------------------------------------------------------------------
+
+const char* key_sets::prepare(const digest128& digest, std::span<const std::byte> payload, std::uint32_t count) {
+  if (digest_of(payload) != digest) return "the keys of the set are not those of its digest";
+  if (find(digest) != nullptr) return nullptr;
+  prepared_set fresh;
+  if (count > most_keys) return "a key set has at most 33,554,432 keys";
+  // The walk is over at the first item that does not fit, so that `count` reserves nothing.
+  const char* reason = parse_set_keys(payload, count, [&](std::string_view key) {
+    fresh.ends_.push_back(static_cast<std::uint32_t>(fresh.texts_.size()));
+    fresh.texts_.insert(fresh.texts_.end(), key.begin(), key.end());
+    fresh.hashes_.push_back(hash_key(key));
+  });
+  if (reason != nullptr) return reason;
+  fresh.ends_.push_back(static_cast<std::uint32_t>(fresh.texts_.size()));
+  fresh.digest_ = digest;
+  fresh.texts_.shrink_to_fit();
+  fresh.ends_.shrink_to_fit();
+  fresh.hashes_.shrink_to_fit();
+  budget_.add(fresh.memory_bytes());
+  sets_.push_front(std::move(fresh));
+  by_digest_[digest] = sets_.begin();
+  while (budget_.is_over() && sets_.size() > 1) {
+    budget_.give_back(sets_.back().memory_bytes());
+    by_digest_.erase(sets_.back().digest_);
+    sets_.pop_back();
+  }
+  return nullptr;
+}
+
+prepared_set* key_sets::find(const digest128& digest) {
+  if (!sets_.empty() && sets_.front().digest_ == digest) return &sets_.front();
+  const auto at = by_digest_.find(digest);
+  if (at == by_digest_.end()) return nullptr;
+  sets_.splice(sets_.begin(), sets_, at->second);
+  return &sets_.front();
+}
+
+}  // namespace paracel::srv

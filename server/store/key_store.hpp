@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <paracel/value.hpp>
+
+#include "core/shared_buffer.hpp"
+#include "core/hash.hpp"
+#include "server/store/arena.hpp"
+#include "server/store/partition_table.hpp"
+
+namespace paracel::srv {
+
+/// A server of a membership.
+struct server_identity {
+  std::uint32_t slot = 0;
+  std::uint64_t incarnation = 0;
+  friend bool operator==(const server_identity&, const server_identity&) = default;
+};
+
+/// The partitions that the ring gives to this server at one epoch, and who the servers are.
+struct ownership {
+  std::uint32_t epoch = 0;
+  std::vector<server_identity> servers;  ///< those that take part, or can still say that they do not
+  [[nodiscard]] bool knows(const server_identity& s) const noexcept {
+    return std::find(servers.begin(), servers.end(), s) != servers.end();
+  }
+  std::bitset<partition_count> mine;
+  std::bitset<partition_count> copies;  ///< of which we have one, those that are ours among them
+};
+
+struct shard_settings {
+  std::uint32_t slot = 0;
+  std::uint32_t index = 0;
+  std::uint32_t threads = 1;
+  std::uint64_t job = 0;                                   ///< requests of another job are refused; 0: any is taken
+  std::size_t max_value_bytes = std::size_t{256} << 20;
+  std::size_t max_message_bytes = std::size_t{1} << 30;    ///< largest reply frame
+  std::size_t max_memory_bytes = std::numeric_limits<std::size_t>::max();  ///< of this shard
+};
+
+/// A write would have grown the shard beyond its share of --max-memory. Nothing has changed.
+class memory_limit_reached : public std::exception {
+ public:
+  [[nodiscard]] const char* what() const noexcept override {
+    return "the server holds as much as its --max-memory allows; removing keys makes room";
+  }
+};
+
+/// The keys of one shard: the tables of the partitions p with p % threads == index, and whose they are. Consecutive tables
+/// are a group, whose entries lie in an arena of their own, so that a walk can read a group in the order of addresses.
+///
+/// Thread-safety: owned by the shard thread.
+/// Lifetime: ownership outlives it.
+class key_store {
+ public:
+  key_store(const shard_settings& settings, const std::atomic<const ownership*>& owned)
+      : settings_(settings), room_(settings.max_memory_bytes), owned_(owned) {
+    const auto count = (partition_count + settings_.threads - 1) / settings_.threads;
+    tables_.reserve(count);
+    group_tables_ = (count + most_groups - 1) / most_groups;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      if (i % group_tables_ == 0) groups_.emplace_back(memory_bytes_);
+      tables_.emplace_back(groups_.back(), family_);
+    }
+  }
+
+  [[nodiscard]] const shard_settings& settings() const noexcept { return settings_; }
+
+  /// Whether a key of this partition belongs here.
+  [[nodiscard]] bool owns(std::uint16_t partition) const noexcept {
+    if (partition % settings_.threads != settings_.index) return false;
+    const auto* owned = owned_.load(std::memory_order_acquire);
+    return owned == nullptr || owned->mine[partition];
+  }
+  /// The same of a table by its number: a walk leaves out the copies of others.
+  [[nodiscard]] bool owns_table(std::size_t i) const noexcept {
+    const auto partition = i * settings_.threads + settings_.index;
+    return partition < partition_count && owns(static_cast<std::uint16_t>(partition));
+  }
+  /// Whether there may be partitions here that are another server's, of which these are copies.
+  [[nodiscard]] bool keeps_copies() const noexcept { return keeps_copies_; }
+  void set_keeps_copies(bool yes) noexcept { keeps_copies_ = yes; }
+  /// What `owns` goes by; null: the ring is not known. Another address is another epoch.
+  [[nodiscard]] const ownership* owned() const noexcept { return owned_.load(std::memory_order_acquire); }
+  /// What to say of a partition that does not.
+  [[nodiscard]] std::string not_mine(std::uint16_t partition) const {
+    return "partition " + std::to_string(partition) + " is not at s" + std::to_string(settings_.slot) + " thread " +
+           std::to_string(settings_.index);
+  }
+
+  /// The table of a hash. A stranger's partition has a table of ours under its index, which does not hold its keys.
+  [[nodiscard]] table& table_of(std::uint64_t hash) noexcept { return tables_[partition_of(hash) / settings_.threads]; }
+  /// Tables in the order of their partitions: number i is that of partition `i * threads + index`.
+  [[nodiscard]] std::vector<table>& tables() noexcept { return tables_; }
+  /// Tables of a group; the last one may have fewer. Group g begins with table `g * group_tables()`.
+  [[nodiscard]] std::size_t group_tables() const noexcept { return group_tables_; }
+  [[nodiscard]] std::deque<arena>& groups() noexcept { return groups_; }
+
+  /// Has the memory that the keys of these hashes need fetched, each level for all of them before the next: the tables,
+  /// their slots, the entries. Whoever uses them right afterwards waits for one key's misses and not for each key's.
+  void prefetch(std::span<const std::uint64_t> hashes) noexcept {
+    for (const auto h : hashes) __builtin_prefetch(&table_of(h));
+    for (const auto h : hashes) table_of(h).prefetch_slot(h);
+    for (const auto h : hashes) table_of(h).prefetch_entry(h);
+  }
+
+  [[nodiscard]] entry* find(std::uint64_t hash, std::string_view key) noexcept { return table_of(hash).find(hash, key); }
+  /// Throws: memory_limit_reached, when a value of this size would be too much. In place of one as large or larger it
+  /// never is.
+  void check_room(std::uint64_t hash, std::string_view key, std::size_t value_bytes) {
+    if (has_room(sizeof(entry) + key.size() + value_bytes)) [[likely]] return;
+    const auto* e = find(hash, key);
+    if (e == nullptr || e->value().size() < value_bytes) throw memory_limit_reached();
+  }
+
+  /// As table::store. Throws: memory_limit_reached too; nothing has changed.
+  entry& store(std::uint64_t hash, std::string_view key, const value_view& value) {
+    check_room(hash, key, value.bytes.size());
+    auto& e = counted(table_of(hash), [&](table& t) -> entry& { return t.store(hash, key, value); });
+    drop_state(hash, key);
+    return e;
+  }
+  entry& store(std::uint64_t hash, std::string_view key, value_tag tag, shared_buffer value) {
+    check_room(hash, key, value.size());
+    auto& e = counted(table_of(hash), [&](table& t) -> entry& { return t.store(hash, key, tag, std::move(value)); });
+    drop_state(hash, key);
+    return e;
+  }
+  bool erase(std::uint64_t hash, std::string_view key) noexcept {
+    drop_state(hash, key);
+    if (!table_of(hash).erase(hash, key)) return false;
+    --size_;
+    return true;
+  }
+  void clear() noexcept {
+    for (auto& t : tables_) t.clear();
+    for (auto& t : states_) t.clear();
+    size_ = 0;
+  }
+
+  /// The keys of one partition go.
+  void clear(std::uint16_t partition) noexcept {
+    auto& t = tables_[partition / settings_.threads];
+    size_ -= t.size();
+    t.clear();
+    if (!states_.empty()) states_[partition / settings_.threads].clear();
+  }
+  /// The table of a partition of ours.
+  [[nodiscard]] const table& table_of_partition(std::uint16_t partition) const noexcept {
+    return tables_[partition / settings_.threads];
+  }
+  /// Whether a partition is one of this shard's, wherever on the ring it is.
+  [[nodiscard]] bool is_of_shard(std::uint16_t partition) const noexcept {
+    return partition < partition_count && partition % settings_.threads == settings_.index;
+  }
+
+  /// What an optimizer keeps beside the value of a key, in a second family of tables: null when there is nothing.
+  [[nodiscard]] entry* find_state(std::uint64_t hash, std::string_view key) noexcept {
+    return states_.empty() ? nullptr : state_table_of(hash).find(hash, key);
+  }
+  /// Sets it to `bytes` zeros. A store or erase of the key drops it.
+  entry& make_state(std::uint64_t hash, std::string_view key, std::size_t bytes) {
+    if (states_.empty()) {
+      states_.reserve(tables_.size());
+      for (std::size_t i = 0; i < tables_.size(); ++i) states_.emplace_back(state_memory_, state_family_);
+    }
+    if (!has_room(bytes)) throw memory_limit_reached();
+    auto zeros = shared_buffer::allocate(bytes);
+    std::memset(zeros.mutable_data(), 0, bytes);
+    return state_table_of(hash).store(hash, key, value_tag::packed, std::move(zeros));
+  }
+  [[nodiscard]] bool keeps_states() const noexcept { return !states_.empty(); }
+  [[nodiscard]] std::span<std::byte> open_state(std::uint64_t hash, entry& state) {
+    return state_table_of(hash).open(state);
+  }
+  void drop_state(std::uint64_t hash, std::string_view key) noexcept {
+    if (!states_.empty()) state_table_of(hash).erase(hash, key);
+  }
+
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_; }
+  /// False when `bytes` more would be too many.
+  [[nodiscard]] bool has_room(std::size_t bytes) const noexcept {
+    return memory_bytes_ + other_bytes_ + bytes <= room_;
+  }
+  /// Whether the limit of the settings holds; it does at first.
+  void limit_memory(bool on) noexcept { room_ = on ? settings_.max_memory_bytes : std::numeric_limits<std::size_t>::max(); }
+  /// What the shard holds beside its keys, rows of typed tables, is within the same limit.
+  void set_other_bytes(std::size_t bytes) noexcept { other_bytes_ = bytes; }
+  /// Counts memory that is held for keys elsewhere.
+  void count_bytes(std::ptrdiff_t bytes) noexcept { memory_bytes_ += static_cast<std::size_t>(bytes); }
+  [[nodiscard]] const table_stats& family() const noexcept { return family_; }
+  /// New versions for `n` changes in place (`table::set_version`). Returns: the first.
+  std::uint64_t take_versions(std::size_t n) noexcept {
+    return std::exchange(family_.last_version, family_.last_version + n) + 1;
+  }
+  /// Versions that are given from now on are above this one.
+  void raise_versions(std::uint64_t version) noexcept { family_.last_version = std::max(family_.last_version, version); }
+
+ private:
+  // 256 groups of a million keys are 190 KB each, 50 us of a walk; half a chunk that each leaves unused is 2 bytes a key.
+  static constexpr std::uint32_t most_groups = 256;
+
+  [[nodiscard]] table& state_table_of(std::uint64_t hash) noexcept {
+    return states_[partition_of(hash) / settings_.threads];
+  }
+  template <class F>
+  entry& counted(table& t, const F& change) {
+    const auto before = t.size();
+    auto& e = change(t);
+    size_ += t.size() - before;
+    return e;
+  }
+
+  shard_settings settings_;
+  std::size_t room_;  // the limit that holds now
+  const std::atomic<const ownership*>& owned_;
+  table_stats family_;
+  std::size_t memory_bytes_ = 0;
+  std::size_t other_bytes_ = 0;
+  std::deque<arena> groups_;   // before the tables: they give back to them
+  std::size_t group_tables_ = 1;
+  std::vector<table> tables_;  // by partition / threads
+  table_stats state_family_;
+  arena state_memory_{memory_bytes_};  // of its own: what walks the other meets keys only
+  std::vector<table> states_;  // as tables_; none before the first optimizer
+  std::uint64_t size_ = 0;
+  bool keeps_copies_ = false;
+};
+
+}  // namespace paracel::srv

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/store/partition_table.hpp"
+
+#include <new>
+#include <utility>
+
+#include "core/hash.hpp"
+
+namespace paracel::srv {
+namespace {
+
+constexpr std::size_t first_slots = 4;
+// Full at 3/4: linear probing then looks at 2.5 slots for a key that is there, all in one or two lines.
+constexpr bool is_full(std::size_t size, std::size_t slots) noexcept { return size * 4 >= slots * 3; }
+
+void copy(void* to, const void* from, std::size_t bytes) noexcept {
+  if (bytes != 0) std::memcpy(to, from, bytes);  // an empty view may have no address
+}
+
+shared_buffer aligned(shared_buffer value) {
+  return reinterpret_cast<std::uintptr_t>(value.data()) % 8 == 0 ? value : shared_buffer::copy_of(value.bytes());
+}
+
+}  // namespace
+
+table::table(table&& other) noexcept
+    : memory_(other.memory_), family_(other.family_), slots_(std::move(other.slots_)),
+      mask_(std::exchange(other.mask_, 0)), size_(std::exchange(other.size_, 0)) {}
+
+table& table::operator=(table&& other) noexcept {
+  if (this != &other) {
+    clear();
+    memory_ = other.memory_;
+    family_ = other.family_;
+    slots_ = std::move(other.slots_);
+    mask_ = std::exchange(other.mask_, 0);
+    size_ = std::exchange(other.size_, 0);
+  }
+  return *this;
+}
+
+std::size_t table::home_of(slot s) const noexcept {
+  // The slot keeps 16 bits of the hash. A larger table, which means half a billion keys in a server, hashes again.
+  if (mask_ <= 0xffffU) return (s >> address_bits) & mask_;
+  return hash_key(entry_of(s)->key()) & mask_;
+}
+
+table::slot* table::locate(std::uint64_t hash, std::string_view key) const noexcept {
+  if (slots_ == nullptr) return nullptr;
+  const auto wanted = hash & 0xffffU;
+  for (std::size_t i = hash & mask_;; i = (i + 1) & mask_) {
+    auto& s = slots_[i];
+    if (s == 0) return nullptr;
+    if (s >> address_bits == wanted && entry_of(s)->key() == key) return &s;
+  }
+}
+
+entry* table::find(std::uint64_t hash, std::string_view key) const noexcept {
+  const auto* s = locate(hash, key);
+  return s == nullptr ? nullptr : entry_of(*s);
+}
+
+void table::prefetch_entry(std::uint64_t hash) const noexcept {
+  if (slots_ == nullptr) return;
+  const auto wanted = hash & 0xffffU;
+  for (std::size_t i = hash & mask_; slots_[i] != 0; i = (i + 1) & mask_) {
+    if (slots_[i] >> address_bits == wanted) {
+      __builtin_prefetch(entry_of(slots_[i]));
+      return;
+    }
+  }
+}
+
+void table::grow() {
+  const auto slots = slots_ == nullptr ? first_slots : (mask_ + 1UL) * 2;
+  auto old = std::exchange(slots_, std::make_unique<slot[]>(slots));
+  const auto old_slots = old == nullptr ? 0 : mask_ + 1UL;
+  mask_ = static_cast<std::uint32_t>(slots - 1);
+  count_bytes((slots - old_slots) * sizeof(slot), true);
+  for (std::size_t k = 0; k < old_slots; ++k) {
+    if (old[k] == 0) continue;
+    auto i = home_of(old[k]);
+    while (slots_[i] != 0) i = (i + 1) & mask_;
+    slots_[i] = old[k];
+  }
+}
+
+/// The slot of `key`, or the empty one where it belongs.
+table::slot& table::place_for(std::uint64_t hash, std::string_view key) {
+  if (auto* s = locate(hash, key)) return *s;
+  if (slots_ == nullptr || is_full(size_ + 1UL, mask_ + 1UL)) grow();
+  auto i = hash & mask_;
+  while (slots_[i] != 0) i = (i + 1) & mask_;
+  return slots_[i];
+}
+
+entry* table::make(std::string_view key, value_tag tag, std::size_t value_bytes, bool large) {
+  const auto key_room = arena::rounded(key.size());
+  const auto value_room = large ? sizeof(shared_buffer::control*) : arena::rounded(value_bytes);
+  auto* e = new (memory_->allocate(sizeof(entry) + key_room + value_room)) entry;
+  e->value_bytes_ = large ? 0 : static_cast<std::uint32_t>(value_bytes);
+  e->key_bytes_ = static_cast<std::uint16_t>(key.size());
+  e->tag_ = tag;
+  e->large_ = large;
+  copy(e + 1, key.data(), key.size());
+  return e;
+}
+
+void table::release(entry* e) noexcept {
+  ++family_->moves;
+  if (e->large_) {
+    count_bytes(e->control()->size, false);
+    shared_buffer::drop(e->control());
+  }
+  memory_->free(e, e->block_bytes());
+}
+
+entry& table::put(slot& s, std::uint64_t hash, entry* fresh) noexcept {
+  if (s == 0) ++size_;
+  else release(entry_of(s));
+  s = slot_of(fresh, hash);
+  changed(*fresh);
+  return *fresh;
+}
+
+entry& table::store(std::uint64_t hash, std::string_view key, const value_view& value) {
+  if (value.bytes.size() > net::tail_threshold_bytes) return store(hash, key, value.tag, shared_buffer::copy_of(value.bytes));
+  auto& s = place_for(hash, key);
+  if (s != 0) {
+    auto* e = entry_of(s);
+    if (!e->large_ && arena::rounded(e->value_bytes_) == arena::rounded(value.bytes.size())) {
+      copy(e->place(), value.bytes.data(), value.bytes.size());
+      if (e->tag_ != value.tag || e->value_bytes_ != value.bytes.size()) ++family_->moves;
+      e->value_bytes_ = static_cast<std::uint32_t>(value.bytes.size());
+      e->tag_ = value.tag;
+      changed(*e);
+      return *e;
+    }
+  }
+  auto* fresh = make(key, value.tag, value.bytes.size(), false);
+  copy(fresh->place(), value.bytes.data(), value.bytes.size());
+  return put(s, hash, fresh);
+}
+
+entry& table::store(std::uint64_t hash, std::string_view key, value_tag tag, shared_buffer value) {
+  if (value.size() <= net::tail_threshold_bytes) return store(hash, key, value_view{tag, value.bytes()});
+  auto kept = aligned(std::move(value));
+  auto& s = place_for(hash, key);
+  auto* fresh = make(key, tag, 0, true);
+  count_bytes(kept.size(), true);
+  auto* control = kept.release();
+  std::memcpy(fresh->place(), &control, sizeof control);
+  return put(s, hash, fresh);
+}
+
+std::span<std::byte> table::open(entry& e) {
+  if (!e.large_) return {e.place(), e.value_bytes_};
+  auto* control = e.control();
+  if (control->refs.load(std::memory_order_acquire) != 1) {
+    ++family_->moves;
+    auto own = shared_buffer::copy_of({control->data, control->size});
+    shared_buffer::drop(control);
+    control = own.release();
+    std::memcpy(e.place(), &control, sizeof control);
+  }
+  return {control->data, control->size};
+}
+
+bool table::erase(std::uint64_t hash, std::string_view key) noexcept {
+  auto* s = locate(hash, key);
+  if (s == nullptr) return false;
+  release(entry_of(*s));
+  --size_;
+  // Close the gap: an entry behind it moves up when its home does not lie between the gap and itself.
+  auto gap = static_cast<std::size_t>(s - slots_.get());
+  for (auto i = (gap + 1) & mask_; slots_[i] != 0; i = (i + 1) & mask_) {
+    const auto home = home_of(slots_[i]);
+    if (((i - home) & mask_) < ((i - gap) & mask_)) continue;
+    slots_[gap] = slots_[i];
+    gap = i;
+  }
+  slots_[gap] = 0;
+  if (size_ == 0 && mask_ >= first_slots) clear();  // it was larger once
+  return true;
+}
+
+void table::clear() noexcept {
+  if (slots_ == nullptr) return;
+  for (std::size_t i = 0; i <= mask_; ++i) {
+    if (slots_[i] != 0) release(entry_of(slots_[i]));
+  }
+  slots_.reset();
+  count_bytes((mask_ + 1UL) * sizeof(slot), false);
+  mask_ = 0;
+  size_ = 0;
+}
+
+}  // namespace paracel::srv

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The rows of a typed table in one shard. A row lies in a slab, where it stays as long as it lives:
+//
+//     u64 id, or the place of its name | values | state of the optimizer | u32 steps (if they are counted)
+//
+// Each partition has an index of its own, open addressing with linear probing, whose slots are 8 bytes: 32 bits of the
+// row's hash, which settle nearly every comparison, and its number. So a row is one line of slots and the row itself, and
+// a batch of rows fetches all the slots and then all the rows while it waits for the first.
+//
+// Memory: stride + 8 bytes a slot / load of 0.44 to 0.875, some 14 bytes a row over many partitions; row_table_test.cpp
+// keeps a row of floats below width * 4 * (1 + states) + 32 bytes.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <paracel/value.hpp>
+
+#include "server/store/arena.hpp"
+
+namespace paracel::srv {
+
+struct row_layout {
+  value_tag element = value_tag::f32;
+  std::uint32_t width = 1;
+  std::uint32_t states = 0;  ///< numbers of state an element
+  bool counts_steps = false;
+
+  static constexpr std::size_t value_at = 8;
+  [[nodiscard]] std::size_t value_bytes() const noexcept { return width * element_bytes(element); }
+  [[nodiscard]] std::size_t state_at() const noexcept { return value_at + value_bytes(); }
+  [[nodiscard]] std::size_t state_bytes() const noexcept { return states * value_bytes(); }
+  [[nodiscard]] std::size_t steps_at() const noexcept { return state_at() + state_bytes(); }
+  [[nodiscard]] std::size_t row_bytes() const noexcept { return steps_at() + (counts_steps ? sizeof(std::uint32_t) : 0); }
+  /// From row to row: elements stay aligned.
+  [[nodiscard]] std::size_t stride() const noexcept {
+    const auto step = element_bytes(element);
+    return (row_bytes() + step - 1) / step * step;
+  }
+};
+
+/// Rows by 64-bit id or by name, one of both in one row_table.
+///
+/// A hash is XXH3-64 of id or name; its low 32 bits are used here. A partition is its number within the shard.
+/// Thread-safety: owned by the shard thread.
+/// Cost: an index grows alone, at 7/8: never more than a partition's rows are hashed again at once.
+class row_table {
+ public:
+  row_table(const row_layout& layout, std::uint32_t partitions, bool named);
+  row_table(const row_table&) = delete;
+  row_table& operator=(const row_table&) = delete;
+  ~row_table() { release_slabs(); }
+
+  [[nodiscard]] const row_layout& layout() const noexcept { return layout_; }
+  [[nodiscard]] bool named() const noexcept { return named_; }
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  [[nodiscard]] std::size_t memory_bytes() const noexcept;
+
+  /// The row, or null. It stays where it is until it is erased.
+  template <class Key>
+  [[nodiscard]] std::byte* find(std::uint32_t partition, std::uint64_t hash, Key key) const noexcept {
+    const auto& p = partitions_[partition];
+    if (p.slots == nullptr) return nullptr;
+    const auto print = print_of(hash);
+    for (std::size_t i = print & p.mask; p.slots[i] != 0; i = (i + 1) & p.mask) {
+      if (p.slots[i] >> 32U != print) continue;
+      auto* row = row_at(number_of(p.slots[i]));
+      if (is(row, key)) return row;
+    }
+    return nullptr;
+  }
+  /// A new row of zeros; it must not be there.
+  /// Throws: std::bad_alloc; nothing has changed.
+  std::byte* make(std::uint32_t partition, std::uint64_t hash, std::uint64_t id);
+  std::byte* make(std::uint32_t partition, std::uint64_t hash, std::string_view name);
+  /// True if it was there.
+  bool erase(std::uint32_t partition, std::uint64_t hash, std::uint64_t id) noexcept;
+  bool erase(std::uint32_t partition, std::uint64_t hash, std::string_view name) noexcept;
+  void clear() noexcept;
+  /// Erases the rows of one partition. Cost: O(its slots).
+  void clear(std::uint32_t partition) noexcept;
+  [[nodiscard]] std::uint32_t size(std::uint32_t partition) const noexcept { return partitions_[partition].size; }
+  /// Calls f(row) for each row of the partition, in no particular order.
+  template <class F>
+  void for_each(std::uint32_t partition, const F& f) const {
+    const auto& p = partitions_[partition];
+    if (p.size == 0) return;
+    for (std::size_t i = 0; i <= p.mask; ++i) {
+      if (p.slots[i] != 0) f(row_at(number_of(p.slots[i])));
+    }
+  }
+
+  /// Hints for a batch: the slots of each, then `guess`, whose answer is most often the row, then the rows.
+  void prefetch_slot(std::uint32_t partition, std::uint64_t hash) const noexcept {
+    const auto& p = partitions_[partition];
+    if (p.slots != nullptr) __builtin_prefetch(&p.slots[print_of(hash) & p.mask]);
+  }
+  /// The first row with the same 32 bits of hash, or null. Its id is not looked at.
+  [[nodiscard]] std::byte* guess(std::uint32_t partition, std::uint64_t hash) const noexcept {
+    const auto& p = partitions_[partition];
+    if (p.slots == nullptr) return nullptr;
+    const auto print = print_of(hash);
+    for (std::size_t i = print & p.mask; p.slots[i] != 0; i = (i + 1) & p.mask) {
+      if (p.slots[i] >> 32U == print) return row_at(number_of(p.slots[i]));
+    }
+    return nullptr;
+  }
+  [[nodiscard]] static bool is(const std::byte* row, std::uint64_t id) noexcept { return id_of(row) == id; }
+  [[nodiscard]] static bool is(const std::byte* row, std::string_view name) noexcept { return name_of(row) == name; }
+  [[nodiscard]] static std::uint64_t id_of(const std::byte* row) noexcept {
+    std::uint64_t id = 0;
+    std::memcpy(&id, row, sizeof id);
+    return id;
+  }
+  [[nodiscard]] static std::string_view name_of(const std::byte* row) noexcept {
+    const std::byte* block = nullptr;
+    std::memcpy(&block, row, sizeof block);
+    std::uint32_t bytes = 0;
+    std::memcpy(&bytes, block, sizeof bytes);
+    return {reinterpret_cast<const char*>(block) + sizeof bytes, bytes};
+  }
+
+  /// The next row at or after `position`, which moves behind it; null at the end. Rows that are there all the time are met
+  /// once, whatever is made or erased between the calls.
+  [[nodiscard]] const std::byte* next(std::uint64_t& position) const noexcept;
+
+ private:
+  using slot = std::uint64_t;  // upper half: 32 bits of the hash; lower half: number of the row + 1; 0: empty
+  struct index {
+    slot* slots = nullptr;
+    std::uint32_t mask = 0;
+    std::uint32_t size = 0;
+  };
+  static constexpr std::size_t first_slots = 8;
+  static constexpr std::uint32_t none = 0xffffffffU;
+
+  static std::uint64_t print_of(std::uint64_t hash) noexcept { return hash & 0xffffffffU; }
+  static std::uint32_t number_of(slot s) noexcept { return static_cast<std::uint32_t>(s) - 1; }
+  [[nodiscard]] std::byte* row_at(std::uint32_t number) const noexcept {
+    return slabs_[number >> slab_shift_] + (number & slab_mask_) * stride_;
+  }
+  template <class Key>
+  bool erase_key(std::uint32_t partition, std::uint64_t hash, Key key) noexcept;
+  std::byte* make_row(index& p, std::uint64_t hash, std::uint64_t front);
+  void grow(index& p);
+  std::uint32_t take_number();
+  void release_slabs() noexcept;
+  static std::size_t name_block_bytes(std::size_t text) noexcept {
+    return std::max(arena::smallest, arena::rounded(sizeof(std::uint32_t) + text));
+  }
+
+  row_layout layout_;
+  std::size_t stride_;
+  unsigned slab_shift_;
+  std::uint32_t slab_mask_;
+  std::size_t slab_bytes_;
+  bool named_;
+  arena memory_;                       // slots and names
+  std::vector<index> partitions_;
+  std::vector<std::byte*> slabs_;
+  std::vector<std::uint64_t> alive_;   // a bit a row
+  std::uint32_t made_ = 0;             // rows that have ever had a number
+  std::uint32_t free_ = none;          // numbers that were given back: a list through the rows
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace paracel::srv

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The verbs that walk a shard: scan, top_k, reduce, remove_if. Each is a cursor without a memory in the server: a request
+// says where to begin, the server works until the reply is full or its slice of time is over, and answers with what it has
+// and with the place to go on from. So a scan of any length holds nobody up for longer than a slice, needs no message of
+// its size, and a client that goes away leaves nothing behind.
+//
+// A place is (partition, low 16 bits of the hash): both stay with a key whatever is inserted, erased or rehashed between
+// two requests. A step of the walk covers a range of such places in one go: a group of partitions (read in the order of
+// addresses, where it is small enough), a partition, or a part of one; a range that does not fit the reply is halved. So
+// a key that is there all the time is met exactly once.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "net/protocol.hpp"
+#include "net/scan_codec.hpp"
+#include "server/store/key_store.hpp"
+#include "server/plugin/plugin_registry.hpp"
+
+namespace paracel::srv {
+
+/// What a walk asks of the shard it is in.
+class scan_observer {
+ public:
+  using time_point = std::chrono::steady_clock::time_point;
+
+  virtual ~scan_observer() = default;
+  /// Folds the staged updates of every key that are of clocks before this one. False: the time was over first; what is
+  /// folded stays so.
+  virtual bool fold_all_before(std::uint32_t clock, time_point until) = 0;
+  /// A failure of a folded update of a key that begins with `prefix`, which every BSP reader is told.
+  virtual net::status broken(std::string_view prefix, std::string& why) const = 0;
+  /// The key is about to be erased: its staged updates go too.
+  virtual void erasing(std::string_view key, std::uint64_t hash) = 0;
+  /// The user function that runs from now on; null: none does.
+  virtual void runs(const std::string* function) noexcept = 0;
+};
+
+struct scan_answer {
+  net::status result = net::status::ok;
+  std::string text;                 ///< why not
+  net::reply_header header;
+  std::span<const std::byte> body;  ///< valid until the next request
+};
+
+/// Thread-safety: owned by the shard thread.
+/// Lifetime: keys, plug-ins and host outlive it.
+class scan_service {
+ public:
+  struct limits {
+    std::chrono::microseconds slice{4000};            ///< other clients wait as long at most, and a step longer
+    std::size_t reply_bytes = std::size_t{4} << 20;   ///< of a client that gives no credit
+  };
+
+  scan_service(key_store& keys, const plugin_registry& plugins, scan_observer& host, limits l)
+      : keys_(keys), plugins_(plugins), host_(host), limits_(l) {}
+  scan_service(key_store& keys, const plugin_registry& plugins, scan_observer& host)
+      : scan_service(keys, plugins, host, limits()) {}
+
+  /// Answers one slice. `header.what` is one of the four verbs.
+  /// Throws: std::bad_alloc; nothing has changed then but what remove_if has removed.
+  /// Blocks: for about `limits::slice`; a single value or call of a filter that takes longer is finished.
+  scan_answer handle(const net::request_view& request);
+
+ private:
+  struct call;
+  template <class Visitor>
+  void walk(call& c, Visitor& visitor);
+  template <class Visitor>
+  bool step_over_group(call& c, std::size_t group, Visitor& visitor);
+  scan_answer scan(call& c);
+  scan_answer top_k(call& c, std::uint32_t k);
+  scan_answer reduce(call& c, const net::reduce_request& r);
+  scan_answer remove_if(call& c);
+  scan_answer finished(const call& c, std::uint64_t count);
+
+  key_store& keys_;
+  const plugin_registry& plugins_;
+  scan_observer& host_;
+  limits limits_;
+  std::vector<std::byte> body_;  // capacity is used again
+};
+
+}  // namespace paracel::srv

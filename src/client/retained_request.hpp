@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Requests of a job with copies are kept until they are answered, so that they can be sent again to whoever serves
+// their partitions then. One of many keys or rows may have to go to several servers in place of one: it is taken apart
+// here, and the answers to its parts become one answer. Nothing here knows a socket.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "client/sharded_keys.hpp"
+#include "core/shared_buffer.hpp"
+#include "net/protocol.hpp"
+
+namespace paracel {
+
+/// Some of the items of a request, which one shard has.
+struct request_part {
+  std::uint32_t channel = 0;
+  std::vector<std::uint32_t> items{};  ///< by place in the whole request, ascending
+  bool answered = false;
+  net::reply_header header{};        ///< of the answer
+  std::vector<std::byte> reply{};    ///< its body or tail
+};
+
+struct retained_request {
+  net::request_header header;        ///< as it was sent last
+  std::uint64_t place = 0;           ///< among the client's requests: its number, or that of the one whose work it does
+  std::vector<std::byte> body;       ///< with the key
+  shared_buffer tail;
+  std::uint32_t channel = 0;         ///< to which it went as a whole
+  std::uint32_t slot = 0;            ///< the server first asked, and which of its threads
+  std::uint64_t incarnation = 0;
+  std::uint32_t thread = 0;
+  std::shared_ptr<const sharded_keys> set;  ///< of a request on a prepared key set
+  std::uint32_t set_part = 0;
+  std::vector<request_part> parts;   ///< once it has been taken apart
+  std::size_t items = 0;             ///< of all parts
+};
+
+/// The keys or rows of a request.
+///
+/// A request on a prepared key set is taken apart as the `*_multi` request of the same keys: a shard that was not there
+/// before has no set, and what a shard remembers of an update does not depend on how it was asked for.
+/// Lifetime: the request outlives it.
+class request_items_view {
+ public:
+  /// Whether requests of this verb are about many keys or rows, and can be taken apart.
+  [[nodiscard]] static bool accepts(net::verb v) noexcept;
+  /// Throws: protocol_error when the request is malformed.
+  explicit request_items_view(const retained_request& r);
+
+  [[nodiscard]] std::size_t size() const noexcept { return partitions_.size(); }
+  [[nodiscard]] std::uint16_t partition(std::size_t i) const noexcept { return partitions_[i]; }
+  /// The request of some of the items: the header's verb, count, and lengths but those of key and tail are set.
+  void write(std::span<const std::uint32_t> items, net::request_header& h, std::vector<std::byte>& body) const;
+
+ private:
+  enum class form : std::uint8_t { items, rows };
+  struct item {
+    std::string_view key;              // of an item, or the name or id of a row
+    value_view value;
+  };
+  void read_items(std::span<const std::byte> payload);
+  void read_set(std::span<const std::byte> payload);
+  void read_rows(std::span<const std::byte> payload);
+
+  const retained_request& request_;
+  form form_ = form::items;
+  net::verb what_;                     // of the requests that are written
+  std::vector<item> items_;
+  std::vector<std::uint16_t> partitions_;
+};
+
+/// What the whole request would have been answered.
+struct merged_reply {
+  net::reply_header header;
+  std::vector<std::byte> body;
+};
+/// Every part is answered. `items`: how many the request has.
+/// Of keys, a part that failed gives its status and text to each of its items; of rows it is the whole answer.
+/// Throws: protocol_error when an answer does not fit its part.
+[[nodiscard]] merged_reply merge(net::verb what, std::size_t items, std::span<const request_part> parts);
+
+}  // namespace paracel

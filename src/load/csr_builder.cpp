@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "load/csr_builder.hpp"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "load/chunked_alltoall.hpp"
+#include "paracel/error.hpp"
+
+namespace paracel {
+
+index_numbers::index_numbers(std::vector<std::uint32_t>&& place, global_ids& of) : identity(false) {
+  if (of.cut.empty()) {
+    identity = place.empty();
+    narrow = std::move(place);
+    return;
+  }
+  is_wide = of.total() > std::numeric_limits<std::uint32_t>::max();
+  auto number = std::exchange(of.place, {});
+  const auto for_each_owner = [&](auto&& visit) {
+    for (std::size_t w = 0; w + 1 < of.cut.size(); ++w) {
+      for (auto i = of.cut[w]; i < of.cut[w + 1]; ++i) visit(i, of.first[w] + number[i]);
+    }
+  };
+  if (!is_wide) {
+    for_each_owner([&](std::size_t i, std::uint64_t n) { number[i] = static_cast<std::uint32_t>(n); });
+    narrow = std::move(place);
+    if (narrow.empty()) narrow = std::move(number);
+    else for (auto& p : narrow) p = number[p];
+    return;
+  }
+  std::vector<std::uint64_t> of_place(number.size());
+  for_each_owner([&](std::size_t i, std::uint64_t n) { of_place[i] = n; });
+  if (place.empty()) {
+    wide = std::move(of_place);
+    return;
+  }
+  wide.resize(place.size());
+  for (std::size_t i = 0; i < place.size(); ++i) wide[i] = of_place[place[i]];
+}
+
+namespace {
+
+/// Freed blocks lie scattered between others: without this their pages stay while the rows grow, a third of the peak.
+void give_back() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
+}
+
+/// Rows in groups of neighbours, each group small enough to be sorted in the cache.
+template <class Column>
+class row_buckets {
+ public:
+  row_buckets(std::size_t rows, std::size_t entries, bool valued) : rows_(rows), valued_(valued) {
+    const auto wanted = std::clamp<std::size_t>(entries / entries_of_a_bucket, 1, most_buckets);
+    while ((rows_ >> shift_) >= wanted && (rows_ >> shift_) > 0) ++shift_;
+    for (std::size_t b = 0; b <= rows_ >> shift_; ++b) buckets_.emplace_back(valued, block_entries);
+  }
+  void push(std::uint32_t row, Column column, double value) { buckets_[row >> shift_].push(row, column, value); }
+
+  /// Ends the buckets' life.
+  void build(duplicate_rule rule, numbered_rows<Column>& out, duplicate_entry& twice) {
+    out.begin.assign(rows_ + 1, 0);
+    std::size_t total = 0;
+    for (auto& b : buckets_) total += b.size();
+    out.column.reserve(total);
+    if (valued_) out.value.reserve(total);
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      const auto low = b << shift_;
+      const auto high = std::min(rows_, (b + 1) << shift_);
+      if (low < high) build_bucket(buckets_[b], low, high, rule, out, twice);
+      buckets_[b] = basic_entry_store<Column>();
+      if (b % (buckets_.size() / 16 + 1) == 0) give_back();
+    }
+  }
+
+ private:
+  // 32768 pairs are 256 KB. More buckets than 512 would be more streams than the processor's address cache follows.
+  static constexpr std::size_t entries_of_a_bucket = 32'768;
+  static constexpr std::size_t most_buckets = 512;
+  static constexpr std::size_t block_entries = 4096;
+
+  void build_bucket(basic_entry_store<Column>& from, std::size_t low, std::size_t high, duplicate_rule rule,
+                    numbered_rows<Column>& out, duplicate_entry& twice) {
+    next_.assign(high - low + 1, 0);
+    std::size_t n = 0;
+    for (const auto& b : from.blocks()) {
+      for (std::size_t k = 0; k < b.size; ++k) ++next_[b.row[k] - low + 1];
+      n += b.size;
+    }
+    std::partial_sum(next_.begin(), next_.end(), next_.begin());
+    column_.resize(n);
+    if (valued_) value_.resize(n);
+    for (const auto& b : from.blocks()) {
+      for (std::size_t k = 0; k < b.size; ++k) {
+        const auto to = next_[b.row[k] - low]++;
+        column_[to] = b.column[k];
+        if (valued_) value_[to] = b.value[k];
+      }
+    }
+    std::size_t begin = 0;
+    for (auto r = low; r < high; ++r) {
+      const auto end = next_[r - low];
+      if (valued_) sort_with_values(begin, end);
+      else sort_columns(begin, end);
+      const bool distinct = rule == duplicate_rule::keep ||
+                            std::adjacent_find(column_.begin() + static_cast<std::ptrdiff_t>(begin),
+                                               column_.begin() + static_cast<std::ptrdiff_t>(end)) ==
+                                column_.begin() + static_cast<std::ptrdiff_t>(end);
+      auto kept = end;
+      if (!distinct) {
+        if (rule == duplicate_rule::refuse && !twice) {
+          const auto at = std::adjacent_find(column_.begin() + static_cast<std::ptrdiff_t>(begin),
+                                             column_.begin() + static_cast<std::ptrdiff_t>(end));
+          twice = {r, *at};
+        }
+        kept = merge(begin, end, rule);
+      }
+      out.column.insert(out.column.end(), column_.begin() + static_cast<std::ptrdiff_t>(begin),
+                        column_.begin() + static_cast<std::ptrdiff_t>(kept));
+      if (valued_) {
+        out.value.insert(out.value.end(), value_.begin() + static_cast<std::ptrdiff_t>(begin),
+                         value_.begin() + static_cast<std::ptrdiff_t>(kept));
+      }
+      out.begin[r + 1] = out.column.size();
+      begin = end;
+    }
+  }
+
+  void sort_columns(std::size_t begin, std::size_t end) {
+    const auto first = column_.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto last = column_.begin() + static_cast<std::ptrdiff_t>(end);
+    if (!std::is_sorted(first, last)) std::sort(first, last);
+  }
+  /// Stable: what is there twice stays in the order of the input.
+  void sort_with_values(std::size_t begin, std::size_t end) {
+    const auto n = end - begin;
+    auto* const c = column_.data() + begin;
+    auto* const v = value_.data() + begin;
+    if (std::is_sorted(c, c + n)) return;
+    constexpr std::size_t few = 24;
+    if (n <= few) {
+      for (std::size_t i = 1; i < n; ++i) {
+        const auto column = c[i];
+        const auto value = v[i];
+        auto j = i;
+        for (; j > 0 && c[j - 1] > column; --j) {
+          c[j] = c[j - 1];
+          v[j] = v[j - 1];
+        }
+        c[j] = column;
+        v[j] = value;
+      }
+      return;
+    }
+    row_.clear();
+    for (std::size_t i = 0; i < n; ++i) row_.push_back({c[i], static_cast<std::uint32_t>(i), v[i]});
+    std::ranges::sort(row_, [](const item& a, const item& b) {
+      return a.column != b.column ? a.column < b.column : a.order < b.order;
+    });
+    for (std::size_t i = 0; i < n; ++i) {
+      c[i] = row_[i].column;
+      v[i] = row_[i].value;
+    }
+  }
+  std::size_t merge(std::size_t begin, std::size_t end, duplicate_rule rule) {
+    auto to = begin;
+    for (auto k = begin; k < end; ++k) {
+      if (to > begin && column_[to - 1] == column_[k]) {
+        if (valued_) value_[to - 1] = rule == duplicate_rule::sum ? value_[to - 1] + value_[k] : value_[k];
+        continue;
+      }
+      column_[to] = column_[k];
+      if (valued_) value_[to] = value_[k];
+      ++to;
+    }
+    return to;
+  }
+
+  struct item {
+    Column column;
+    std::uint32_t order;
+    double value;
+  };
+  std::size_t rows_;
+  bool valued_;
+  unsigned shift_ = 0;
+  std::vector<basic_entry_store<Column>> buckets_;
+  std::vector<std::size_t> next_;
+  std::vector<Column> column_;
+  std::vector<double> value_;
+  std::vector<item> row_;
+};
+
+/// What became of one entry: f(row, column) for each that is stored of it.
+template <class F>
+void each_way(std::uint64_t a, std::uint64_t c, const build_options& o, F&& f) {
+  if (a == c && !o.self_loops) return;
+  f(a, c);
+  if (o.both_ways && a != c) f(c, a);
+}
+
+/// The entries that go to the owners of their rows, and those that come.
+/// For each worker the entries are walked through anew, each round from where the last one ended: no memory, and a compare
+/// an entry for each worker.
+template <class Column, class RowOf, class ColumnOf>
+std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::uint64_t>& first, chunked_vector& entries,
+                                            const build_options& o, RowOf&& row_of, ColumnOf&& column_of) {
+  const auto size = comm.get_size();
+  const bool valued = entries.valued();
+  const std::size_t item = 4 + sizeof(Column) + (valued ? 8 : 0);
+  std::vector<std::uint64_t> items(size);
+  for (const auto& b : entries.blocks()) {
+    for (std::size_t k = 0; k < b.size; ++k) {
+      each_way(row_of(b, k), column_of(b, k), o, [&](std::uint64_t a, std::uint64_t) {
+        std::size_t owner = 0;
+        for (std::size_t w = 1; w < size; ++w) owner += a >= first[w] ? 1 : 0;
+        ++items[owner];
+      });
+    }
+  }
+  struct position {
+    std::size_t block = 0;
+    std::size_t k = 0;
+    bool second_way = false;  // of the entry there the first way has gone
+    std::uint64_t left = 0;
+  };
+  std::vector<position> positions(size);
+  for (std::size_t w = 0; w < size; ++w) positions[w].left = items[w];
+  std::size_t dropped = 0;
+  auto& blocks = entries.blocks();
+
+  const auto fill = [&](std::size_t w, std::uint64_t n, byte_vector& out) {
+    auto& p = positions[w];
+    const auto low = first[w];
+    const auto rows = first[w + 1] - low;
+    p.left -= n;
+    out.resize(n * item);
+    auto* to = out.data();
+    const auto* const end = to + out.size();
+    while (to != end) {
+      const auto& b = blocks[p.block - dropped];
+      const auto put = [&](std::uint64_t row, std::uint64_t column) {
+        const auto r = static_cast<std::uint32_t>(row - low);
+        const auto c = static_cast<Column>(column);
+        to = store_fields(to, r, c);
+        if (valued) to = store_fields(to, b.value[p.k]);
+      };
+      for (; p.k < b.size && to != end; ++p.k) {
+        const auto a = row_of(b, p.k);
+        const auto c = column_of(b, p.k);
+        if (a == c && !o.self_loops) continue;
+        if (!p.second_way && a - low < rows) put(a, c);
+        if (!o.both_ways || a == c) continue;
+        p.second_way = to == end;
+        if (p.second_way) break;
+        if (c - low < rows) put(c, a);
+      }
+      if (p.k == b.size) {
+        ++p.block;
+        p.k = 0;
+      }
+    }
+    if (o.keep) return;
+    std::size_t needed = dropped + blocks.size();
+    for (const auto& q : positions) {
+      if (q.left > 0) needed = std::min(needed, q.block);
+    }
+    for (; dropped < needed; ++dropped) entries.drop_front();
+  };
+  std::vector<basic_entry_store<Column>> from;
+  for (std::size_t w = 0; w < size; ++w) from.emplace_back(valued);
+  exchange_items(comm, items, item, fill, [&](std::size_t w, std::span<const std::byte> bytes) {
+    for (std::size_t at = 0; at < bytes.size(); at += item) {
+      std::uint32_t r = 0;
+      Column c = 0;
+      double v = 1;
+      const auto* value = load_fields(bytes.data() + at, r, c);
+      if (valued) load_fields(value, v);
+      from[w].push(r, c, v);
+    }
+  });
+  return from;
+}
+
+/// Numbers take the place of indices.
+void translate(chunked_vector& entries, index_numbers& rows, index_numbers& columns) {
+  const auto one = [&](const index_numbers& numbers, auto member) {
+    if (numbers.identity) return;
+    for (auto& b : entries.blocks()) {
+      auto* const i = (b.*member).get();
+      for (std::size_t k = 0; k < b.size; ++k) i[k] = numbers.narrow[i[k]];
+    }
+  };
+  one(rows, &chunked_vector::block::row);
+  one(columns, &chunked_vector::block::column);
+  // Not one from the other: a copy would keep its memory. They may be the same object.
+  rows = index_numbers();
+  columns = index_numbers();
+}
+
+}  // namespace
+
+template <class Column>
+numbered_rows<Column> build_rows(Comm comm, const std::vector<std::uint64_t>& first, chunked_vector& entries,
+                                 index_numbers& row_numbers, index_numbers& column_numbers, const build_options& options,
+                                 duplicate_entry& twice) {
+  const auto rank = comm.get_rank();
+  const auto rows = static_cast<std::size_t>(first[rank + 1] - first[rank]);
+  if (rows > std::numeric_limits<std::uint32_t>::max()) throw error("more than 4294967295 rows on one worker");
+  const bool wide = row_numbers.is_wide || column_numbers.is_wide;
+  if (!wide) translate(entries, row_numbers, column_numbers);
+  const auto in_row = [](const chunked_vector::block& b, std::size_t k) { return std::uint64_t{b.row[k]}; };
+  const auto in_column = [](const chunked_vector::block& b, std::size_t k) { return std::uint64_t{b.column[k]}; };
+
+  const auto run = [&](auto&& row_of, auto&& column_of) {
+    numbered_rows<Column> out;
+    if (comm.get_size() == 1) {
+      row_buckets<Column> buckets(rows, entries.size() * (options.both_ways ? 2 : 1), entries.valued());
+      const auto split = [&](const chunked_vector::block& b) {
+        for (std::size_t k = 0; k < b.size; ++k) {
+          each_way(row_of(b, k), column_of(b, k), options, [&](std::uint64_t a, std::uint64_t c) {
+            buckets.push(static_cast<std::uint32_t>(a), static_cast<Column>(c), entries.valued() ? b.value[k] : 1);
+          });
+        }
+      };
+      if (options.keep) std::ranges::for_each(entries.blocks(), split);
+      for (; !options.keep && !entries.blocks().empty(); entries.drop_front()) split(entries.blocks().front());
+      buckets.build(options.duplicates, out, twice);
+      return out;
+    }
+    auto from = send<Column>(comm, first, entries, options, row_of, column_of);
+    std::size_t n = 0;
+    for (auto& f : from) n += f.size();
+    row_buckets<Column> buckets(rows, n, entries.valued());
+    for (auto& f : from) {
+      for (; !f.blocks().empty(); f.drop_front()) {
+        const auto& b = f.blocks().front();
+        for (std::size_t k = 0; k < b.size; ++k) buckets.push(b.row[k], b.column[k], entries.valued() ? b.value[k] : 1);
+      }
+    }
+    buckets.build(options.duplicates, out, twice);
+    return out;
+  };
+  const auto both = [&](auto&& row_of, auto&& column_of) {
+    return options.swap ? run(column_of, row_of) : run(row_of, column_of);
+  };
+  if (!wide) return both(in_row, in_column);
+  return both([&](const chunked_vector::block& b, std::size_t k) { return row_numbers[b.row[k]]; },
+              [&](const chunked_vector::block& b, std::size_t k) { return column_numbers[b.column[k]]; });
+}
+
+template numbered_rows<std::uint32_t> build_rows(Comm, const std::vector<std::uint64_t>&, chunked_vector&, index_numbers&,
+                                                 index_numbers&, const build_options&, duplicate_entry&);
+template numbered_rows<std::uint64_t> build_rows(Comm, const std::vector<std::uint64_t>&, chunked_vector&, index_numbers&,
+                                                 index_numbers&, const build_options&, duplicate_entry&);
+
+}  // namespace paracel

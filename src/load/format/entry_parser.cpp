@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "load/format/entry_parser.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "core/number_parsing.hpp"
+#include "load/input/byte_range.hpp"
+#include "paracel/error.hpp"
+
+namespace paracel {
+
+namespace {
+
+constexpr std::string_view banner = "%%MatrixMarket";
+/// All rows and columns of a matrix exist, and an id of one worker has an index of 32 bits.
+constexpr std::uint64_t most_of_a_matrix = std::numeric_limits<std::uint32_t>::max();
+
+std::string_view without_blanks(std::string_view s) noexcept {
+  while (!s.empty() && is_blank(s.front())) s.remove_prefix(1);
+  while (!s.empty() && is_blank(s.back())) s.remove_suffix(1);
+  return s;
+}
+
+/// The first run of non-blanks of `rest`, which loses it.
+std::string_view next_word(std::string_view& rest) noexcept {
+  while (!rest.empty() && is_blank(rest.front())) rest.remove_prefix(1);
+  std::size_t n = 0;
+  while (n < rest.size() && !is_blank(rest[n])) ++n;
+  const auto word = rest.substr(0, n);
+  rest.remove_prefix(n);
+  return word;
+}
+
+bool is_index_and_value(std::string_view word) noexcept {
+  const auto colon = word.find(':');
+  if (colon == std::string_view::npos) return false;
+  std::uint64_t index = 0;
+  double value = 0;
+  return canonical_number(word.substr(0, colon), index) && read_whole_number(word.substr(colon + 1), value);
+}
+
+}  // namespace
+
+bool without_entry(std::string_view line) noexcept {
+  line = without_blanks(line);
+  return line.empty() || (line[0] == '#' && (line.size() == 1 || is_blank(line[1])));
+}
+
+entry_layout layout_of(std::string_view line, entry_format wanted) {
+  entry_layout out;
+  if (wanted == entry_format::matrix_market || (wanted == entry_format::automatic && line.starts_with(banner))) {
+    out.format = entry_format::matrix_market;
+    return out;
+  }
+  out.format = wanted == entry_format::libsvm ? wanted : entry_format::fields;
+  line = without_blanks(line);
+  out.separator = ' ';
+  for (const char c : {'\t', ',', ';', ' ', '|'}) {
+    if (line.find(c) == std::string_view::npos) continue;
+    out.separator = c;
+    break;
+  }
+  if (wanted == entry_format::automatic && (out.separator == ' ' || out.separator == '\t')) {
+    // row index:value index:value: one pair alone is a:b:w to both formats, and means the same.
+    auto rest = line;
+    next_word(rest);
+    std::size_t pairs = 0;
+    bool all = true;
+    for (auto word = next_word(rest); !word.empty(); word = next_word(rest)) {
+      all = all && is_index_and_value(word);
+      ++pairs;
+    }
+    if (all && pairs >= 2) out.format = entry_format::libsvm;
+  }
+  return out;
+}
+
+bool read_matrix_header(const input_piece& piece, entry_layout::matrix& out) {
+  const auto head = piece.text();
+  const auto lower = [](std::string_view s) {
+    std::string t(s);
+    for (char& c : t) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return t;
+  };
+  std::uint64_t number = 0;
+  bool done = false;
+  if (!head.starts_with(banner)) piece.fail(head.data(), "found no %%MatrixMarket line, want one in each file of this input");
+  for_each_line(head, [&](std::string_view line, std::size_t at) {
+    ++number;
+    if (done) return;
+    if (number == 1) {
+      auto rest = line.substr(banner.size());
+      const std::array<std::pair<const char*, std::vector<std::string>>, 4> wants{{
+          {"matrix", {"matrix"}},
+          {"coordinate", {"coordinate"}},
+          {"real, integer or pattern", {"real", "integer", "pattern"}},
+          {"general or symmetric", {"general", "symmetric"}},
+      }};
+      std::array<std::string, 4> words;
+      for (std::size_t i = 0; i < 4; ++i) {
+        const auto word = next_word(rest);
+        words[i] = lower(word);
+        if (std::ranges::find(wants[i].second, words[i]) == wants[i].second.end())
+          piece.fail(word.data(), "found " + quote_for_error(word) + ", want " + wants[i].first);
+      }
+      out.pattern = words[2] == "pattern";
+      out.symmetric = words[3] == "symmetric";
+      return;
+    }
+    if (without_blanks(line).empty() || line[0] == '%') return;
+    auto rest = line;
+    for (auto* to : {&out.rows, &out.columns, &out.entries}) {
+      const auto word = next_word(rest);
+      if (!canonical_number(word, *to)) piece.fail(word.data(), "found " + quote_for_error(word) + ", want rows, columns and entries");
+      if (to != &out.entries && *to >= most_of_a_matrix)
+        piece.fail(word.data(), "found " + quote_for_error(word) + ", want at most " + std::to_string(most_of_a_matrix - 1) +
+                                    (to == &out.rows ? " rows" : " columns"));
+    }
+    const auto more = without_blanks(rest);
+    if (!more.empty()) piece.fail(more.data(), "found " + quote_for_error(more) + " after the sizes");
+    if (out.symmetric && out.rows != out.columns) piece.fail(line.data(), "found a symmetric matrix that is not square");
+    out.size_line = number;
+    const auto end = head.find('\n', at);
+    out.header_bytes = piece.offset() + (end == std::string_view::npos ? head.size() : end + 1);
+    done = true;
+  });
+  return done;
+}
+
+// ---- lines
+
+namespace {
+
+/// Dense ids may go to twice as many as entries are expected: one line is at least 4 bytes, and rather 10.
+constexpr std::uint64_t bytes_of_a_line = 8;
+constexpr std::uint64_t dense_ids_at_least = std::uint64_t{1} << 20;
+
+std::uint64_t dense_below(const entry_layout& layout, const entry_use& use) {
+  auto most = dense_ids_at_least;
+  if (use.whole_matrices) {
+    for (const auto& m : layout.matrices) most = std::max({most, m.rows + 1, m.columns + 1});
+  }
+  const auto of_bytes = 2 * use.expected_bytes / bytes_of_a_line;
+  return std::clamp<std::uint64_t>(of_bytes, most, std::numeric_limits<std::uint32_t>::max());
+}
+
+/// A whole number in digits, leading zeros allowed.
+bool read_digits(std::string_view text, std::uint64_t& out) noexcept {
+  while (text.size() > 1 && text[0] == '0') text.remove_prefix(1);
+  return canonical_number(text, out);
+}
+
+/// What entry_options::non_negative says of a value that was read.
+double allowed(const input_piece& piece, double value, std::string_view text, const char* at, bool non_negative) {
+  if (non_negative && value < 0) piece.fail(at, "found " + quote_for_error(text) + ", want a number of at least 0");
+  return value;
+}
+
+double read_value(const input_piece& piece, std::string_view text, const char* at, bool non_negative) {
+  const auto* const end = text.data() + text.size();
+  const auto reading = read_number(text.data(), end);
+  const bool whole = !text.empty() && reading.end == end;
+  if (reading.outcome == number_outcome::ok && whole) return allowed(piece, reading.value, text, at, non_negative);
+  piece.fail(at, "found " + quote_for_error(text) + ", want a " +
+                     (reading.outcome == number_outcome::not_finite && whole ? "finite number" : "number"));
+}
+
+}  // namespace
+
+entry_parser::entry_parser(const entry_layout& layout, const entry_options& options, const entry_use& use)
+    : layout_(layout), options_(options), use_(use),
+      second_stays_number_(layout.format == entry_format::libsvm && !use.one_dictionary),
+      ids_{id_interner(dense_below(layout, use)), id_interner(dense_below(layout, use))},
+      entries_(use.values), entries_of_file_(layout.matrices.size()) {
+  for (int f = 0; f < 2; ++f) {
+    fresh_index_[f].resize(batch);
+  }
+  if (options.ids == entry_options::id_kind::name) make_names();
+}
+
+void entry_parser::leave_dense(int side) {
+  auto& ids = ids_[side];
+  if (ids.what() != id_interner::kind::dense) return;
+  ids.leave_dense();
+  for (auto& b : entries_.blocks()) {
+    for (std::size_t k = 0; k < b.size; ++k) {
+      for (int f = 0; f < 2; ++f) {
+        if (this->side(f) != side) continue;
+        auto& i = f == row_field() ? b.row[k] : b.column[k];
+        i = ids.index(std::uint64_t{i});
+      }
+    }
+  }
+}
+
+void entry_parser::flush() {
+  const auto n = std::exchange(fresh_count_, 0);
+  if (n == 0) return;
+  for (int f = 0; f < 2; ++f) {
+    auto& ids = ids_[side(f)];
+    if (ids.numeric() && !ids.accepts(*std::ranges::max_element(fresh_[f]))) leave_dense(side(f));
+  }
+  for (int f = 0; f < 2; ++f) {
+    auto& ids = ids_[side(f)];
+    if (ids.numeric()) ids.index(fresh_[f], fresh_index_[f].data());
+    else ids.index(fresh_name_[f], fresh_index_[f].data());
+    fresh_[f].clear();
+    fresh_name_[f].clear();
+  }
+  const auto& row = fresh_index_[row_field()];
+  const auto& column = fresh_index_[1 - row_field()];
+  if (use_.values) {
+    for (std::size_t k = 0; k < n; ++k) entries_.push(row[k], column[k], fresh_value_[k]);
+  } else {
+    for (std::size_t k = 0; k < n; ++k) entries_.push(row[k], column[k], 1);
+  }
+  fresh_value_.clear();
+}
+
+void entry_parser::make_names() {
+  flush();
+  numeric_ = false;
+  for (int s = 0; s < 2; ++s) {
+    if (s == 1 && second_stays_number_) continue;
+    leave_dense(s);
+    ids_[s].make_names();
+  }
+}
+
+bool entry_parser::number(const input_piece& piece, int field, const token& id, std::uint64_t& out) {
+  if (id.text.empty()) piece.fail(id.at, "found an empty field, want an id");
+  if (!ids_[side(field)].numeric()) return false;
+  if (canonical_number(id.text, out)) return true;
+  if (options_.ids == entry_options::id_kind::number || (field == 1 && second_stays_number_)) {
+    if (read_digits(id.text, out)) return true;
+    piece.fail(id.at, "found " + quote_for_error(id.text) + ", want an id: a whole number from 0 to 2^64 - 1");
+  }
+  make_names();
+  return false;
+}
+
+void entry_parser::add(const input_piece& piece, token first, token second, double value) {
+  std::uint64_t numbers[2] = {};
+  number(piece, 0, first, numbers[0]);
+  number(piece, 1, second, numbers[1]);
+  // The second one may have made a name of the first one as well.
+  for (int f = 0; f < 2; ++f) {
+    if (ids_[side(f)].numeric()) fresh_[f].push_back(numbers[f]);
+    else fresh_name_[f].push_back(f == 0 ? first.text : second.text);
+  }
+  add_fresh(value);
+  // What was in quotes does not lie in the piece.
+  if (first.text.data() == unquoted_[0].data() || second.text.data() == unquoted_[1].data()) flush();
+}
+
+/// The field at the front of `rest`, which begins after its separator then, without the blanks around it. `more`: whether
+/// there was a separator. In quotes, where separators are not blanks, it may have separators and doubled quotes.
+entry_parser::token entry_parser::next_field(const input_piece& piece, std::string_view& rest, char separator, bool& more,
+                                             std::string& unquoted) const {
+  const auto skip_blanks = [&] {
+    while (!rest.empty() && is_blank(rest.front()) && rest.front() != separator) rest.remove_prefix(1);
+  };
+  if (separator == ' ') {
+    const auto word = next_word(rest);
+    while (!rest.empty() && is_blank(rest.front())) rest.remove_prefix(1);
+    more = !rest.empty();
+    return {word, word.data()};
+  }
+  skip_blanks();
+  if (!rest.empty() && rest.front() == '"' && separator != '|') {
+    const char* const opened = rest.data();
+    unquoted.clear();
+    std::size_t at = 1;
+    for (;; ++at) {
+      if (at >= rest.size()) piece.fail(opened, "found a quote that is not closed in its line");
+      if (rest[at] == '"' && (at + 1 >= rest.size() || rest[at + 1] != '"')) break;
+      if (rest[at] == '"') ++at;
+      unquoted += rest[at];
+    }
+    rest.remove_prefix(at + 1);
+    skip_blanks();
+    more = !rest.empty();
+    if (more && rest.front() != separator) piece.fail(rest.data(), "found " + quote_for_error(rest) + " after a closing quote");
+    if (more) rest.remove_prefix(1);
+    return {unquoted, opened};
+  }
+  const auto end = rest.find(separator);
+  more = end != std::string_view::npos;
+  const auto text = without_blanks(rest.substr(0, end));
+  rest.remove_prefix(more ? end + 1 : rest.size());
+  return {text, text.data()};
+}
+
+void entry_parser::fields_line(const input_piece& piece, std::string_view line) {
+  auto rest = line;
+  bool more = false;
+  const auto first = next_field(piece, rest, layout_.separator, more, unquoted_[0]);
+  if (first.text.empty()) piece.fail(first.at, "found an empty field, want an id");
+  if (!more) piece.fail(first.at, "found one field, want two or three");
+  auto second = next_field(piece, rest, layout_.separator, more, unquoted_[1]);
+  const bool quoted = second.text.data() == unquoted_[1].data();
+  const auto mark = second.text.find_last_of(":|");
+  const bool marked = mark != std::string_view::npos && mark > 0 && !quoted;
+
+  double value = 1;
+  bool has_value = more;
+  if (more) {
+    // Alone it would be b:w; taken as a name here it would be another id, and of index:value index:value one would be lost.
+    if (double ignored = 0; marked && read_whole_number(second.text.substr(mark + 1), ignored))
+      piece.fail(second.at, "found " + quote_for_error(second.text) +
+                                " with a field after it, want id:value alone, or the format libsvm");
+    if (options_.values != entry_options::value_rule::ignore) {
+      const auto third = next_field(piece, rest, layout_.separator, more, unquoted_[2]);
+      value = read_value(piece, third.text, third.at, options_.non_negative);
+    }
+  } else if (marked) {
+    // b:w. A name may have a colon too: what follows it is then no number.
+    const auto id = second.text.substr(0, mark);
+    const auto text = second.text.substr(mark + 1);
+    std::uint64_t ignored = 0;
+    double read = 0;
+    has_value = read_whole_number(text, read);
+    const bool must_be_value = canonical_number(id, ignored);
+    const bool ignore = options_.values == entry_options::value_rule::ignore;
+    if (has_value) value = allowed(piece, read, text, text.data(), options_.non_negative && !ignore);
+    else if (must_be_value && !ignore) read_value(piece, text, text.data(), options_.non_negative);
+    if (has_value || must_be_value) second.text = id;
+  }
+  if (second.text.empty()) piece.fail(second.at, "found an empty field, want an id");
+  if (!has_value && options_.values == entry_options::value_rule::need)
+    piece.fail(line.data() + line.size(), "found two fields, want a value after them");
+  add(piece, first, second, value);
+}
+
+/// index:value index:value ... of a row; false if there is none.
+bool entry_parser::libsvm_words(const input_piece& piece, token row, std::string_view rest) {
+  bool any = false;
+  for (auto word = next_word(rest); !word.empty(); word = next_word(rest)) {
+    const auto colon = word.find(':');
+    if (colon == std::string_view::npos || colon == 0)
+      piece.fail(word.data(), "found " + quote_for_error(word) + ", want index:value");
+    double value = 1;
+    const auto text = word.substr(colon + 1);
+    if (options_.values != entry_options::value_rule::ignore)
+      value = read_value(piece, text, text.data(), options_.non_negative);
+    add(piece, row, {word.substr(0, colon), word.data()}, value);
+    any = true;
+  }
+  return any;
+}
+
+void entry_parser::libsvm_line(const input_piece& piece, std::string_view line) {
+  auto rest = line;
+  const auto row = next_word(rest);
+  const token first{row, row.data()};
+  if (libsvm_words(piece, first, rest)) return;
+  std::uint64_t n = 0;
+  if (number(piece, 0, first, n)) {
+    if (!ids_[0].accepts(n)) {
+      flush();
+      leave_dense(0);
+    }
+    ids_[0].mention(n);
+  } else {
+    ids_[0].index(row);
+  }
+}
+
+void entry_parser::matrix_line(const input_piece& piece, std::string_view line, const entry_layout::matrix& of) {
+  auto rest = line;
+  std::uint64_t number = 0;
+  const auto first = next_word(rest);
+  if (!canonical_number(first, number) || number == 0 || number > of.rows)
+    piece.fail(first.data(), "found " + quote_for_error(first) + ", want a row from 1 to " + std::to_string(of.rows));
+  const auto second = next_word(rest);
+  if (!canonical_number(second, number) || number == 0 || number > of.columns)
+    piece.fail(second.data(), "found " + quote_for_error(second) + ", want a column from 1 to " + std::to_string(of.columns));
+  double value = 1;
+  const auto third = next_word(rest);
+  if (!of.pattern && options_.values != entry_options::value_rule::ignore)
+    value = read_value(piece, third, third.data(), options_.non_negative);
+  if (of.pattern && options_.values == entry_options::value_rule::need)
+    piece.fail(line.data(), "found a pattern, want a matrix with values");
+  if (const auto extra = of.pattern ? third : without_blanks(rest); !extra.empty())
+    piece.fail(extra.data(), "found " + quote_for_error(extra) + " after the entry");
+  const token a{first, first.data()};
+  const token b{second, second.data()};
+  add(piece, a, b, value);
+  if (of.symmetric && use_.mirror_symmetric && first != second) add(piece, b, a, value);
+}
+
+void entry_parser::line(const input_piece& piece, std::string_view line) {
+  if (layout_.format == entry_format::matrix_market) {
+    if (without_blanks(line).empty() || line[0] == '%') return;
+    matrix_line(piece, line, layout_.matrices[piece.file_index()]);
+    ++entries_of_file_[piece.file_index()];
+    return;
+  }
+  if (without_entry(line)) return;
+  if (header_) {
+    header_ = false;
+    return;
+  }
+  if (layout_.format == entry_format::libsvm) libsvm_line(piece, line);
+  else fields_line(piece, line);
+}
+
+void entry_parser::parse(const input_piece& piece) {
+  auto lines = piece.text();
+  if (layout_.format == entry_format::matrix_market) {
+    const auto& of = layout_.matrices[piece.file_index()];
+    if (piece.offset() < of.header_bytes)
+      lines.remove_prefix(std::min<std::uint64_t>(lines.size(), of.header_bytes - piece.offset()));
+  } else if (piece.begins_file() && options_.header == entry_options::header_rule::yes) {
+    header_ = true;
+  }
+  const auto whole = lines.rfind('\n');
+  const auto n = whole == std::string_view::npos ? 0 : whole + 1;
+  fast_lines(piece, lines.substr(0, n));
+  lines.remove_prefix(n);
+  for_each_line(lines, [&](std::string_view text, std::size_t) { line(piece, text); });
+  flush();
+}
+
+void entry_parser::parse_rows(const input_piece& piece, char separator) {
+  for_each_line(piece.text(), [&](std::string_view text, std::size_t) {
+    if (without_entry(text)) return;
+    bool more = false;
+    auto rest = text;
+    const auto id = next_field(piece, rest, separator, more, unquoted_[0]);
+    const int s = side(row_field());
+    std::uint64_t n = 0;
+    if (number(piece, row_field(), id, n)) {
+      if (!ids_[s].accepts(n)) leave_dense(s);
+      ids_[s].mention(n);
+    } else {
+      ids_[s].index(id.text);
+    }
+  });
+}
+
+void entry_parser::take_range(std::uint64_t begin, std::uint64_t end, bool rows) {
+  const int s = side(rows ? row_field() : 1 - row_field());
+  if (begin < end && ids_[s].numeric() && !ids_[s].accepts(end - 1)) leave_dense(s);
+  if (ids_[s].numeric()) return ids_[s].mention(begin, end);
+  for (auto n = begin; n < end; ++n) ids_[s].index(std::string_view(std::to_string(n)));
+}
+
+local_entries entry_parser::take() {
+  flush();
+  local_entries out;
+  const auto visit = [&](int field, auto&& see) {
+    for (const auto& b : entries_.blocks()) {
+      const auto& i = field == row_field() ? b.row : b.column;
+      for (std::size_t k = 0; k < b.size; ++k) see(i[k]);
+    }
+  };
+  const int row = row_field();
+  out.rows = ids_[side(row)].take_sorted([&](auto&& see) {
+    visit(row, see);
+    if (use_.one_dictionary) visit(1 - row, see);
+  });
+  if (!use_.one_dictionary) out.columns = ids_[1 - row].take_sorted([&](auto&& see) { visit(1 - row, see); });
+  out.entries = std::move(entries_);
+  return out;
+}
+
+}  // namespace paracel

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Lines of `row column value` in the formats of entry_format, read into what one worker keeps of them: a dictionary of the
+// ids that it met and a pair of their indices for each entry.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "load/chunked_vector.hpp"
+#include "load/ids/id_interner.hpp"
+#include "load/input/input.hpp"
+#include "paracel/sparse.hpp"
+
+namespace paracel {
+
+/// What the input says about all of its lines: by the first line, and by the header of each MatrixMarket file.
+struct entry_layout {
+  entry_format format = entry_format::fields;  ///< never automatic
+  char separator = ',';                        ///< of fields; a blank stands for runs of blanks and tabs
+  struct matrix {
+    std::uint64_t header_bytes = 0;  ///< entries begin after them
+    std::uint64_t size_line = 0;     ///< the line of the header that has the sizes, from 1
+    std::uint64_t rows = 0;
+    std::uint64_t columns = 0;
+    std::uint64_t entries = 0;
+    bool symmetric = false;
+    bool pattern = false;
+  };
+  std::vector<matrix> matrices;  ///< MatrixMarket: by file
+};
+
+/// The separator and format that a first line shows. `wanted`: what the caller asked for.
+entry_layout layout_of(std::string_view first_line, entry_format wanted);
+
+/// Whether a line has nothing but blanks, or is a comment: # alone, or # and a blank.
+bool without_entry(std::string_view line) noexcept;
+
+/// Reads the header of a MatrixMarket file, `head` being its beginning in whole lines, or all of it.
+/// Returns false when the header does not end in `head`. Throws: data_error.
+bool read_matrix_header(const input_piece& head, entry_layout::matrix& out);
+
+/// What one worker keeps of the lines that it read.
+struct local_entries {
+  id_interner::sorted_ids rows;     ///< entries are indices of it
+  id_interner::sorted_ids columns;  ///< the same; not used when rows and columns are the same things (a graph)
+  chunked_vector entries;
+};
+
+/// What is to be kept of lines.
+struct entry_use {
+  bool values = true;
+  bool one_dictionary = false;   ///< rows and columns are the same things
+  bool mirror_symmetric = true;  ///< a symmetric matrix gives both halves
+  /// All rows and columns of MatrixMarket files come by take_range: their numbers are dense, however few entries there are.
+  bool whole_matrices = false;
+  /// Text that this parser will see, or 0 for unknown: how far dense ids may go follows from it.
+  std::uint64_t expected_bytes = 0;
+};
+
+/// Turns lines into local_entries.
+/// Thread-safety: none
+class entry_parser {
+ public:
+  entry_parser(const entry_layout& layout, const entry_options& options, const entry_use& use);
+
+  /// The next line with anything in it is a header, wherever it is.
+  void expect_header() noexcept { header_ = true; }
+  /// Parses lines of a file of entries.
+  void parse(const input_piece& piece);
+  /// Takes the first field of each line as a row without entries.
+  void parse_rows(const input_piece& piece, char separator);
+  /// Takes the numbers [begin, end) as rows, or as columns, without entries.
+  void take_range(std::uint64_t begin, std::uint64_t end, bool rows);
+  /// From now on, and before, all ids are names.
+  void make_names();
+
+  [[nodiscard]] bool numeric() const noexcept { return numeric_; }
+  /// Entries of each MatrixMarket file that were read here.
+  [[nodiscard]] const std::vector<std::int64_t>& entries_of_file() const noexcept { return entries_of_file_; }
+  /// Ends the parser's life.
+  local_entries take();
+
+ private:
+  struct token {
+    std::string_view text;  // without quotes
+    const char* at;         // where it is in the input
+  };
+  template <class Usual, class Other>
+  void fast_lines(std::string_view lines, const Usual& usual, const Other& other);
+  void fast_lines(const input_piece& piece, std::string_view lines);
+  const char* numbers_line(const char* at, const char* end);
+  const char* names_line(const char* at, const char* end);
+  const char* usual_libsvm_line(const input_piece& piece, const char* at, const char* end);
+  const char* usual_matrix_line(const char* at, const char* end, const entry_layout::matrix& of);
+  bool usual_value(const char*& at, const char* end, double& value) const;
+  const char* value_and_line_end(const char* at, const char* end, bool more_fields, double& value) const;
+  void line(const input_piece& piece, std::string_view line);
+  void fields_line(const input_piece& piece, std::string_view line);
+  void libsvm_line(const input_piece& piece, std::string_view line);
+  bool libsvm_words(const input_piece& piece, token row, std::string_view rest);
+  void matrix_line(const input_piece& piece, std::string_view line, const entry_layout::matrix& of);
+  token next_field(const input_piece& piece, std::string_view& rest, char separator, bool& more, std::string& unquoted) const;
+
+  /// Where the ids of a field are kept: 0 the first, 1 the second.
+  int side(int field) const noexcept { return use_.one_dictionary ? 0 : field; }
+  /// The field that names rows.
+  int row_field() const noexcept { return options_.transpose ? 1 : 0; }
+  void add(const input_piece& piece, token first, token second, double value);
+  /// Whether the text is an id as a number; if not, all ids become names, or it is an error.
+  bool number(const input_piece& piece, int field, const token& id, std::uint64_t& out);
+  void add_fresh(double value) {
+    if (use_.values) fresh_value_.push_back(value);
+    if (++fresh_count_ == batch) flush();
+  }
+  void add_numbers(std::uint64_t first, std::uint64_t second, double value) {
+    fresh_[0].push_back(first);
+    fresh_[1].push_back(second);
+    add_fresh(value);
+  }
+  /// Gives what was read last their indices.
+  void flush();
+  void leave_dense(int side);
+
+  entry_layout layout_;
+  entry_options options_;
+  entry_use use_;
+  bool second_stays_number_;  // indices of libsvm
+  bool numeric_ = true;
+  bool header_ = false;
+  id_interner ids_[2];
+  chunked_vector entries_;
+  // Ids read and not yet in entries_, of each field either numbers or names: looked up many at a time. Names lie in the piece.
+  static constexpr std::size_t batch = 4096;
+  std::size_t fresh_count_ = 0;
+  std::vector<std::uint64_t> fresh_[2];
+  std::vector<std::string_view> fresh_name_[2];
+  std::vector<double> fresh_value_;
+  std::vector<std::uint32_t> fresh_index_[2];
+  std::vector<std::int64_t> entries_of_file_;
+  std::string unquoted_[3];
+};
+
+}  // namespace paracel

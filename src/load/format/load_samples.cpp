@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Samples of a job: what one worker reads, and what the workers then tell each other.
+#include <string>
+#include <vector>
+
+#include <paracel/samples.hpp>
+
+#include "load/collective_errors.hpp"
+#include "load/format/sample_parser.hpp"
+#include "load/input/input.hpp"
+#include "load/format/npy_reader.hpp"
+#include "load/input/load_progress.hpp"
+
+namespace paracel {
+
+namespace {
+
+// Enough of a file to find its first line that is not blank, and to tell its format by.
+constexpr std::size_t first_read_bytes = std::size_t{64} << 10;
+
+sample_layout sample_layout_of(input_set& input, const std::vector<std::string>& names, const sample_options& options) {
+  sample_layout layout;
+  for (std::size_t f = 0; f < input.files().size(); ++f) {
+    for (std::size_t bytes = first_read_bytes;; bytes *= 2) {
+      const auto text = input.head(f, bytes);
+      if (find_layout(input.files()[f].shown(), text, options, layout)) return layout;
+      if (text.size() < bytes) break;
+    }
+  }
+  std::string all;
+  for (const auto& n : names) all += (all.empty() ? "" : ", ") + n;
+  throw data_error((input.files().size() == 1 ? input.files()[0].shown() : all) + ":1:1: found no line, want samples");
+}
+
+sample_rows read_part(input_set& input, std::size_t rank, std::size_t size, const sample_layout& layout,
+                      const sample_options& options, const load_progress& progress) {
+  sample_parser parser(layout, options);
+  const auto parts = input.parts(rank, size);
+  if (layout.header && !parts.empty() && parts.front().begin > 0 &&
+      input.blank_before(parts.front().file, parts.front().begin)) {
+    parser.expect_header();
+  }
+  input.visit(rank, size, [&](const input_piece& piece) { parser.parse(piece); }, progress);
+  return parser.take();
+}
+
+}  // namespace
+
+sample_rows read_samples(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
+                         const sample_options& options) {
+  input_set input(names);
+  if (is_npy(input.files().front())) return read_npy(input, rank, size, options, {});
+  if (input.standard_input() && rank != 0) return {};
+  return read_part(input, rank, size, sample_layout_of(input, names, options), options, {});
+}
+
+sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const sample_options& options) {
+  const auto rank = comm.get_rank();
+  input_set input(comm, names);
+  sample_layout layout;
+  bool npy = false;
+  all_or_throw(comm, [&] {
+    npy = is_npy(input.files().front());
+    if (!npy && (rank == 0 || !input.standard_input())) layout = sample_layout_of(input, names, options);
+  });
+  if (input.standard_input()) {
+    // The others cannot look at it.
+    std::vector<std::string> said{layout.format == sample_format::csv ? "csv" : "libsvm", {layout.separator},
+                                  std::to_string(layout.fields), layout.header ? "header" : "", layout.place};
+    said.insert(said.end(), layout.names.begin(), layout.names.end());
+    comm.bcast(said);
+    layout.format = said[0] == "csv" ? sample_format::csv : sample_format::libsvm;
+    layout.separator = said[1][0];
+    layout.fields = std::stoull(said[2]);
+    layout.header = !said[3].empty();
+    layout.place = said[4];
+    layout.names.assign(said.begin() + 5, said.end());
+  }
+  sample_rows rows;
+  all_or_throw(comm, [&] {
+    const auto watch = report_load_progress(comm, input);
+    rows = npy ? read_npy(input, rank, comm.get_size(), options, watch)
+               : read_part(input, rank, comm.get_size(), layout, options, watch);
+  });
+
+  std::vector<std::int64_t> greatest{rows.columns, rows.has_label_zero ? 1 : 0, rows.has_label_minus_one ? 1 : 0};
+  comm.allreduce(greatest, reduce_op::max);
+  rows.columns = static_cast<std::uint32_t>(greatest[0]);
+  rows.has_label_zero = greatest[1] != 0;
+  rows.has_label_minus_one = greatest[2] != 0;
+  if (rows.has_label_zero && rows.has_label_minus_one)
+    throw data_error(names.front() + ": found labels 0 and -1, want 0 and 1, or -1 and +1");
+  const auto counts = comm.allgather(static_cast<std::uint64_t>(rows.rows()));
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    if (r < rank) rows.first_row += counts[r];
+    rows.rows_total += counts[r];
+  }
+  return rows;
+}
+
+}  // namespace paracel

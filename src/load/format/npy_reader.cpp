@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "load/format/npy_reader.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "core/number_parsing.hpp"
+#include "paracel/bytes.hpp"
+#include "paracel/error.hpp"
+#include "paracel/npy_header.hpp"
+
+namespace paracel {
+
+static_assert(std::endian::native == std::endian::little, "numbers of an .npy file are copied as they are");
+
+namespace {
+
+constexpr std::size_t npy_front_bytes = std::size_t{64} << 10;
+// Numbers that are converted at once.
+constexpr std::size_t block_bytes = std::size_t{256} << 10;
+// Beyond it the neighbour of an integer is the same double.
+constexpr std::int64_t exact_limit = std::int64_t{1} << 53;
+
+__extension__ using wide = unsigned __int128;
+
+std::string front_of(const input_file& file, std::size_t bytes) {
+  const auto from = open_source(file);
+  std::string front(bytes, '\0');
+  std::size_t have = 0;
+  while (have < bytes) {
+    const auto n = from->read(front.data() + have, bytes - have);
+    if (n == 0) break;
+    have += n;
+  }
+  front.resize(have);
+  return front;
+}
+
+/// What becomes of the numbers of one row after the other.
+class npy_rows {
+ public:
+  npy_rows(const std::string& file, const npy_matrix& header, const sample_options& options, sample_rows& to)
+      : file_(file), header_(header), options_(options), to_(to) {
+    labelled_ = !options.without_label && options.label != sample_options::label_rule::none;
+    const auto refuse = [&](const std::string& what) { throw data_error(file + ": " + what); };
+    if (!options.target.empty() || !options.features.empty())
+      refuse("found an .npy file, want a file whose header names " +
+             quote_for_error(options.target.empty() ? options.features.front() : options.target));
+    const std::uint64_t features = header.columns - (labelled_ ? 1 : 0);
+    const auto extra = options.without_label && options.label != sample_options::label_rule::none ? 1U : 0U;
+    std::uint64_t want = to.columns != 0 ? to.columns : options.columns;
+    if (want == 0) want = features;
+    if (features == 0) refuse("found one column, want features and a label");
+    if (features != want && features != want + extra)
+      refuse("found " + std::to_string(header.columns) + " columns, want " + std::to_string(want + (labelled_ ? 1 : 0)));
+    if (want > UINT32_MAX) refuse("found " + std::to_string(want) + " columns, want at most " + std::to_string(UINT32_MAX));
+    to.columns = static_cast<std::uint32_t>(want);
+  }
+
+  void take(const std::byte* row_bytes, std::uint64_t row) {
+    for (std::uint64_t c = 0; c < header_.columns; ++c) {
+      const bool is_label = labelled_ && c + 1 == header_.columns;
+      if (c >= to_.columns && !is_label) break;
+      const double v = number(row_bytes + c * header_.width, row, c);
+      if (is_label) label(v, row, c);
+      else to_.value.push_back(v);
+    }
+    ++to_.row_count;
+  }
+
+ private:
+  [[noreturn]] void fail(std::uint64_t row, std::uint64_t column, const std::string& what) const {
+    throw data_error(file_ + ":" + std::to_string(row + 1) + ":" + std::to_string(column + 1) + ": " + what);
+  }
+  double number(const std::byte* from, std::uint64_t row, std::uint64_t column) const {
+    if (header_.kind == 'i') {
+      const std::int64_t v = header_.width == 4 ? load_field<std::int32_t>(from) : load_field<std::int64_t>(from);
+      if (v > exact_limit || v < -exact_limit)
+        fail(row, column, "found " + std::to_string(v) + ", want an integer of at most 2^53, so that it is a double, too");
+      return static_cast<double>(v);
+    }
+    const double v = header_.width == 4 ? static_cast<double>(load_field<float>(from)) : load_field<double>(from);
+    if (!std::isfinite(v)) fail(row, column, "found " + number_text(v) + ", want a finite number");
+    return v;
+  }
+  void label(double v, std::uint64_t row, std::uint64_t column) {
+    if (options_.label == sample_options::label_rule::binary) {
+      if (v != 0 && v != 1) fail(row, column, "found label " + number_text(v) + ", want 0 or 1");
+      to_.has_label_zero = to_.has_label_zero || v == 0;
+      v = v == 0 ? -1 : 1;
+    }
+    to_.label.push_back(v);
+  }
+
+  const std::string& file_;
+  npy_matrix header_;
+  const sample_options& options_;
+  sample_rows& to_;
+  bool labelled_;
+};
+
+}  // namespace
+
+npy_matrix read_npy_matrix(const std::string& file, std::string_view front, std::uint64_t bytes) {
+  const auto refuse = [&](const std::string& what) { throw data_error(file + ": " + what); };
+  if (!front.starts_with(npy_magic)) refuse("found no .npy header, want one: the first file is an .npy file");
+  const auto found = read_npy_header(file, front);
+  if (found.type != "<f8" && found.type != "<f4" && found.type != "<i8" && found.type != "<i4")
+    refuse("found numbers of type " + quote_for_error(found.type) + ", want <f8, <f4, <i8 or <i4");
+  npy_matrix out;
+  out.data_begin = found.data_begin;
+  out.kind = found.type[1];
+  out.width = static_cast<std::uint64_t>(found.type[2] - '0');
+  const auto& shape = found.shape;
+  if (shape.empty() || shape.size() > 2)
+    refuse("found an array of " + std::to_string(shape.size()) + " dimensions, want 1 or 2");
+  out.rows = shape[0];
+  out.columns = shape.size() == 2 ? shape[1] : 1;
+  if (found.fortran_order && shape.size() == 2 && out.rows > 1 && out.columns > 1)
+    refuse("found columns one after the other (fortran_order), want rows");
+  if (out.columns == 0) refuse("found rows without columns");
+  const auto have = bytes - out.data_begin;
+  const auto row_bytes = static_cast<wide>(out.columns) * out.width;
+  if (row_bytes * out.rows != have)
+    refuse("found " + std::to_string(have) + " bytes of numbers, want " + std::to_string(out.rows) + " rows of " +
+           std::to_string(out.columns) + " numbers of " + std::to_string(out.width) + " bytes");
+  return out;
+}
+
+bool is_npy(const input_file& file) { return file.divisible() && front_of(file, npy_magic.size()) == npy_magic; }
+
+sample_rows read_npy(const input_set& input, std::size_t rank, std::size_t size, const sample_options& options,
+                     const load_progress& progress) {
+  // Every rank looks at every header, so that all find the same widths and the same errors.
+  sample_rows rows;
+  rows.dense = true;
+  std::vector<npy_matrix> headers;
+  std::uint64_t all_rows = 0;
+  for (const auto& file : input.files()) {
+    headers.push_back(read_npy_matrix(file.shown(), file.divisible() ? front_of(file, npy_front_bytes) : "", file.bytes));
+    npy_rows(file.name, headers.back(), options, rows);
+    all_rows += headers.back().rows;
+  }
+  if (all_rows == 0) throw data_error(input.files().front().name + ": found no row, want samples");
+
+  const auto parts = input.parts(rank, size);
+  const auto first_row_at = [&](const npy_matrix& h, std::uint64_t offset) {
+    const auto stride = h.columns * h.width;
+    const auto into = offset <= h.data_begin ? 0 : offset - h.data_begin;
+    return std::min(h.rows, into / stride + (into % stride != 0 ? 1 : 0));
+  };
+  std::uint64_t mine = 0;
+  for (const auto& p : parts) mine += first_row_at(headers[p.file], p.end) - first_row_at(headers[p.file], p.begin);
+  rows.value.reserve(static_cast<std::size_t>(mine) * rows.columns);
+
+  std::uint64_t total = 0;
+  for (const auto& p : parts) total += p.end - p.begin;
+  std::uint64_t done = 0;
+  for (const auto& p : parts) {
+    const auto& h = headers[p.file];
+    const auto stride = static_cast<std::size_t>(h.columns * h.width);
+    const auto last = first_row_at(h, p.end);
+    auto row = first_row_at(h, p.begin);
+    if (row == last) continue;
+    npy_rows to(input.files()[p.file].name, h, options, rows);
+    const auto from = open_source(input.files()[p.file], h.data_begin + row * stride);
+    std::vector<char> block(std::max<std::size_t>(1, block_bytes / stride) * stride);
+    while (row < last) {
+      const auto want = std::min<std::uint64_t>(block.size() / stride, last - row) * stride;
+      std::size_t have = 0;
+      while (have < want) {
+        const auto n = from->read(block.data() + have, static_cast<std::size_t>(want) - have);
+        have += n;
+      }
+      for (std::size_t at = 0; at < have; at += stride) to.take(std::as_bytes(std::span(block)).data() + at, row++);
+      if (progress) progress(done + h.data_begin + row * stride - p.begin, total);
+    }
+    from->verify();
+    done += p.end - p.begin;
+  }
+  return rows;
+}
+
+}  // namespace paracel

@@ -1,0 +1,632 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "load/format/sample_parser.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/number_parsing.hpp"
+#include "paracel/error.hpp"
+
+namespace paracel {
+
+namespace {
+
+constexpr std::string_view blanks = " \t";
+
+bool only_blanks(std::string_view line) noexcept { return line.find_first_not_of(blanks) == std::string_view::npos; }
+
+std::string fields_text(std::size_t n) { return std::to_string(n) + (n == 1 ? " field" : " fields"); }
+
+const char* separator_name(char c) noexcept {
+  switch (c) {
+    case ',': return "a comma";
+    case ';': return "a semicolon";
+    case '\t': return "a tab";
+    case ' ': return "a blank";
+    default: return "a separator";
+  }
+}
+
+/// The fields of a CSV line, one after the other.
+class csv_fields {
+ public:
+  csv_fields(std::string_view line, char separator) : at_(line.data()), last_(at_ + line.size()), separator_(separator) {}
+
+  /// The next field, without blanks around it and without quotes. False when its quotes do not end.
+  bool next(std::string_view& field, bool& quoted) {
+    skip_blanks();
+    quoted = at_ != last_ && *at_ == '"';
+    if (!quoted) {
+      const char* begin = at_;
+      while (at_ != last_ && *at_ != separator_ && !(separator_ == ' ' && is_blank(*at_))) ++at_;
+      const char* end = at_;
+      while (end != begin && is_blank(end[-1])) --end;
+      field = {begin, static_cast<std::size_t>(end - begin)};
+      return true;
+    }
+    const char* begin = ++at_;
+    for (;; ++at_) {
+      if (at_ == last_) {
+        field = {begin - 1, 1};
+        return false;
+      }
+      if (*at_ != '"') continue;
+      if (at_ + 1 == last_ || at_[1] != '"') break;
+      ++at_;  // "" is a quote that belongs to the field
+    }
+    field = {begin, static_cast<std::size_t>(at_ - begin)};
+    ++at_;
+    skip_blanks();
+    return true;
+  }
+  /// Whether another field follows; it is then at its front.
+  bool more() {
+    if (separator_ == ' ') {
+      skip_blanks();
+      return at_ != last_;
+    }
+    if (at_ == last_ || *at_ != separator_) return false;
+    ++at_;
+    return true;
+  }
+  /// Where it stands, for messages.
+  [[nodiscard]] const char* at() const noexcept { return at_; }
+  [[nodiscard]] bool over() const noexcept { return at_ == last_; }
+
+ private:
+  void skip_blanks() {
+    while (at_ != last_ && is_blank(*at_) && *at_ != separator_) ++at_;
+    if (separator_ == ' ') {
+      while (at_ != last_ && is_blank(*at_)) ++at_;
+    }
+  }
+
+  const char* at_;
+  const char* last_;
+  char separator_;
+};
+
+constexpr const char* open_quote = "found a quote that does not end in its line, want fields without line ends: a part of a "
+                                   "file begins at a line";
+
+/// A field with its doubled quotes made single.
+std::string unquoted(std::string_view field) {
+  std::string s;
+  for (std::size_t i = 0; i < field.size(); ++i) {
+    s += field[i];
+    if (field[i] == '"' && i + 1 < field.size() && field[i + 1] == '"') ++i;
+  }
+  return s;
+}
+
+/// All fields of a line; false when quotes do not end, with where.
+bool all_fields(std::string_view line, char separator, std::vector<std::string>& names, const char*& problem) {
+  csv_fields fields(line, separator);
+  std::string_view field;
+  bool quoted = false;
+  do {
+    if (!fields.next(field, quoted)) {
+      problem = field.data();
+      return false;
+    }
+    names.push_back(quoted ? unquoted(field) : std::string(field));
+  } while (fields.more());
+  return true;
+}
+
+std::size_t count_fields(std::string_view line, char separator) {
+  std::vector<std::string> names;
+  const char* problem = nullptr;
+  all_fields(line, separator, names, problem);
+  return names.size();
+}
+
+/// Whether no field is a number, and none is missing: so a line of data with a field that is wrong is no header.
+bool names_only(const std::vector<std::string>& fields) {
+  return std::none_of(fields.begin(), fields.end(), [](const std::string& f) {
+    return f.empty() || read_number(f.data(), f.data() + f.size()).outcome != number_outcome::not_a_number;
+  });
+}
+
+/// What stands between the fields of a line that is no libsvm; 0: nothing, it is one field.
+char separator_of(std::string_view line, bool blanks_too) {
+  bool inside = false;
+  bool tab = false;
+  bool blank = false;
+  while (!line.empty() && is_blank(line.back())) line.remove_suffix(1);
+  while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
+  for (const char c : line) {
+    if (c == '"') inside = !inside;
+    if (inside) continue;
+    if (c == ',' || c == ';') return c;
+    tab = tab || c == '\t';
+    blank = blank || c == ' ';
+  }
+  if (tab) return '\t';
+  return blank && blanks_too ? ' ' : '\0';
+}
+
+}  // namespace
+
+bool find_layout(const std::string& file, std::string_view text, const sample_options& options, sample_layout& out) {
+  const input_piece piece(file, text);
+  text = piece.text();
+  std::string_view first;
+  const bool named = !options.target.empty() || !options.features.empty();
+  const bool said = options.separator != 0 || named || options.header == sample_options::header_rule::yes;
+  const bool binary = options.label == sample_options::label_rule::binary;
+  for_each_line(text, [&](std::string_view line, std::size_t) {
+    if (only_blanks(line)) return;
+    if (first.empty()) first = line;
+  });
+  if (first.empty()) return false;
+  out = {};
+  out.place = piece.place(first.data());
+  bool csv = said;
+  out.separator = options.separator;
+  if (out.separator == 0) {
+    const bool pairs = first.find(':') != std::string_view::npos && !said;
+    out.separator = pairs ? '\0' : separator_of(first, !binary);
+    // For labels of two classes only what has always been CSV is CSV: a line of one field is a libsvm sample without
+    // features, since a CSV sample has a feature.
+    csv = csv || out.separator != 0;
+    if (!csv && !pairs && options.label == sample_options::label_rule::none && !options.without_label) {
+      // One field: a column of numbers, unless a line further on has an index:value.
+      csv = text.find(':') == std::string_view::npos;
+    }
+    if (out.separator == 0) out.separator = ',';
+  }
+  out.format = csv ? sample_format::csv : sample_format::libsvm;
+  if (!csv) return true;
+  std::vector<std::string> names;
+  const char* problem = nullptr;
+  if (!all_fields(first, out.separator, names, problem)) piece.fail(problem, open_quote);
+  out.fields = names.size();
+  using rule = sample_options::header_rule;
+  out.header = options.header == rule::yes || (options.header == rule::automatic && names_only(names));
+  if (out.header) out.names = std::move(names);
+  return true;
+}
+
+sample_parser::sample_parser(sample_layout layout, const sample_options& options)
+    : layout_(std::move(layout)), options_(options) {
+  rows_.dense = layout_.format == sample_format::csv;
+  rows_.columns = options.columns;
+  if (rows_.dense) plan_fields();
+}
+
+/// Which field of a line is what.
+void sample_parser::plan_fields() {
+  const auto refuse = [&](const std::string& what) { throw data_error(layout_.place + ": " + what); };
+  const auto all = layout_.fields;
+  const auto& names = layout_.names;
+  const auto find = [&](const std::string& name) {
+    const auto at = std::find(names.begin(), names.end(), name);
+    if (at == names.end()) {
+      std::string has;
+      for (const auto& n : names) has += (has.empty() ? "" : ", ") + n;
+      refuse("found no field " + quote_for_error(name) + " in the header, which has " + has);
+    }
+    if (std::find(at + 1, names.end(), name) != names.end()) refuse("found two fields " + quote_for_error(name) + " in the header");
+    return static_cast<std::size_t>(at - names.begin());
+  };
+  if (!layout_.header && (!options_.target.empty() || !options_.features.empty()))
+    refuse("found no header, want one that names " +
+           quote_for_error(options_.target.empty() ? options_.features.front() : options_.target));
+
+  role_.assign(all, not_read);
+  const bool labelled = !options_.without_label && options_.label != sample_options::label_rule::none;
+  bool last_is_label = labelled;
+  if (!options_.target.empty()) {
+    last_is_label = false;
+    const bool there = std::find(names.begin(), names.end(), options_.target) != names.end();
+    if (labelled || there) role_[find(options_.target)] = is_label;
+  }
+  if (!options_.features.empty()) {
+    if (last_is_label) role_[all - 1] = is_label;
+    std::uint32_t column = 0;
+    for (const auto& name : options_.features) {
+      const auto field = find(name);
+      if (role_[field] != not_read)
+        refuse("field " + quote_for_error(name) + (role_[field] == is_label ? " is the label, too" : " is a feature twice"));
+      role_[field] = column++;
+    }
+    if (options_.columns != 0 && column != options_.columns)
+      refuse("want " + std::to_string(options_.columns) + " features, " + std::to_string(column) + " are named");
+  } else {
+    auto features = all - static_cast<std::size_t>(std::count(role_.begin(), role_.end(), is_label));
+    if (last_is_label) {
+      features = all - 1;
+      if (options_.columns != 0 && features != options_.columns)
+        refuse("found " + fields_text(all) + " in the first line, want " + std::to_string(options_.columns + std::size_t{1}) +
+               ": " + std::to_string(options_.columns) + " features and a label");
+    } else if (options_.without_label && options_.label != sample_options::label_rule::none) {
+      if (features != options_.columns && (features != options_.columns + std::size_t{1} || !options_.target.empty()))
+        refuse("found " + fields_text(all) + " in the first line, want " + std::to_string(options_.columns) +
+               " features, with or without a label");
+      last_is_label = features != options_.columns;
+      features = options_.columns;
+    } else if (options_.columns != 0 && features != options_.columns) {
+      refuse("found " + fields_text(all) + " in the first line, want " + std::to_string(options_.columns) + " features");
+    }
+    if (last_is_label) role_[all - 1] = is_label;
+    std::uint32_t column = 0;
+    for (auto& r : role_) {
+      if (r == not_read) r = column++;
+    }
+  }
+  if (!labelled) std::replace(role_.begin(), role_.end(), std::uint32_t{is_label}, std::uint32_t{not_read});
+  rows_.columns = 0;
+  for (const auto r : role_) rows_.columns += r < is_label ? 1 : 0;
+  if (layout_.header) {
+    rows_.names.resize(rows_.columns);
+    for (std::size_t f = 0; f < all; ++f) {
+      if (role_[f] < is_label) rows_.names[role_[f]] = names[f];
+    }
+  }
+}
+
+namespace {
+
+/// What stands where a number should, up to one of `stops`.
+[[noreturn]] void no_number(const input_piece& from, const char* at, const char* last, std::string_view stops,
+                            const number_reading& reading, const char* what) {
+  const char* end = at;
+  while (end != last && stops.find(*end) == std::string_view::npos) ++end;
+  const bool whole = reading.end == last || (reading.end != nullptr && stops.find(*reading.end) != std::string_view::npos);
+  from.fail(at, std::string("found ") + what + quote_for_error({at, static_cast<std::size_t>(end - at)}) + ", want a " +
+                    (reading.outcome == number_outcome::not_finite && whole ? "finite number" : "number"));
+}
+
+/// Reads the number at `at`, which ends at one of `stops` or at `last`, and moves `at` behind it.
+double number(const input_piece& from, const char*& at, const char* last, std::string_view stops, const char* what = "") {
+  const auto reading = read_number(at, last);
+  const bool whole = reading.end == last || stops.find(*reading.end) != std::string_view::npos;
+  if (reading.outcome != number_outcome::ok || !whole) no_number(from, at, last, stops, reading, what);
+  at = reading.end;
+  return reading.value;
+}
+
+}  // namespace
+
+void sample_parser::label(const input_piece& from, std::string_view token) {
+  if (options_.label == sample_options::label_rule::real) {
+    const char* at = token.data();
+    rows_.label.push_back(number(from, at, at + token.size(), {}, "label "));
+    return;
+  }
+  double v = 0;
+  const bool csv = layout_.format == sample_format::csv;
+  const bool read = read_whole_number(token, v);
+  if (read && v == 1) {
+    rows_.label.push_back(1);
+    return;
+  }
+  if (read && (v == 0 || (v == -1 && !csv))) {
+    (v == 0 ? rows_.has_label_zero : rows_.has_label_minus_one) = true;
+    if (rows_.has_label_zero && rows_.has_label_minus_one) {
+      from.fail(token.data(), "found label " + quote_for_error(token) + " in an input that has label " + (v == 0 ? "-1" : "0") +
+                                  " too; want 0 and 1, or -1 and +1");
+    }
+    rows_.label.push_back(-1);
+    return;
+  }
+  from.fail(token.data(), "found label " + quote_for_error(token) + ", want " + (csv ? "0 or 1" : "-1, 0 or +1"));
+}
+
+void sample_parser::csv_line(const input_piece& from, std::string_view line) {
+  csv_fields fields(line, layout_.separator);
+  const char stops[] = {layout_.separator, ' ', '\t'};
+  const auto row = rows_.value.size();
+  rows_.value.resize(row + rows_.columns);
+  std::string_view label_field{line.data(), 0};
+  for (std::size_t f = 0; f < layout_.fields; ++f) {
+    std::string_view field;
+    bool quoted = false;
+    if (!fields.next(field, quoted)) from.fail(field.data(), open_quote);
+    while (!field.empty() && is_blank(field.front())) field.remove_prefix(1);
+    while (!field.empty() && is_blank(field.back())) field.remove_suffix(1);
+    const auto role = role_[f];
+    if (role < is_label) {
+      const char* at = field.data();
+      const char* last = at + field.size();
+      rows_.value[row + role] = number(from, at, last, quoted ? std::string_view{} : std::string_view{stops, sizeof stops});
+      // "1,2 3": a separator is missing.
+      while (at != last && is_blank(*at)) ++at;
+      if (at != last) from.fail(at, "found " + quote_for_error({at, 1}) + " after a number, want " + separator_name(layout_.separator));
+    } else if (role == is_label) {
+      label_field = field;
+    }
+    const bool more = fields.more();
+    if (!more && !fields.over())
+      from.fail(fields.at(), "found " + quote_for_error({fields.at(), 1}) + " after a quoted field, want " +
+                                 separator_name(layout_.separator));
+    if (more != (f + 1 < layout_.fields)) {
+      const char* at = more && layout_.separator != ' ' ? fields.at() - 1 : fields.at();
+      from.fail(at, "found " + fields_text(count_fields(line, layout_.separator)) + ", want " +
+                        std::to_string(layout_.fields) + " as in the first line");
+    }
+  }
+  // After the width: in a row with a field too many, the label is not where it seems to be.
+  if (!options_.without_label && options_.label != sample_options::label_rule::none) label(from, label_field);
+}
+
+void sample_parser::libsvm_line(const input_piece& from, std::string_view line) {
+  const char* at = line.data();
+  const char* last = at + line.size();
+  const auto skip_blanks = [&] {
+    while (at != last && is_blank(*at)) ++at;
+  };
+  skip_blanks();
+  const char* end = at;
+  while (end != last && !is_blank(*end) && *end != ':') ++end;
+  const bool unlabelled = options_.without_label || options_.label == sample_options::label_rule::none;
+  const bool missing = unlabelled && end != last && *end == ':';
+  if (!missing) {
+    while (end != last && !is_blank(*end)) ++end;
+    if (!unlabelled) label(from, {at, static_cast<std::size_t>(end - at)});
+    at = end;
+  }
+  std::uint64_t previous = 0;
+  for (skip_blanks(); at != last; skip_blanks()) {
+    const char* begin = at;
+    std::uint64_t index = 0;
+    // 20 digits would overflow; 18 are beyond every limit.
+    while (at != last && *at >= '0' && *at <= '9' && at - begin < 18) {
+      index = index * 10 + static_cast<std::uint64_t>(*at++ - '0');
+    }
+    if (at == begin || at == last || *at != ':') {
+      const char* stop = begin;
+      while (stop != last && !is_blank(*stop)) ++stop;
+      from.fail(begin, "found " + quote_for_error({begin, static_cast<std::size_t>(stop - begin)}) + ", want index:value");
+    }
+    if (index == 0) from.fail(begin, "found index 0, want 1 or more");
+    if (index > options_.index_limit) {
+      from.fail(begin,
+                "found index " + std::to_string(index) + ", want at most " + std::to_string(options_.index_limit));
+    }
+    if (index <= previous) {
+      from.fail(begin, "found index " + std::to_string(index) + " after " + std::to_string(previous) +
+                           ", want increasing indices");
+    }
+    previous = index;
+    ++at;
+    const double v = number(from, at, last, blanks);
+    if (options_.columns != 0 && index > options_.columns) continue;
+    rows_.column.push_back(static_cast<std::uint32_t>(index - 1));
+    rows_.value.push_back(v);
+  }
+  rows_.row_begin.push_back(rows_.value.size());
+  if (options_.columns == 0) rows_.columns = std::max(rows_.columns, static_cast<std::uint32_t>(previous));
+}
+
+/// Whether the first line of a file is its header.
+bool sample_parser::is_header(const input_piece& from, std::string_view line) const {
+  std::vector<std::string> names;
+  const char* problem = nullptr;
+  const bool same = all_fields(line, layout_.separator, names, problem) && names == layout_.names;
+  if (!same && options_.header == sample_options::header_rule::yes)
+    from.fail(line.data(), "found another header than in the first file, want the same fields");
+  return same;
+}
+
+void sample_parser::parse(const input_piece& piece) {
+  auto lines = piece.text();
+  if (piece.begins_file()) expect_header();
+  while (header_ahead_ && !lines.empty()) {
+    const auto newline = lines.find('\n');
+    auto line = lines.substr(0, newline);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const bool blank = only_blanks(line);
+    if (!blank) {
+      header_ahead_ = false;
+      if (!is_header(piece, line)) break;
+    }
+    lines.remove_prefix(newline == std::string_view::npos ? lines.size() : newline + 1);
+  }
+  const std::size_t before[] = {rows_.value.size(), rows_.row_count};
+  quick_lines(piece, lines);
+  make_room(piece.done(), rows_.value.size() - before[0], rows_.row_count - before[1]);
+}
+
+void sample_parser::line(const input_piece& from, std::string_view text) {
+  if (only_blanks(text)) return;
+  if (layout_.format == sample_format::csv) {
+    csv_line(from, text);
+  } else {
+    libsvm_line(from, text);
+  }
+  ++rows_.row_count;
+}
+
+// ---- the quick path
+//
+// Lines as programs write them, without looking for their ends first. Whatever is unusual in a line, right or wrong, sends it
+// back to its beginning and to the functions above: so there is one place that says what is accepted and what is wrong.
+
+namespace {
+
+constexpr std::size_t entries_at_once = 2048;
+
+bool ends_line(const char* at) noexcept { return *at == '\n' || (*at == '\r' && at[1] == '\n'); }
+
+}  // namespace
+
+void sample_parser::quick_lines(const input_piece& from, std::string_view lines) {
+  const char* at = lines.data();
+  const char* const end = at + lines.size();
+  // The last line of a file may have no end, which the loops here need.
+  const char* last = end;
+  while (last != at && last[-1] != '\n') --last;
+  const bool csv = layout_.format == sample_format::csv;
+  new_value_.resize(std::max<std::size_t>(entries_at_once, csv ? rows_.columns : 0));
+  if (!csv) new_column_.resize(entries_at_once);
+  while (at != last) {
+    const char* next = nullptr;
+    if (!careful_) next = csv ? quick_csv_line(at, last) : quick_libsvm_line(at, last);
+    if (next != nullptr) {
+      ++rows_.row_count;
+      at = next;
+      continue;
+    }
+    const char* const stop = static_cast<const char*>(std::memchr(at, '\n', static_cast<std::size_t>(last - at)));
+    flush();
+    std::string_view text(at, static_cast<std::size_t>(stop - at));
+    if (text.ends_with('\r')) text.remove_suffix(1);
+    line(from, text);
+    at = stop + 1;
+  }
+  flush();
+  if (last != end) line(from, {last, static_cast<std::size_t>(end - last)});
+}
+
+void sample_parser::flush() {
+  const auto n = static_cast<std::ptrdiff_t>(new_entries_);
+  rows_.value.insert(rows_.value.end(), new_value_.begin(), new_value_.begin() + n);
+  if (!rows_.dense) rows_.column.insert(rows_.column.end(), new_column_.begin(), new_column_.begin() + n);
+  new_entries_ = 0;
+}
+
+/// The label at `at`, which must end there; false: look again.
+bool sample_parser::quick_label(const char*& at, const char* last) {
+  if (options_.label == sample_options::label_rule::real) {
+    double v = 0;
+    if (!read_short_number(at, static_cast<std::size_t>(last - at), v)) return false;
+    rows_.label.push_back(v);
+    return true;
+  }
+  const bool minus = *at == '-';
+  const char* p = at + (minus || *at == '+' ? 1 : 0);
+  if ((*p != '0' && *p != '1') || (p[1] != ' ' && !ends_line(p + 1) && !(rows_.dense && p[1] == layout_.separator)))
+    return false;
+  // A zero or a -1 that would be one of two kinds is for the function that says so.
+  if (*p == '1' && minus) {
+    if (rows_.has_label_zero || rows_.dense) return false;
+    rows_.has_label_minus_one = true;
+  } else if (*p == '0') {
+    if (rows_.has_label_minus_one || p != at) return false;
+    rows_.has_label_zero = true;
+  }
+  rows_.label.push_back(*p == '1' && !minus ? 1 : -1);
+  at = p + 1;
+  return true;
+}
+
+/// The next line, or null when it is not as quick as that; the rows are then as they were.
+const char* sample_parser::quick_libsvm_line(const char* at, const char* last) {
+  const auto rows_before = rows_.value.size();
+  const auto new_before = new_entries_;
+  const auto labels_before = rows_.label.size();
+  const auto give_up = [&]() -> const char* {
+    rows_.label.resize(labels_before);
+    if (rows_.value.size() != rows_before) {  // some entries of this line have been flushed, and all before it
+      rows_.value.resize(rows_before + new_before);
+      rows_.column.resize(rows_before + new_before);
+      new_entries_ = 0;
+    } else {
+      new_entries_ = new_before;
+    }
+    return nullptr;
+  };
+  if (options_.without_label || options_.label == sample_options::label_rule::none) {
+    const char* p = at;
+    while (*p != ' ' && *p != ':' && *p != '\t' && *p != '\n' && *p != '\r') ++p;
+    if (p == at) return nullptr;  // perhaps a blank line
+    if (*p == ' ') at = p;
+    else if (*p != ':') return nullptr;
+  } else if (!quick_label(at, last)) {
+    return give_up();
+  }
+  const std::uint64_t limit = options_.index_limit;
+  const std::uint64_t columns = options_.columns;
+  std::uint64_t previous = 0;
+  for (;;) {
+    while (*at == ' ') ++at;
+    if (ends_line(at)) break;
+    std::uint64_t index = 0;
+    const char* const first = at;
+    for (unsigned d = static_cast<unsigned char>(*at) - unsigned{'0'}; d < 10;
+         d = static_cast<unsigned char>(*++at) - unsigned{'0'}) {
+      index = index * 10 + d;
+    }
+    if (*at != ':' || index <= previous || index > limit || at - first > 10) return give_up();
+    previous = index;
+    ++at;
+    double v = 0;
+    const unsigned one = static_cast<unsigned char>(*at) - unsigned{'0'};
+    if (one < 10 && at[1] == ' ') {
+      v = one;
+      ++at;
+    } else if (!read_short_number(at, static_cast<std::size_t>(last - at), v) || (*at != ' ' && !ends_line(at))) {
+      return give_up();
+    }
+    if (columns != 0 && index > columns) continue;
+    if (new_entries_ == entries_at_once) flush();
+    new_column_[new_entries_] = static_cast<std::uint32_t>(index - 1);
+    new_value_[new_entries_++] = v;
+  }
+  rows_.row_begin.push_back(rows_.value.size() + new_entries_);
+  if (columns == 0) rows_.columns = std::max(rows_.columns, static_cast<std::uint32_t>(previous));
+  return at + (*at == '\r' ? 2 : 1);
+}
+
+const char* sample_parser::quick_csv_line(const char* at, const char* last) {
+  const std::size_t columns = rows_.columns;
+  if (new_entries_ + columns > new_value_.size()) flush();
+  double* const row = new_value_.data() + new_entries_;
+  const char separator = layout_.separator;
+  const auto fields = role_.size();
+  const char* label_field = nullptr;
+  for (std::size_t f = 0;; ++f) {
+    if (role_[f] < is_label) {
+      if (!read_short_number(at, static_cast<std::size_t>(last - at), row[role_[f]])) return nullptr;
+    } else {
+      if (separator == ' ') return nullptr;  // runs of blanks
+      if (role_[f] == is_label) label_field = at;
+      while (*at != separator && *at != '\n' && *at != '\r' && *at != '"') ++at;
+    }
+    if (f + 1 == fields) break;
+    if (*at != separator) return nullptr;
+    ++at;
+  }
+  if (!ends_line(at)) return nullptr;
+  if (label_field != nullptr) {
+    const auto labels = rows_.label.size();
+    if (!quick_label(label_field, last)) return nullptr;
+    if (*label_field != separator && label_field != at) {
+      rows_.label.resize(labels);
+      return nullptr;
+    }
+  }
+  new_entries_ += columns;
+  return at + (*at == '\r' ? 2 : 1);
+}
+
+/// Reserves what the rest of the input will need, as far as the lines so far can tell. What is reserved too much is never
+/// touched, and so takes no memory.
+void sample_parser::make_room(double done, std::size_t new_values, std::size_t new_rows) {
+  if (done <= 0 || done >= 1) return;
+  const auto reserve = [done](auto& v, std::size_t fresh) {
+    if (v.capacity() - v.size() < 2 * fresh)
+      v.reserve(static_cast<std::size_t>(1.02 * static_cast<double>(v.size()) / done) + 4 * fresh);
+  };
+  reserve(rows_.value, new_values);
+  if (!rows_.dense) {
+    reserve(rows_.column, new_values);
+    reserve(rows_.row_begin, new_rows);
+  }
+  reserve(rows_.label, new_rows);
+}
+
+sample_rows sample_parser::take() { return std::move(rows_); }
+
+sample_rows parse_samples(const std::string& file, std::string_view text, const sample_options& options) {
+  sample_layout layout;
+  if (!find_layout(file, text, options, layout)) throw data_error(file + ":1:1: found no line, want samples");
+  sample_parser parser(std::move(layout), options);
+  parser.parse(input_piece(file, text));
+  return parser.take();
+}
+
+}  // namespace paracel

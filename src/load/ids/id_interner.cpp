@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "load/ids/id_interner.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "load/ids/string_sort.hpp"
+#include "paracel/error.hpp"
+#include "paracel/random.hpp"
+
+namespace paracel {
+
+bool canonical_number(std::string_view text, std::uint64_t& out) noexcept {
+  if (text.empty() || text.size() > 20 || (text[0] == '0' && text.size() > 1)) return false;
+  std::uint64_t value = 0;
+  for (const char c : text) {
+    const auto digit = static_cast<std::uint64_t>(static_cast<unsigned char>(c)) - '0';
+    if (digit > 9) return false;
+    if (value > (~std::uint64_t{0} - digit) / 10) return false;
+    value = value * 10 + digit;
+  }
+  out = value;
+  return true;
+}
+
+/// A number's low bits are what neighbours differ in: they must reach all bits of the place. One multiplication and the
+/// high half on top of the low one.
+std::uint64_t id_interner::place_of(std::uint64_t key) noexcept {
+  key *= 0x9e3779b97f4a7c15U;
+  return key ^ (key >> 32U);
+}
+
+void id_interner::reserve_one() {
+  if (count_ * 8 < slots_.size() * 5) return;
+  if (count_ >= std::numeric_limits<std::uint32_t>::max()) throw error("more than 4294967295 ids in the part of one worker");
+  std::vector<slot> wider(std::max<std::size_t>(64, slots_.size() * 2));
+  const auto mask = wider.size() - 1;
+  for (const auto& s : slots_) {
+    if (s.index_and_one == 0) continue;
+    auto at = place_of(s.key) & mask;
+    while (wider[at].index_and_one != 0) at = (at + 1) & mask;
+    wider[at] = s;
+  }
+  slots_ = std::move(wider);
+}
+
+std::uint32_t id_interner::index(std::uint64_t number) {
+  if (kind_ == kind::dense) return static_cast<std::uint32_t>(number);
+  reserve_one();
+  const auto mask = slots_.size() - 1;
+  for (auto at = place_of(number) & mask;; at = (at + 1) & mask) {
+    auto& s = slots_[at];
+    if (s.index_and_one == 0) {
+      s = {number, ++count_};
+      return static_cast<std::uint32_t>(count_ - 1);
+    }
+    if (s.key == number) return static_cast<std::uint32_t>(s.index_and_one - 1);
+  }
+}
+
+void id_interner::index(std::span<const std::uint64_t> numbers, std::uint32_t* to) {
+  if (kind_ == kind::dense) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) to[i] = static_cast<std::uint32_t>(numbers[i]);
+    return;
+  }
+  // The slot of a number that comes later is asked for now: most of the time goes into waiting for memory.
+  constexpr std::size_t ahead = 16;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (i + ahead < numbers.size() && !slots_.empty())
+      __builtin_prefetch(&slots_[place_of(numbers[i + ahead]) & (slots_.size() - 1)], 1);
+    to[i] = index(numbers[i]);
+  }
+}
+
+void id_interner::leave_dense() {
+  if (kind_ != kind::dense) return;
+  kind_ = kind::numbers;
+  for (const auto i : mentioned_) index(std::uint64_t{i});
+  mentioned_ = {};
+  for (const auto& [begin, end] : ranges_) mention(begin, end);
+  ranges_ = {};
+}
+
+void id_interner::make_names() {
+  if (kind_ == kind::names) return;
+  std::vector<std::uint64_t> numbers(count_);
+  for (const auto& s : slots_) {
+    if (s.index_and_one != 0) numbers[s.index_and_one - 1] = s.key;
+  }
+  slots_ = {};
+  count_ = 0;
+  kind_ = kind::names;
+  for (const auto n : numbers) index(std::string_view(std::to_string(n)));
+}
+
+id_interner::sorted_ids id_interner::take_sorted_dense(const std::vector<bool>& seen) {
+  sorted_ids out;
+  const auto n = static_cast<std::size_t>(std::count(seen.begin(), seen.end(), true));
+  std::vector<std::uint64_t> ids;
+  ids.reserve(n);
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    if (seen[i]) ids.push_back(i);
+  }
+  if (n > 0 && ids.back() != n - 1) {
+    out.place.resize(ids.back() + 1);
+    for (std::size_t p = 0; p < n; ++p) out.place[ids[p]] = static_cast<std::uint32_t>(p);
+  }
+  out.ids = id_list(std::move(ids));
+  mentioned_ = {};
+  ranges_ = {};
+  return out;
+}
+
+id_interner::sorted_ids id_interner::take_sorted_numbers() {
+  sorted_ids out;
+  // The table itself is the list to sort: its slots move to the front.
+  const auto used = std::partition(slots_.begin(), slots_.end(), [](const slot& s) { return s.index_and_one != 0; });
+  slots_.erase(used, slots_.end());
+  std::ranges::sort(slots_, {}, &slot::key);
+  out.place.resize(count_);
+  for (std::size_t p = 0; p < slots_.size(); ++p) out.place[slots_[p].index_and_one - 1] = static_cast<std::uint32_t>(p);
+  std::vector<std::uint64_t> ids(count_);
+  for (std::size_t p = 0; p < slots_.size(); ++p) ids[p] = slots_[p].key;
+  slots_ = {};
+  out.ids = id_list(std::move(ids));
+  return out;
+}
+
+id_interner::sorted_ids id_interner::take_sorted_names() {
+  const auto names = names_.take();
+  const auto order = order_of_names(names);
+  sorted_ids out;
+  out.place.resize(order.size());
+  out.ids = sorted(names, order);
+  for (std::size_t p = 0; p < order.size(); ++p) out.place[order[p]] = static_cast<std::uint32_t>(p);
+  return out;
+}
+
+}  // namespace paracel

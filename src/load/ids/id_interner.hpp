@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The ids that one worker meets, each under a 32-bit index, so that an entry is a pair of indices whatever its ids are.
+//
+//     dense     numbers that are small for the size of the input: the index is the number, nothing is looked up
+//     numbers   open addressing, 16 bytes a slot: key | index + 1; at most 5 of 8 slots taken
+//     names     string_interner
+//
+// It begins dense. What it changes into keeps what it has: see leave_dense.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "load/ids/string_interner.hpp"
+#include "paracel/id_list.hpp"
+
+namespace paracel {
+
+/// Whether `text` is what std::to_string would write for an unsigned 64-bit number, and which one.
+bool canonical_number(std::string_view text, std::uint64_t& out) noexcept;
+
+/// Thread-safety: none
+class id_interner {
+ public:
+  enum class kind { dense, numbers, names };
+
+  /// `dense_below`: numbers below it may be their own indices. It costs 4 bytes for each of them in the end.
+  explicit id_interner(std::uint64_t dense_below = 0) : dense_below_(dense_below) {
+    if (dense_below == 0) kind_ = kind::numbers;
+  }
+
+  [[nodiscard]] kind what() const noexcept { return kind_; }
+  [[nodiscard]] bool numeric() const noexcept { return kind_ != kind::names; }
+  /// Whether these numbers have an index without leave_dense.
+  [[nodiscard]] bool accepts(std::uint64_t greatest) const noexcept { return kind_ != kind::dense || greatest < dense_below_; }
+
+  /// The index of each number, or name. Throws: error beyond 2^32 - 1 ids.
+  void index(std::span<const std::uint64_t> numbers, std::uint32_t* to);
+  void index(std::span<const std::string_view> names, std::uint32_t* to) { names_.index(names, to); }
+  std::uint32_t index(std::uint64_t number);
+  std::uint32_t index(std::string_view name) { return names_.index(name); }
+  /// An id that is there without being in an entry. Of numbers and names: the same as `index`.
+  void mention(std::uint64_t number) {
+    if (kind_ == kind::dense) mentioned_.push_back(static_cast<std::uint32_t>(number));
+    else index(number);
+  }
+  /// The same of the numbers [begin, end).
+  void mention(std::uint64_t begin, std::uint64_t end) {
+    if (begin >= end) return;
+    if (kind_ == kind::dense) ranges_.push_back({begin, end});
+    else for (auto n = begin; n < end; ++n) index(n);
+  }
+
+  /// From now on indices are in order of arrival. The caller changes those that it holds: old index i to index(i).
+  void leave_dense();
+  /// Numbers become the names that were read as them; indices stay. Not from dense.
+  void make_names();
+
+  /// All ids ascending, and the place there of each index (empty: i is at place i). Ends the dictionary's life.
+  /// `visit(f)` calls f(index) for every index in use: dense ids are known to nobody else.
+  struct sorted_ids {
+    id_list ids;
+    std::vector<std::uint32_t> place;
+  };
+  template <class Visit>
+  sorted_ids take_sorted(Visit&& visit) {
+    if (kind_ == kind::names) return take_sorted_names();
+    if (kind_ == kind::numbers) return take_sorted_numbers();
+    std::vector<bool> seen;
+    const auto see = [&](std::uint32_t i) {
+      if (i >= seen.size()) seen.resize(std::uint64_t{i} + 1 + seen.size() / 2);
+      seen[i] = true;
+    };
+    visit(see);
+    for (const auto i : mentioned_) see(i);
+    for (const auto& [begin, end] : ranges_) {
+      if (end > seen.size()) seen.resize(end);
+      std::fill(seen.begin() + static_cast<std::ptrdiff_t>(begin), seen.begin() + static_cast<std::ptrdiff_t>(end), true);
+    }
+    return take_sorted_dense(seen);
+  }
+
+ private:
+  struct slot {
+    std::uint64_t key = 0;
+    std::uint64_t index_and_one = 0;  // 0: empty
+  };
+  static std::uint64_t place_of(std::uint64_t key) noexcept;
+  void reserve_one();
+  sorted_ids take_sorted_numbers();
+  sorted_ids take_sorted_names();
+  sorted_ids take_sorted_dense(const std::vector<bool>& seen);
+
+  kind kind_ = kind::dense;
+  std::uint64_t dense_below_;
+  std::vector<std::uint32_t> mentioned_;  // dense
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_;  // of such
+  std::vector<slot> slots_;               // of numbers: a power of two of them
+  std::size_t count_ = 0;
+  string_interner names_;
+};
+
+}  // namespace paracel

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "load/input/load_progress.hpp"
+
+#include <chrono>
+#include <string>
+
+namespace paracel {
+
+namespace {
+
+using load_clock = std::chrono::steady_clock;
+
+// A load that is over before anybody wonders says nothing.
+constexpr std::chrono::milliseconds silence{2000};
+constexpr std::chrono::milliseconds interval{200};
+
+}  // namespace
+
+load_progress report_load_progress(const Comm& comm, const input_set& input) {
+  if (comm.get_rank() != 0 || !comm.job()) return {};
+  std::uint64_t all = 0;
+  for (const auto& f : input.files()) all += f.bytes;
+  return [comm, all, next = load_clock::now() + silence](std::uint64_t done, std::uint64_t total) mutable {
+    const auto now = load_clock::now();
+    if (now < next) return;
+    next = now + interval;
+    if (total == 0) {
+      comm.report(R"({"loading": )" + std::to_string(done) + "}");
+      return;
+    }
+    const auto share = static_cast<double>(done) / static_cast<double>(total);
+    comm.report(R"({"loading": )" + std::to_string(static_cast<std::uint64_t>(share * static_cast<double>(all))) +
+                R"(, "of": )" + std::to_string(all) + "}");
+  };
+}
+
+}  // namespace paracel

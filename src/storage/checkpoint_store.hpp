@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The folder of a job's checkpoints:
+//
+//   <folder>/0000000020/manifest.json        written last: without it there is no checkpoint
+//   <folder>/0000000020/server-0-1.ckpt      slot 0, thread 1
+//   <folder>/0000000020/worker-3.ckpt
+//
+// The manifest is one line of JSON, {"checkpoint":{...},"xxh3":"<16 hex digits>"}, the hash being that of the text of
+// "checkpoint" (keys sorted, no spaces). Drawn in doc/checkpoints.md.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "storage/checkpoint_file.hpp"
+#include "storage/file_system.hpp"
+
+namespace paracel::net {
+
+inline constexpr const char* manifest_name = "manifest.json";
+
+struct checkpoint_entry {
+  std::string name;  ///< of the file, without a folder
+  checkpoint_header header;
+  checkpoint_digest digest;
+};
+
+/// A file as its writer describes it to the scheduler: a JSON object.
+std::string to_json(const checkpoint_entry& e);
+/// Throws: error for anything that `to_json` does not write.
+checkpoint_entry entry_from_json(std::string_view text, std::uint32_t clock, std::uint64_t job);
+
+/// A user function that the servers knew, in the words in which it was registered.
+struct checkpoint_function {
+  std::uint64_t id = 0;
+  std::string plugin;
+  std::string symbol;  ///< with the hyper-parameters of an optimizer, as they travel
+  bool filter = false;
+  friend auto operator<=>(const checkpoint_function&, const checkpoint_function&) = default;
+};
+
+struct checkpoint_manifest {
+  std::uint64_t job = 0;
+  std::uint32_t clock = 0;    ///< iterations that every worker had finished
+  std::uint32_t workers = 0;
+  std::uint32_t servers = 0;
+  std::string program{};
+  std::uint64_t config = 0;   ///< XXH3-64 of the config file's text, 0: none
+  std::vector<checkpoint_function> functions{};
+  std::vector<checkpoint_entry> files{};
+
+  [[nodiscard]] std::string to_text() const;
+  /// Throws: data_error "<path>: byte <offset>: what is wrong" for anything that `to_text` does not write.
+  static checkpoint_manifest from_text(std::string_view text, const std::string& path);
+};
+
+/// The folder of a clock: ten digits.
+std::string checkpoint_folder_name(std::uint32_t clock);
+std::string checkpoint_file_name(const checkpoint_header& header);
+/// What `checkpoint_folder_name` writes, read back; nothing for another name.
+std::optional<std::uint32_t> clock_of_folder(std::string_view name);
+
+/// Throws: error when the system cannot read it, data_error when it is wrong.
+checkpoint_manifest read_manifest(const file_system& on, const std::string& folder);
+/// Reads the manifest and every file that it names, and checks every byte.
+/// Throws: data_error with file and offset, error when a file cannot be read.
+checkpoint_manifest verify_checkpoint(const file_system& on, const std::string& folder);
+
+/// The clocks for which there is a folder, ascending; whether their checkpoints are whole is not looked at. No folder at
+/// all is an empty list.
+std::vector<std::uint32_t> checkpoint_clocks(const file_system& on, const std::string& folder);
+
+struct broken_checkpoint {
+  std::string folder;
+  std::string why;  ///< with file and offset
+};
+struct chosen_checkpoint {
+  std::string folder;
+  checkpoint_manifest manifest;
+  std::vector<broken_checkpoint> passed_over;  ///< newer ones that do not verify, the newest first
+};
+/// The newest checkpoint that verifies. `folder`: of a job's checkpoints, or one checkpoint itself, which then is the only
+/// one that is looked at.
+/// Throws: data_error with why each of them was refused, when none is left.
+/// Cost: reads the files of the chosen one and of the newer ones.
+chosen_checkpoint choose_checkpoint(const file_system& on, const std::string& folder);
+
+/// Removes what is older than the newest `keep` checkpoints that verify.
+///
+/// `known_good`: clocks that need not be read again; those that were found good are added. A broken one that is newer stays
+/// for whoever wants to look at it, and is not counted.
+/// Returns: the clocks that were removed. Throws: error when something cannot be removed.
+std::vector<std::uint32_t> prune_checkpoints(file_system& on, const std::string& folder, std::uint32_t keep,
+                                             std::map<std::uint32_t, bool>& known);
+
+/// Gives the folders of later clocks than `clock` other names ("0000000030.old", ".old2"), so that a run that goes on from
+/// there is not taken for theirs. Returns: the new names.
+std::vector<std::string> set_aside_after(file_system& on, const std::string& folder, std::uint32_t clock);
+
+}  // namespace paracel::net

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Which number each collective of a worker has. They count from 0, the same at every rank, because every rank calls them in
+// the same order. A process in the place of a worker that died calls again what that one had called before each loop, and
+// what belongs to the iteration after its last commit; the loops' earlier ones it does not. It gives them the numbers that
+// they had, and the scheduler answers from what it has kept.
+//
+//     0 1 2 3 | 4 5 | 6 7 | 8 9 | 10 ...     0 to 3: before first_iteration(); then two to an iteration; two commits
+//     again:  0 1 2 3, then 8 9 10 ...
+//
+// So where a loop begins has to be said (paralg::first_iteration), and nothing before it may depend on chance.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include <paracel/error.hpp>
+
+#include "worker/recovery_file.hpp"
+
+namespace paracel {
+
+/// Thread-safety: owned by the thread that runs the algorithm.
+class collective_sequence {
+ public:
+  /// This process is in the place of another one, which had called those below `passed`.
+  void begin_again(replay_range what, std::uint64_t passed) {
+    setups_ = std::move(what.ranges);
+    since_ = what.from;
+    passed_ = passed;
+    at_ = 0;
+    next_ = setups_.empty() ? since_ : setups_.front().first;
+  }
+
+  /// Of the collective that is called now. Throws: error when the one before had none here.
+  std::uint64_t next() {
+    if (repeats_setup() && next_ == setups_[at_].second) differ();
+    return next_++;
+  }
+  /// A loop begins: what was called since the last commit is called again by whoever takes this worker's place.
+  /// Throws: error when the process before had called more until here.
+  void loop_begins() {
+    if (!repeats_setup()) {
+      setups_.emplace_back(since_, next_);
+      at_ = setups_.size();
+      since_ = next_;
+      return;
+    }
+    if (next_ != setups_[at_].second) differ();
+    ++at_;
+    next_ = repeats_setup() ? setups_[at_].first : since_;
+  }
+  /// An iteration ends. Returns: what would be called again from here. Throws: as loop_begins.
+  replay_range commit() {
+    if (repeats_setup()) differ();
+    since_ = next_;
+    return {setups_, since_};
+  }
+
+  /// The process before had called the next one as well, so all that lies between has been done.
+  [[nodiscard]] bool repeats() const noexcept { return next_ < passed_; }
+  /// Where the process before had come to.
+  [[nodiscard]] bool caught_up() const noexcept { return !repeats_setup() && !repeats(); }
+
+ private:
+  [[nodiscard]] bool repeats_setup() const noexcept { return at_ < setups_.size(); }
+  [[noreturn]] void differ() const {
+    throw error("in the place of a worker that died: before its loop that one called collectives up to number " +
+                std::to_string(setups_[at_].second) + ", this one does not call the same (now " + std::to_string(next_) + ")");
+  }
+
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> setups_;
+  std::size_t at_ = 0;        // the one that is called again; beyond them: none
+  std::uint64_t since_ = 0;   // the first one after the last commit, or the beginning of the last loop
+  std::uint64_t next_ = 0;
+  std::uint64_t passed_ = 0;
+};
+
+}  // namespace paracel

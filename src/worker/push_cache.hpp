@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <paracel/value.hpp>
+#include <tsl/robin_map.h>
+
+#include "client/server_group.hpp"
+#include "core/read_cache.hpp"
+
+namespace paracel {
+
+/// Keeps a worker's cache fresh: the shards send the subscribed keys that have changed when the clock moves (ESSP).
+///
+/// A pushed value goes into the cache only when it is known to contain every own change. Answers of one shard come in
+/// the order in which it gave them, so it does if all own changes of the key have been answered when it comes; while one
+/// is on its way the value is dropped, and the next read asks. Changes that are still added up here are added to it.
+///
+/// Thread-safety: owned by the thread of its client.
+class push_cache {
+ public:
+  /// Adds to a pushed value what has not been sent. False: it cannot.
+  using add_unsent = std::function<bool(std::string_view key, read_cache::entry& e)>;
+
+  /// A key that was not read for so many iterations is not subscribed to any more.
+  static constexpr std::uint32_t forgotten_after = 8;
+
+  /// `heard` is told what the slowest worker has finished. Lifetime: client and cache outlive it.
+  push_cache(server_group& client, read_cache& cache, add_unsent add, std::function<void(std::uint32_t)> heard)
+      : client_(client), cache_(cache), add_(std::move(add)), heard_(std::move(heard)), epoch_(client.servers().epoch) {}
+
+  /// The key has been read through the cache in this iteration.
+  void wants(const std::string& key, std::uint32_t iteration);
+  /// A change of this worker leaves as number `s`: of a key, or of many (null).
+  void changing(const std::string_view* key, kvclt::sequence s);
+  /// Subscribes at every shard where nothing is parked. `minimum`: what this worker knows the slowest to have finished.
+  void renew(std::uint32_t minimum, std::uint32_t iteration);
+  /// Values that have been taken from pushes; for tests and figures.
+  [[nodiscard]] std::uint64_t taken() const noexcept { return taken_; }
+
+ private:
+  struct interest {
+    std::uint32_t iteration = 0;         // of the last read
+    kvclt::sequence last_change = 0;     // own one
+  };
+  struct place {                         // a shard
+    std::uint32_t server = 0;
+    std::uint32_t shard = 0;
+    std::vector<std::string> keys;
+    bool parked = false;
+    bool refused = false;
+  };
+  struct hash {
+    std::size_t operator()(std::string_view key) const noexcept { return hash_key(key); }
+  };
+
+  place& place_of(const std::string& key);
+  void move();
+  void subscribe(std::size_t at, std::uint32_t minimum);
+  void take(std::size_t at, const std::vector<std::string>& keys, const kv_result& r);
+  void take(const std::string& key, const net::reply_item& item, std::uint32_t minimum);
+  [[nodiscard]] bool is_changing(std::string_view key);
+
+  server_group& client_;
+  read_cache& cache_;
+  add_unsent add_;
+  std::function<void(std::uint32_t)> heard_;
+  tsl::robin_map<std::string, interest, hash, std::equal_to<>> wanted_;
+  std::uint32_t epoch_;                // of these places
+  std::vector<place> places_;
+  std::vector<kvclt::sequence> many_;  // own changes of many keys that may not be answered
+  std::uint32_t iteration_ = 0;
+  std::uint64_t taken_ = 0;
+  std::vector<std::byte> body_;
+  std::shared_ptr<push_cache*> self_ = std::make_shared<push_cache*>(this);  // answers look whether it is still there
+};
+
+}  // namespace paracel

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/table_client.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <future>
+#include <unordered_set>
+#include <utility>
+
+#include <paracel/error.hpp>
+
+namespace paracel {
+
+namespace {
+
+constexpr std::uint32_t none = 0xffffffffU;
+
+template <class T>
+void add_row(std::byte* sum, const std::byte* delta, std::size_t bytes) noexcept {
+  for (std::size_t at = 0; at < bytes; at += sizeof(T)) {
+    T a, b;
+    std::memcpy(&a, sum + at, sizeof a);
+    std::memcpy(&b, delta + at, sizeof b);
+    a = static_cast<T>(a + b);
+    std::memcpy(sum + at, &a, sizeof a);
+  }
+}
+
+void add_row(value_tag element, std::byte* sum, const std::byte* delta, std::size_t bytes) noexcept {
+  switch (element) {
+    case value_tag::i32: return add_row<std::uint32_t>(sum, delta, bytes);  // unsigned: wraps as the server does
+    case value_tag::i64: return add_row<std::uint64_t>(sum, delta, bytes);
+    case value_tag::f32: return add_row<float>(sum, delta, bytes);
+    default: return add_row<double>(sum, delta, bytes);
+  }
+}
+
+}  // namespace
+
+table_client::table_client(parasrv& servers, std::string name, const net::table_definition& definition)
+    : servers_(servers),
+      name_(std::move(name)),
+      definition_(net::encode(definition)),
+      id_(net::table_id(name_)),
+      element_(definition.element),
+      row_bytes_(definition.width * element_bytes(definition.element)),
+      channel_of_(partition_count) {
+  (void)open();
+}
+
+void table_client::find_places() {
+  auto& client = servers_.client();
+  client.refresh_membership();
+  if (epoch_ == client.servers().epoch && !channels_.empty()) return;
+  epoch_ = client.servers().epoch;
+  most_channels_ = 0;
+  channels_.clear();
+  for (std::uint32_t p = 0; p < partition_count; ++p) {
+    channel_of_[p] = client.channel_of(static_cast<std::uint16_t>(p));
+    most_channels_ = std::max(most_channels_, channel_of_[p] + 1);
+  }
+  std::vector<bool> used(most_channels_);
+  for (const auto c : channel_of_) used[c] = true;
+  for (std::uint32_t c = 0; c < most_channels_; ++c)
+    if (used[c]) channels_.push_back(c);
+}
+
+/// Idempotent; also the way to ask for the number of rows.
+std::uint64_t table_client::open() {
+  std::uint64_t rows = 0;
+  auto result = net::status::ok;
+  std::string text;
+  servers_.client().refresh_membership();
+  const auto epoch = servers_.client().servers().epoch;
+  bool moved = false;
+  servers_.client().broadcast({.what = net::verb::table_open}, name_, definition_, [&](const kv_result& r) {
+    std::array<std::uint64_t, 2> sizes{};
+    moved = moved || r.header.epoch != epoch;
+    if (r.ok() && r.body.size() == sizeof sizes) {
+      std::memcpy(sizes.data(), r.body.data(), sizeof sizes);
+      rows += sizes[0] + sizes[1];
+    } else if (result == net::status::ok) {
+      result = r.ok() ? net::status::internal : r.header.result;
+      text = r.ok() ? "a server's answer to table_open has a wrong size" : std::string(r.text());
+    }
+  });
+  if (result != net::status::ok) throw_status(result, text, "opening " + place());
+  // Counted by servers that have changed meanwhile, rows may be missing, or there twice.
+  moved = servers_.client().servers().may_change() && (moved || epoch != servers_.client().servers().epoch);
+  return moved ? open() : rows;
+}
+
+std::uint64_t table_client::size() { return open(); }
+
+/// Sorts the rows by shard and cuts them into requests; duplicates become one, if they shall.
+void table_client::plan(const names& rows, std::size_t bytes_a_row, duplicates what) {
+  find_places();
+  const auto n = rows.count;
+  if (n >= none) throw error(place() + ": " + std::to_string(n) + " rows are too many for one call");
+  end_.assign(most_channels_ + std::size_t{1}, 0);
+  row_of_.resize(n);
+  home_.resize(n);
+  std::uint32_t unique = 0;
+  const auto take = [&](std::size_t i, std::uint64_t hash) {
+    row_of_[unique] = static_cast<std::uint32_t>(i);
+    home_[unique] = channel_of_[partition_of(hash)];
+    ++end_[home_[unique] + 1];
+    return unique++;
+  };
+  const auto hash_of = [&](std::size_t i) {
+    return rows.ids != nullptr ? net::hash_row(rows.ids[i]) : net::hash_row(std::string_view(rows.names[i]));
+  };
+  if (what == duplicates::keep) {
+    for (std::size_t i = 0; i < n; ++i) take(i, hash_of(i));
+  } else {
+    const auto same = [&](std::size_t i, std::size_t k) {
+      return rows.ids != nullptr ? rows.ids[i] == rows.ids[k] : rows.names[i] == rows.names[k];
+    };
+    const auto slots = std::bit_ceil(std::max<std::size_t>(2 * n, 2));
+    seen_.assign(slots, 0);
+    next_of_.assign(n, none);
+    last_of_.resize(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto hash = hash_of(i);
+      auto at = hash & (slots - 1);
+      while (seen_[at] != 0 && !same(row_of_[seen_[at] - 1], i)) at = (at + 1) & (slots - 1);
+      if (seen_[at] == 0) {
+        seen_[at] = take(i, hash) + 1;
+      } else if (what == duplicates::last) {
+        row_of_[seen_[at] - 1] = static_cast<std::uint32_t>(i);
+      } else {
+        next_of_[last_of_[seen_[at] - 1]] = static_cast<std::uint32_t>(i);
+      }
+      last_of_[seen_[at] - 1] = static_cast<std::uint32_t>(i);
+    }
+  }
+  for (std::size_t c = 1; c < end_.size(); ++c) end_[c] += end_[c - 1];
+  order_.resize(unique);
+  for (std::uint32_t u = 0; u < unique; ++u) order_[end_[home_[u]]++] = u;  // first it is the beginning of the channel
+
+  const auto chunk = std::max<std::size_t>(servers_.client().options().multi_chunk_bytes / bytes_a_row, 1);
+  parts_.clear();
+  for (const auto c : channels_) {
+    for (auto from = c == 0 ? 0 : end_[c - 1]; from < end_[c];) {
+      const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(chunk, end_[c] - from));
+      parts_.push_back({c, from, count});
+      from += count;
+    }
+  }
+}
+
+/// The names of a part's rows and their values: in `large` if that is much, and then the span is empty; otherwise in a
+/// buffer that is good until the next call.
+std::span<const std::byte> table_client::encode(const names& rows, const part& p, const std::byte* values, shared_buffer& large) {
+  const auto row = [&](std::uint32_t k) { return row_of_[order_[p.first + k]]; };
+  std::size_t front = p.count * sizeof(std::uint64_t);
+  if (rows.ids == nullptr) {
+    std::size_t texts = 0;
+    for (std::uint32_t k = 0; k < p.count; ++k) texts += rows.names[row(k)].size();
+    front = net::names_bytes(p.count, texts);
+  }
+  const auto total = front + (values == nullptr ? 0 : p.count * row_bytes_);
+  std::byte* to = nullptr;
+  if (total > net::tail_threshold_bytes) {
+    large = shared_buffer::allocate(total);
+    to = large.mutable_data();
+  } else {
+    payload_.resize(total);
+    to = payload_.data();
+  }
+  if (rows.ids != nullptr) {
+    for (std::uint32_t k = 0; k < p.count; ++k) std::memcpy(to + k * sizeof(std::uint64_t), &rows.ids[row(k)], 8);
+  } else {
+    auto* text = to + p.count * sizeof(std::uint32_t);
+    for (std::uint32_t k = 0; k < p.count; ++k) {
+      const auto& name = rows.names[row(k)];
+      const auto length = static_cast<std::uint32_t>(name.size());
+      std::memcpy(to + k * sizeof length, &length, sizeof length);
+      if (!name.empty()) std::memcpy(text, name.data(), name.size());
+      text += name.size();
+    }
+    std::fill(text, to + front, std::byte{0});
+  }
+  for (std::uint32_t k = 0; values != nullptr && k < p.count; ++k) {
+    auto* value = to + front + k * row_bytes_;
+    const auto first = row(k);
+    std::memcpy(value, values + first * row_bytes_, row_bytes_);
+    for (auto i = next_of_[first]; i != none; i = next_of_[i]) {
+      add_row(element_, value, values + i * row_bytes_, row_bytes_);
+    }
+  }
+  return large ? std::span<const std::byte>() : std::span<const std::byte>(to, total);
+}
+
+void table_client::send_parts(kvclt::call c, const names& rows, const std::byte* values,
+                            const std::function<void(const kv_result&)>& done, std::vector<kvclt::sequence>* sent) {
+  c.table = id_;
+  if (rows.ids == nullptr) c.flags |= net::flag_named;
+  const server_group::pin_routing here(servers_.client());
+  for (const auto& one : parts_) {
+    shared_buffer large;
+    const auto bytes = encode(rows, one, values, large);
+    const auto s = servers_.client().shard_request(c, one.channel, one.count, element_, bytes, done, std::move(large));
+    if (sent != nullptr) sent->push_back(s);
+  }
+}
+
+void table_client::finish_parts(const kvclt::call& c, const names& rows, const std::byte* values, const char* doing,
+                              const std::function<void(const kv_result&)>& each) {
+  // Shared with the handlers: one that is left behind by an exception finds it.
+  struct progress {
+    net::status result = net::status::ok;
+    std::string text;
+    const std::function<void(const kv_result&)>* each = nullptr;
+  };
+  const auto o = std::make_shared<progress>();
+  o->each = &each;
+  const auto handler = [o](const kv_result& r) {
+    if (r.ok()) {
+      if (o->each != nullptr && *o->each) (*o->each)(r);
+    } else if (o->result == net::status::ok) {
+      o->result = r.header.result;
+      o->text = r.text();
+    }
+  };
+  std::vector<kvclt::sequence> sent;
+  try {
+    send_parts(c, rows, values, handler, &sent);
+    for (const auto s : sent) servers_.client().wait(s);
+  } catch (...) {
+    o->each = nullptr;
+    throw;
+  }
+  if (o->result != net::status::ok) throw_status(o->result, o->text, doing + place());
+}
+
+// ---- reading ------------------------------------------------------------------------------------------------------
+
+std::shared_ptr<table_client::pending_pull> table_client::send_pull(const names& rows, std::byte* out) {
+  auto c = servers_.begin_read(net::verb::rows_pull);
+  c.table = id_;
+  if (rows.ids == nullptr) c.flags |= net::flag_named;
+  plan(rows, std::max(row_bytes_, sizeof(std::uint64_t)), duplicates::keep);
+  auto p = std::make_shared<pending_pull>();
+  p->out = out;
+  p->row_bytes = row_bytes_;
+  p->order = order_;  // duplicates were kept: unique row i is row i
+  try {
+    const server_group::pin_routing here(servers_.client());
+    for (const auto& one : parts_) {
+      shared_buffer large;
+      const auto bytes = encode(rows, one, nullptr, large);
+      p->sent.push_back(servers_.client().shard_request(
+          c, one.channel, one.count, element_, bytes,
+          [p, one](const kv_result& r) {
+            const auto values = r.tail ? r.tail.bytes() : r.body;
+            if (p->out == nullptr) return;
+            if (!r.ok() || values.size() != one.count * p->row_bytes) {
+              if (p->result != net::status::ok) return;
+              p->result = r.ok() ? net::status::internal : r.header.result;
+              p->text = r.ok() ? "a server sent another number of rows than it was asked for" : std::string(r.text());
+              return;
+            }
+            const auto bytes_a_row = p->row_bytes;
+            for (std::uint32_t k = 0; k < one.count; ++k) {
+              const auto row = p->order[one.first + k];
+              std::memcpy(p->out + row * bytes_a_row, values.data() + k * bytes_a_row, bytes_a_row);
+            }
+          },
+          std::move(large)));
+    }
+  } catch (...) {
+    p->out = nullptr;
+    throw;
+  }
+  return p;
+}
+
+void table_client::pull(const names& rows, std::byte* out) {
+  const auto p = send_pull(rows, out);
+  try {
+    for (const auto s : p->sent) servers_.client().wait(s);
+  } catch (...) {
+    p->out = nullptr;
+    throw;
+  }
+  if (p->result != net::status::ok) throw_status(p->result, p->text, "pulling rows of " + place());
+}
+
+async_functor_type table_client::pull_async(const names& rows, std::byte* out) {
+  auto p = send_pull(rows, out);
+  const auto what = "pulling rows of " + place();
+  const std::shared_ptr<const std::vector<kvclt::sequence>> requests(p, &p->sent);
+  return servers_.result_of(std::async(std::launch::deferred, [self = servers_.self(), p = std::move(p), what] {
+    const auto there = self.lock();
+    if (!there || *there == nullptr) throw error(what + ": the future was asked after its paralg had gone");
+    try {
+      for (const auto s : p->sent) (*there)->client().wait(s);
+    } catch (...) {
+      p->out = nullptr;
+      throw;
+    }
+    if (p->result != net::status::ok) throw_status(p->result, p->text, what);
+    return true;
+  }), requests);
+}
+
+namespace {
+
+/// Rows that a walk has given to its caller, for the case that it has to begin again: the partitions of the shards that it
+/// has finished, and of the shard in hand the rows' hashes.
+class rows_seen {
+ public:
+  explicit rows_seen(bool has_copies) : remembers_(has_copies), finished_(has_copies ? partition_count : 0) {}
+
+  template <class Hash>
+  bool is_new(const Hash& hash_of) {
+    if (!remembers_) return true;
+    const auto hash = hash_of();
+    if (finished_[partition_of(hash)]) return false;
+    if (!before_.empty() && before_.contains(hash)) return false;
+    now_.push_back(hash);
+    return true;
+  }
+  void finish(const std::vector<std::uint32_t>& channel_of, std::uint32_t channel) {
+    if (!remembers_) return;
+    for (std::size_t p = 0; p < finished_.size(); ++p)
+      if (channel_of[p] == channel) finished_[p] = true;
+    now_.clear();
+  }
+  void begin_again() {
+    before_.insert(now_.begin(), now_.end());
+    now_.clear();
+  }
+
+ private:
+  bool remembers_;
+  std::vector<bool> finished_;
+  std::vector<std::uint64_t> now_;
+  std::unordered_set<std::uint64_t> before_;
+};
+
+}  // namespace
+
+void table_client::scan(bool named, const each_row& each) {
+  auto c = servers_.begin_read(net::verb::rows_scan);
+  c.table = id_;
+  if (named) c.flags |= net::flag_named;
+  auto& client = servers_.client();
+  std::vector<std::byte> answer;
+  rows_seen seen(client.servers().may_change());
+  find_places();
+  for (std::size_t next = 0; next < channels_.size();) {
+    const auto channel = channels_[next];
+    std::uint64_t cursor = 0;
+    bool more = true;
+    while (more) {
+      auto result = net::status::ok;
+      std::string text;
+      std::uint32_t count = 0;
+      more = false;
+      client.wait(client.shard_request(c, channel, 0, value_tag::none, std::as_bytes(std::span(&cursor, 1)),
+                                       [&](const kv_result& r) {
+                                         result = r.header.result;
+                                         if (!r.ok()) {
+                                           text = r.text();
+                                           return;
+                                         }
+                                         const auto bytes = r.tail ? r.tail.bytes() : r.body;
+                                         answer.assign(bytes.begin(), bytes.end());
+                                         count = r.header.count;
+                                         more = (r.header.flags & net::reply_more) != 0;
+                                       }));
+      if (result == net::status::stale_epoch) {
+        more = true;
+        break;
+      }
+      if (result != net::status::ok) throw_status(result, text, "walking through " + place());
+      net::rows_view r;
+      if (answer.size() < sizeof cursor ||
+          net::decode(std::span(answer).subspan(sizeof cursor), count, named, row_bytes_, r) != nullptr)
+        throw protocol_error(place() + ": the answer to a scan is malformed");
+      std::memcpy(&cursor, answer.data(), sizeof cursor);
+      std::size_t at = 0;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        const auto name = named ? r.texts.substr(at, r.length(i)) : std::string_view();
+        at += name.size();
+        if (!seen.is_new([&] { return named ? net::hash_row(name) : net::hash_row(r.id(i)); })) continue;
+        each(named ? 0 : r.id(i), name, r.values.data() + i * row_bytes_);
+      }
+      if (epoch_ != client.servers().epoch) break;
+    }
+    if (!more && epoch_ == client.servers().epoch) {
+      seen.finish(channel_of_, channel);
+      ++next;
+      continue;
+    }
+    // The rows of a shard are with others now, or an answer was lost with its connection: from the first shard on, without
+    // those that have been given already.
+    if (!more) seen.finish(channel_of_, channel);
+    seen.begin_again();
+    find_places();
+    next = 0;
+  }
+}
+
+// ---- writing ------------------------------------------------------------------------------------------------------
+
+void table_client::push(const names& rows, const std::byte* values) {
+  const auto c = servers_.clock().write_call(net::verb::rows_push);
+  plan(rows, row_bytes_ + sizeof(std::uint64_t), duplicates::last);
+  finish_parts(c, rows, values, "pushing rows of ", nullptr);
+}
+
+void table_client::update(const names& rows, const std::byte* deltas, bool wait) {
+  const auto c = servers_.clock().update_call(net::verb::rows_update, 0, !wait);
+  plan(rows, row_bytes_ + sizeof(std::uint64_t), duplicates::sum);
+  if (wait) return finish_parts(c, rows, deltas, "updating rows of ", nullptr);
+  send_parts(c, rows, deltas,
+             [failures = &servers_.failures(), what = "updating \"a row of " + place() + "\""](const kv_result& r) {
+               if (!r.ok()) failures->record(0, r.header.result, r.text(), what);
+             },
+             nullptr);
+}
+
+std::uint64_t table_client::remove(const names& rows) {
+  std::uint64_t n = 0;
+  plan(rows, sizeof(std::uint64_t), duplicates::keep);
+  finish_parts({.what = net::verb::rows_remove}, rows, nullptr, "removing rows of ",
+               [&](const kv_result& r) { n += r.header.count; });
+  return n;
+}
+
+}  // namespace paracel

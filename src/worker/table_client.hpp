@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The rows of one typed table as a worker sees them: from arrays of ids and numbers to one request a shard, and back.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <paracel/table.hpp>
+
+#include "core/shared_buffer.hpp"
+#include "net/row_codec.hpp"
+#include "worker/parasrv.hpp"
+
+namespace paracel {
+
+/// Thread-safety: owned by the thread of the parasrv, which outlives it.
+/// Cost: two passes over the rows (one to count them by shard, one to place them); for updates a lookup a row more, to find
+/// duplicates. The scratch is kept from call to call.
+class table_client {
+ public:
+  using names = table_detail::row_names;
+  using each_row = std::function<void(std::uint64_t, std::string_view, const std::byte*)>;
+
+  /// Opens the table at every shard.
+  table_client(parasrv& servers, std::string name, const net::table_definition& definition);
+
+  void pull(const names& rows, std::byte* out);
+  async_functor_type pull_async(const names& rows, std::byte* out);
+  void push(const names& rows, const std::byte* values);
+  void update(const names& rows, const std::byte* deltas, bool wait);
+  std::uint64_t remove(const names& rows);
+  std::uint64_t size();
+  void scan(bool named, const each_row& each);
+
+ private:
+  /// What happens to several deltas of one row.
+  enum class duplicates { keep, last, sum };
+  /// One request: rows order_[first] ... of one shard.
+  struct part {
+    std::uint32_t channel;
+    std::uint32_t first;
+    std::uint32_t count;
+  };
+  /// A pull on its way: shared with its handlers, which outlive an exception.
+  struct pending_pull {
+    std::byte* out = nullptr;  // null: nobody wants it any more
+    std::size_t row_bytes = 0;
+    std::vector<std::uint32_t> order;
+    std::vector<kvclt::sequence> sent;
+    net::status result = net::status::ok;
+    std::string text;
+  };
+
+  std::uint64_t open();
+  void find_places();
+  void plan(const names& rows, std::size_t bytes_a_row, duplicates what);
+  std::span<const std::byte> encode(const names& rows, const part& p, const std::byte* values, shared_buffer& large);
+  std::shared_ptr<pending_pull> send_pull(const names& rows, std::byte* out);
+  /// Sends the planned requests, each with its part of the values (null: names alone).
+  void send_parts(kvclt::call c, const names& rows, const std::byte* values, const std::function<void(const kv_result&)>& done,
+                  std::vector<kvclt::sequence>* sent);
+  /// The same, and waits. `each` gets the answers that are ok. `doing` is for the error's text.
+  void finish_parts(const kvclt::call& c, const names& rows, const std::byte* values, const char* doing,
+                    const std::function<void(const kv_result&)>& each);
+  [[nodiscard]] std::string place() const { return "table \"" + name_ + "\""; }
+
+  parasrv& servers_;
+  std::string name_;
+  std::vector<std::byte> definition_;
+  std::uint32_t id_;
+  value_tag element_;
+  std::size_t row_bytes_;
+  std::uint32_t epoch_ = 0;                 // of these places
+  std::vector<std::uint32_t> channel_of_;   // by partition
+  std::vector<std::uint32_t> channels_;     // all, of shards
+  std::uint32_t most_channels_ = 0;
+
+  // Of the call in hand.
+  std::vector<std::uint32_t> seen_;     // hash table: hash -> unique row + 1
+  std::vector<std::uint32_t> row_of_;   // unique row -> the first row that is it (the last, if that counts)
+  std::vector<std::uint32_t> last_of_;  // unique row -> the last row that is it
+  std::vector<std::uint32_t> next_of_;  // row -> the next one that is the same, or none
+  std::vector<std::uint32_t> home_;     // unique row -> channel
+  std::vector<std::uint32_t> end_;      // channel -> behind its last place in order_
+  std::vector<std::uint32_t> order_;    // unique rows by channel
+  std::vector<part> parts_;
+  std::vector<std::byte> payload_;
+};
+
+}  // namespace paracel

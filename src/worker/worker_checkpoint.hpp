@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A worker's file of a checkpoint. Section 1 + k is its k-th paralg's, in the order in which they were made:
+//
+//     u32 commits of the worker when it was made | u32 commits of its own | what it has saved (saved_state)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <paracel/saved_state.hpp>
+
+#include "core/membership.hpp"
+#include "storage/checkpoint_store.hpp"
+#include "storage/file_system.hpp"
+
+namespace paracel {
+
+/// The paralgs of a worker and what each has in a checkpoint.
+/// Thread-safety: owned by the thread that runs the algorithm.
+class worker_checkpoint {
+ public:
+  struct part {
+    std::uint32_t begin = 0;    ///< iterations that the worker had committed when it was made
+    std::uint32_t commits = 0;  ///< of its own
+    bool asked = false;         ///< for the first iteration of its loop
+    std::function<void(saved_state&)> save{};
+  };
+
+  /// Reads what the job goes on from: this worker's file, or those of all when the job has another number of workers or
+  /// one had gone (was ejected) and left none.
+  /// Throws: data_error with file and offset.
+  void read(const net::file_system& disk, const checkpoint_plan& plan, std::uint32_t rank, std::uint32_t workers);
+
+  /// `begin` of the next one that is made.
+  [[nodiscard]] std::uint32_t begin_of_next(std::uint32_t finished) const;
+  /// A paralg has been made, the worker having committed `finished` iterations. Returns: its number.
+  std::size_t enter(std::uint32_t finished, std::function<void(saved_state&)> save);
+  /// It asks where its loop begins. Returns: whether it has asked before.
+  bool asks(std::size_t number) { return std::exchange(parts_[number].asked, true); }
+  void leave(std::size_t number) { parts_[number].save = nullptr; }
+  void committed(std::size_t number) { ++parts_[number].commits; }
+  [[nodiscard]] const part& at(std::size_t number) const { return parts_[number]; }
+  /// Whether the checkpoint has iterations of it.
+  [[nodiscard]] bool is_resumed(std::size_t number) const;
+  [[nodiscard]] saved_states states(std::size_t number) const;
+
+  /// The same without a file, with one iteration more of part `committing`, and from there. Throws: what a `save` throws;
+  /// protocol_error.
+  [[nodiscard]] std::vector<std::byte> to_bytes(std::size_t committing) const;
+  void from_bytes(std::span<const std::byte> bytes);
+
+  /// Throws: error of the disk, and what a `save` throws.
+  [[nodiscard]] net::checkpoint_entry write(net::file_system& disk, const std::string& folder, const net::checkpoint_header& h) const;
+
+ private:
+  struct kept {
+    std::uint32_t begin = 0;
+    std::uint32_t commits = 0;
+    saved_state state;
+  };
+  [[nodiscard]] static std::vector<std::byte> section(const part& p, std::uint32_t commits);
+  [[nodiscard]] static kept take_section(std::span<const std::byte> bytes);
+  static std::vector<kept> read_file(const net::file_system& disk, const std::string& path, const net::checkpoint_header& expected);
+
+  std::vector<part> parts_;
+  // Only this worker's, or by rank, nothing for one that had gone; the first that had not gone is in the place of a
+  // rank 0 that had. Empty: the job was not resumed.
+  std::vector<std::vector<kept>> kept_;
+  bool same_workers_ = false;
+};
+
+}  // namespace paracel

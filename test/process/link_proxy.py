@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Links to the servers of a job that a test can break: every connection to a server, and each server's own to the scheduler,
+goes through this process.
+
+A server s<n> is bound to 127.X.n.1 and tells the others 127.X.n.2 (start_server --advertise), where this process listens at
+the same ports; its way to the scheduler is a socket of this process too. prun.py finds a start_server beside the program
+that is a script and adds these options."""
+import asyncio
+import os
+import random
+import shutil
+import socket
+import stat
+import threading
+
+from process_support import BIN, BUILD
+
+SCRIPT = """#!/bin/sh
+before=
+for word in "$@"; do
+  [ "$before" = --slot ] && slot=$word
+  [ "$before" = --rendezvous ] && echo "$word" > "{folder}/scheduler.new" && mv "{folder}/scheduler.new" "{folder}/scheduler"
+  before=$word
+done
+exec "{real}" "$@" --bind "tcp://{net}.$slot.1:*" --advertise "{net}.$slot.2" --rendezvous "ipc://{folder}/s$slot"
+"""
+
+
+class Pipe:
+    """Two connections, and what goes from one to the other."""
+
+    def __init__(self, reader, writer):
+        self.ends = [(reader, writer)]
+        self.open = asyncio.Event()
+        self.open.set()
+        self.swallows = False
+        self.swallowed = 0  # bytes
+        self.tasks = []
+
+    async def run(self, connect):
+        try:
+            self.ends.append(await connect())
+        except OSError:
+            return self.abort()
+        (r0, w0), (r1, w1) = self.ends
+        self.tasks = [asyncio.ensure_future(self.carry(r0, w1)), asyncio.ensure_future(self.carry(r1, w0))]
+        await asyncio.wait(self.tasks)
+
+    async def carry(self, reader, writer):
+        try:
+            while True:
+                data = await reader.read(1 << 16)
+                await self.open.wait()
+                if not data:
+                    break
+                if self.swallows:
+                    self.swallowed += len(data)
+                else:
+                    writer.write(data)
+                    await writer.drain()
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            self.abort()
+
+    def abort(self):
+        for _, writer in self.ends:
+            writer.transport.abort()
+
+
+class Links:
+    def __init__(self, folder, program, servers):
+        """`program`: a copy of it, `self.program`, is to be started by prun.py."""
+        self.folder = folder
+        self.net = f"127.{random.randrange(64, 250)}"
+        self.servers = servers
+        self.pipes = {slot: set() for slot in range(servers)}
+        self.silent = set()
+        self.listening = {}
+        bin_folder = os.path.join(folder, "bin")
+        os.makedirs(bin_folder)
+        os.symlink(os.path.join(BUILD, "lib"), os.path.join(folder, "lib"))
+        for name in ("start_scheduler", "send_request"):
+            os.symlink(os.path.join(BIN, name), os.path.join(bin_folder, name))
+        script = os.path.join(bin_folder, "start_server")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(SCRIPT.format(folder=folder, real=os.path.join(BIN, "start_server"), net=self.net))
+        os.chmod(script, stat.S_IRWXU)
+        self.program = shutil.copy2(program, bin_folder)
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_until_complete, args=(self.main(),), daemon=True)
+        self.stopped = asyncio.Event()
+        self.thread.start()
+
+    def close(self):
+        self.loop.call_soon_threadsafe(self.stopped.set)
+        self.thread.join()
+        self.loop.close()
+
+    # -- faults; each is done when the call returns
+
+    def reset(self, slot, swallow=0.0):
+        """Breaks every connection of a server. What was sent in the `swallow` seconds before is lost for certain: returns how
+        many bytes."""
+        async def do():
+            pipes = list(self.pipes[slot])
+            for pipe in pipes:
+                pipe.swallows = True
+            await asyncio.sleep(swallow)
+            for pipe in pipes:
+                pipe.abort()
+            return sum(pipe.swallowed for pipe in pipes)
+        return self.call(do())
+
+    def silence(self, slot):
+        """Nothing passes, and nothing is lost, until `restore`."""
+        async def do():
+            self.silent.add(slot)
+            for pipe in self.pipes[slot]:
+                pipe.open.clear()
+        self.call(do())
+
+    def restore(self, slot):
+        async def do():
+            self.silent.discard(slot)
+            for pipe in self.pipes[slot]:
+                pipe.open.set()
+        self.call(do())
+
+    def call(self, what):
+        return asyncio.run_coroutine_threadsafe(what, self.loop).result()
+
+    # -- the loop
+
+    async def main(self):
+        for slot in range(self.servers):
+            self.listening[slot, "scheduler"] = await asyncio.start_unix_server(
+                lambda r, w, s=slot: self.accept(s, r, w, self.to_scheduler), os.path.join(self.folder, f"s{slot}"))
+        while not self.stopped.is_set():
+            for slot, port in listeners(self.net):
+                if (slot, port) not in self.listening and slot < self.servers:
+                    self.listening[slot, port] = await asyncio.start_server(
+                        lambda r, w, s=slot, p=port: self.accept(s, r, w, lambda: self.to_server(s, p)),
+                        f"{self.net}.{slot}.2", port)
+            try:
+                await asyncio.wait_for(self.stopped.wait(), 0.1)
+            except asyncio.TimeoutError:
+                pass
+        for server in self.listening.values():
+            server.close()
+        for pipes in self.pipes.values():
+            for pipe in list(pipes):
+                pipe.abort()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0.01)  # what was aborted is closed then
+
+    async def accept(self, slot, reader, writer, connect):
+        pipe = Pipe(reader, writer)
+        self.pipes[slot].add(pipe)
+        if slot in self.silent:
+            pipe.open.clear()
+        try:
+            await pipe.run(connect)
+        finally:
+            self.pipes[slot].discard(pipe)
+
+    async def to_server(self, slot, port):
+        return await asyncio.open_connection(f"{self.net}.{slot}.1", port)
+
+    async def to_scheduler(self):
+        with open(os.path.join(self.folder, "scheduler"), encoding="utf-8") as file:
+            return await asyncio.open_unix_connection(file.read().strip().removeprefix("ipc://"))
+
+
+def listeners(net):
+    """(slot, port) of each socket that listens at net.slot.1."""
+    found = []
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        next(table)
+        for line in table:
+            words = line.split()
+            address, port = words[1].split(":")
+            host = socket.inet_ntoa(bytes.fromhex(address)[::-1])
+            if words[3] == "0A" and host.startswith(net + ".") and host.endswith(".1"):
+                found.append((int(host.split(".")[2]), int(port, 16)))
+    return found

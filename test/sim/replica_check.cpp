@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "test/sim/replica_check.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "server/store/partition_records.hpp"
+#include "test/sim/history.hpp"
+
+namespace paracel::sim {
+
+namespace {
+
+/// Records without those of what was applied: the head forgets them a little earlier, when it is read from.
+std::vector<std::byte> without_memory(std::span<const std::byte> state) {
+  std::vector<std::byte> out;
+  srv::records walk(state);
+  for (srv::record r; walk.next(r);)
+    if (r.kind != srv::record_kind::applied) srv::append(out, r);
+  return out;
+}
+
+/// What the workers have finished: a copy may know more of past clocks that somebody asked to stop at.
+std::vector<std::byte> finished_of(server_process& s) {
+  const auto state = s.object().clock().encode();
+  std::uint32_t asked = 0;
+  std::memcpy(&asked, state.data() + 1, sizeof asked);
+  return {state.begin() + 5 + std::ptrdiff_t{4} * asked, state.end()};
+}
+
+}  // namespace
+
+void compare_copies(const std::map<std::uint64_t, server_process*>& servers, const std::set<std::uint16_t>& partitions,
+                    std::uint32_t replicas, std::uint32_t threads) {
+  std::shared_ptr<const srv::replica_view> view;
+  for (const auto& [incarnation, s] : servers) {
+    const auto v = s->object().copies();
+    if (v != nullptr && (view == nullptr || v->members.epoch > view->members.epoch)) view = v;
+  }
+  if (view == nullptr) wrong("nobody knows a membership");
+  for (const auto partition : partitions) {
+    std::vector<std::byte> head;
+    const auto chain = view->router.chain(partition);
+    if (chain.size() < replicas) wrong("partition " + std::to_string(partition) + " lacks copies");
+    for (std::size_t i = 0; i < chain.size(); ++i) {
+      const auto at = servers.find(view->members.servers[chain[i]].incarnation);
+      if (at == servers.end()) wrong("a copy is to be with a server that is not there");
+      std::vector<std::byte> state;
+      at->second->object().at(shard_of(partition, threads)).encode_partition(partition, state);
+      state = without_memory(state);
+      if (i == 0) head = state;
+      else if (state != head) wrong("the copies of partition " + std::to_string(partition) + " differ");
+    }
+  }
+  std::vector<std::byte> head;
+  for (const auto member : view->router.chain(clock_partition)) {
+    const auto state = finished_of(*servers.at(view->members.servers[member].incarnation));
+    if (head.empty()) head = state;
+    else if (state != head) wrong("the copies of the clock differ");
+  }
+}
+
+}  // namespace paracel::sim

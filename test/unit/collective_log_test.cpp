@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What a process in the place of a worker that died calls again, and what it is answered.
+#include "server/scheduler/collective_log.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "worker/collective_sequence.hpp"
+
+namespace paracel {
+namespace {
+
+using srv::collective_log;
+using found = collective_log::found;
+
+shared_buffer of(const std::string& text) {
+  auto b = shared_buffer::allocate(text.size());
+  std::memcpy(b.mutable_data(), text.data(), text.size());
+  return b;
+}
+
+class KeptAnswers : public testing::Test {
+ protected:
+  collective_log make(std::size_t most = 1 << 20) {
+    return collective_log({.ranks = 2, .folder = testing::TempDir(), .file_from = 8, .most_bytes = most});
+  }
+  /// The answer, or how there was none.
+  static std::string ask(collective_log& k, std::uint64_t number, std::uint32_t rank, const std::string& what = "barrier") {
+    shared_buffer b;
+    value_tag tag{};
+    std::string why;
+    switch (k.find(number, rank, what, b, tag, why)) {
+      case found::no: return "not given";
+      case found::yes: return {reinterpret_cast<const char*>(b.data()), b.size()};
+      case found::dropped: return "dropped";
+      case found::differs: break;
+    }
+    return why;
+  }
+};
+
+TEST_F(KeptAnswers, ARankGetsItsOwnOrEverybodysAgainSmallOnesAndLargeOnes) {
+  auto k = make();
+  k.keep(0, "reduce", value_tag::f64, of("short"));
+  k.keep(1, "alltoall", value_tag::none, {}, {of("for rank 0, long"), of("for 1")});
+  EXPECT_EQ(ask(k, 0, 0, "reduce"), "short");
+  EXPECT_EQ(ask(k, 0, 1, "reduce"), "short");
+  EXPECT_EQ(ask(k, 1, 0, "alltoall"), "for rank 0, long");
+  EXPECT_EQ(ask(k, 1, 1, "alltoall"), "for 1");
+  EXPECT_EQ(k.file_bytes(), 16U);
+  EXPECT_EQ(ask(k, 2, 0), "not given");
+}
+
+TEST_F(KeptAnswers, AnotherCallThanTheOneBeforeIsTold) {
+  auto k = make();
+  k.keep(0, "reduce (sum of 3 f64) among 2 ranks", value_tag::f64, of("a"));
+  EXPECT_EQ(ask(k, 0, 1, "barrier among 2 ranks"),
+            "rank 1 calls barrier among 2 ranks, but the process in whose place it is called reduce (sum of 3 f64) among 2 "
+            "ranks");
+}
+
+TEST_F(KeptAnswers, WhatNoRankWouldCallAgainIsDropped) {
+  auto k = make();
+  for (std::uint64_t n = 0; n < 10; ++n) k.keep(n, "barrier", value_tag::none, of("answer " + std::to_string(n)));
+  k.needs(0, {{0, 2}}, 8);
+  EXPECT_EQ(k.size(), 10U) << "the other rank has committed nothing";
+  k.needs(1, {{0, 3}}, 6);
+  EXPECT_EQ(k.size(), 7U);  // 0 1 2 6 7 8 9
+  EXPECT_EQ(ask(k, 2, 0), "answer 2");
+  EXPECT_EQ(ask(k, 3, 0), "dropped");
+  EXPECT_EQ(ask(k, 6, 1), "answer 6");
+  k.needs_nothing(1);
+  EXPECT_EQ(k.size(), 4U);  // 0 1 8 9
+  k.needs_nothing(0);
+  EXPECT_EQ(k.size(), 0U);
+  EXPECT_EQ(k.bytes(), 0U);
+  EXPECT_EQ(k.file_bytes(), 0U);
+}
+
+TEST_F(KeptAnswers, AProgramThatNeverCommitsDoesNotFillTheMemory) {
+  auto k = make(10'000);
+  for (std::uint64_t n = 0; n < 1000; ++n) k.keep(n, "barrier", value_tag::none, of("x"));
+  EXPECT_LE(k.bytes(), 10'000U);
+  EXPECT_EQ(ask(k, 999, 0), "x");
+  EXPECT_EQ(ask(k, 0, 0), "dropped");
+}
+
+TEST_F(KeptAnswers, WithoutAFolderForTheFileTheyStayInMemory) {
+  collective_log k({.ranks = 1, .folder = "/nowhere/at/all", .file_from = 8});
+  k.keep(0, "barrier", value_tag::none, of("a long answer"));
+  EXPECT_EQ(ask(k, 0, 0), "a long answer");
+  EXPECT_EQ(k.file_bytes(), 0U);
+}
+
+// ---- the numbers of a worker's collectives
+
+std::vector<std::uint64_t> call(collective_sequence& n, int times) {
+  std::vector<std::uint64_t> all;
+  for (int i = 0; i < times; ++i) all.push_back(n.next());
+  return all;
+}
+using numbers = std::vector<std::uint64_t>;
+
+TEST(CollectiveNumbers, AReplacementCallsTheSetupAndTheIterationThatWasNotCommitted) {
+  collective_sequence first;
+  call(first, 3);
+  first.loop_begins();
+  call(first, 2);
+  (void)first.commit();
+  call(first, 2);
+  const auto again = first.commit();
+  EXPECT_EQ(again, (replay_range{{{0, 3}}, 7}));
+  EXPECT_EQ(call(first, 1), (numbers{7}));  // and dies
+
+  collective_sequence second;
+  second.begin_again(again, 8);
+  EXPECT_TRUE(second.repeats());
+  EXPECT_EQ(call(second, 3), (numbers{0, 1, 2}));
+  EXPECT_FALSE(second.caught_up());
+  second.loop_begins();
+  EXPECT_EQ(call(second, 1), (numbers{7}));
+  EXPECT_TRUE(second.caught_up());
+  EXPECT_FALSE(second.repeats());
+  EXPECT_EQ(call(second, 2), (numbers{8, 9}));
+  EXPECT_EQ(second.commit(), (replay_range{{{0, 3}}, 10}));
+}
+
+TEST(CollectiveNumbers, WhatLiesBetweenTwoLoopsIsASetupToo) {
+  collective_sequence first;
+  call(first, 2);
+  first.loop_begins();
+  call(first, 5);
+  (void)first.commit();  // one iteration
+  call(first, 1);        // behind the loop
+  call(first, 1);        // the next one's setup
+  first.loop_begins();
+  call(first, 3);
+  const auto again = first.commit();
+  EXPECT_EQ(again, (replay_range{{{0, 2}, {7, 9}}, 12}));
+
+  collective_sequence second;
+  second.begin_again(again, 12);
+  EXPECT_EQ(call(second, 2), (numbers{0, 1}));
+  second.loop_begins();
+  EXPECT_EQ(call(second, 2), (numbers{7, 8}));
+  EXPECT_FALSE(second.caught_up());
+  second.loop_begins();
+  EXPECT_TRUE(second.caught_up());
+  EXPECT_EQ(call(second, 1), (numbers{12}));
+  EXPECT_EQ(second.commit(), (replay_range{{{0, 2}, {7, 9}}, 13}));
+}
+
+TEST(CollectiveNumbers, BeforeTheFirstCommitAllIsCalledAgain) {
+  collective_sequence second;
+  second.begin_again({}, 3);
+  EXPECT_TRUE(second.repeats());
+  EXPECT_EQ(call(second, 2), (numbers{0, 1}));
+  second.loop_begins();
+  EXPECT_TRUE(second.repeats()) << "the one before had called one in its first iteration";
+  EXPECT_EQ(call(second, 1), (numbers{2}));
+  EXPECT_TRUE(second.caught_up());
+  EXPECT_EQ(second.commit(), (replay_range{{{0, 2}}, 3}));
+}
+
+TEST(CollectiveNumbers, ASetupThatDiffersIsFound) {
+  collective_sequence more;
+  more.begin_again({{{0, 2}}, 9}, 9);
+  call(more, 2);
+  EXPECT_THROW(more.next(), error);
+  collective_sequence fewer;
+  fewer.begin_again({{{0, 2}}, 9}, 9);
+  call(fewer, 1);
+  EXPECT_THROW(fewer.loop_begins(), error);
+  EXPECT_THROW((void)fewer.commit(), error);
+}
+
+// ---- what a worker leaves behind
+
+class KeptState : public testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directory(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  static recovery_file::commit commit(std::uint32_t clock, std::size_t bytes) {
+    return {.clock = clock, .collectives = {{{0, clock}}, clock + 1}, .cannot = {},
+            .parts = std::vector<std::byte>(bytes, static_cast<std::byte>(clock))};
+  }
+  /// Of the two files the one that was written last, or first.
+  void spoil(const std::string& name, std::size_t at) const {
+    std::fstream file(folder_ + "/" + name, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put('\x55');
+  }
+  std::string folder_ = testing::TempDir() + "/kept_state_" + std::to_string(getpid());
+};
+
+TEST_F(KeptState, TheLastCommitIsFoundWhateverItsSize) {
+  recovery_file a(folder_, 7, 1);
+  EXPECT_FALSE(a.last());
+  std::uint32_t clock = 0;
+  for (const std::size_t bytes : {10U, 1000U, 3U, 0U, 50'000U, 7U}) {
+    a.write(commit(++clock, bytes));
+    recovery_file b(folder_, 7, 1);
+    ASSERT_TRUE(b.last());
+    EXPECT_EQ(b.last()->clock, clock);
+    EXPECT_EQ(b.last()->collectives, (replay_range{{{0, clock}}, clock + 1}));
+    EXPECT_EQ(b.last()->parts, commit(clock, bytes).parts);
+  }
+  EXPECT_FALSE(recovery_file(folder_, 8, 1).last()) << "another job's";
+}
+
+TEST_F(KeptState, OneThatIsHalfWrittenCountsForNothing) {
+  {
+    recovery_file a(folder_, 7, 0);
+    a.write(commit(1, 100));
+    a.write(commit(2, 100));
+  }
+  spoil("worker-0.kept1", 60);
+  recovery_file b(folder_, 7, 0);
+  ASSERT_TRUE(b.last());
+  EXPECT_EQ(b.last()->clock, 1U);
+  b.write(commit(2, 5));  // over the one that is broken
+  EXPECT_EQ(recovery_file(folder_, 7, 0).last()->clock, 2U);
+  spoil("worker-0.kept1", 100);  // beyond what counts now
+  EXPECT_EQ(recovery_file(folder_, 7, 0).last()->clock, 2U);
+}
+
+TEST_F(KeptState, TheClientsOfAllProcessesAreKnown) {
+  recovery_file(folder_, 7, 0).add_client(11);
+  recovery_file b(folder_, 7, 0);
+  b.add_client(12);
+  EXPECT_EQ(b.clients(), (std::vector<std::uint64_t>{11, 12}));
+  recovery_file other(folder_, 8, 0);
+  EXPECT_TRUE(other.clients().empty()) << "another job's";
+}
+
+}  // namespace
+}  // namespace paracel

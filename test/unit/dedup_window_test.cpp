@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/request/dedup_window.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+#include <tuple>
+#include <vector>
+
+namespace paracel::srv {
+namespace {
+
+using verdict = dedup_window::verdict;
+using bytes = std::vector<std::byte>;
+
+bytes filled(std::size_t n, int with) { return bytes(n, static_cast<std::byte>(with)); }
+
+TEST(DedupWindow, WhatWasAppliedIsAnsweredAgainByPartition) {
+  dedup_window w;
+  dedup_window::answer a;
+  EXPECT_EQ(w.find(1, 5, 7, a), verdict::fresh);
+  const auto small = filled(16, 3);
+  const auto large = filled(400, 4);
+  w.add(1, 1, 5, 7, {0, small});
+  w.add(1, 1, 5, 9, {4, large});
+  ASSERT_EQ(w.find(1, 5, 7, a), verdict::applied);
+  EXPECT_EQ(bytes(a.items.begin(), a.items.end()), small);
+  EXPECT_EQ(a.flags, 0);
+  ASSERT_EQ(w.find(1, 5, 9, a), verdict::applied);
+  EXPECT_EQ(bytes(a.items.begin(), a.items.end()), large);
+  EXPECT_EQ(a.flags, 4);
+  EXPECT_EQ(w.find(1, 5, 8, a), verdict::fresh);
+  EXPECT_EQ(w.find(2, 5, 7, a), verdict::fresh);
+  EXPECT_TRUE(w.knows(1, 5));
+  EXPECT_FALSE(w.knows(1, 6));
+}
+
+TEST(DedupWindow, BelowTheWatermarkNobodyKnowsAndNothingIsKept) {
+  dedup_window w;
+  for (std::uint64_t s = 1; s <= 100; ++s) w.add(1, s, s, 0, {});
+  EXPECT_EQ(w.size(), 1U);
+  dedup_window::answer a;
+  EXPECT_EQ(w.find(1, 99, 0, a), verdict::expired);
+  EXPECT_EQ(w.find(1, 100, 0, a), verdict::applied);
+  EXPECT_EQ(w.find(1, 101, 0, a), verdict::fresh);
+  w.answered_below(1, 101);
+  EXPECT_EQ(w.size(), 0U);
+  EXPECT_EQ(w.find(1, 100, 0, a), verdict::expired);
+}
+
+TEST(DedupWindow, OnlySoManyRequestsOfAClientAreKeptHoweverManyPartsTheyHave) {
+  dedup_window w;
+  constexpr auto most = dedup_window::most_requests;
+  for (std::uint64_t s = 1; s <= most + 10; ++s) {
+    for (std::uint16_t p = 0; p < 3; ++p) w.add(1, 1, s, p, {});
+  }
+  EXPECT_EQ(w.size(), most * 3);
+  dedup_window::answer a;
+  EXPECT_EQ(w.find(1, 10, 0, a), verdict::expired);
+  EXPECT_EQ(w.find(1, 11, 2, a), verdict::applied);
+}
+
+TEST(DedupWindow, AgreesWithAMapWhateverTheOrder) {
+  dedup_window w;
+  std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint16_t>, bytes> all;
+  std::mt19937_64 random(4);
+  for (int i = 0; i < 6000; ++i) {
+    const auto client = random() % 3;
+    const auto sequence = 1 + random() % 500;
+    const auto partition = static_cast<std::uint16_t>(random() % 20);
+    const auto items = filled(random() % 40, i);
+    w.add(client, 0, sequence, partition, {0, items});
+    all[{client, sequence, partition}] = items;
+    if (i % 2000 == 1999) {
+      const auto gone = static_cast<std::uint16_t>(random() % 20);
+      w.drop_if([&](std::uint16_t p) { return p == gone; });
+      std::erase_if(all, [&](const auto& e) { return std::get<2>(e.first) == gone; });
+    }
+  }
+  ASSERT_EQ(w.size(), all.size());
+  dedup_window::answer a;
+  for (const auto& [key, items] : all) {
+    const auto& [client, sequence, partition] = key;
+    ASSERT_EQ(w.find(client, sequence, partition, a), verdict::applied);
+    ASSERT_EQ(bytes(a.items.begin(), a.items.end()), items);
+  }
+  std::size_t met = 0;
+  for (std::uint16_t p = 0; p < 20; ++p) {
+    std::pair<std::uint64_t, std::uint64_t> last{0, 0};
+    w.each(p, [&](const dedup_window::part& part) {
+      EXPECT_LT(last, std::pair(part.client, part.sequence));
+      last = {part.client, part.sequence};
+      EXPECT_TRUE(all.contains({part.client, part.sequence, p}));
+      ++met;
+    });
+  }
+  EXPECT_EQ(met, all.size());
+}
+
+}  // namespace
+}  // namespace paracel::srv

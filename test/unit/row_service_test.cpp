@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The verbs on rows at the server object: what is refused, and that a refused request has changed nothing.
+#include "server/store/row_service.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/membership.hpp"
+#include "net/row_codec.hpp"
+#include "server/node/server.hpp"
+#include "test/support/paths.hpp"
+
+namespace paracel::srv {
+namespace {
+
+using net::status;
+using net::verb;
+using testing::HasSubstr;
+using bytes = std::vector<std::byte>;
+using ids = std::vector<std::uint64_t>;
+using floats = std::vector<float>;
+
+struct answer {
+  net::reply_header header;
+  bytes body;
+  [[nodiscard]] std::string text() const { return std::string(net::text_of(body)); }
+  [[nodiscard]] floats numbers() const {
+    floats f(body.size() / sizeof(float));
+    if (!f.empty()) std::memcpy(f.data(), body.data(), body.size());
+    return f;
+  }
+};
+
+class rows_service_notebook final : public reply_sink {
+ public:
+  void send(const net::peer&, const net::outgoing& message) override {
+    bytes frame(message.head.begin(), message.head.end());
+    frame.insert(frame.end(), message.body.begin(), message.body.end());
+    net::reply_view view;
+    ASSERT_EQ(net::decode(frame, message.tail.size(), view), nullptr);
+    last = {view.header, {view.body.begin(), view.body.end()}};
+    if (message.tail) last.body.assign(message.tail.bytes().begin(), message.tail.bytes().end());
+    ++count;
+  }
+  answer last;
+  int count = 0;
+};
+
+void append(bytes& to, std::span<const std::byte> what) { to.insert(to.end(), what.begin(), what.end()); }
+
+class RowsService : public testing::Test {
+ protected:
+  RowsService() { reset({}); }
+  void reset(server_options o) {
+    o.plugin_folders = {test::plugin_folder()};
+    o.incarnation = 7;
+    server_ = std::make_unique<server>(o);
+  }
+  answer send(net::request_header h, bytes body, shared_buffer tail = {}, unsigned shard = 0) {
+    h.client = 5;
+    h.sequence = ++sequence_;
+    h.body_bytes = static_cast<std::uint32_t>(body.size());
+    h.tail_bytes = tail.size();
+    bytes frame(net::request_header_bytes);
+    net::encode(h, std::span<std::byte, net::request_header_bytes>(frame));
+    append(frame, body);
+    net::request_view request;
+    EXPECT_EQ(net::decode(frame, tail.size(), request), nullptr);
+    const auto before = sink_.count;
+    net::peer from;
+    from.size = 1;
+    server_->handle(shard, request, std::move(tail), server_->completion_for(sink_, from, request.header));
+    EXPECT_EQ(sink_.count, before + 1) << "exactly one answer";
+    return sink_.last;
+  }
+  answer open(const std::string& name, const net::table_definition& d, unsigned shard = 0) {
+    net::request_header h;
+    h.what = verb::table_open;
+    h.key_bytes = static_cast<std::uint32_t>(name.size());
+    bytes body(net::bytes_of(name).begin(), net::bytes_of(name).end());
+    append(body, net::encode(d));
+    return send(h, body, {}, shard);
+  }
+  void open_floats(std::uint32_t width, const row_init& init = {}) {
+    net::table_definition d;
+    d.element = value_tag::f32;
+    d.width = width;
+    d.init = init;
+    for (unsigned shard = 0; shard < server_->threads(); ++shard)
+      ASSERT_EQ(open("t", d, shard).header.result, status::ok);
+  }
+  struct with {
+    std::uint16_t flags = 0;
+    std::uint32_t clock = net::no_clock;
+    std::uint32_t rank = 0;
+    std::uint32_t credit = 0;
+    unsigned shard = 0;
+  };
+  answer rows(verb what, const ids& names, const floats& values, with w) {
+    net::request_header h;
+    h.what = what;
+    h.table = net::table_id("t");
+    h.tag = value_tag::f32;
+    h.count = static_cast<std::uint32_t>(names.size());
+    h.flags = w.flags;
+    h.clock = w.clock;
+    h.rank = w.rank;
+    h.credit = w.credit;
+    bytes body;
+    append(body, std::as_bytes(std::span(names)));
+    append(body, std::as_bytes(std::span(values)));
+    return send(h, body, {}, w.shard);
+  }
+  answer rows(verb what, const ids& names, const floats& values = {}) { return rows(what, names, values, {}); }
+
+  std::unique_ptr<server> server_;
+  rows_service_notebook sink_;
+  std::uint64_t sequence_ = 0;
+};
+
+TEST_F(RowsService, WhatIsMalformedIsRefusedAndChangesNothing) {
+  EXPECT_THAT(rows(verb::rows_pull, {1}).text(), HasSubstr("open it first"));
+  open_floats(2);
+  ASSERT_EQ(rows(verb::rows_push, {1, 2}, {1, 2, 3, 4}).header.result, status::ok);
+  EXPECT_EQ(rows(verb::rows_push, {1, 2}, {9, 9, 9}).header.result, status::bad_request);
+  EXPECT_EQ(rows(verb::rows_update, {1}, {9, 9, 9}).header.result, status::bad_request);
+  EXPECT_EQ(rows(verb::rows_update, {1}, {}).header.result, status::bad_request);
+  EXPECT_EQ(rows(verb::rows_pull, {1}, {9}).header.result, status::bad_request);
+
+  net::request_header h;
+  h.what = verb::rows_pull;
+  h.table = net::table_id("t");
+  h.tag = value_tag::f64;
+  EXPECT_EQ(send(h, {}).header.result, status::type_mismatch);
+  h.tag = value_tag::f32;
+  h.count = 0xffffffffU;
+  EXPECT_EQ(send(h, bytes(64)).header.result, status::bad_request);
+  h.flags = net::flag_named;
+  EXPECT_EQ(send(h, bytes(64)).header.result, status::bad_request);
+  h.count = 2;
+  bytes names(16);
+  const std::uint32_t long_name = 9;
+  std::memcpy(names.data(), &long_name, sizeof long_name);
+  EXPECT_THAT(send(h, names).text(), HasSubstr("longer than the payload"));
+  names[0] = std::byte{3};
+  names[15] = std::byte{1};
+  EXPECT_THAT(send(h, names).text(), HasSubstr("filled with zeros"));
+  h.flags = 0;
+  h.count = 1;
+  EXPECT_THAT(send(h, bytes(8), shared_buffer::allocate(8)).text(), HasSubstr("second frame"));
+  h.what = verb::rows_scan;
+  EXPECT_THAT(send(h, bytes(7)).text(), HasSubstr("cursor"));
+  EXPECT_EQ(rows(verb::rows_pull, {1, 2}).numbers(), (floats{1, 2, 3, 4}));
+
+  h.what = verb::table_open;
+  h.key_bytes = 1;
+  for (std::size_t n = 1; n < 40; ++n) EXPECT_EQ(send(h, bytes(n)).header.result, status::bad_request) << n;
+}
+
+TEST_F(RowsService, ARowOfAnotherShardOrServerIsRefusedBeforeAnythingIsDone) {
+  server_options o;
+  o.threads = 2;
+  reset(o);
+  open_floats(1);
+  ids here;
+  std::uint64_t stranger = 0;
+  for (std::uint64_t id = 0; here.size() < 3 || stranger == 0; ++id) {
+    if (partition_of(net::hash_row(id)) % 2 == 0) here.push_back(id);
+    else stranger = id;
+  }
+  auto mixed = here;
+  mixed.push_back(stranger);
+  EXPECT_EQ(rows(verb::rows_update, mixed, floats(mixed.size(), 1)).header.result, status::wrong_owner);
+  EXPECT_EQ(rows(verb::rows_pull, here).numbers(), floats(here.size(), 0));
+  EXPECT_EQ(rows(verb::rows_pull, {stranger}, {}, {.shard = 1}).header.result, status::ok);
+
+  membership m;  // of two servers, of which this is the first
+  m.workers = 1;
+  for (std::uint32_t slot = 0; slot < 2; ++slot) {
+    server_entry e;
+    e.slot = slot;
+    e.threads = 2;
+    e.shards = {"a", "b"};
+    m.servers.push_back(e);
+  }
+  server_->set_membership(m);
+  const key_router router(m);
+  for (const auto id : here) {
+    const bool mine = router.locate_partition(partition_of(net::hash_row(id))).server == 0;
+    EXPECT_EQ(rows(verb::rows_pull, {id}).header.result, mine ? status::ok : status::wrong_owner);
+  }
+}
+
+TEST_F(RowsService, ValuesMayLieAtAnyAddress) {
+  net::table_definition d;
+  d.element = value_tag::f64;
+  d.width = 3;
+  d.plugin = "libparacel_default.so";
+  d.symbol = std::string_view("paracel_sgd\0lr=0.5", 18);
+  ASSERT_EQ(open("t", d).header.result, status::ok);
+  for (std::size_t shift = 0; shift < 9; ++shift) {
+    net::request_view r;
+    r.header.what = verb::rows_update;
+    r.header.table = net::table_id("t");
+    r.header.tag = value_tag::f64;
+    r.header.count = 1;
+    bytes memory(64);
+    const std::vector<double> g{2, 4, 6};
+    std::memcpy(memory.data() + shift + 8, g.data(), 24);
+    r.body = std::span(memory).subspan(shift, 32);
+    r.header.body_bytes = 32;
+    net::peer from;
+    from.size = 1;
+    server_->handle(0, r, {}, server_->completion_for(sink_, from, r.header));
+    ASSERT_EQ(sink_.last.header.result, status::ok) << sink_.last.text();
+  }
+  net::request_header h;
+  h.what = verb::rows_pull;
+  h.table = net::table_id("t");
+  h.tag = value_tag::f64;
+  h.count = 1;
+  const auto a = send(h, bytes(8));
+  std::vector<double> v(3);
+  ASSERT_EQ(a.body.size(), 24U);
+  std::memcpy(v.data(), a.body.data(), 24);
+  EXPECT_EQ(v, (std::vector<double>{-9, -18, -27}));
+}
+
+TEST_F(RowsService, BatchesAreStagedWholeAndFoldedByClockRankAndArrival) {
+  net::table_definition d;
+  d.element = value_tag::f32;
+  d.width = 1;
+  d.plugin = "libparacel_default.so";
+  d.symbol = "paracel_assign";  // the last one wins
+  ASSERT_EQ(open("t", d).header.result, status::ok);
+  const auto stage = [&](std::uint32_t clock, std::uint32_t rank, float v) {
+    ASSERT_EQ(rows(verb::rows_update, {1}, {v}, {net::flag_staged, clock, rank}).header.result, status::ok);
+  };
+  const auto read = [&](std::uint32_t clock) {
+    return rows(verb::rows_pull, {1}, {}, {net::flag_bsp_read, clock}).numbers()[0];
+  };
+  stage(1, 0, 10);
+  stage(0, 1, 2);
+  stage(0, 1, 3);
+  stage(0, 0, 1);
+  stage(1, 1, 11);
+  EXPECT_EQ(rows(verb::rows_pull, {1}).numbers()[0], 0) << "a read without the flag sees what is folded";
+  EXPECT_THAT(server_->stats_json(), HasSubstr("\"staged\":5"));
+  EXPECT_EQ(read(1), 3);
+  EXPECT_EQ(read(1), 3);
+  EXPECT_EQ(read(2), 11);
+  stage(1, 0, 12);  // late: everything before 2 is complete
+  EXPECT_EQ(rows(verb::rows_pull, {1}).numbers()[0], 12);
+  EXPECT_THAT(server_->stats_json(), HasSubstr("\"staged\":0"));
+}
+
+TEST_F(RowsService, BatchesThatAreDueAreFoldedInSlicesInTheirOrder) {
+  net::table_definition d;
+  d.element = value_tag::f32;
+  d.width = 1;
+  ASSERT_EQ(open("t", d).header.result, status::ok);
+  // Sums of such numbers depend on their order.
+  const std::vector<std::vector<float>> terms{{1e8F, 3}, {-1e8F, 7}, {0.3F, 1e-3F}};
+  float expected = 0;
+  for (std::uint32_t clock = 0; clock < 2; ++clock) {
+    for (std::uint32_t rank = 0; rank < 3; ++rank) expected += terms[rank][clock];
+    for (const std::uint32_t rank : {2U, 0U, 1U}) {
+      ASSERT_EQ(rows(verb::rows_update, {1}, {terms[rank][clock]}, {net::flag_staged, clock, rank}).header.result, status::ok);
+    }
+  }
+  ASSERT_EQ(rows(verb::rows_update, {1}, {64}, {net::flag_staged, 2, 0}).header.result, status::ok);
+  net::request_header h;
+  h.what = verb::clock_moved;
+  h.clock = 2;
+  EXPECT_EQ(send(h, {}).header.result, status::ok);
+  int slices = 1;
+  while (server_->at(0).fold_due([] { return true; })) ++slices;
+  EXPECT_GE(slices, 6);
+  EXPECT_FALSE(server_->at(0).has_due());
+  EXPECT_THAT(server_->stats_json(), HasSubstr("\"staged\":1"));
+  EXPECT_EQ(rows(verb::rows_pull, {1}).numbers()[0], expected);
+}
+
+TEST_F(RowsService, AFenceDropsTheBatchesThatARankHasStaged) {
+  net::table_definition d;
+  d.element = value_tag::f32;
+  d.width = 1;
+  ASSERT_EQ(open("t", d).header.result, status::ok);
+  const auto stage = [&](std::uint32_t clock, std::uint32_t rank, float v) {
+    ASSERT_EQ(rows(verb::rows_update, {1}, {v}, {net::flag_staged, clock, rank}).header.result, status::ok);
+  };
+  stage(0, 1, 1);
+  stage(1, 1, 10);
+  stage(1, 0, 100);
+  net::request_header h;
+  h.what = verb::fence;
+  h.rank = 1;
+  h.clock = 1;
+  EXPECT_EQ(send(h, {}).header.count, 1U);
+  EXPECT_THAT(server_->stats_json(), HasSubstr("\"staged\":2"));
+  EXPECT_EQ(rows(verb::rows_pull, {1}, {}, {net::flag_bsp_read, 2}).numbers()[0], 101);
+}
+
+TEST_F(RowsService, AScanGoesInChunksOfTheCredit) {
+  open_floats(4, row_init::uniform(0, 1, 3));
+  ids all;
+  for (std::uint64_t i = 0; i < 1000; ++i) all.push_back(i * 7);
+  const auto values = rows(verb::rows_pull, all).numbers();
+  for (const bool keys_only : {false, true}) {
+    std::map<std::uint64_t, float> met;
+    std::uint64_t cursor = 0;
+    int chunks = 0;
+    for (bool more = true; more; ++chunks) {
+      net::request_header h;
+      h.what = verb::rows_scan;
+      h.table = net::table_id("t");
+      h.credit = 1000;
+      h.flags = keys_only ? net::flag_keys_only : std::uint16_t{0};
+      const auto c = std::as_bytes(std::span(&cursor, 1));
+      const auto a = send(h, bytes(c.begin(), c.end()));
+      ASSERT_EQ(a.header.result, status::ok);
+      EXPECT_LE(a.body.size(), 1000U);
+      std::memcpy(&cursor, a.body.data(), sizeof cursor);
+      net::rows_view r;
+      ASSERT_EQ(net::decode(std::span(a.body).subspan(8), a.header.count, false, keys_only ? 0 : 16, r), nullptr);
+      for (std::uint32_t i = 0; i < r.count; ++i) {
+        float first = 0;
+        if (!keys_only) std::memcpy(&first, r.values.data() + i * 16, sizeof first);
+        EXPECT_TRUE(met.emplace(r.id(i), first).second);
+      }
+      more = (a.header.flags & net::reply_more) != 0;
+    }
+    EXPECT_GT(chunks, 5);
+    ASSERT_EQ(met.size(), all.size());
+    if (keys_only) continue;
+    for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(met.at(all[i]), values[i * 4]);
+  }
+}
+
+TEST_F(RowsService, AnAnswerBeyondTheCreditIsRefusedAndALargeOneTravelsApart) {
+  open_floats(16);
+  ids many(2000);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i] = i;
+  EXPECT_EQ(rows(verb::rows_pull, many, {}, {.credit = 1000}).header.result, status::too_large);
+  const auto a = rows(verb::rows_pull, many);
+  EXPECT_EQ(a.header.tail_bytes, many.size() * 64);
+  EXPECT_EQ(a.numbers(), floats(many.size() * 16, 0));
+}
+
+TEST_F(RowsService, ClearEmptiesTheTablesAndKeepsThem) {
+  open_floats(1, row_init::constant(5));
+  EXPECT_EQ(rows(verb::rows_push, {1}, {7}).header.result, status::ok);
+  rows(verb::rows_update, {1}, {1}, {net::flag_staged, 0, 0});
+  EXPECT_THAT(server_->stats_json(), HasSubstr("\"rows\":1"));
+  net::request_header h;
+  h.what = verb::clear;
+  EXPECT_EQ(send(h, {}).header.result, status::ok);
+  EXPECT_THAT(server_->stats_json(), HasSubstr("\"rows\":0"));
+  EXPECT_EQ(rows(verb::rows_pull, {1}, {}, {net::flag_bsp_read, 1}).numbers(), (floats{5}));
+}
+
+}  // namespace
+}  // namespace paracel::srv

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Workers in whose places other processes come, for which the others wait so long.
+#include <paracel/error.hpp>
+
+#include "test/support/scheduler_test.hpp"
+
+namespace {
+
+using namespace paracel;
+using namespace paracel::test;
+
+class SchedulerThatWaits : public scheduler_test {
+ protected:
+  void SetUp() override {
+    worker_wait = 10s;
+    make(3, 2);
+    start();
+    events.clear();
+  }
+  static json dead(int rank, const std::string& why = "killed") {
+    auto w = worker(rank);
+    w["why"] = why;
+    return w;
+  }
+  static json another(int rank) {
+    auto w = worker(rank);
+    w["pid"] = 900 + rank;
+    return w;
+  }
+  /// Everybody but this rank beats, for so long.
+  void beat_for(std::chrono::milliseconds time, int without) {
+    for (const auto end = now + time; now < end;) {
+      now += 500ms;
+      for (int s = 0; s < 2; ++s) ask(verb::heartbeat, server(s));
+      for (int r = 0; r < 3; ++r)
+        if (r != without) ask(verb::heartbeat, worker(r));
+      subject->tick(now);
+    }
+  }
+};
+
+TEST_F(SchedulerThatWaits, AnotherProcessTakesThePlaceOfAWorkerThatDied) {
+  const int first = barrier(2, 3);
+  barrier(0, 3);
+  const int waits = barrier(1, 3);
+  EXPECT_EQ(to(first).result, status::ok);
+  EXPECT_EQ(to(waits).result, status::ok);
+  EXPECT_EQ(to(ask(verb::report_death, dead(2))).parsed()["goes_on"], true);
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+  EXPECT_EQ(events.back()["event"], "awaited");
+  EXPECT_EQ(events.back()["cause"], "worker 2 (pid 702 on h) lost: killed");
+  EXPECT_EQ(events.back()["seconds"], 10);
+  EXPECT_EQ(to(ask_text(verb::stats, "")).parsed()["workers"][2]["state"], "awaited");
+  beat_for(5s, 2);
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+  ask(verb::heartbeat, another(2));  // it may overtake the join
+  EXPECT_EQ(to(ask(verb::heartbeat, worker(2))).order, instruction::abort) << "the one before, should it live";
+
+  const int joined = ask(verb::join, another(2));
+  EXPECT_EQ(to(joined).result, status::ok);
+  EXPECT_EQ(to(joined).count, 1U) << "one process was this worker before";
+  EXPECT_EQ(to(joined).version, 1U) << "and had called one collective";
+  EXPECT_EQ(to(ask_text(verb::stats, "")).parsed()["workers"][2]["state"], "catching up");
+  EXPECT_EQ(to(barrier(2, 3)).result, status::ok) << "is answered again";
+  auto beat = another(2);
+  beat["caught_up"] = true;
+  ask(verb::heartbeat, beat);
+  EXPECT_EQ(events.back()["event"], "caught_up");
+  EXPECT_EQ(events.back()["pid"], 902);
+  expect_refused(ask(verb::join, another(2)), "worker 2 (pid 902 on h) has joined already");
+  EXPECT_EQ(to(ask_text(verb::stats, "")).parsed()["workers"][2]["state"], "up");
+  for (int i = 0; i < 30; ++i) {
+    now += 500ms;
+    beat_all({server(0), server(1), worker(0), worker(1), another(2)});
+    subject->tick(now);
+  }
+  EXPECT_EQ(subject->state(), scheduler::phase::running) << "nobody is awaited any more";
+  for (const auto& w : {worker(0), worker(1), another(2)}) ask(verb::leave, leaving(w));
+  EXPECT_EQ(subject->state(), scheduler::phase::done);
+}
+
+TEST_F(SchedulerThatWaits, AfterThatTimeTheJobEndsWithTheCause) {
+  ask(verb::report_death, dead(1));
+  beat_for(10s, 1);
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+  beat_for(1s, 1);
+  EXPECT_EQ(subject->state(), scheduler::phase::aborted);
+  EXPECT_EQ(subject->status(), exit_status::worker_lost);
+  EXPECT_EQ(subject->cause(), "worker 1 (pid 701 on h) lost: killed; within 10 s no other process had come to where it was "
+                              "(--on-worker-death)");
+}
+
+TEST_F(SchedulerThatWaits, AProcessThatDoesNotCatchUpInTimeEndsIt) {
+  ask(verb::report_death, dead(0));
+  ask(verb::join, another(0));
+  for (int i = 0; i < 22; ++i) {
+    now += 500ms;
+    beat_all({server(0), server(1), another(0), worker(1), worker(2)});
+    subject->tick(now);
+  }
+  EXPECT_EQ(subject->state(), scheduler::phase::aborted);
+}
+
+TEST_F(SchedulerThatWaits, OneThatDiesAgainIsAwaitedAnew) {
+  ask(verb::report_death, dead(2));
+  beat_for(6s, 2);
+  ask(verb::join, another(2));
+  auto again = another(2);
+  again["why"] = "killed";
+  ask(verb::report_death, again);
+  beat_for(6s, 2);
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+  auto third = another(2);
+  third["pid"] = 950;
+  EXPECT_EQ(to(ask(verb::join, third)).count, 2U);
+}
+
+TEST_F(SchedulerThatWaits, AWorkerThatFallsSilentIsAwaitedToo) {
+  beat_for(4s, 1);
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+  EXPECT_EQ(events.back()["event"], "awaited");
+  EXPECT_EQ(events.back()["index"], 1);
+  ask(verb::report_death, dead(1));  // the launcher has killed it
+  EXPECT_EQ(events.back()["event"], "awaited") << "once";
+}
+
+TEST_F(SchedulerThatWaits, WhereNobodyCanGoOnTheJobEnds) {
+  ask(verb::report_death, dead(1));
+  auto w = another(1);
+  w["clock"] = 4;
+  w["cannot"] = "it does not say how";
+  const int joined = ask(verb::join, w);
+  EXPECT_EQ(subject->status(), exit_status::worker_lost);
+  expect_ended(joined, 10, "worker 1 (pid 701 on h) lost: killed; no other process can go on in its place: it does not say how");
+}
+
+TEST_F(SchedulerThatWaits, WhatAnotherProcessHadSentTakesNoPartInCollectives) {
+  ask(verb::report_death, dead(1));
+  client = 77;
+  ask(verb::join, another(1));
+  client = 0;
+  expect_refused(barrier(1, 3), "another process is worker 1 now");
+  client = 77;
+  EXPECT_FALSE(answers.contains(barrier(1, 3)));
+}
+
+TEST_F(SchedulerThatWaits, AWorkerWhoseJoinIsNotThereYetEndsTheJobAsEver) {
+  make(3, 2);
+  for (int s = 0; s < 2; ++s) ask(verb::join, server(s));
+  ask(verb::join, worker(0));
+  ask(verb::report_death, dead(0));
+  EXPECT_EQ(subject->state(), scheduler::phase::aborted);
+}
+
+}  // namespace

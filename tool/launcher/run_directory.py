@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs that others started: the note in a run's folder that says where its scheduler is, and what `prun.py status` asks it."""
+import contextlib
+import json
+import os
+
+from .options import name_given
+from .output import write_out
+from .own_folder import NotOwn, OwnFolder
+from .program import own_program
+from .exit_status import FAILURE, MEANING, OK, SCHEDULER_LOST, USAGE, Failure
+from .terminal import duration
+
+NOTE = "run.json"
+KEY = "job.key"  # as PARACEL_JOB_KEY_FILE names it
+MOST_NOTE_CHARACTERS = 1 << 20
+ANSWER_LIMIT = 3.0  # seconds
+ASKER = "send_request"
+COMMANDS = ("status",)
+
+
+def write_note(folder, note):
+    """Whole or not at all, and for its owner only: with it one can talk to the job. `folder`: an OwnFolder."""
+    folder.write(NOTE, json.dumps(note))
+
+
+def read_note(run):
+    """The note of a run, given by its folder or by the name of that folder below paracel_runs/, and the path of the folder.
+    Raises Failure."""
+    tried = [run] if os.sep in run else [os.path.join("paracel_runs", run), run]
+    path = next((f for f in tried if os.path.isdir(f)), None)
+    if path is None:
+        raise Failure(USAGE, f"--run {run}: no such folder" + (", nor below paracel_runs/" if len(tried) > 1 else ""))
+    try:
+        folder = OwnFolder(path)
+        try:
+            with os.fdopen(folder.open(NOTE, os.O_RDONLY), encoding="utf-8") as file:
+                note = json.loads(file.read(MOST_NOTE_CHARACTERS))
+        finally:
+            folder.close()
+    except FileNotFoundError:
+        raise Failure(USAGE, f"--run {run}: the folder has no {NOTE}, so it is not that of a run") from None
+    except NotOwn as error:
+        raise Failure(USAGE, f"--run {run}: {error.filename} {error.strerror}") from None
+    except RecursionError:
+        raise Failure(USAGE, f"--run {run}: its {NOTE} cannot be read: nested too deep") from None
+    except (OSError, ValueError) as error:
+        raise Failure(USAGE, f"--run {run}: its {NOTE} cannot be read: {error}") from None
+    wrong = "is not an object" if not isinstance(note, dict) else next(
+        (f'has no text "{key}"' for key in ("job", "scheduler") if not isinstance(note.get(key), str)), None)
+    if wrong is None and "status" in note and not isinstance(note["status"], int):
+        wrong = 'has no number "status"'
+    if wrong is not None:
+        raise Failure(USAGE, f"--run {run}: its {NOTE} {wrong}: it is not one that prun.py wrote")
+    return note, path
+
+
+def question(asker, address, job, verb, body=None, timeout=ANSWER_LIMIT, **header):
+    """The command that asks a scheduler, or who else is at that address. `asker`: the path of send_request."""
+    return [asker, "--rendezvous", address, "--job", job, "--verb", verb,
+            "--timeout", f"{timeout:g}"] + ([] if body is None else ["--body", json.dumps(body)]) + [
+                f"--{name}={value}" for name, value in header.items()]
+
+
+def ask(run, verb, body=None):
+    """What the scheduler of a run answers. Raises Failure, also when the run is over."""
+    import subprocess
+    note, folder = read_note(run)
+    if "status" in note:
+        status = note["status"]
+        words = MEANING.get(status, "failure")
+        raise Failure(FAILURE, f"the job {note['job']} is over: exit status {status} ({words})"
+                               + (f": {note['cause']}" if note.get("cause") else ""))
+    command = question(own_program(ASKER), note["scheduler"], note["job"], verb, body)
+    key = os.path.join(folder, KEY)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
+    if os.path.lexists(key):
+        environment["PARACEL_JOB_KEY_FILE"] = key
+    try:
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=environment,
+                              timeout=ANSWER_LIMIT + 2, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Failure(FAILURE, f"{command[0]}: {error}") from None
+    if done.returncode == SCHEDULER_LOST:
+        raise Failure(SCHEDULER_LOST, f"the scheduler of job {note['job']} does not answer at {note['scheduler']}, and no end "
+                                      "of the job is noted: it or prun.py was killed, or hangs")
+    if done.returncode != OK:
+        raise Failure(FAILURE, "the scheduler: " + done.stderr.decode("utf-8", "replace").strip())
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        raise Failure(FAILURE, "the scheduler's answer is no JSON") from None
+
+
+@contextlib.contextmanager
+def understood():
+    """Around what takes an answer apart."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise Failure(FAILURE, "the scheduler's answer is not one that this prun.py knows: is it of another version?") from None
+
+
+def table(head, rows):
+    widths = [max(len(row[i]) for row in [head] + rows) for i in range(len(head))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [head] + rows]
+
+
+def status_text(report):
+    def common(node):
+        silent = f"{node['silent']:.1f} s ago" if "silent" in node else "-"
+        return [node["state"], str(node.get("pid", "-")), node.get("host", "-"), silent]
+
+    lines = [f"job {report['job']}: {report['phase']} for {duration(report['seconds'])}, epoch {report['epoch']}"]
+    if "cause" in report:
+        lines.append(f"ends with status {report['status']}: {report['cause']}")
+    progress = report.get("progress")
+    if isinstance(progress, dict):
+        lines.append("progress: " + "  ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}"
+                                              for k, v in progress.items() if k != "event"))
+    lines += table(["server", "state", "pid", "host", "heartbeat", "threads", "incarnation"],
+                   [[f"s{s['slot']}"] + common(s) + [str(s.get("threads", "-")), s.get("incarnation", "-")]
+                    for s in report["servers"]])
+    lines += table(["worker", "state", "pid", "host", "heartbeat", "clock"],
+                   [[str(w["rank"])] + common(w) + [str(w["clock"])] for w in report["workers"]])
+    if "replicas" in report:
+        lines.append(f"{report['replicas']} copies; servers that may still be lost: {report['spare']}")
+    for loss in report.get("losses", []):
+        lines.append(f"{duration(loss['seconds'])} ago: {loss['cause']}")
+    return "\n".join(lines) + "\n"
+
+
+def parse_command(arguments):
+    import argparse
+    parser = argparse.ArgumentParser(prog="prun.py status", allow_abbrev=False,
+                                     description="Shows who is in a running job, and how far it is.")
+    parser.add_argument("--run", required=True, type=name_given, metavar="RUN",
+                        help="the folder of its logs, or that folder's name below paracel_runs/")
+    return parser.parse_args(arguments)
+
+
+def run_command(arguments):
+    """`prun.py status ...`. Returns the exit status."""
+    options = parse_command(arguments[1:])
+    report = ask(options.run, "stats")
+    with understood():
+        text = status_text(report)
+    write_out(text)
+    return OK

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Servers that enter and leave a running job, one at a time.
+
+    prun.py --servers +1 --run RUN  ->  "resize" to the scheduler  ->  its event "wanted"   ->  a new process
+                                        it joins and is given what the ring gives it        ->  "entered"
+    prun.py --servers -1 --run RUN  ->  "resize" to the scheduler  ->  its event "leaving"
+                                        others have copies of what it has  ->  "retired", and the process ends by itself
+
+The command only asks, and then watches; the launcher of the run hears the events and starts the process."""
+import signal
+import time
+
+from .options import name_given
+from .output import write_out
+from .run_directory import ask, understood
+from .exit_status import FAILURE, OK, TIMEOUT, USAGE, Failure
+
+
+class Resizing:
+    """The launcher's part."""
+
+    def __init__(self, losses):
+        self.losses, self.job = losses, losses.job
+        self.entering = None  # slot
+        self.retired = set()  # (slot, pid)
+
+    def hear(self, kind, event):
+        job, slot = self.job, event["index"]
+        if job.stopping:
+            return
+        if kind == "wanted":
+            turns = self.losses.turns
+            turns[slot] = turns[slot] + 1 if slot in turns else int(("server", slot) in job.nodes)
+            new = job.plan.make_server(slot, job.address, turns[slot])
+            new.joined_before = job.nodes.get(("server", slot))
+            self.entering = slot
+            self.retired.discard((slot, None))
+            job.spawn(new)
+            job.terminal.say(f"server s{slot} is started (pid {new.pid}), as was asked for")
+        elif kind == "not_entered":
+            self.entering = None
+            self.retired.add((slot, None))  # nobody takes its place
+            job.send([c for c in job.alive("server") if c.index == slot and self.losses.pid_in_job(c) is None],
+                     signal.SIGTERM)
+            job.terminal.say(f"server s{slot} could not be added: {event['cause']}; the job goes on as before")
+        elif kind == "entered":
+            self.entering = None
+            job.options.snum += 1
+            job.terminal.say(f"server s{slot} (pid {event['pid']} on {event['host']}) serves")
+        elif kind == "leaving":
+            job.terminal.say(f"server s{slot} (pid {event['pid']} on {event['host']}) leaves, as was asked for")
+        else:
+            job.options.snum -= 1
+            self.retired.add((slot, event["pid"]))
+            job.terminal.say(f"server s{slot} (pid {event['pid']} on {event['host']}) has left: others have all that it had")
+
+    def is_no_loss(self, slot, pid):
+        """Of a server that has ended."""
+        return (slot, pid) in self.retired
+
+    def takes(self, child, pid, text):
+        """Whether nothing has to be done about the end of this server, or the scheduler is told that it never came."""
+        if self.is_no_loss(child.index, pid):
+            return True
+        if pid is None and child.index == self.entering:
+            self.entering = None
+            self.job.show_tail(("server", child.index))
+            self.losses.tell(child, {"role": "server", "slot": child.index, "pid": child.pid}, text)
+            return True
+        return False
+
+    def lost(self, event):
+        """Whether the lost server had not entered yet."""
+        if event["index"] != self.entering:
+            return False
+        self.entering = None
+        self.retired.add((event["index"], event["pid"]))
+        self.job.terminal.say(event["cause"] + "; it served nothing yet, and the job goes on as before")
+        return True
+
+
+# ---- the command
+
+def parse_command(arguments):
+    import argparse
+
+    def one(text):
+        if text not in ("+1", "-1"):
+            raise argparse.ArgumentTypeError(f"{text!r}: want +1 or -1, servers come and go one at a time")
+        return int(text)
+
+    parser = argparse.ArgumentParser(prog="prun.py", allow_abbrev=False,
+                                     description="Adds a server to a running job, or takes one away.")
+    parser.add_argument("--servers", required=True, type=one, metavar="+1|-1", help="one more, or one less")
+    parser.add_argument("--run", required=True, type=name_given, metavar="RUN",
+                        help="the folder of its logs, or that folder's name below paracel_runs/")
+    parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS",
+                        help="time to wait until it serves, or has left (default 120)")
+    return parser.parse_args(arguments)
+
+
+def resize_command(arguments):
+    """`prun.py --servers +1 --run RUN`. Returns the exit status."""
+    options = parse_command(arguments)
+    begin = time.monotonic()
+    try:
+        answer = ask(options.run, "resize", {"servers": options.servers})
+        with understood():
+            slot = answer["slot"]
+    except Failure as failure:
+        if failure.status == USAGE:
+            raise
+        raise Failure(failure.status, f"--servers {options.servers:+}: {failure}") from None
+    while time.monotonic() - begin < options.timeout:
+        report = ask(options.run, "stats")
+        with understood():
+            state = next((s["state"] for s in report["servers"] if s["slot"] == slot), "gone")
+            settled = report["settled"]
+        if options.servers > 0 and state == "up" and settled:
+            write_out(f"server s{slot} serves, after {time.monotonic() - begin:.1f} s\n")
+            return OK
+        if options.servers > 0 and state == "gone":
+            raise Failure(FAILURE, f"server s{slot} could not be added: see its log in the run's folder")
+        if options.servers < 0 and state == "gone":
+            write_out(f"server s{slot} has left, after {time.monotonic() - begin:.1f} s\n")
+            return OK
+        if options.servers < 0 and state in ("down", "joining", "up"):
+            raise Failure(FAILURE, f"server s{slot} was lost before it had left")
+        time.sleep(0.1)
+    raise Failure(TIMEOUT, f"server s{slot} has not {'entered' if options.servers > 0 else 'left'} within "
+                           f"{options.timeout:g} s; it may still")
