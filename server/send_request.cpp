@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One request to the scheduler of a running job, or to a thread of a server, for prun.py and for people: the answer's body
-// goes to stdout.
+// One request to the scheduler of a running job, or to a thread of a server, for prun.py and for people: the answer's
+// body goes to stdout.
 //
 // Exit status: 0 answered, 1 refused (the reason is on stderr), 2 wrong usage, 13 no answer in time.
 #include <signal.h>
@@ -72,7 +72,8 @@ int run() {
   for (std::chrono::duration<double> waited{}; waited.count() < FLAGS_timeout; waited += turn) {
     if (!port->receive(in, turn)) continue;
     net::reply_view answer;
-    if (const char* wrong = net::decode(in.frame, in.tail.size(), answer); wrong != nullptr) throw protocol_error(wrong);
+    if (const char* wrong = net::decode(in.frame, in.tail.size(), answer); wrong != nullptr)
+      throw protocol_error(wrong);
     const auto text = net::text_of(answer.body);
     const bool ok = answer.header.result == net::status::ok;
     std::fprintf(ok ? stdout : stderr, "%.*s\n", static_cast<int>(text.size()), text.data());

@@ -27,37 +27,41 @@
 
 #include <paracel/error.hpp>
 
-#include "core/hash.hpp"
 #include "config/launch_facts.hpp"
+#include "core/hash.hpp"
 #include "core/membership.hpp"
 #include "net/bind_policy.hpp"
-#include "storage/checkpoint_store.hpp"
 #include "net/fd_limit.hpp"
 #include "net/heartbeat.hpp"
 #include "net/job_key.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
-#include "server/scheduler/scheduler_node.hpp"
 #include "server/node/start_guard.hpp"
+#include "server/scheduler/scheduler_node.hpp"
+#include "storage/checkpoint_store.hpp"
 
-DEFINE_string(bind, "tcp://127.0.0.1:*", "address to answer at: ipc:///path, or tcp://host:port with * for a free port");
+DEFINE_string(bind, "tcp://127.0.0.1:*",
+              "address to answer at: ipc:///path, or tcp://host:port with * for a free port");
 DEFINE_string(job, "", "id of the job, 16 hex digits");
 DEFINE_int32(workers, 1, "number of workers");
 DEFINE_int32(servers, 1, "number of servers");
 DEFINE_int32(replicas, 1, "copies of every parameter, each on another server");
 DEFINE_bool(elastic, false, "servers may enter and leave while the job runs, also without copies");
-DEFINE_string(on_worker_death, "abort",
-              "abort: the job ends; eject: the others go on, except without worker 0; wait:T: they wait T seconds for another "
-              "process in its place");
+DEFINE_string(
+    on_worker_death, "abort",
+    "abort: the job ends; eject: the others go on, except without worker 0; wait:T: they wait T seconds for another "
+    "process in its place");
 DEFINE_double(heartbeat_limit, 3, "seconds without a heartbeat after which a node is lost");
-DEFINE_double(hang_limit, 0, "seconds after which a server whose user function still runs is lost; 0: it is waited for");
+DEFINE_double(hang_limit, 0,
+              "seconds after which a server whose user function still runs is lost; 0: it is waited for");
 DEFINE_double(join_timeout, 60, "seconds that the nodes may take to join");
 DEFINE_string(run_dir, "", "folder to work in (where a core dump would lie); empty: the one it was started in");
 DEFINE_int32(parent, 0, "process id of the launcher, whose death ends this process; 0: none");
 DEFINE_string(checkpoint_dir, "", "folder of the job's checkpoints; empty: none are made");
 DEFINE_int32(checkpoint_every, 0, "clocks from one checkpoint to the next; 0: only on SIGUSR1");
 DEFINE_int32(checkpoint_keep, 3, "checkpoints that stay");
-DEFINE_double(checkpoint_wait, 300, "seconds that workers may come to a checkpoint after the first; then it is given up");
+DEFINE_double(checkpoint_wait, 300,
+              "seconds that workers may come to a checkpoint after the first; then it is given up");
 DEFINE_string(resume, "", "folder of the checkpoint that the job goes on from");
 DEFINE_string(program, "", "name of the workers' program, for the manifest of a checkpoint");
 DEFINE_string(config, "", "its config file, likewise");
@@ -80,9 +84,9 @@ std::string facts_line(const std::string& config) try {
 
 using paracel::usage_error;
 
-/// Lines on stdout, written without waiting for their reader: a scheduler that waits answers no heartbeats. What the reader
-/// has not taken waits here, except what may be dropped: a launcher that was stopped must still hear how the job ended.
-/// Thread-safety: any thread.
+/// Lines on stdout, written without waiting for their reader: a scheduler that waits answers no heartbeats. What the
+/// reader has not taken waits here, except what may be dropped: a launcher that was stopped must still hear how the job
+/// ended. Thread-safety: any thread.
 class event_lines {
  public:
   /// `stuck`: an eventfd, written when lines begin to wait.
@@ -258,7 +262,8 @@ int run(int over, int stuck, int signals) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  // First of all, so that no moment is left in which the launcher can die unnoticed; taken back when nobody asked for it.
+  // First of all, so that no moment is left in which the launcher can die unnoticed; taken back when nobody asked for
+  // it.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   GFLAGS_NAMESPACE::gflags_exitfunc = [](int status) { std::_Exit(status == 0 ? 0 : paracel::exit_status::usage); };
   gflags::SetUsageMessage("the rendezvous of a job; prun.py starts it");

@@ -40,23 +40,26 @@
 #include "net/heartbeat.hpp"
 #include "net/job_key.hpp"
 #include "net/protocol.hpp"
-#include "net/scheduler_channel.hpp"
 #include "net/rendezvous.hpp"
+#include "net/scheduler_channel.hpp"
 #include "net/zmq_transport.hpp"
-#include "server/plugin/last_words.hpp"
 #include "server/node/server_node.hpp"
 #include "server/node/start_guard.hpp"
+#include "server/plugin/last_words.hpp"
 
 DEFINE_string(rendezvous, "", "address of the scheduler");
 DEFINE_string(job, "", "id of the job, 16 hex digits");
 DEFINE_string(slot, "0", "place on the ring, 0, 1, ...; auto: OMPI_COMM_WORLD_RANK");
 DEFINE_uint32(threads, 2, "shard threads");
 DEFINE_double(weight, 1.0, "share of the keys, relative to the other servers");
-DEFINE_string(bind, "tcp://127.0.0.1:*", "ipc:///folder or tcp://host:*; tcp://*:* is the interface towards the scheduler");
-DEFINE_string(advertise, "", "host by which others reach this one, where it is not that of --bind (a translator of addresses)");
+DEFINE_string(bind, "tcp://127.0.0.1:*",
+              "ipc:///folder or tcp://host:*; tcp://*:* is the interface towards the scheduler");
+DEFINE_string(advertise, "",
+              "host by which others reach this one, where it is not that of --bind (a translator of addresses)");
 DEFINE_string(plugin_dirs, "", "folders in which plug-ins are looked up, separated by colons");
 DEFINE_double(function_timeout, 30, "seconds after which a user function that still runs is named in the log");
-DEFINE_double(heartbeat_limit, 3, "seconds of silence after which a node is lost; the scheduler, after three times as long");
+DEFINE_double(heartbeat_limit, 3,
+              "seconds of silence after which a node is lost; the scheduler, after three times as long");
 DEFINE_int64(parent, 0, "process without which this one shall not live");
 // Numbers of bytes may end in K, M, G or T.
 DEFINE_string(max_value_bytes, "256M", "largest value that is taken");
@@ -83,7 +86,8 @@ milliseconds milliseconds_of(double seconds, const char* flag) {
 std::uint64_t bytes_of(const std::string& text, const char* flag) {
   std::uint64_t count = 0;
   if (!read_byte_count(text, count)) {
-    throw usage_error(std::string(flag) + " must be a number of bytes such as 1000000, 64K, 256M or 4G, not " + quote_for_error(text));
+    throw usage_error(std::string(flag) + " must be a number of bytes such as 1000000, 64K, 256M or 4G, not " +
+                      quote_for_error(text));
   }
   return count;
 }
@@ -134,10 +138,10 @@ std::string address_towards(const std::string& scheduler) {
   sockaddr_storage own{};
   socklen_t size = sizeof own;
   std::array<char, 256> text{};
-  const bool ok = fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
-                  getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0 &&
-                  getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text.data(), text.size(), nullptr, 0,
-                              NI_NUMERICHOST) == 0;
+  const bool ok =
+      fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+      getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0 &&
+      getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) == 0;
   if (fd >= 0) close(fd);
   if (!ok) throw network_error("no way from this host to the scheduler at " + scheduler, false);
   return own.ss_family == AF_INET6 ? "[" + std::string(text.data()) + "]" : std::string(text.data());
@@ -243,9 +247,8 @@ std::string heartbeat_body(const srv::server_node& node) {
                       {"synced", node.synced()}};
   auto& busy = body["busy"] = nlohmann::json::array();
   for (const auto& run : node.long_runs()) {
-    busy.push_back({{"shard", run.shard},
-                    {"function", run.function},
-                    {"seconds", static_cast<double>(run.time.count()) / 1000}});
+    busy.push_back(
+        {{"shard", run.shard}, {"function", run.function}, {"seconds", static_cast<double>(run.time.count()) / 1000}});
   }
   return json_text(body);
 }
@@ -270,8 +273,8 @@ srv::node_options options_from_flags() {
   return o;
 }
 
-/// The scheduler has answered a heartbeat: until two seconds after it left, less when its limit is less, nobody is put in
-/// this server's place. A tenth is for clocks that run apart.
+/// The scheduler has answered a heartbeat: until two seconds after it left, less when its limit is less, nobody is put
+/// in this server's place. A tenth is for clocks that run apart.
 void renew_lease(srv::server_node& node, net::clock_source::time_point sent) {
   const auto limit = milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit");
   node.set_lease_end(sent + std::min(milliseconds{2000}, limit * 10 / 11));
@@ -298,15 +301,15 @@ void tell_last_words(const srv::server_node& node, scheduler_line& line, const s
   const ending never;
   net::reply_view answer;
   const auto& self = node.addresses();
-  line.ask(net::verb::leave,
-           json_text({{"role", "server"},
-                      {"slot", self.slot},
-                      {"pid", self.pid},
-                      {"incarnation", to_hex(self.incarnation)},
-                      {"status", exit_status::server_lost},
-                      {"last_words",
-                       {{"function", to_hex(words.function)}, {"how", words.how}, {"where", words.where}}}}),
-           never, milliseconds(1000), answer);
+  line.ask(
+      net::verb::leave,
+      json_text({{"role", "server"},
+                 {"slot", self.slot},
+                 {"pid", self.pid},
+                 {"incarnation", to_hex(self.incarnation)},
+                 {"status", exit_status::server_lost},
+                 {"last_words", {{"function", to_hex(words.function)}, {"how", words.how}, {"where", words.where}}}}),
+      never, milliseconds(1000), answer);
 }
 
 /// Serves until `end` has come. Returns the exit status.
@@ -384,8 +387,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
                         {"pid", node.addresses().pid},
                         {"incarnation", to_hex(node.addresses().incarnation)},
                         {"status", 0}}),
-             never,
-             milliseconds(50), answer);
+             never, milliseconds(50), answer);
   } else if (!end.why().empty()) {
     std::fprintf(stderr, "start_server: error: s%u: %s\n", node.addresses().slot, end.why().c_str());
   }
@@ -417,8 +419,8 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
     if (node == nullptr) return;
     node->object().count_dropped_connection();
     if (node->object().connections_dropped() != 1) return;
-    std::fprintf(stderr, "start_server: s%u drops a connection: %.*s\n", node->addresses().slot, static_cast<int>(why.size()),
-                 why.data());
+    std::fprintf(stderr, "start_server: s%u drops a connection: %.*s\n", node->addresses().slot,
+                 static_cast<int>(why.size()), why.data());
   });
   net::zmq_transport over({.max_message_bytes = options.server.max_message_bytes});
   options.on_stop = [&] {

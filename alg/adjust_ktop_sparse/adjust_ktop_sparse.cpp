@@ -53,11 +53,13 @@ void append_text(std::string& out, const ktop_line& line) {
 config_schema adjust_ktop_schema() {
   config_schema s("adjust_ktop_sparse", "how many neighbours predict each user's ratings best");
   s.key("rating_input", key_type::files, "ratings, user,item,rating").required();
-  s.key("sim_input", key_type::files, "lists of similar users, the most similar first: what sim_sparse writes").required();
+  s.key("sim_input", key_type::files, "lists of similar users, the most similar first: what sim_sparse writes")
+      .required();
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
   s.key("fmt", key_type::string, "fmap, fsmap, fsv: user,item,rating; smap, sfv: item,user,rating")
-      .fallback("fmap").one_of({"fmap", "fsmap", "fsv", "smap", "sfv"});
+      .fallback("fmap")
+      .one_of({"fmap", "fsmap", "fsv", "smap", "sfv"});
   s.key("lower bound", key_type::integer, "the least number of neighbours").fallback(1).at_least(1);
   s.key("format", key_type::string, "of the results: text, or npy").fallback("text").one_of({"text", "npy"});
   return s;
@@ -105,17 +107,16 @@ void adjust_ktop::solve() {
 }
 
 void adjust_ktop::load() {
-  visit_text(get_comm(), settings_.sim_input,
-             [&](std::string_view text, const text_failure& fail) {
-               while (!text.empty()) {
-                 const auto end = std::min(text.find('\n'), text.size());
-                 auto line = text.substr(0, end);
-                 if (line.ends_with('\r')) line.remove_suffix(1);
-                 similarity_list list;
-                 if (parse_similarities(line, list, fail)) lists_.push_back(std::move(list));
-                 text.remove_prefix(std::min(end + 1, text.size()));
-               }
-             });
+  visit_text(get_comm(), settings_.sim_input, [&](std::string_view text, const text_failure& fail) {
+    while (!text.empty()) {
+      const auto end = std::min(text.find('\n'), text.size());
+      auto line = text.substr(0, end);
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      similarity_list list;
+      if (parse_similarities(line, list, fail)) lists_.push_back(std::move(list));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+  });
   entry_options options;
   options.transpose = settings_.transpose;
   options.duplicates = duplicate_rule::last;

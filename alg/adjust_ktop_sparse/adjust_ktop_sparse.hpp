@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How many neighbours each user should have: for every user of a list of similarities the k that predicts the user's known
-// ratings best by the ratings of the first k neighbours.
+// How many neighbours each user should have: for every user of a list of similarities the k that predicts the user's
+// known ratings best by the ratings of the first k neighbours.
 //
-// A worker takes the lists that it reads, and asks the workers that own the ratings of those users and of their neighbours
-// for them, a batch of lists at a time.
+// A worker takes the lists that it reads, and asks the workers that own the ratings of those users and of their
+// neighbours for them, a batch of lists at a time.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 #include <vector>
 
 #include <paracel/id_list.hpp>
-#include <paracel/samples.hpp>
 #include <paracel/paralg.hpp>
+#include <paracel/samples.hpp>
 #include <paracel/schema.hpp>
 #include <paracel/sparse.hpp>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "adjust_ktop_sparse.hpp"
 #include <paracel/run.hpp>
-
+#include "adjust_ktop_sparse.hpp"
 
 int main(int argc, char** argv) {
   using namespace paracel::alg;

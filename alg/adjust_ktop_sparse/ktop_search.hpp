@@ -20,19 +20,19 @@ struct rated_neighbour {
 
 /// What ktop_search found for a row.
 struct ktop_choice {
-  std::size_t k = 0;          ///< the best number of neighbours
-  double error = 0;           ///< squared error with k neighbours, summed over the row's entries
-  double base_error = 0;      ///< with all of them
+  std::size_t k = 0;      ///< the best number of neighbours
+  double error = 0;       ///< squared error with k neighbours, summed over the row's entries
+  double base_error = 0;  ///< with all of them
 };
 
 /// For each k from `lower` to the number of neighbours, predict every entry of a row by
 ///
-///     sum of s_v r_v,i / sum of s_v      over the first k neighbours v that have column i; the row's mean where none has
+///     sum of s_v r_v,i / sum of s_v      over the first k neighbours v that have column i; the row's mean where none
+///     has
 ///
-/// (or where the similarities add up to 0), and take the k of least squared error; of equal ones the least. A list that is
-/// shorter than `lower` is taken as it is.
-/// Thread-safety: none (it keeps its memory from call to call)
-/// Cost: the entries of the row, once more for each neighbour, and those of the neighbours.
+/// (or where the similarities add up to 0), and take the k of least squared error; of equal ones the least. A list that
+/// is shorter than `lower` is taken as it is. Thread-safety: none (it keeps its memory from call to call) Cost: the
+/// entries of the row, once more for each neighbour, and those of the neighbours.
 class ktop_search {
  public:
   ktop_choice operator()(std::span<const std::uint64_t> columns, std::span<const double> values,
@@ -62,7 +62,8 @@ class ktop_search {
   }
 
  private:
-  void add(std::span<const std::uint64_t> columns, std::span<const double> values, const rated_neighbour& v, double mean) {
+  void add(std::span<const std::uint64_t> columns, std::span<const double> values, const rated_neighbour& v,
+           double mean) {
     std::size_t i = 0;
     for (std::size_t j = 0; i < columns.size() && j < v.columns.size();) {
       if (columns[i] < v.columns[j]) {

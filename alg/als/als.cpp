@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include <paracel/samples.hpp>
 #include <paracel/random.hpp>
+#include <paracel/samples.hpp>
 
 #include "alg/common/npy.hpp"
 
@@ -184,8 +184,9 @@ factor_lines load_factors(Comm comm, const std::vector<std::string>& files) {
     out.ids.push_back(std::move(id));
   });
   // Whether anything is wrong is agreed on; then all look for it, in the order of the files.
-  std::vector<std::int64_t> most{wrong ? 1 : 0, static_cast<std::int64_t>(out.k),
-                                 out.k == 0 ? std::numeric_limits<std::int64_t>::min() : -static_cast<std::int64_t>(out.k)};
+  std::vector<std::int64_t> most{
+      wrong ? 1 : 0, static_cast<std::int64_t>(out.k),
+      out.k == 0 ? std::numeric_limits<std::int64_t>::min() : -static_cast<std::int64_t>(out.k)};
   comm.allreduce(most, reduce_op::max);
   if (most[0] != 0 || most[1] == 0 || most[1] != -most[2]) find_wrong_line(files);
   out.k = static_cast<std::size_t>(most[1]);
@@ -278,17 +279,23 @@ config_schema als_schema() {
   s.add_output_files();
   s.key("format", key_type::string, "of the model").fallback("text").one_of({"text", "npy"});
   s.key("pattern", key_type::string, "with factor_input: fmap solves users, smap items")
-      .fallback("fmap").one_of({"fmap", "smap"});
+      .fallback("fmap")
+      .one_of({"fmap", "smap"});
   s.key("k", key_type::integer, "factors of a user and of an item").fallback(32).at_least(0).at_most(4096);
   s.key("rounds", key_type::integer, "alternations, each two half steps").fallback(10).at_least(1).at_most(1000000);
   s.key("lambda", key_type::number, "weight of the penalty of the factors").fallback(0.1).at_least(0);
   s.key("lambda_bias", key_type::number, "weight of the penalty of the biases").fallback(0.05).at_least(0);
   s.key("weighted", key_type::boolean, "each row's penalty counts once a rating").fallback(true);
   s.key("implicit", key_type::boolean, "ratings are counts: fit whether there is one, over all cells").fallback(false);
-  s.key("confidence", key_type::number, "implicit: weight of a cell is 1 + confidence * rating").fallback(40.0).at_least(0);
-  s.key("start", key_type::number, "standard deviation of the items' factors before the first step").fallback(0.1).above(0);
+  s.key("confidence", key_type::number, "implicit: weight of a cell is 1 + confidence * rating")
+      .fallback(40.0)
+      .at_least(0);
+  s.key("start", key_type::number, "standard deviation of the items' factors before the first step")
+      .fallback(0.1)
+      .above(0);
   s.key("tolerance", key_type::number, "stop when a round changes the objective by less than this part; 0: never")
-      .fallback(0.0).at_least(0);
+      .fallback(0.0)
+      .at_least(0);
   s.key("seed", key_type::integer, "of the start").fallback(0).at_least(0);
   s.key("min_rating", key_type::number, "predictions are not below it; default: the least rating of the input");
   s.key("max_rating", key_type::number, "predictions are not above it; default: the greatest rating of the input");
@@ -316,11 +323,13 @@ als_settings::als_settings(const config& from)
   model.lambda_bias = implicit ? 0 : from.get<double>("lambda_bias");
   model.alpha = from.get<double>("confidence");
   model.weighted = from.get<bool>("weighted");
-  if (implicit && model.k == 0) throw config_error(from.place_of("k") + ": found 0, want at least 1 with implicit ratings");
+  if (implicit && model.k == 0)
+    throw config_error(from.place_of("k") + ": found 0, want at least 1 with implicit ratings");
   if (from.given("min_rating")) limits.least = from.get<double>("min_rating");
   if (from.given("max_rating")) limits.most = from.get<double>("max_rating");
   if (limits.least > limits.most)
-    throw config_error(from.place_of("min_rating") + ": found a number above max_rating, want min_rating <= max_rating");
+    throw config_error(from.place_of("min_rating") +
+                       ": found a number above max_rating, want min_rating <= max_rating");
   const auto held_out = from.get<std::vector<std::string>>("validate_input");
   if (!held_out.empty() && !use.test_input.empty())
     throw config_error(from.place_of("validate_input") + ": it is another name of test_input; want one of them");
@@ -334,8 +343,8 @@ alternating_least_squares::alternating_least_squares(Comm comm, const std::strin
                                                      const als_settings& settings)
     : paralg(server_info, std::move(comm), settings.output, settings.rounds),
       settings_(settings),
-      log_(*this, settings.factor_input.empty() ? settings.rounds : 1, settings.factor_input.empty() ? "objective" : "rmse",
-           settings.debug),
+      log_(*this, settings.factor_input.empty() ? settings.rounds : 1,
+           settings.factor_input.empty() ? "objective" : "rmse", settings.debug),
       model_(settings.model) {}
 
 void alternating_least_squares::solve() {
@@ -421,8 +430,8 @@ void alternating_least_squares::load() {
 }
 
 /// Solves one side and pushes it; returns the objective. `from` has the rows of the other side.
-/// Cost: a row of the other side for each local column once from the servers, each own row once to them, a barrier, and a
-/// reduction of 2 numbers (implicit: and one of k^2 before it).
+/// Cost: a row of the other side for each local column once from the servers, each own row once to them, a barrier, and
+/// a reduction of 2 numbers (implicit: and one of k^2 before it).
 double alternating_least_squares::half_step(als_role& side, als_role& other, table<double>& from, table<double>& to) {
   auto comm = get_comm();
   const bool implicit = model_.form == als_form::implicit_ratings;
@@ -456,7 +465,8 @@ void alternating_least_squares::train() {
     objective = half_step(items_, users_, tables_->users(), tables_->items());
     ++round;
     log_.round(round, objective, {{"after_users", between}});
-    if (settings_.tolerance > 0 && round > 1 && std::abs(last - objective) <= settings_.tolerance * std::abs(last)) break;
+    if (settings_.tolerance > 0 && round > 1 && std::abs(last - objective) <= settings_.tolerance * std::abs(last))
+      break;
     last = objective;
   }
   log_.result("rounds", static_cast<std::uint64_t>(round));

@@ -2,16 +2,17 @@
 //
 // Factors of users and items by alternating least squares, in three forms.
 //
-//   explicit   sum e^2 + lambda (sum_u n_u |w_u|^2 + sum_i n_i |h_i|^2) + lambda_bias (sum_u n_u b_u^2 + sum_i n_i b_i^2),
-//              e = r - mean - b_u - b_i - w.h over the ratings; without `weighted` every n is 1. A row's bias is one more
-//              coordinate of its least squares: it is the coefficient of a feature that is always 1.
+//   explicit   sum e^2 + lambda (sum_u n_u |w_u|^2 + sum_i n_i |h_i|^2) + lambda_bias (sum_u n_u b_u^2 + sum_i n_i
+//   b_i^2),
+//              e = r - mean - b_u - b_i - w.h over the ratings; without `weighted` every n is 1. A row's bias is one
+//              more coordinate of its least squares: it is the coefficient of a feature that is always 1.
 //   implicit   sum over all cells (1 + alpha r) ([r > 0] - w.h)^2 + lambda (|W|^2 + |H|^2); the cells without a rating
 //              come from H'H, which does not depend on the user.
 //   one step   (factor_input given, as Paracel 0.3) W_u = (H_u'H_u + lambda I)^-1 H_u'r_u for given factors H.
 //
-// Each half step is exact, so the objective never rises. Users are solved where their ratings are, items where theirs are
-// (the input is kept in both orientations); solved rows are pushed to a table in the servers, and each worker pulls the
-// rows that its own side needs.
+// Each half step is exact, so the objective never rises. Users are solved where their ratings are, items where theirs
+// are (the input is kept in both orientations); solved rows are pushed to a table in the servers, and each worker pulls
+// the rows that its own side needs.
 //
 // Source: Zhou et al., "Large-scale parallel collaborative filtering for the Netflix prize", AAIM 2008 (weighted); Hu,
 // Koren, Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008.
@@ -41,7 +42,7 @@ struct als_model {
   double mean = 0;
   double lambda = 0;
   double lambda_bias = 0;
-  double alpha = 0;     ///< implicit: confidence of a rating
+  double alpha = 0;  ///< implicit: confidence of a rating
   bool weighted = true;
 };
 
@@ -51,9 +52,9 @@ struct als_sums {
   double penalty = 0;
 };
 
-/// Solves every row of `ratings` for the rows of its columns. Shape: `others` and `own` are rows of row_width(k) numbers,
-/// one for each local column and each row; `gram`: k * k numbers, sum h h' over all columns of all workers (implicit alone).
-/// Cost: of a row with n ratings n k^2 + k^3/3 multiplications, or n^2 k + n^3/3 when n < k/2.
+/// Solves every row of `ratings` for the rows of its columns. Shape: `others` and `own` are rows of row_width(k)
+/// numbers, one for each local column and each row; `gram`: k * k numbers, sum h h' over all columns of all workers
+/// (implicit alone). Cost: of a row with n ratings n k^2 + k^3/3 multiplications, or n^2 k + n^3/3 when n < k/2.
 als_sums als_half_step(const als_model& model, const sparse_rows& ratings, std::span<const double> others,
                        std::span<const double> gram, std::span<double> own);
 /// The penalty of rows as they are.
@@ -81,9 +82,9 @@ struct als_settings {
   recommend_settings use;
 };
 
-/// Reads factors `id<tab>factor|factor|...` from files, this worker's part of them, and pushes them to `to`, whose width it
-/// must have been made with: see factors_of. A collective.
-/// Throws: data_error file:line:column, the same on every worker.
+/// Reads factors `id<tab>factor|factor|...` from files, this worker's part of them, and pushes them to `to`, whose
+/// width it must have been made with: see factors_of. A collective. Throws: data_error file:line:column, the same on
+/// every worker.
 struct factor_lines {
   std::vector<std::string> ids;
   std::vector<double> values;  ///< k each
@@ -94,7 +95,7 @@ factor_lines load_factors(Comm comm, const std::vector<std::string>& files);
 /// One orientation of the ratings on this worker.
 struct als_role {
   sparse_rows ratings;
-  std::vector<std::uint64_t> keys;         // of the own rows
+  std::vector<std::uint64_t> keys;  // of the own rows
   std::vector<std::uint64_t> column_keys;
   std::vector<double> own;
   std::vector<double> others;
@@ -147,7 +148,7 @@ class alternating_least_squares : public paralg {
   als_role users_;
   als_role items_;
   std::optional<factor_tables> tables_;
-  double user_penalty_ = 0;               // of all workers
+  double user_penalty_ = 0;  // of all workers
   double item_penalty_ = 0;
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "als.hpp"
 #include <paracel/run.hpp>
-
+#include "als.hpp"
 
 int main(int argc, char** argv) {
   return paracel::run<paracel::alg::als_settings>(argc, argv, paracel::alg::als_schema(), [](const auto& settings) {

@@ -17,8 +17,8 @@ config_schema bfs_schema() {
   return s;
 }
 
-bfs_result breadth_first_levels(Comm comm, const distributed_graph& graph, std::uint64_t source, const pregel_options& options,
-                                bool resume) {
+bfs_result breadth_first_levels(Comm comm, const distributed_graph& graph, std::uint64_t source,
+                                const pregel_options& options, bool resume) {
   pregel_run<bfs_program> run(comm, graph, {source});
   std::ranges::fill(run.values(), bfs_program::unreached);
   run.identify(pregel_identity("bfs", {source}));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Breadth-first search as a vertex program: the level of a vertex is the number of edges of a shortest path from the source.
+// Breadth-first search as a vertex program: the level of a vertex is the number of edges of a shortest path from the
+// source.
 //
-// A vertex that a message reaches for the first time in superstep s has level s; it tells its targets and halts. A message
-// says nothing but that it came, so all that travels is which borders were reached.
+// A vertex that a message reaches for the first time in superstep s has level s; it tells its targets and halts. A
+// message says nothing but that it came, so all that travels is which borders were reached.
 //
 // Source: E. Moore, "The shortest path through a maze", 1959; G. Malewicz et al., "Pregel", SIGMOD 2010.
 #pragma once
@@ -43,8 +44,8 @@ struct bfs_result {
 };
 
 /// `source`: a vertex number. A collective. `resume`: from a checkpoint in options.checkpoint_folder.
-bfs_result breadth_first_levels(Comm comm, const distributed_graph& graph, std::uint64_t source, const pregel_options& options = {},
-                                bool resume = false);
+bfs_result breadth_first_levels(Comm comm, const distributed_graph& graph, std::uint64_t source,
+                                const pregel_options& options = {}, bool resume = false);
 
 struct bfs_settings : graph_settings {
   explicit bfs_settings(const config& from)

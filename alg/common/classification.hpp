@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include <paracel/classification_metrics.hpp>
 #include <paracel/comm.hpp>
 #include <paracel/exchange.hpp>
-#include <paracel/classification_metrics.hpp>
 
 namespace paracel::alg {
 
@@ -23,7 +23,8 @@ struct classification_quality {
 
 /// Of all workers' margins and labels (-1 or +1); on rank 0, zeros elsewhere. A collective.
 /// Cost: 16 bytes a row to rank 0, in messages of at most 64 MB, because an AUC needs all margins in one place.
-inline classification_quality quality_over_workers(Comm comm, std::span<const double> margin, std::span<const double> label) {
+inline classification_quality quality_over_workers(Comm comm, std::span<const double> margin,
+                                                   std::span<const double> label) {
   std::vector<byte_vector> out(comm.get_size());
   for (auto& block : out) put_bytes(block, std::uint64_t{0});
   put_bytes(out[0], margin.data(), margin.size());

@@ -78,7 +78,8 @@ adjacency adjacency_of(const std::vector<contracted_edge>& links, const local_in
 }
 
 /// The links of the other workers to groups here, turned round.
-std::vector<contracted_edge> reversed(Comm& comm, const distributed_graph& g, const std::vector<contracted_edge>& links) {
+std::vector<contracted_edge> reversed(Comm& comm, const distributed_graph& g,
+                                      const std::vector<contracted_edge>& links) {
   std::vector<byte_vector> blocks(comm.get_size());
   for (auto& b : blocks) put_bytes(b, std::uint64_t{0});
   for (const auto& l : links) {
@@ -107,8 +108,8 @@ std::vector<std::uint64_t> number_groups(Comm comm, std::uint64_t groups) {
   return first;
 }
 
-distributed_graph graph_of_links(Comm comm, const std::vector<std::uint64_t>& first, const std::vector<contracted_edge>& links,
-                          link_rule rule) {
+distributed_graph graph_of_links(Comm comm, const std::vector<std::uint64_t>& first,
+                                 const std::vector<contracted_edge>& links, link_rule rule) {
   distributed_graph g;
   g.first = first;
   g.rank = comm.get_rank();

@@ -29,7 +29,7 @@ std::vector<std::uint64_t> number_groups(Comm comm, std::uint64_t groups);
 
 /// The graph of these links; links that are there twice become one. No ids. A collective.
 /// Cost: with `both_ways` and `symmetric` 12 bytes a link travel.
-distributed_graph graph_of_links(Comm comm, const std::vector<std::uint64_t>& first, const std::vector<contracted_edge>& links,
-                          link_rule rule);
+distributed_graph graph_of_links(Comm comm, const std::vector<std::uint64_t>& first,
+                                 const std::vector<contracted_edge>& links, link_rule rule);
 
 }  // namespace paracel::alg

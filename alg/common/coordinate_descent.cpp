@@ -17,8 +17,8 @@ namespace {
 
 // Rounding may keep a badly conditioned problem just above its tolerance.
 constexpr std::size_t sweep_limit = 20000;
-// Newton steps in a row: as many as take some 10^9 operations, because where the features outnumber the samples each may
-// bring only one coordinate to 0.
+// Newton steps in a row: as many as take some 10^9 operations, because where the features outnumber the samples each
+// may bring only one coordinate to 0.
 constexpr double newton_operations = 1e9;
 
 }  // namespace
@@ -63,8 +63,8 @@ std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1,
     }
   };
   add_products(1, q);
-  // A Newton step on the coordinates that are not 0, as far as none of them changes its sign; whoever comes to 0 stays there.
-  // Returns whether it went all the way.
+  // A Newton step on the coordinates that are not 0, as far as none of them changes its sign; whoever comes to 0 stays
+  // there. Returns whether it went all the way.
   const auto newton = [&](std::vector<std::uint32_t>& over) {
     const auto size = static_cast<Eigen::Index>(over.size());
     Eigen::MatrixXd matrix(size, size);
@@ -117,7 +117,8 @@ std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1,
       if (count < patience) continue;
       std::erase_if(active, [&](auto j) { return w[j] == 0; });
       const auto size = static_cast<double>(active.size());
-      const auto steps = static_cast<std::size_t>(std::clamp(newton_operations / (size * size * size + 1), 6.0, 2 * size + 6));
+      const auto steps =
+          static_cast<std::size_t>(std::clamp(newton_operations / (size * size * size + 1), 6.0, 2 * size + 6));
       for (std::size_t k = 0; k < steps && !active.empty() && !newton(active); ++k) continue;
       std::copy(q.begin(), q.end(), correlation.begin());
       add_products(-1, correlation);

@@ -70,8 +70,9 @@ product_function widest() {
 
 }  // namespace
 
-void add_product(const double* a, std::size_t a_row, std::size_t a_step, const double* b, std::size_t b_row, double* out,
-                 std::size_t out_row, std::size_t rows, std::size_t columns, std::size_t depth, bool upper) {
+void add_product(const double* a, std::size_t a_row, std::size_t a_step, const double* b, std::size_t b_row,
+                 double* out, std::size_t out_row, std::size_t rows, std::size_t columns, std::size_t depth,
+                 bool upper) {
   static const product_function add = widest();
   add({a, a_row, a_step, b, b_row, out, out_row, rows, columns, depth, upper});
 }

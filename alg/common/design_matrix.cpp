@@ -32,7 +32,8 @@ double dense_dot(const double* x, const double* w, std::size_t n) {
 void add_sample_keys(config_schema& schema) {
   schema.key("target", key_type::string, "CSV with a header: name of the target; default: the last field");
   schema.key("features", key_type::strings, "CSV with a header: names of the features; default: all but the target");
-  schema.key("separator", key_type::string, "CSV: what is between fields; default: comma, semicolon or tab, as the file has");
+  schema.key("separator", key_type::string,
+             "CSV: what is between fields; default: comma, semicolon or tab, as the file has");
 }
 
 sample_options sample_options_of(const config& from) {
@@ -351,7 +352,8 @@ double predicted(const sample_rows& rows, std::size_t i, std::span<const double>
   double sum = theta[0];
   const auto columns = rows.columns_of(i);
   const auto values = rows.values_of(i);
-  for (std::size_t k = 0; k < columns.size() && columns[k] < weights.size(); ++k) sum += values[k] * weights[columns[k]];
+  for (std::size_t k = 0; k < columns.size() && columns[k] < weights.size(); ++k)
+    sum += values[k] * weights[columns[k]];
   return sum;
 }
 

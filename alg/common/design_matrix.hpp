@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What regressions do with a worker's samples X (n rows, p features, sparse or dense): X w, X'r, and the Gram matrix of some
-// of the features, X_A' D X_A.
+// What regressions do with a worker's samples X (n rows, p features, sparse or dense): X w, X'r, and the Gram matrix of
+// some of the features, X_A' D X_A.
 #pragma once
 
 #include <cstddef>
@@ -43,16 +43,16 @@ constexpr std::size_t packed_at(std::size_t n, std::size_t i, std::size_t j) noe
   return i * (2 * n - i - 1) / 2 + j;
 }
 
-/// packed += sum over the rows of weight_i x_iA x_iA', A being `features`, ascending; without weights: 1 each (weights are
-/// not negative). Shape: packed_size(features.size()).
-/// Cost: rows * |A|^2 operations dense; sparse, the sum of the squares of the entries in A of each row, or that if it is less.
+/// packed += sum over the rows of weight_i x_iA x_iA', A being `features`, ascending; without weights: 1 each (weights
+/// are not negative). Shape: packed_size(features.size()). Cost: rows * |A|^2 operations dense; sparse, the sum of the
+/// squares of the entries in A of each row, or that if it is less.
 void add_gram(const sample_rows& rows, std::span<const std::uint32_t> features, std::span<const double> weight,
               std::span<double> packed);
 
-/// Samples of all workers centred, and scaled if they are to be standardised: x := (x - mean) / sd, y := y - mean, with the
-/// population sd; a feature without spread is 0 everywhere. Dense rows are changed in place, sparse rows implicitly.
-/// Means and sd are found in two passes, so that they are good to the last digits also when mean / sd is large.
-/// Thread-safety: none. Every call but w_* is a collective.
+/// Samples of all workers centred, and scaled if they are to be standardised: x := (x - mean) / sd, y := y - mean, with
+/// the population sd; a feature without spread is 0 everywhere. Dense rows are changed in place, sparse rows
+/// implicitly. Means and sd are found in two passes, so that they are good to the last digits also when mean / sd is
+/// large. Thread-safety: none. Every call but w_* is a collective.
 class centred_samples {
  public:
   centred_samples() = default;

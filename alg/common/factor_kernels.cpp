@@ -6,8 +6,8 @@
 
 #include <Eigen/Dense>
 
-// The loops are written once, in functions that are always inlined, and compiled for two machines: the vectoriser sees them
-// inside the function whose target they take over.
+// The loops are written once, in functions that are always inlined, and compiled for two machines: the vectoriser sees
+// them inside the function whose target they take over.
 #define PARACEL_INLINE [[gnu::always_inline]] inline
 #if defined(__x86_64__)
 #define PARACEL_AVX2 [[gnu::target("avx2,fma")]]
@@ -116,7 +116,8 @@ PARACEL_INLINE void gram_body(std::size_t rows, std::size_t d, std::size_t strid
   }
 }
 
-/// Cholesky in place: rows of the lower triangle, and z of L L' z = rhs. False when a pivot says that it is not definite.
+/// Cholesky in place: rows of the lower triangle, and z of L L' z = rhs. False when a pivot says that it is not
+/// definite.
 PARACEL_INLINE bool cholesky_body(std::size_t d, std::size_t stride, double* __restrict a, double* __restrict z) {
   double largest = 0;
   for (std::size_t i = 0; i < d; ++i) largest = std::max(largest, a[i * stride + i]);
@@ -155,8 +156,8 @@ bool cholesky_plain(std::size_t d, std::size_t stride, double* a, double* z) { r
 #if defined(__x86_64__)
 PARACEL_AVX2 double dot_wide(const double* a, const double* b, std::size_t n) { return dot_body(a, b, n); }
 PARACEL_AVX2 double distance_wide(const double* a, const double* b, std::size_t n) { return distance_body(a, b, n); }
-PARACEL_AVX2 double sgd_wide(const sgd_step& s, double* user, double* items, const std::uint32_t* slot, const double* value,
-                             std::size_t n) {
+PARACEL_AVX2 double sgd_wide(const sgd_step& s, double* user, double* items, const std::uint32_t* slot,
+                             const double* value, std::size_t n) {
   return sgd_body(s, user, items, slot, value, n);
 }
 PARACEL_AVX2 void gram_wide(std::size_t rows, std::size_t d, std::size_t stride, const double* x, const double* y,

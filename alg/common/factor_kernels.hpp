@@ -2,13 +2,14 @@
 //
 // The inner loops of the factor models: a stochastic step, and the least squares of one row.
 //
-// A row of factors is | bias | 1 | factor 0 | ... | factor k - 1 |. The 1 says that somebody has trained the row (a row that
-// nobody has is all zeros, so that it predicts by the other side's bias alone), and makes `row + 1` the features of a linear
-// regression with an intercept.
+// A row of factors is | bias | 1 | factor 0 | ... | factor k - 1 |. The 1 says that somebody has trained the row (a row
+// that nobody has is all zeros, so that it predicts by the other side's bias alone), and makes `row + 1` the features
+// of a linear regression with an intercept.
 //
-// Each loop is compiled twice, for any x86-64 and for AVX2 with FMA, and chosen when the program starts. On a machine busy
-// with other things, k 32: a stochastic step took 25 instead of 66 ns; a row of ALS with 1,000 ratings 134 instead of 208 ns
-// a rating (AVX-512 would give 111). The two forms differ in the last bits: bit-identical means on machines of one kind.
+// Each loop is compiled twice, for any x86-64 and for AVX2 with FMA, and chosen when the program starts. On a machine
+// busy with other things, k 32: a stochastic step took 25 instead of 66 ns; a row of ALS with 1,000 ratings 134 instead
+// of 208 ns a rating (AVX-512 would give 111). The two forms differ in the last bits: bit-identical means on machines
+// of one kind.
 #pragma once
 
 #include <cstddef>
@@ -56,9 +57,8 @@ class row_solver {
   std::span<double> add(double target);
   [[nodiscard]] std::size_t rows() const noexcept { return count_; }
 
-  /// z of the rows. Penalties that are all above zero make the problem definite; where it is not, z is the shortest of the
-  /// solutions.
-  /// Cost: n d^2 + d^3 / 3 multiplications, or, with fewer rows than coordinates, n^2 d + n^3 / 3.
+  /// z of the rows. Penalties that are all above zero make the problem definite; where it is not, z is the shortest of
+  /// the solutions. Cost: n d^2 + d^3 / 3 multiplications, or, with fewer rows than coordinates, n^2 d + n^3 / 3.
   void solve(std::span<const double> penalty, std::span<double> z);
   /// The implicit form: min sum_i c_i (x_i z)^2 - 2 sum_i t_i x_i z + z' (G + diag(penalty)) z. `gram`: d * d numbers.
   void solve_implicit(std::span<const double> extra, std::span<const double> gram, std::span<const double> penalty,
@@ -82,6 +82,7 @@ class row_solver {
 
 /// lower[i * stride + j] += sum_n x[n * stride + i] y[n * stride + j] for j <= i < d.
 /// Shape: stride is a multiple of four, numbers of x and y beyond d are finite.
-void add_gram(std::size_t rows, std::size_t d, std::size_t stride, const double* x, const double* y, double* lower) noexcept;
+void add_gram(std::size_t rows, std::size_t d, std::size_t stride, const double* x, const double* y,
+              double* lower) noexcept;
 
 }  // namespace paracel::alg

@@ -14,15 +14,19 @@ void add_graph_keys(config_schema& s) {
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.key("vertices", key_type::files, "files whose first field names the vertices; default: those that the edges name");
   s.key("ids", key_type::string, "what vertices are called; automatic: numbers if all of them are")
-      .fallback("automatic").one_of({"automatic", "number", "name"});
+      .fallback("automatic")
+      .one_of({"automatic", "number", "name"});
   s.key("dump", key_type::boolean, "write the value of each vertex; false: only the summary").fallback(true);
-  s.key("format", key_type::string, "of the values: text, or npy and a manifest").fallback("text").one_of({"text", "npy"});
+  s.key("format", key_type::string, "of the values: text, or npy and a manifest")
+      .fallback("text")
+      .one_of({"text", "npy"});
   s.add_output_files();
 }
 
 void add_checkpoint_keys(config_schema& s) {
   s.key("checkpoint_every", key_type::integer, "supersteps between two checkpoints in <output>/checkpoint; 0: none")
-      .fallback(0).at_least(0);
+      .fallback(0)
+      .at_least(0);
   s.key("resume", key_type::boolean, "go on from the newest checkpoint, if there is one").fallback(false);
 }
 
@@ -47,8 +51,8 @@ void read_checkpoint_keys(const config& from, graph_settings& settings) {
   settings.resume = from.get<bool>("resume");
 }
 
-std::vector<std::uint64_t> label_totals(Comm comm, const distributed_graph& graph, std::span<const std::uint64_t> labels,
-                                        std::span<const std::uint64_t> amounts) {
+std::vector<std::uint64_t> label_totals(Comm comm, const distributed_graph& graph,
+                                        std::span<const std::uint64_t> labels, std::span<const std::uint64_t> amounts) {
   const auto own_first = graph.first[graph.rank];
   std::vector<std::uint64_t> totals(graph.own());
   std::unordered_map<std::uint64_t, std::uint64_t> others;
@@ -198,8 +202,9 @@ id_list ids_of_numbers(Comm comm, const distributed_graph& graph, std::span<cons
   return ids;
 }
 
-void write_vertex_labels(paralg& job, const graph_settings& settings, const distributed_graph& graph, const std::string& algorithm,
-                         const std::string& what, std::span<const std::uint64_t> numbers) {
+void write_vertex_labels(paralg& job, const graph_settings& settings, const distributed_graph& graph,
+                         const std::string& algorithm, const std::string& what,
+                         std::span<const std::uint64_t> numbers) {
   if (!settings.dump) return;
   if (settings.format == "npy" && !graph.ids.numeric())
     return write_vertex_values<std::uint64_t>(job, settings, graph, algorithm, what, numbers);

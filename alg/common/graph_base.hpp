@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include <paracel/text_output.hpp>
 #include <paracel/distributed_graph.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
+#include <paracel/text_output.hpp>
 
 #include "npy.hpp"
 
@@ -31,7 +31,7 @@ struct graph_settings {
   std::string output;
   std::vector<std::string> vertices;  ///< files that name all vertices; empty: those of the edges
   std::string ids = "automatic";
-  bool dump = true;                   ///< write the files of results, not only the summary
+  bool dump = true;  ///< write the files of results, not only the summary
   std::string format = "text";
   std::uint64_t checkpoint_every = 0;
   bool resume = false;
@@ -44,17 +44,18 @@ struct graph_settings {
 /// The values of those two keys, into `settings`.
 void read_checkpoint_keys(const config& from, graph_settings& settings);
 
-/// totals[v] of own vertex v: the sum of amounts[u] of all vertices u of all workers with labels[u] == number of v. Exact.
-/// A collective. Cost: 16 bytes for each different label of another worker.
-std::vector<std::uint64_t> label_totals(Comm comm, const distributed_graph& graph, std::span<const std::uint64_t> labels,
+/// totals[v] of own vertex v: the sum of amounts[u] of all vertices u of all workers with labels[u] == number of v.
+/// Exact. A collective. Cost: 16 bytes for each different label of another worker.
+std::vector<std::uint64_t> label_totals(Comm comm, const distributed_graph& graph,
+                                        std::span<const std::uint64_t> labels,
                                         std::span<const std::uint64_t> amounts = {});
 
-/// Whether the first line of the input that is not blank has a third field. A collective: rank 0 looks. Reads standard input
-/// up, if it is among the files.
+/// Whether the first line of the input that is not blank has a third field. A collective: rank 0 looks. Reads standard
+/// input up, if it is among the files.
 bool input_has_weights(Comm comm, const std::vector<std::string>& input);
 
-/// The number of the vertex with this id. A collective. Throws: config_error that begins with `place` when there is none, on
-/// every worker.
+/// The number of the vertex with this id. A collective. Throws: config_error that begins with `place` when there is
+/// none, on every worker.
 std::uint64_t find_vertex(Comm comm, const distributed_graph& graph, const std::string& id, const std::string& place);
 
 /// What an algorithm says of groups of vertices.
@@ -64,8 +65,8 @@ struct group_summary {
 };
 group_summary summary_of_labels(Comm comm, const distributed_graph& graph, std::span<const std::uint64_t> labels);
 
-/// Ids of vertices of any worker, in the order of `numbers`. A collective. Cost: each different number travels once, and
-/// its id.
+/// Ids of vertices of any worker, in the order of `numbers`. A collective. Cost: each different number travels once,
+/// and its id.
 id_list ids_of_numbers(Comm comm, const distributed_graph& graph, std::span<const std::uint64_t> numbers);
 
 namespace graph_detail {
@@ -83,8 +84,8 @@ inline void append_id(std::string& out, const id_list& ids, std::size_t i) {
 /// A file <output>/<what>_<rank> (or <what>.txt of all workers) with a line for each own vertex: id, tab, value; or,
 /// with "format": "npy", arrays and model.json (see npy.hpp). Every worker must call it. `values`: of the own vertices.
 template <npy_number T>
-void write_vertex_values(paralg& job, const graph_settings& settings, const distributed_graph& graph, const std::string& algorithm,
-                         const std::string& what, std::span<const T> values) {
+void write_vertex_values(paralg& job, const graph_settings& settings, const distributed_graph& graph,
+                         const std::string& algorithm, const std::string& what, std::span<const T> values) {
   if (!settings.dump) return;
   if (settings.format == "npy") {
     model_writer model(job, algorithm, settings.format);
@@ -104,7 +105,7 @@ void write_vertex_values(paralg& job, const graph_settings& settings, const dist
 
 /// The same where the value of a vertex is another vertex, written as its id. `numbers`: of those vertices. As npy: the
 /// ids of a graph whose ids are numbers, else the numbers of the vertices in the order of the names.
-void write_vertex_labels(paralg& job, const graph_settings& settings, const distributed_graph& graph, const std::string& algorithm,
-                         const std::string& what, std::span<const std::uint64_t> numbers);
+void write_vertex_labels(paralg& job, const graph_settings& settings, const distributed_graph& graph,
+                         const std::string& algorithm, const std::string& what, std::span<const std::uint64_t> numbers);
 
 }  // namespace paracel::alg

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include <paracel/samples.hpp>
 #include <paracel/paralg.hpp>
+#include <paracel/samples.hpp>
 #include <paracel/schema.hpp>
 
 #include "design_matrix.hpp"
@@ -35,7 +35,8 @@ struct linear_settings {
   bool debug;
 };
 
-/// A line of predict_input with its prediction: CSV `feature,...,feature:prediction`, libsvm `prediction index:value ...`.
+/// A line of predict_input with its prediction: CSV `feature,...,feature:prediction`, libsvm `prediction index:value
+/// ...`.
 std::string prediction_line(const sample_rows& rows, std::size_t i, double prediction);
 
 /// Base of algorithms whose model is a weight for each feature.

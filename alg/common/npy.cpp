@@ -13,9 +13,9 @@
 #include <optional>
 #include <string_view>
 
-#include <paracel/text_output.hpp>
 #include <paracel/npy_header.hpp>
 #include <paracel/run.hpp>
+#include <paracel/text_output.hpp>
 
 namespace paracel::alg {
 
@@ -33,10 +33,14 @@ std::size_t bytes_of(npy_type type) { return type == npy_type::float32 ? 4 : 8; 
 template <class F>
 decltype(auto) with_type(npy_type type, F&& f) {
   switch (type) {
-    case npy_type::float64: return f(double{});
-    case npy_type::float32: return f(float{});
-    case npy_type::int64: return f(std::int64_t{});
-    case npy_type::uint64: break;
+    case npy_type::float64:
+      return f(double{});
+    case npy_type::float32:
+      return f(float{});
+    case npy_type::int64:
+      return f(std::int64_t{});
+    case npy_type::uint64:
+      break;
   }
   return f(std::uint64_t{});
 }
@@ -50,8 +54,8 @@ std::string shape_text(std::span<const std::uint64_t> shape) {
 }
 
 std::string header_of(npy_type type, std::span<const std::uint64_t> shape) {
-  std::string dictionary = std::string("{'descr': '") + npy_name(type) + "', 'fortran_order': False, 'shape': " +
-                           shape_text(shape) + ", }";
+  std::string dictionary =
+      std::string("{'descr': '") + npy_name(type) + "', 'fortran_order': False, 'shape': " + shape_text(shape) + ", }";
   constexpr std::size_t before = npy_magic.size() + 4;
   const std::size_t used = before + dictionary.size() + 1;
   dictionary.append((header_alignment - used % header_alignment) % header_alignment, ' ');
@@ -131,10 +135,14 @@ bool converts(From from, To& to) {
 
 const char* npy_name(npy_type type) noexcept {
   switch (type) {
-    case npy_type::float64: return "<f8";
-    case npy_type::float32: return "<f4";
-    case npy_type::int64: return "<i8";
-    case npy_type::uint64: break;
+    case npy_type::float64:
+      return "<f8";
+    case npy_type::float32:
+      return "<f4";
+    case npy_type::int64:
+      return "<i8";
+    case npy_type::uint64:
+      break;
   }
   return "<u8";
 }
@@ -300,8 +308,9 @@ void model_writer::add_part(const std::string& name, npy_type type, std::span<co
   const std::uint64_t rows = width == 0 ? 0 : bytes.size() / width;
   auto comm = job_.get_comm();
   // What the manifest and the text form must know of all ranks: rows, and the kind of their ids.
-  const std::vector<std::int64_t> mine{static_cast<std::int64_t>(rows),
-                                       ids == nullptr ? 0 : ids->numeric() || ids->size() == 0 ? 1 : 2};
+  const std::vector<std::int64_t> mine{static_cast<std::int64_t>(rows), ids == nullptr                       ? 0
+                                                                        : ids->numeric() || ids->size() == 0 ? 1
+                                                                                                             : 2};
   const auto all = comm.allgather(mine);
   std::vector<std::uint64_t> counts;
   std::uint64_t total = 0;
@@ -455,7 +464,8 @@ npy_array model_reader::read_array(const std::string& array) const {
     whole.type = type;
     known = true;
   }
-  if (!known) throw data_error(path_ + ": array " + array + ": found dtype " + type_name + ", want <f8, <f4, <i8 or <u8");
+  if (!known)
+    throw data_error(path_ + ": array " + array + ": found dtype " + type_name + ", want <f8, <f4, <i8 or <u8");
   const bool text = field<std::string>("format") == "text";
   const bool keyed = text && field<bool>("arrays." + array + ".keyed", false);
   for (const auto& file : files(array, "files")) {
@@ -496,8 +506,8 @@ npy_array model_reader::read_array(const std::string& array) const {
   const auto count = size_of(whole.shape, bytes_of(whole.type));
   if (!count || *count * bytes_of(whole.type) != whole.bytes.size()) {
     throw data_error(path_ + ": array " + array + ": found " +
-                     std::to_string(whole.bytes.size() / bytes_of(whole.type)) + " elements in its files, want the shape " +
-                     shape_text(whole.shape));
+                     std::to_string(whole.bytes.size() / bytes_of(whole.type)) +
+                     " elements in its files, want the shape " + shape_text(whole.shape));
   }
   return whole;
 }

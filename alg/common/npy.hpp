@@ -43,7 +43,7 @@ enum class npy_type { float64, float32, int64, uint64 };
 
 template <class T>
 concept npy_number = std::same_as<T, double> || std::same_as<T, float> || std::same_as<T, std::int64_t> ||
-                     std::same_as<T, std::uint64_t>;
+    std::same_as<T, std::uint64_t>;
 
 template <npy_number T>
 constexpr npy_type npy_type_of() noexcept {
@@ -66,8 +66,8 @@ struct npy_array {
     for (const auto s : shape) n *= s;
     return n;
   }
-  /// The elements, converted. Throws: type_error when one does not fit exactly (a fraction as an integer, 2^63 as int64,
-  /// 2^53 + 1 as double).
+  /// The elements, converted. Throws: type_error when one does not fit exactly (a fraction as an integer, 2^63 as
+  /// int64, 2^53 + 1 as double).
   template <npy_number T>
   [[nodiscard]] std::vector<T> as() const;
 };
@@ -106,17 +106,17 @@ class model_writer {
   void add(const std::string& name, const std::vector<T>& values) {
     add(name, std::span<const T>(values), {values.size()});
   }
-  /// Rows of which each worker has some (one after the other in the order of the ranks), `row_shape` numbers each (nothing:
-  /// one number), in <name>_<rank>.npy or <name>.npy; `ids`: what this worker's rows are called, on every worker or on
-  /// none.
-  /// A collective. In text form a line a row: its number among all rows, or its id, a tab, and the numbers.
+  /// Rows of which each worker has some (one after the other in the order of the ranks), `row_shape` numbers each
+  /// (nothing: one number), in <name>_<rank>.npy or <name>.npy; `ids`: what this worker's rows are called, on every
+  /// worker or on none. A collective. In text form a line a row: its number among all rows, or its id, a tab, and the
+  /// numbers.
   template <npy_number T>
   void add_rows(const std::string& name, std::span<const T> values, std::vector<std::uint64_t> row_shape = {},
                 const id_list* ids = nullptr) {
     add_part(name, npy_type_of<T>(), std::as_bytes(values), std::move(row_shape), ids);
   }
-  /// More fields of the manifest itself (objective, rows, ...), and those of "settings": they go before those of the config,
-  /// all of whose keys that name no file are there.
+  /// More fields of the manifest itself (objective, rows, ...), and those of "settings": they go before those of the
+  /// config, all of whose keys that name no file are there.
   [[nodiscard]] json_object& fields() noexcept { return fields_; }
   [[nodiscard]] json_object& settings() noexcept { return settings_; }
   /// Writes the manifest once the files of all workers are there. A collective.

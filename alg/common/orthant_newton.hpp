@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A step on f(w) + sum_j l1_j |w_j| that moves all weights at once. On the orthant that w lies in, or should go to, |w| is
-// linear, so that a Newton step for f needs no more than products with its Hessian; a weight that would change its sign stops
-// at 0.
+// A step on f(w) + sum_j l1_j |w_j| that moves all weights at once. On the orthant that w lies in, or should go to, |w|
+// is linear, so that a Newton step for f needs no more than products with its Hessian; a weight that would change its
+// sign stops at 0.
 //
 // Source: G. Andrew, J. Gao, "Scalable training of L1-regularized log-linear models", ICML 2007 (the orthant, the
 // projection); R. Byrd, G. Chin, J. Nocedal, F. Oztoprak, "A family of second-order methods for convex l1-regularized
@@ -22,10 +22,10 @@ double l1_slope(double w, double gradient, double l1);
 /// out = H v. `out` comes as zeros.
 using hessian_product = std::function<void(std::span<const double> v, std::span<double> out)>;
 
-/// d with H d = -slope on the coordinates where `free` is not 0, 0 on the others, by conjugate gradients from d = 0 with the
-/// diagonal of H as preconditioner. Ends when the residual, in the norm of that diagonal's inverse, has come down to
-/// `accuracy` of the first one, or after `most` products: any of its iterates points down.
-/// Cost: a product and O(n) an iteration.
+/// d with H d = -slope on the coordinates where `free` is not 0, 0 on the others, by conjugate gradients from d = 0
+/// with the diagonal of H as preconditioner. Ends when the residual, in the norm of that diagonal's inverse, has come
+/// down to `accuracy` of the first one, or after `most` products: any of its iterates points down. Cost: a product and
+/// O(n) an iteration.
 std::vector<double> face_direction(const hessian_product& product, std::span<const double> diagonal,
                                    std::span<const double> slope, std::span<const char> free, double accuracy,
                                    std::size_t most);

@@ -8,8 +8,8 @@
 
 #include <Eigen/Dense>
 
-#include <paracel/text_output.hpp>
 #include <paracel/exchange.hpp>
+#include <paracel/text_output.hpp>
 
 #include "npy.hpp"
 #include "run_log.hpp"
@@ -72,8 +72,8 @@ std::vector<std::pair<double, std::uint32_t>> best_items::take() {
   return std::exchange(heap_, {});
 }
 
-list_quality quality_of(std::span<const std::uint32_t> list, std::span<const std::uint32_t> relevant, std::size_t unknown,
-                        std::size_t at) {
+list_quality quality_of(std::span<const std::uint32_t> list, std::span<const std::uint32_t> relevant,
+                        std::size_t unknown, std::size_t at) {
   const std::size_t wanted = relevant.size() + unknown;
   if (wanted == 0) return {};
   double gain = 0;
@@ -154,7 +154,8 @@ void get_id(byte_reader& from, std::string& id) {
   id.assign(reinterpret_cast<const char*>(from.take(n)), n);
 }
 
-/// Sends rows to the workers in whose range their ids fall. Id: a number or a name. Rows that are `cold` are not looked for.
+/// Sends rows to the workers in whose range their ids fall. Id: a number or a name. Rows that are `cold` are not looked
+/// for.
 ///     a row:  8 number | 8 length  name    8 entries (highest bit: cold)    entries * (8 key of the item  8 rating)
 template <class Id>
 held_out_rows route(Comm comm, const std::vector<Id>& own, const std::vector<Id>& test_ids, const sparse_rows& test,
@@ -217,7 +218,8 @@ held_out_rows to_owners(Comm comm, const sparse_rows& training, const sparse_row
     for (std::size_t i = 0; i < test.rows(); ++i) {
       const auto text = test.row_ids.text(i);
       const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), numbers[i]);
-      cold[i] = problem != std::errc() || end != text.data() + text.size() || std::to_string(numbers[i]) != text ? 1 : 0;
+      cold[i] =
+          problem != std::errc() || end != text.data() + text.size() || std::to_string(numbers[i]) != text ? 1 : 0;
       if (cold[i] != 0) numbers[i] = 0;
     }
     return route(comm, training.row_ids.numbers(), numbers, test, cold);
@@ -229,8 +231,8 @@ held_out_rows to_owners(Comm comm, const sparse_rows& training, const sparse_row
 
 recommendation recommend_items(factor_tables& model, const sparse_rows& training, const id_list& items,
                                std::span<const double> users, double mean, std::size_t top) {
-  using rows_map = Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>, 0,
-                              Eigen::OuterStride<>>;
+  using rows_map =
+      Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>, 0, Eigen::OuterStride<>>;
   const std::size_t width = row_width(model.k());
   const auto k = static_cast<Eigen::Index>(model.k());
   const std::size_t rows = training.rows();
@@ -318,7 +320,10 @@ void recommend_settings::add_keys(config_schema& s) {
   s.key("test_input", key_type::files, "held-out ratings to measure the model on");
   s.key("predict_input", key_type::files, "pairs user,item to predict; further fields are not read");
   s.key("model_input", key_type::string, "folder of a model that was written before: it is used, nothing is trained");
-  s.key("recommend", key_type::integer, "items to recommend to each user; 0: none").fallback(0).at_least(0).at_most(1e6);
+  s.key("recommend", key_type::integer, "items to recommend to each user; 0: none")
+      .fallback(0)
+      .at_least(0)
+      .at_most(1e6);
   s.key("ranking", key_type::boolean, "print NDCG and recall of the recommended lists on test_input").fallback(false);
   s.key("ranking_at", key_type::integer, "places of a list that count for them").fallback(10).at_least(1).at_most(1e6);
   s.key("relevant", key_type::number, "the least held-out rating that they count as relevant; default: every one");
@@ -382,8 +387,8 @@ void use_model(paralg& job, run_log& log, factor_tables& model, const recommend_
   const auto top = std::max(settings.recommend, settings.ranking ? settings.ranking_at : 0);
   const auto lists = recommend_items(model, *training, items, users, scale.mean, top);
   if (settings.ranking) {
-    const auto q = rank_quality(comm, lists, to_owners(comm, *training, test), items, settings.ranking_at,
-                                settings.relevant);
+    const auto q =
+        rank_quality(comm, lists, to_owners(comm, *training, test), items, settings.ranking_at, settings.relevant);
     log.result("ranked_users", q.users);
     log.result("ranked_cold_users", q.cold_users);
     log.result(("ndcg@" + std::to_string(settings.ranking_at)).c_str(), q.ndcg);
@@ -400,7 +405,8 @@ void use_model(paralg& job, run_log& log, factor_tables& model, const recommend_
     return line;
   };
   std::vector<std::string> lines;
-  for (std::size_t u = 0; u < training->rows(); ++u) lines.push_back(line_of(training->row_ids.text(u), lists.lists[u]));
+  for (std::size_t u = 0; u < training->rows(); ++u)
+    lines.push_back(line_of(training->row_ids.text(u), lists.lists[u]));
   job.paracel_dump_vector(lines, "recommend_", "\n");
   if (job.get_worker_id() == 0) {
     write_lines(job, std::vector<std::string>{line_of("", lists.unknown_user)}, "recommend_unknown_");

@@ -3,14 +3,18 @@
 // What the factor models (mf, als) do once they are trained: predict pairs, recommend, and say how good that is.
 //
 // Who and what is unknown ("cold") is defined thus:
-//   * prediction of a pair: mean + b_u + b_i + w.h, clamped; an unknown side has bias 0 and no factors, so only the biases
+//   * prediction of a pair: mean + b_u + b_i + w.h, clamped; an unknown side has bias 0 and no factors, so only the
+//   biases
 //     that are known count;
-//   * recommendation: the items that training has, best score first, ties to the smaller id, without those that the user
+//   * recommendation: the items that training has, best score first, ties to the smaller id, without those that the
+//   user
 //     rated in training; an unknown user is given the items by their bias; an unknown item is never recommended;
-//   * quality: over the users that have a relevant item (a held-out rating of at least `relevant`), known or not. An unknown
+//   * quality: over the users that have a relevant item (a held-out rating of at least `relevant`), known or not. An
+//   unknown
 //     item counts as relevant though no list can have it.
 //
-//     recall@n = hits / relevant items    NDCG@n = sum_hits 1/log2(1 + place) / sum_{p <= min(n, relevant)} 1/log2(1 + p)
+//     recall@n = hits / relevant items    NDCG@n = sum_hits 1/log2(1 + place) / sum_{p <= min(n, relevant)} 1/log2(1 +
+//     p)
 //
 // Source: Jarvelin and Kekalainen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002, with gains 0 and 1.
 #pragma once
@@ -72,8 +76,8 @@ struct list_quality {
   double recall = 0;
 };
 /// Of the first `at` of a list of items, when `relevant` (ascending) and `unknown` more items are relevant.
-list_quality quality_of(std::span<const std::uint32_t> list, std::span<const std::uint32_t> relevant, std::size_t unknown,
-                        std::size_t at);
+list_quality quality_of(std::span<const std::uint32_t> list, std::span<const std::uint32_t> relevant,
+                        std::size_t unknown, std::size_t at);
 
 /// A model in the servers: a row of factor_kernels.hpp for each user and item, under its id_list::key. Rows that nobody
 /// pushed are zeros.
@@ -98,20 +102,20 @@ class factor_tables {
 /// Predictions of pairs, and how far they were from the ratings.
 struct pair_errors {
   std::uint64_t pairs = 0;
-  std::uint64_t unknown = 0;        ///< pairs with an unknown side
-  double squares = 0;               ///< of all pairs
-  double squares_of_known = 0;      ///< of pairs whose sides are both known
+  std::uint64_t unknown = 0;    ///< pairs with an unknown side
+  double squares = 0;           ///< of all pairs
+  double squares_of_known = 0;  ///< of pairs whose sides are both known
 };
-/// Predicts the entries of `pairs` in their order: `out[e]`, if `out` is not null. Its own rows and columns are pulled, each
-/// once for every 2^16 entries or row. Not a collective.
+/// Predicts the entries of `pairs` in their order: `out[e]`, if `out` is not null. Its own rows and columns are pulled,
+/// each once for every 2^16 entries or row. Not a collective.
 pair_errors predict_pairs(factor_tables& model, const sparse_rows& pairs, const rating_scale& scale,
                           std::vector<double>* out = nullptr);
 
 /// Held-out ratings at the worker that owns their user.
 struct held_out_rows {
-  std::vector<std::uint32_t> row;      ///< an own row of training, or `cold` (each of these is another user)
+  std::vector<std::uint32_t> row;  ///< an own row of training, or `cold` (each of these is another user)
   std::vector<std::uint64_t> begin{0};
-  std::vector<std::uint64_t> item;     ///< id_list::key
+  std::vector<std::uint64_t> item;  ///< id_list::key
   std::vector<double> value;
   static constexpr std::uint32_t cold = 0xffffffffU;
 };
@@ -161,14 +165,14 @@ struct ranking_quality {
 ranking_quality rank_quality(Comm comm, const recommendation& lists, const held_out_rows& test, const id_list& items,
                              std::size_t at, double relevant);
 
-/// What follows training: test errors, predictions (pred_v_<rank>: user,item,prediction), lists (recommend_<rank>: user, a
-/// tab, item:score|...; recommend_unknown_0) and their quality, with a line each on stdout.
+/// What follows training: test errors, predictions (pred_v_<rank>: user,item,prediction), lists (recommend_<rank>:
+/// user, a tab, item:score|...; recommend_unknown_0) and their quality, with a line each on stdout.
 class run_log;
 void use_model(paralg& job, run_log& log, factor_tables& model, const recommend_settings& settings,
                const rating_scale& scale, const sparse_rows* training, std::span<const double> users);
 
-/// Writes the model: arrays W, ubias of the own users, H, ibias of the own items (rows of row_width(k) numbers beside their
-/// ids), miu_0, model.json. A collective.
+/// Writes the model: arrays W, ubias of the own users, H, ibias of the own items (rows of row_width(k) numbers beside
+/// their ids), miu_0, model.json. A collective.
 struct model_parts {
   std::span<const double> users;
   const id_list* user_ids;

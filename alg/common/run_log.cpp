@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include <paracel/text_output.hpp>
 #include <paracel/json_parser.hpp>
+#include <paracel/text_output.hpp>
 
 namespace paracel::alg {
 

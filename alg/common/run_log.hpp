@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What rank 0 says of a run: metrics.jsonl (a line a round), progress, and the lines `name value` on stdout at the end. The
-// names are those of doc/metrics.md: `objective` is what the program makes small or great, and nothing else.
+// What rank 0 says of a run: metrics.jsonl (a line a round), progress, and the lines `name value` on stdout at the end.
+// The names are those of doc/metrics.md: `objective` is what the program makes small or great, and nothing else.
 #pragma once
 
 #include <algorithm>

@@ -13,9 +13,9 @@
 
 namespace paracel::alg {
 
-/// Replaces `values` by their sum over the workers, element by element, folded in the order of the ranks: the same bits on
-/// every worker and in every run. Every worker must call it with the same length.
-/// Cost: one round trip for each 8 MB; a worker sends and receives `values` once.
+/// Replaces `values` by their sum over the workers, element by element, folded in the order of the ranks: the same bits
+/// on every worker and in every run. Every worker must call it with the same length. Cost: one round trip for each 8
+/// MB; a worker sends and receives `values` once.
 inline void sum_over_workers(Comm comm, std::span<double> values) {
   if (comm.get_size() == 1) return;
   constexpr std::size_t block = std::size_t{1} << 20U;  // numbers a message: 8 MB is far below every limit of a message

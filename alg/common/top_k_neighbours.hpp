@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The k most similar rows of each row, while similarities come in in any order. The order is total (similarity descending,
-// then number ascending), so the lists do not depend on the order in which pairs were met.
+// The k most similar rows of each row, while similarities come in in any order. The order is total (similarity
+// descending, then number ascending), so the lists do not depend on the order in which pairs were met.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include <paracel/text_output.hpp>
 #include <paracel/id_list.hpp>
+#include <paracel/text_output.hpp>
 
 namespace paracel::alg {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Disjoint sets of 0 ... n - 1. Source: R. Tarjan, "Efficiency of a good but not linear set union algorithm", JACM 1975; the
-// paths are halved, and the smaller number becomes the root, so that a set's root is its least element.
+// Disjoint sets of 0 ... n - 1. Source: R. Tarjan, "Efficiency of a good but not linear set union algorithm", JACM
+// 1975; the paths are halved, and the smaller number becomes the root, so that a set's root is its least element.
 #pragma once
 
 #include <cstddef>

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Weakly connected components: two vertices are in one component if a path of edges joins them, whatever their directions.
+// Weakly connected components: two vertices are in one component if a path of edges joins them, whatever their
+// directions.
 //
-// Each worker first joins what its own edges join (union-find). What is left is a graph whose vertices are the groups of
-// each worker and whose edges join groups of different workers; on it a vertex program spreads the least vertex number of
-// each component. That graph is small, so the supersteps are cheap: a group sends one number to each group that it touches.
-// If `most_supersteps` were not enough (a path that goes to and fro between the workers needs as many as it has vertices),
-// rank 0 joins the groups.
+// Each worker first joins what its own edges join (union-find). What is left is a graph whose vertices are the groups
+// of each worker and whose edges join groups of different workers; on it a vertex program spreads the least vertex
+// number of each component. That graph is small, so the supersteps are cheap: a group sends one number to each group
+// that it touches. If `most_supersteps` were not enough (a path that goes to and fro between the workers needs as many
+// as it has vertices), rank 0 joins the groups.
 //
 // Source: R. Tarjan 1975 (union-find); U. Kang, C. Tsourakakis, C. Faloutsos: "PEGASUS", ICDM 2009 (least label).
 #pragma once
@@ -45,11 +46,12 @@ struct least_label_program {
 struct wcc_result {
   std::vector<std::uint64_t> labels;  ///< of the own vertices: the least number of a vertex in the component
   std::uint64_t supersteps = 0;
-  std::uint64_t groups = 0;           ///< what the workers' own edges left, of all workers
-  bool gathered = false;              ///< rank 0 had to finish it
+  std::uint64_t groups = 0;  ///< what the workers' own edges left, of all workers
+  bool gathered = false;     ///< rank 0 had to finish it
 };
 
-/// Graphs of groups have a small diameter (2 to 5 supersteps where it was measured); after so many it is no longer likely.
+/// Graphs of groups have a small diameter (2 to 5 supersteps where it was measured); after so many it is no longer
+/// likely.
 inline constexpr std::uint64_t most_supersteps = 100;
 
 /// The directions of the edges do not matter. A collective. `resume`: from a checkpoint in options.checkpoint_folder.

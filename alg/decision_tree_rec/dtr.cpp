@@ -43,7 +43,11 @@ double fixed_point::real(std::int64_t v) const { return std::ldexp(static_cast<d
 // ---- users
 
 dtr_users::dtr_users(std::span<const double> rows, std::size_t k, fixed_point unit, fixed_point norm_unit)
-    : users_(rows.size() / k), k_(k), factor_((users_ + group - 1) / group * group * k), whole_(rows.size()), norm_(users_) {
+    : users_(rows.size() / k),
+      k_(k),
+      factor_((users_ + group - 1) / group * group * k),
+      whole_(rows.size()),
+      norm_(users_) {
   for (std::size_t u = 0; u < users_; ++u) {
     double square = 0;
     for (std::size_t f = 0; f < k; ++f) {
@@ -144,17 +148,23 @@ config_schema dtr_schema() {
       .required_unless({"model"});
   s.key("model", key_type::files, "folder of trees that were built before: interview with tree tree_start_index");
   s.key("predict_input", key_type::files, "with model: user,item,answer, a number; from 0 on he would like it");
-  s.key("recommend", key_type::integer, "with model: items to recommend to each user; 0: none").fallback(0).at_least(0)
+  s.key("recommend", key_type::integer, "with model: items to recommend to each user; 0: none")
+      .fallback(0)
+      .at_least(0)
       .at_most(1e6);
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
   s.key("level", key_type::integer, "levels of a tree").required_unless({"model"}).at_least(1).at_most(20);
   s.key("tree_start_index", key_type::integer, "first tree: n asks the n-th best item at the root, from 0")
-      .fallback(0).at_least(0).at_most(1000000);
+      .fallback(0)
+      .at_least(0)
+      .at_most(1000000);
   s.key("tree_end_index", key_type::integer, "last tree").fallback(0).at_least(0).at_most(1000000);
   s.key("handle_file", key_type::string, "Paracel's plug-in; accepted, not needed: the least error is a reduction");
   s.key("cache_bytes", key_type::integer, "a worker's memory for who likes what, a bit a user and item; 0: ask again")
-      .fallback(std::int64_t{1} << 30).at_least(0).at_most(1e15);
+      .fallback(std::int64_t{1} << 30)
+      .at_least(0)
+      .at_most(1e15);
   s.key("format", key_type::string, "of the results: text, or npy besides").fallback("text").one_of({"text", "npy"});
   s.key("debug", key_type::boolean, "print each level").fallback(false);
   return s;
@@ -174,7 +184,8 @@ dtr_settings::dtr_settings(const config& from)
       recommend(from.get<std::size_t>("recommend")),
       debug(from.get<bool>("debug")) {
   if (model.empty() != predict_input.empty())
-    throw config_error(from.place_of(model.empty() ? "predict_input" : "model") + ": want model and predict_input together");
+    throw config_error(from.place_of(model.empty() ? "predict_input" : "model") +
+                       ": want model and predict_input together");
   if (recommend > 0 && (model.empty() || item_fac_input.empty()))
     throw config_error(from.place_of("recommend") + ": want it with a model and item_fac_input");
   if (!model.empty()) return;
@@ -456,7 +467,9 @@ void decision_tree_rec::dump() {
     means.insert(means.end(), t.mean.begin(), t.mean.end());
   }
   model_writer model(*this, "dtr", "npy");
-  model.settings().add("level", settings_.level).add("tree_start_index", settings_.tree_start_index)
+  model.settings()
+      .add("level", settings_.level)
+      .add("tree_start_index", settings_.tree_start_index)
       .add("tree_end_index", settings_.tree_end_index);
   model.add("trees", std::span<const std::uint64_t>(items), {trees_.size(), nodes});
   model.add("average_user_factors", std::span<const double>(means), {trees_.size(), nodes, users_.k()});

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Interview trees for users of whom nothing is known yet. Users have factors p_u, items q_i, from any factorisation. A node
-// of a tree holds a set of users and asks about one item; who would like it (p_u.q_i >= 0) goes left, who would not goes
-// right. Asked is the item whose two sides are closest to their means:
+// Interview trees for users of whom nothing is known yet. Users have factors p_u, items q_i, from any factorisation. A
+// node of a tree holds a set of users and asks about one item; who would like it (p_u.q_i >= 0) goes left, who would
+// not goes right. Asked is the item whose two sides are closest to their means:
 //
 //     least  sum over both sides of  sum_u |p_u - mean(side)|^2  =  T - |S_like|^2 / n_like - |S_hate|^2 / n_hate
 //
-// with T = sum_u |p_u|^2 and S the sums of the sides' factors. T is the same for every item of a node, and S_hate is what
-// S_like leaves of the node, so all an item needs of a worker is its S_like and n_like.
+// with T = sum_u |p_u|^2 and S the sums of the sides' factors. T is the same for every item of a node, and S_hate is
+// what S_like leaves of the node, so all an item needs of a worker is its S_like and n_like.
 //
 // Sums are whole numbers (factors in units of a power of two), so that they are the same whoever adds what, and equal
 // splits are equal to the last bit.
@@ -23,10 +23,10 @@
 #include <string>
 #include <vector>
 
+#include <paracel/dense_rows.hpp>
 #include <paracel/id_list.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
-#include <paracel/dense_rows.hpp>
 
 #include "alg/common/run_log.hpp"
 
@@ -70,7 +70,8 @@ class dtr_users {
   /// The same for one user.
   [[nodiscard]] bool likes(std::size_t u, std::span<const double> item) const;
   /// For each user of `likes`, adds 1 and its factors to the 1 + k numbers at place[u] of `sums`; `nowhere`: to none.
-  void add(std::span<const std::uint64_t> likes, std::span<const std::uint32_t> place, std::span<std::int64_t> sums) const;
+  void add(std::span<const std::uint64_t> likes, std::span<const std::uint32_t> place,
+           std::span<std::int64_t> sums) const;
   /// Adds |p_u|^2 to norms[place[u]].
   void add_norms(std::span<const std::uint32_t> place, std::span<std::int64_t> norms) const;
 
@@ -82,8 +83,8 @@ class dtr_users {
   std::vector<std::int64_t> norm_;
 };
 
-/// |S_like|^2 / n_like + |S_hate|^2 / n_hate, which is to be great; not_allowed for an empty side or sides whose numbers
-/// have a ratio of 3 or more.
+/// |S_like|^2 / n_like + |S_hate|^2 / n_hate, which is to be great; not_allowed for an empty side or sides whose
+/// numbers have a ratio of 3 or more.
 double dtr_gain(const dtr_role& all, const dtr_role& likes, const fixed_point& unit);
 inline constexpr double not_allowed = -1;
 
@@ -151,7 +152,7 @@ class decision_tree_rec : public paralg {
 
   dtr_settings settings_;
   run_log log_;
-  vector_rows items_;                // all of them, by ascending id
+  vector_rows items_;  // all of them, by ascending id
   dtr_users users_;
   std::uint64_t users_total_ = 0;
   fixed_point unit_;
@@ -164,11 +165,11 @@ class decision_tree_rec : public paralg {
   std::vector<std::uint32_t> node_of_;   // by own user: the node of this level, or nowhere
   std::vector<std::uint32_t> place_of_;  // by node
   std::vector<std::uint32_t> user_place_;
-  std::vector<std::int64_t> sums_;       // by place: count and factors
-  std::vector<double> slack_;            // by place
-  std::vector<double> error_;            // by place: sum of |p_u - mean|^2
-  std::vector<double> gains_;            // by place, then by item
-  std::vector<double> root_gains_;       // the same for every tree
+  std::vector<std::int64_t> sums_;  // by place: count and factors
+  std::vector<double> slack_;       // by place
+  std::vector<double> error_;       // by place: sum of |p_u - mean|^2
+  std::vector<double> gains_;       // by place, then by item
+  std::vector<double> root_gains_;  // the same for every tree
   int round_ = 0;
 
   std::vector<dtr_tree> trees_;

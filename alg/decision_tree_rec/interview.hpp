@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The interview of a new user: from the root of a tree on his answers lead to a node, whose users' mean is his estimated p.
+// The interview of a new user: from the root of a tree on his answers lead to a node, whose users' mean is his
+// estimated p.
 #pragma once
 
 #include <cstddef>

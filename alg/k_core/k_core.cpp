@@ -9,7 +9,10 @@
 namespace paracel::alg {
 
 core_bounds::core_bounds(const distributed_graph& graph)
-    : graph_(graph), begin_(graph.ghosts.size() + 1), bound_(graph.own() + graph.ghosts.size()), support_(graph.own()),
+    : graph_(graph),
+      begin_(graph.ghosts.size() + 1),
+      bound_(graph.own() + graph.ghosts.size()),
+      support_(graph.own()),
       queued_(graph.own()) {
   const auto own = graph.own();
   for (std::size_t v = 0; v < own; ++v) bound_[v] = static_cast<std::uint32_t>(graph.out.degree(v));

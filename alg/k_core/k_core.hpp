@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Core numbers: the k-core is the greatest subgraph in which every vertex has at least k neighbours; the core number of a
-// vertex is the greatest k whose core it is in. The graph is taken as undirected and simple, self-loops are ignored.
+// Core numbers: the k-core is the greatest subgraph in which every vertex has at least k neighbours; the core number of
+// a vertex is the greatest k whose core it is in. The graph is taken as undirected and simple, self-loops are ignored.
 //
-// A worker has a bound for each of its vertices that only falls, and the owners' bounds for its ghosts. First it peels its
-// part: vertices in the order of their degrees, each taken away lowers its neighbours; a ghost is taken away when the
-// peeling comes to its bound. Then, from exchange to exchange, it looks at what hangs on the ghosts that fell: a vertex
-// falls to the greatest k for which k of its neighbours have a bound of k or more. When none falls any more the bounds are
-// the core numbers.
+// A worker has a bound for each of its vertices that only falls, and the owners' bounds for its ghosts. First it peels
+// its part: vertices in the order of their degrees, each taken away lowers its neighbours; a ghost is taken away when
+// the peeling comes to its bound. Then, from exchange to exchange, it looks at what hangs on the ghosts that fell: a
+// vertex falls to the greatest k for which k of its neighbours have a bound of k or more. When none falls any more the
+// bounds are the core numbers.
 //
 // Source: V. Batagelj, M. Zaversnik, "An O(m) algorithm for cores decomposition of networks", 2003; A. Montresor, F. De
 // Pellegrini, D. Miorandi, "Distributed k-core decomposition", PODC 2011 (that the bounds converge).
@@ -29,7 +29,8 @@ class core_bounds {
  public:
   explicit core_bounds(const distributed_graph& graph);
   /// Lowers the bounds of the own vertices to what those of the ghosts allow, which may only fall from call to call.
-  /// Returns: whether one fell. Cost: O(local edges) the first time, then the edges at vertices that fall, each time one does.
+  /// Returns: whether one fell. Cost: O(local edges) the first time, then the edges at vertices that fall, each time
+  /// one does.
   bool lower(std::span<const std::uint32_t> ghost_bounds);
   /// Of the own vertices; their degrees before the first `lower`.
   [[nodiscard]] std::span<const std::uint32_t> own() const noexcept { return {bound_.data(), graph_.own()}; }
@@ -43,11 +44,11 @@ class core_bounds {
   }
 
   const distributed_graph& graph_;
-  std::vector<std::uint64_t> begin_;     // own neighbours of ghost g: [begin_[g], begin_[g + 1]) of neighbour_
+  std::vector<std::uint64_t> begin_;  // own neighbours of ghost g: [begin_[g], begin_[g + 1]) of neighbour_
   std::vector<std::uint32_t> neighbour_;
-  std::vector<std::uint32_t> bound_;     // of the own vertices, then of the ghosts
-  std::vector<std::uint32_t> support_;   // of an own vertex: neighbours whose bound is not below its own
-  std::vector<std::uint32_t> queue_;     // vertices with less support than they need
+  std::vector<std::uint32_t> bound_;    // of the own vertices, then of the ghosts
+  std::vector<std::uint32_t> support_;  // of an own vertex: neighbours whose bound is not below its own
+  std::vector<std::uint32_t> queue_;    // vertices with less support than they need
   std::vector<bool> queued_;
   bool peeled_ = false;
 };

@@ -17,22 +17,36 @@ config_schema kmeans_schema() {
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
   s.key("type", key_type::string, "fvec: name<tab>x,x,...; rows: CSV, libsvm or npy; auto: as the first line is")
-      .fallback("auto").one_of({"auto", "fvec", "rows"});
-  s.key("kclusters", key_type::integer, "number of centres; not with model").at_least(1).at_most(1000000)
+      .fallback("auto")
+      .one_of({"auto", "fvec", "rows"});
+  s.key("kclusters", key_type::integer, "number of centres; not with model")
+      .at_least(1)
+      .at_most(1000000)
       .required_unless({"model"});
   s.key("update_file", key_type::string, "Paracel's; the sums of the centres need no update function");
   s.key("update_functions", key_type::strings, "Paracel's; not needed either");
-  s.key("rounds", key_type::integer, "rounds at most; a round is a pass over the points").fallback(300)
-      .at_least(1).at_most(1000000000);
-  s.key("n_init", key_type::integer, "runs from different seeds; the best is kept").fallback(1).at_least(1).at_most(10000);
-  s.key("batch_size", key_type::integer, "points a step of mini-batch k-means; 0: Lloyd's rounds").fallback(0).at_least(0);
-  s.key("tolerance", key_type::number, "stop when a round lowers the inertia by less than this part; 0: when nothing changes")
-      .fallback(0.0).at_least(0);
-  s.key("metric", key_type::string, "cosine: points and centres are scaled to length 1").fallback("euclidean")
+  s.key("rounds", key_type::integer, "rounds at most; a round is a pass over the points")
+      .fallback(300)
+      .at_least(1)
+      .at_most(1000000000);
+  s.key("n_init", key_type::integer, "runs from different seeds; the best is kept")
+      .fallback(1)
+      .at_least(1)
+      .at_most(10000);
+  s.key("batch_size", key_type::integer, "points a step of mini-batch k-means; 0: Lloyd's rounds")
+      .fallback(0)
+      .at_least(0);
+  s.key("tolerance", key_type::number,
+        "stop when a round lowers the inertia by less than this part; 0: when nothing changes")
+      .fallback(0.0)
+      .at_least(0);
+  s.key("metric", key_type::string, "cosine: points and centres are scaled to length 1")
+      .fallback("euclidean")
       .one_of({"euclidean", "cosine"});
   s.key("model", key_type::files, "folder or manifest of a model: only assign the points to its centres");
   s.key("features", key_type::strings, "CSV with a header: names of the features; default: all");
-  s.key("separator", key_type::string, "CSV: what is between fields; default: comma, semicolon or tab, as the file has");
+  s.key("separator", key_type::string,
+        "CSV: what is between fields; default: comma, semicolon or tab, as the file has");
   s.key("format", key_type::string, "of the results: Paracel's text, or npy").fallback("text").one_of({"text", "npy"});
   s.key("seed", key_type::integer, "of the first centres and the batches").fallback(0).at_least(0);
   s.key("debug", key_type::boolean, "print the inertia of each round").fallback(false);
@@ -59,7 +73,8 @@ kmeans_settings::kmeans_settings(const config& from)
                        std::to_string(n_init) + " runs, want at most 2^31 - 1 in all");
   }
   if (type != "rows" && std::find(input.begin(), input.end(), "-") != input.end()) {
-    throw config_error(from.place_of("type") + ": found " + type + ", want rows with standard input, which is read once");
+    throw config_error(from.place_of("type") + ": found " + type +
+                       ", want rows with standard input, which is read once");
   }
   samples.label = sample_options::label_rule::none;
   samples.features = from.get<std::vector<std::string>>("features");
@@ -140,11 +155,17 @@ void kmeans::dump(const kmeans_outcome& best, run_log& log) {
   model.add("centers", std::span<const double>(best.centres), {settings_.kclusters, d});
   model.add("counts", best.counts);
   model.add_rows("labels", std::span<const std::uint64_t>(labels), {}, named_ ? &names_ : nullptr);
-  model.fields().add("objective", best.inertia).add("rows", total_).add("rounds", best.rounds)
+  model.fields()
+      .add("objective", best.inertia)
+      .add("rows", total_)
+      .add("rounds", best.rounds)
       .add("converged", best.converged);
-  model.settings().add("kclusters", std::uint64_t{settings_.kclusters})
-      .add("metric", settings_.cosine ? "cosine" : "euclidean").add("seed", settings_.seed)
-      .add("n_init", settings_.n_init).add("batch_size", std::uint64_t{settings_.batch_size})
+  model.settings()
+      .add("kclusters", std::uint64_t{settings_.kclusters})
+      .add("metric", settings_.cosine ? "cosine" : "euclidean")
+      .add("seed", settings_.seed)
+      .add("n_init", settings_.n_init)
+      .add("batch_size", std::uint64_t{settings_.batch_size})
       .add("tolerance", settings_.tolerance);
   model.finish();
   log.result("inertia", best.inertia);

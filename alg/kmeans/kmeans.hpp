@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// k-means: k centres c that make the inertia small, the sum over all points of the squared distance to the nearest centre,
+// k-means: k centres c that make the inertia small, the sum over all points of the squared distance to the nearest
+// centre,
 //
 //     I(c) = sum_i min_c |x_i - c|^2
 //
-// with Lloyd's rounds (each centre becomes the mean of its points, until no point changes its centre) or mini-batches, from
-// the seeds of k-means||. `cosine`: points and centres have length 1.
+// with Lloyd's rounds (each centre becomes the mean of its points, until no point changes its centre) or mini-batches,
+// from the seeds of k-means||. `cosine`: points and centres have length 1.
 //
-// Points stay with their workers. A round is one reduction of the centres' sums; random numbers are a function of seed and
-// global row, so the number of workers changes the last digits at most.
+// Points stay with their workers. A round is one reduction of the centres' sums; random numbers are a function of seed
+// and global row, so the number of workers changes the last digits at most.
 //
 // Source: S. Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982; B. Bahmani et al., "Scalable
-// k-means++", PVLDB 5(7), 2012; D. Sculley, "Web-scale k-means clustering", WWW 2010 (mini-batches). I. Dhillon, D. Modha,
-// "Concept decompositions for large sparse text data using clustering", Machine Learning 42, 2001 (cosine).
+// k-means++", PVLDB 5(7), 2012; D. Sculley, "Web-scale k-means clustering", WWW 2010 (mini-batches). I. Dhillon, D.
+// Modha, "Concept decompositions for large sparse text data using clustering", Machine Learning 42, 2001 (cosine).
 #pragma once
 
 #include <cstddef>
@@ -25,8 +26,8 @@
 #include <paracel/schema.hpp>
 
 #include "alg/common/run_log.hpp"
-#include "kmeans_solver.hpp"
 #include "kmeans_points.hpp"
+#include "kmeans_solver.hpp"
 
 namespace paracel::alg {
 

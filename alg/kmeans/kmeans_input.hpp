@@ -17,8 +17,8 @@ namespace paracel::alg {
 /// Whether the first line that is not blank has that form. A collective: rank 0 looks.
 bool is_fvec(Comm comm, const std::vector<std::string>& files);
 
-/// Adds a line to `rows` (dense) and `names`; a blank line is skipped. Returns what is wrong with it, `column: found ...,
-/// want ...`, or nothing. The first line sets rows.columns if it is 0.
+/// Adds a line to `rows` (dense) and `names`; a blank line is skipped. Returns what is wrong with it, `column: found
+/// ..., want ...`, or nothing. The first line sets rows.columns if it is 0.
 std::string parse_fvec_line(std::string_view line, sample_rows& rows, id_list& names);
 
 /// The points of all workers, each its part of the lines. `columns`: the coordinates a point must have, or 0.

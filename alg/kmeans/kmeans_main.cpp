@@ -5,7 +5,6 @@
 
 int main(int argc, char** argv) {
   using namespace paracel::alg;
-  return paracel::run<kmeans_settings>(argc, argv, kmeans_schema(), [](const auto& settings) {
-    kmeans(paracel::Comm(), "", settings).solve();
-  });
+  return paracel::run<kmeans_settings>(argc, argv, kmeans_schema(),
+                                       [](const auto& settings) { kmeans(paracel::Comm(), "", settings).solve(); });
 }

@@ -19,8 +19,8 @@ namespace {
 constexpr std::size_t batch = 48;
 // Rows of which the bounds are tested before their distances are computed.
 constexpr std::size_t block = 240;
-// Two values of |c|^2 - 2 x.c that differ by less than this part of |x|^2 + |c|^2 may be in the wrong order: rounding turns
-// at most some d 2^-53 of it.
+// Two values of |c|^2 - 2 x.c that differ by less than this part of |x|^2 + |c|^2 may be in the wrong order: rounding
+// turns at most some d 2^-53 of it.
 constexpr double rounding = 1e-13;
 // The same for distances as they are, which add up only positive numbers.
 constexpr double slack = 1e-10;
@@ -92,7 +92,8 @@ void kmeans_points::add(std::size_t i, double times, std::span<double> to) const
     for (std::size_t j = 0; j < rows_.columns; ++j) to[j] += times * x[j];
     return;
   }
-  for (std::size_t k = rows_.row_begin[i]; k < rows_.row_begin[i + 1]; ++k) to[rows_.column[k]] += times * rows_.value[k];
+  for (std::size_t k = rows_.row_begin[i]; k < rows_.row_begin[i + 1]; ++k)
+    to[rows_.column[k]] += times * rows_.value[k];
 }
 
 std::vector<double> kmeans_points::point(std::size_t i) const {
@@ -111,13 +112,14 @@ double kmeans_points::own_distance(const kmeans_centres& centres, std::size_t i,
   if (rows_.dense) return distance(i, centres.row(c));
   const auto centre = centres.row(c);
   double product = 0;
-  for (std::size_t k = rows_.row_begin[i]; k < rows_.row_begin[i + 1]; ++k) product += rows_.value[k] * centre[rows_.column[k]];
+  for (std::size_t k = rows_.row_begin[i]; k < rows_.row_begin[i + 1]; ++k)
+    product += rows_.value[k] * centre[rows_.column[k]];
   return std::max(0.0, norm_[i] - 2 * product + centres.norm(c));
 }
 
 /// out[r * width + c] = x_which[r] . centre c
-void kmeans_points::products(const kmeans_centres& centres, std::span<const std::size_t> which, std::vector<double>& copy,
-                             std::vector<double>& out) const {
+void kmeans_points::products(const kmeans_centres& centres, std::span<const std::size_t> which,
+                             std::vector<double>& copy, std::vector<double>& out) const {
   const std::size_t width = centres.width();
   const std::size_t d = dimension();
   std::fill(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(which.size() * width), 0.0);

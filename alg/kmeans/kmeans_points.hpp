@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A worker's points of k-means: which centre is the nearest, and what a round needs to know of it. No server and no other
-// worker: see kmeans.hpp for those.
+// A worker's points of k-means: which centre is the nearest, and what a round needs to know of it. No server and no
+// other worker: see kmeans.hpp for those.
 //
-// The nearest centre is the one with the least  sum_j (x_j - c_j)^2  as these additions give it, of equal ones that with the
-// least number. It is found by  |c|^2 - 2 x.c  for all centres at once, and where two of these are so close that rounding
-// may have turned them, by the formula itself. Bounds spare most of it once the centres move little.
+// The nearest centre is the one with the least  sum_j (x_j - c_j)^2  as these additions give it, of equal ones that
+// with the least number. It is found by  |c|^2 - 2 x.c  for all centres at once, and where two of these are so close
+// that rounding may have turned them, by the formula itself. Bounds spare most of it once the centres move little.
 //
 // Source: G. Hamerly, "Making k-means even faster", SDM 2010 (one upper and one lower bound a point).
 #pragma once
@@ -60,12 +60,13 @@ struct kmeans_sums {
   [[nodiscard]] double& changed() { return values.back(); }
 
   std::size_t d = 0;
-  std::vector<double> values;  ///< k * d sums of points, k counts, the inertia, points whose centre is another than before
+  std::vector<double>
+      values;  ///< k * d sums of points, k counts, the inertia, points whose centre is another than before
 };
 
 /// Points that lie far from their centres.
 struct kmeans_far_point {
-  double distance = 0;  ///< squared
+  double distance = 0;    ///< squared
   std::uint64_t row = 0;  ///< among the rows of all workers
   std::uint32_t centre = 0;
 };
@@ -87,8 +88,8 @@ class kmeans_points {
   /// sum_j (x_ij - c_j)^2. Cost: O(d), also for sparse rows.
   [[nodiscard]] double distance(std::size_t i, std::span<const double> centre) const;
 
-  /// For each of `which` the nearest centre, the squared distance to it, and a squared distance that none of the others is
-  /// below. The spans have as many elements as `which`.
+  /// For each of `which` the nearest centre, the squared distance to it, and a squared distance that none of the others
+  /// is below. The spans have as many elements as `which`.
   void nearest(const kmeans_centres& centres, std::span<const std::size_t> which, std::span<std::uint32_t> best,
                std::span<double> best_distance, std::span<double> second_distance) const;
 

@@ -31,7 +31,8 @@ kmeans_outcome kmeans_solver::best() {
   for (int attempt = 0; attempt < options_.n_init; ++attempt) {
     seed_ = mix64(options_.seed + static_cast<std::uint64_t>(attempt) * 0x9e3779b97f4a7c15U);
     auto centres = seeds(seed_);
-    auto found = options_.batch_size == 0 ? lloyd(std::move(centres), attempt) : mini_batches(std::move(centres), attempt);
+    auto found =
+        options_.batch_size == 0 ? lloyd(std::move(centres), attempt) : mini_batches(std::move(centres), attempt);
     if (attempt == 0 || found.inertia < best.inertia) best = std::move(found);
   }
   return best;
@@ -49,8 +50,8 @@ std::vector<double> kmeans_solver::gather_points(const std::vector<std::size_t>&
   return all;
 }
 
-/// k-means||: a first point, five rounds in which each point is taken with a probability that grows with its distance, and
-/// a reduction of what was taken to k centres.
+/// k-means||: a first point, five rounds in which each point is taken with a probability that grows with its distance,
+/// and a reduction of what was taken to k centres.
 std::vector<double> kmeans_solver::seeds(std::uint64_t seed) {
   const std::size_t n = points_.rows();
   const std::size_t d = points_.dimension();
@@ -97,8 +98,8 @@ std::vector<double> kmeans_solver::seeds(std::uint64_t seed) {
   if (count <= options_.clusters) {
     // Too few different points: centres that are there twice stay empty, or take the farthest point.
     std::vector<double> rows = candidates;
-    while (rows.size() < options_.clusters * d) rows.insert(rows.end(), candidates.begin(), candidates.begin() +
-                                                              static_cast<std::ptrdiff_t>(d));
+    while (rows.size() < options_.clusters * d)
+      rows.insert(rows.end(), candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(d));
     return rows;
   }
   std::vector<double> weight(count);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// k-means of points that are in memory: seeds, Lloyd's rounds or mini-batches, over all workers. For methods and sources
-// see kmeans.hpp.
+// k-means of points that are in memory: seeds, Lloyd's rounds or mini-batches, over all workers. For methods and
+// sources see kmeans.hpp.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,8 @@ struct kmeans_options {
   double tolerance = 0;
   bool cosine = false;
   std::uint64_t seed = 0;
-  /// Told after each round: run (from 0), round (from 1), inertia, points that have another centre (not with mini-batches).
+  /// Told after each round: run (from 0), round (from 1), inertia, points that have another centre (not with
+  /// mini-batches).
   std::function<void(int, int, double, std::optional<double>)> progress{};
 };
 

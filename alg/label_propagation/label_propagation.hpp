@@ -2,13 +2,13 @@
 //
 // Communities by label propagation. Every vertex begins with its own label; in a round all at once take the label that
 // most of their neighbours have, the smallest of those that are equally frequent. Ends when nothing changes, when the
-// labels are those of two rounds ago (on a bipartite piece they swing for ever), or after `rounds`. The graph is taken as
-// undirected and simple, self-loops are ignored; a vertex without neighbours keeps its label.
+// labels are those of two rounds ago (on a bipartite piece they swing for ever), or after `rounds`. The graph is taken
+// as undirected and simple, self-loops are ignored; a vertex without neighbours keeps its label.
 //
 //     modularity Q = (1/m) sum_c ( edges inside c - (degrees of c)^2 / (4 m) )
 //
-// Source: U. Raghavan, R. Albert, S. Kumara, "Near linear time algorithm to detect community structures", Phys. Rev. E 2007;
-// M. Newman, M. Girvan, Phys. Rev. E 2004 (modularity).
+// Source: U. Raghavan, R. Albert, S. Kumara, "Near linear time algorithm to detect community structures", Phys. Rev. E
+// 2007; M. Newman, M. Girvan, Phys. Rev. E 2004 (modularity).
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,15 @@
 
 namespace paracel::alg {
 
-/// The most frequent element, the smallest of those that are equally frequent; `labels` is sorted by the call. Not empty.
+/// The most frequent element, the smallest of those that are equally frequent; `labels` is sorted by the call. Not
+/// empty.
 std::uint64_t most_frequent(std::vector<std::uint64_t>& labels);
 
 struct label_propagation_result {
   std::vector<std::uint64_t> labels;  ///< of the own vertices: vertex numbers
   std::uint64_t rounds = 0;
   enum class ending { fixed_point, cycle, rounds } ended = ending::rounds;
-  double modularity = 0;              ///< 0 where there is no edge
+  double modularity = 0;  ///< 0 where there is no edge
 };
 
 /// The graph is undirected, without self-loops. A collective. Cost: a round is 8 bytes a ghost and two numbers.
@@ -43,8 +44,7 @@ double modularity_of(Comm comm, const distributed_graph& graph, std::span<const 
                      std::span<const std::uint64_t> ghost_labels);
 
 struct label_propagation_settings : graph_settings {
-  explicit label_propagation_settings(const config& from)
-      : graph_settings(from), rounds(from.get<int>("rounds")) {}
+  explicit label_propagation_settings(const config& from) : graph_settings(from), rounds(from.get<int>("rounds")) {}
   int rounds;
 };
 config_schema label_propagation_schema();

@@ -24,19 +24,31 @@ constexpr double inner_accuracy = 1e-2;
 config_schema lasso_schema() {
   config_schema s("lasso", "least squares with an L1 penalty, or an elastic net");
   add_linear_keys(s);
-  s.key("lambda", key_type::numbers, "Paracel's penalty n*a; of a list each, the greatest first").above(0)
+  s.key("lambda", key_type::numbers, "Paracel's penalty n*a; of a list each, the greatest first")
+      .above(0)
       .required_unless({"penalty", "path", "model"});
   s.key("penalty", key_type::numbers, "a itself, instead of lambda").above(0);
   s.key("path", key_type::integer, "instead of both: so many penalties, from the least that leaves no weight downwards")
-      .fallback(0).at_least(0).at_most(100000);
-  s.key("path_ratio", key_type::number, "path: the last penalty as a part of the first").fallback(0.001).above(0).at_most(1);
-  s.key("l1_ratio", key_type::number, "1: lasso; below: elastic net, so much of the penalty is |w|_1").fallback(1.0)
-      .above(0).at_most(1);
+      .fallback(0)
+      .at_least(0)
+      .at_most(100000);
+  s.key("path_ratio", key_type::number, "path: the last penalty as a part of the first")
+      .fallback(0.001)
+      .above(0)
+      .at_most(1);
+  s.key("l1_ratio", key_type::number, "1: lasso; below: elastic net, so much of the penalty is |w|_1")
+      .fallback(1.0)
+      .above(0)
+      .at_most(1);
   s.key("standardize", key_type::boolean, "scale each feature by the sd of the training samples").fallback(false);
-  s.key("rounds", key_type::integer, "passes over the data at most, for each penalty").fallback(1000).at_least(1)
+  s.key("rounds", key_type::integer, "passes over the data at most, for each penalty")
+      .fallback(1000)
+      .at_least(1)
       .at_most(1000000000);
-  s.key("tolerance", key_type::number, "greatest violation of the optimality conditions, as a part of a").fallback(1e-7)
-      .at_least(1e-12).at_most(0.1);
+  s.key("tolerance", key_type::number, "greatest violation of the optimality conditions, as a part of a")
+      .fallback(1e-7)
+      .at_least(1e-12)
+      .at_most(0.1);
   return s;
 }
 
@@ -94,7 +106,8 @@ void lasso::train() {
     for (const double c : correlation_) greatest = std::max(greatest, std::abs(c));
     greatest /= settings_.l1_ratio;
     if (!(greatest > 0))
-      throw data_error(linear_.training_input.front() + ": found a target that no feature explains, so there is no path");
+      throw data_error(linear_.training_input.front() +
+                       ": found a target that no feature explains, so there is no path");
     for (int k = 0; k < settings_.path; ++k) {
       const double part = settings_.path == 1 ? 0 : static_cast<double>(k) / (settings_.path - 1);
       penalties.push_back(greatest * std::pow(settings_.path_ratio, part));
@@ -108,7 +121,9 @@ void lasso::train() {
     auto found = solve_one(samples, a);
     if (has_test()) found.test_error = root_mean_squared_error(get_comm(), test_, found.theta);
     log.round(static_cast<int>(path.size() + 1), found.objective,
-              {{"a", a}, {"violation", found.violation}, {"nonzeros", static_cast<double>(found.nonzeros)},
+              {{"a", a},
+               {"violation", found.violation},
+               {"nonzeros", static_cast<double>(found.nonzeros)},
                {"rounds", static_cast<double>(rounds_done_)}});
     path.push_back(std::move(found));
   }
@@ -133,17 +148,24 @@ void lasso::train() {
     model.add("lasso_path_objective", objectives);
     model.add("lasso_path_weight", std::span<const double>(thetas), {path.size(), p + 1});
   }
-  model.fields().add("objective", chosen->objective).add("train_rmse", chosen->train_error)
-      .add("rows", static_cast<std::uint64_t>(n)).add("nonzeros", std::uint64_t{chosen->nonzeros})
+  model.fields()
+      .add("objective", chosen->objective)
+      .add("train_rmse", chosen->train_error)
+      .add("rows", static_cast<std::uint64_t>(n))
+      .add("nonzeros", std::uint64_t{chosen->nonzeros})
       .add("violation", chosen->violation);
   if (has_test()) model.fields().add("test_rmse", chosen->test_error);
-  model.settings().add("penalty", chosen->a).add("lambda", chosen->a * n).add("l1_ratio", settings_.l1_ratio)
-      .add("standardize", settings_.standardize).add("tolerance", settings_.tolerance);
+  model.settings()
+      .add("penalty", chosen->a)
+      .add("lambda", chosen->a * n)
+      .add("l1_ratio", settings_.l1_ratio)
+      .add("standardize", settings_.standardize)
+      .add("tolerance", settings_.tolerance);
   model.finish();
   if (path.size() > 1) {
     for (const auto& x : path) {
-      std::string line = json_number(x.a) + " objective " + json_number(x.objective) + " nonzeros " +
-                         std::to_string(x.nonzeros);
+      std::string line =
+          json_number(x.a) + " objective " + json_number(x.objective) + " nonzeros " + std::to_string(x.nonzeros);
       if (has_test()) line += " rmse " + json_number(x.test_error);
       log.result("path", line);
     }
@@ -166,8 +188,9 @@ void lasso::grow(const centred_samples& samples, const std::vector<double>& viol
   }
   const std::size_t room = std::max(first_working_set, 2 * working_.size()) - working_.size();
   if (outside.size() > room) {
-    std::nth_element(outside.begin(), outside.begin() + static_cast<std::ptrdiff_t>(room), outside.end(),
-                     [&](auto a, auto b) { return violation[a] > violation[b] || (violation[a] == violation[b] && a < b); });
+    std::nth_element(
+        outside.begin(), outside.begin() + static_cast<std::ptrdiff_t>(room), outside.end(),
+        [&](auto a, auto b) { return violation[a] > violation[b] || (violation[a] == violation[b] && a < b); });
     outside.resize(room);
   }
   working_.insert(working_.end(), outside.begin(), outside.end());

@@ -4,13 +4,13 @@
 //
 //     J(w, b) = 1/(2n) sum_i (y_i - b - w.x_i)^2 + a (r |w|_1 + (1 - r)/2 |w|^2)          r = l1_ratio
 //
-// Block coordinate descent: the block is a working set of features, solved to the end on its Gram matrix, which never needs
-// the samples again; then the gradient over all features says whether one outside must come in. A path of penalties goes
-// from the largest to the smallest, each from the solution of the one before.
+// Block coordinate descent: the block is a working set of features, solved to the end on its Gram matrix, which never
+// needs the samples again; then the gradient over all features says whether one outside must come in. A path of
+// penalties goes from the largest to the smallest, each from the solution of the one before.
 //
 // Source: J. Friedman, T. Hastie, R. Tibshirani, "Regularization paths for generalized linear models via coordinate
-// descent", J. Stat. Software 33(1), 2010 (covariance updates, warm starts); M. Massias, A. Gramfort, J. Salmon, "Celer: a
-// fast solver for the lasso with dual extrapolation", ICML 2018 (working sets that double).
+// descent", J. Stat. Software 33(1), 2010 (covariance updates, warm starts); M. Massias, A. Gramfort, J. Salmon,
+// "Celer: a fast solver for the lasso with dual extrapolation", ICML 2018 (working sets that double).
 #pragma once
 
 #include <cstddef>
@@ -44,8 +44,8 @@ class lasso : public linear_base {
  public:
   lasso(Comm comm, const std::string& server_info, const lasso_settings& settings);
 
-  /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; error when `rounds` do
-  /// not suffice.
+  /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; error when `rounds`
+  /// do not suffice.
   void solve() override;
 
  private:
@@ -68,7 +68,7 @@ class lasso : public linear_base {
   std::vector<double> w_;
   std::vector<double> correlation_;  // X'r / n
   std::vector<std::uint32_t> working_;
-  std::vector<double> gram_;         // X'X / n of the working set
+  std::vector<double> gram_;  // X'X / n of the working set
   int rounds_done_ = 0;
 };
 

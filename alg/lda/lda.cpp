@@ -29,7 +29,8 @@ config_schema lda_schema() {
   s.add_output_files();
   s.key("format", key_type::string, "of the results: text, or npy").fallback("text").one_of({"text", "npy"});
   s.key("input_format", key_type::string, "text, libsvm, or auto: as the first line looks")
-      .fallback("auto").one_of({"auto", "text", "libsvm"});
+      .fallback("auto")
+      .one_of({"auto", "text", "libsvm"});
   s.key("alpha", key_type::number, "prior of a topic in a document").fallback(0.1).above(0);
   s.key("beta", key_type::number, "prior of a word in a topic").fallback(0.1).above(0);
   s.key("k_topics", key_type::integer, "topics").fallback(10).at_least(1).at_most(1000000);
@@ -37,22 +38,28 @@ config_schema lda_schema() {
   s.key("top_words", key_type::integer, "words of each topic that are written").fallback(50).at_least(0);
   s.key("seed", key_type::integer, "of all draws").fallback(0).at_least(0);
   s.key("sampler", key_type::string, "sparse: exact; mh: Metropolis-Hastings (LightLDA)")
-      .fallback("sparse").one_of({"sparse", "mh"});
-  s.key("clocks_per_round", key_type::integer, "times a sweep that workers exchange counts").fallback(1).at_least(1)
+      .fallback("sparse")
+      .one_of({"sparse", "mh"});
+  s.key("clocks_per_round", key_type::integer, "times a sweep that workers exchange counts")
+      .fallback(1)
+      .at_least(1)
       .at_most(1000000);
   add_consistency_keys(s, "clocks", "bsp", {consistency_model::bsp, consistency_model::ssp});
   s.key("report_every", key_type::integer, "sweeps from one log likelihood to the next; 0: only the last")
-      .fallback(10).at_least(0);
+      .fallback(10)
+      .at_least(0);
   s.key("tolerance", key_type::number, "stop when a report changes the log likelihood by less than this part; 0: never")
-      .fallback(0.0).at_least(0);
+      .fallback(0.0)
+      .at_least(0);
   s.key("optimize_every", key_type::integer, "sweeps from one fit of alpha and beta to the next; 0: never")
-      .fallback(0).at_least(0);
+      .fallback(0)
+      .at_least(0);
   s.key("test_stride", key_type::integer, "document i of the input is for testing if i % n = n - 1; 0: none")
-      .fallback(0).at_least(0);
+      .fallback(0)
+      .at_least(0);
   s.key("fold_in_steps", key_type::integer, "steps that find the topics of a new document").fallback(100).at_least(1);
   s.key("dump_documents", key_type::boolean, "write the topics of the training documents").fallback(false);
-  s.key("check_counts", key_type::boolean, "look at every clock whether the counts add up; needs bsp")
-      .fallback(false);
+  s.key("check_counts", key_type::boolean, "look at every clock whether the counts add up; needs bsp").fallback(false);
   s.key("debug", key_type::boolean, "print each report").fallback(false);
   for (const char* name : {"handle_file", "handle_fn", "update_lib"})
     s.key(name, key_type::string, "Paracel's plug-in that added counts; not needed: tables add").fallback("");
@@ -89,23 +96,27 @@ lda_settings::lda_settings(const config& from)
     throw config_error(from.place_of("model_input") + ": found a model and an input, want one of them");
   }
   if (!model_input.empty() && test_stride > 0) {
-    throw config_error(from.place_of("test_stride") + ": found it with model_input, want test_input: nothing is trained");
+    throw config_error(from.place_of("test_stride") +
+                       ": found it with model_input, want test_input: nothing is trained");
   }
   if (input_format == "auto") {
     for (const auto* files : {&input, &test_input, &predict_input}) {
       if (std::find(files->begin(), files->end(), "-") == files->end()) continue;
-      throw config_error(from.place_of("input_format") + ": found auto, want text or libsvm with standard input, which is "
+      throw config_error(from.place_of("input_format") +
+                         ": found auto, want text or libsvm with standard input, which is "
                          "read once");
     }
   }
   if (check_counts && consistency.model != consistency_model::bsp) {
-    throw config_error(from.place_of("check_counts") + ": found true with ssp, want one of them: only with bsp do all "
+    throw config_error(from.place_of("check_counts") +
+                       ": found true with ssp, want one of them: only with bsp do all "
                        "workers' clocks end together");
   }
 }
 
 lda::lda(Comm comm, const std::string& server_info, const lda_settings& settings)
-    : paralg(server_info, std::move(comm), settings.output, settings.sweeps, settings.consistency), settings_(settings) {}
+    : paralg(server_info, std::move(comm), settings.output, settings.sweeps, settings.consistency),
+      settings_(settings) {}
 
 void lda::solve() {
   log_ = std::make_unique<run_log>(*this, settings_.sweeps, "log_likelihood", settings_.debug);
@@ -146,7 +157,8 @@ void lda::train() {
   for (std::size_t c = 1; c < clocks; ++c) {
     const auto& begin = sampler.documents().begin;
     cut.push_back(static_cast<std::size_t>(
-        std::lower_bound(begin.begin(), begin.end() - 1, tokens / clocks * c + tokens % clocks * c / clocks) - begin.begin()));
+        std::lower_bound(begin.begin(), begin.end() - 1, tokens / clocks * c + tokens % clocks * c / clocks) -
+        begin.begin()));
   }
   cut.push_back(documents);
   double last = 0;
@@ -165,7 +177,8 @@ void lda::train() {
     if (!report && sweep != settings_.sweeps) continue;
     const double value = log_likelihood(sampler);
     log_->round(sweep, value, {{"beta", priors_.beta}});
-    if (report && sweep > settings_.report_every && std::abs(value - last) < settings_.tolerance * std::abs(last)) break;
+    if (report && sweep > settings_.report_every && std::abs(value - last) < settings_.tolerance * std::abs(last))
+      break;
     last = value;
   }
   paracel_sync();
@@ -218,8 +231,9 @@ void lda::check(const char* when) {
   const auto all = std::accumulate(totals.begin(), totals.end(), std::int64_t{0});
   const bool equal = std::equal(totals.begin(), totals.end(), sums.begin());
   if (sums.back() == 0 && equal && all == static_cast<std::int64_t>(tokens_total_)) return;
-  throw error(std::string("counts ") + when + ": found " + std::to_string(sums.back()) + " negative ones and a sum of " +
-              std::to_string(all) + (equal ? "" : ", topic by topic not those of the words") + ", want none and " +
+  throw error(std::string("counts ") + when + ": found " + std::to_string(sums.back()) +
+              " negative ones and a sum of " + std::to_string(all) +
+              (equal ? "" : ", topic by topic not those of the words") + ", want none and " +
               std::to_string(tokens_total_));
 }
 

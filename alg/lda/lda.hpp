@@ -3,12 +3,13 @@
 // Latent Dirichlet allocation by collapsed Gibbs sampling: each token of a document gets a topic, documents prefer few
 // topics, topics few words (lda_sampler.hpp has the formula).
 //
-// Documents and the topics of their tokens stay with the worker that read them. The counts of words in topics are rows of a
-// table in the servers: at the beginning of a clock a worker pulls the rows of its own words, moves its tokens with them as
-// if it were alone, and adds what has changed. So a worker sees the others' moves a clock late, its own at once.
+// Documents and the topics of their tokens stay with the worker that read them. The counts of words in topics are rows
+// of a table in the servers: at the beginning of a clock a worker pulls the rows of its own words, moves its tokens
+// with them as if it were alone, and adds what has changed. So a worker sees the others' moves a clock late, its own at
+// once.
 //
-// Source: T. Griffiths, M. Steyvers, "Finding scientific topics", PNAS 2004; D. Newman et al., "Distributed algorithms for
-// topic models", JMLR 2009 (why a late view does little harm).
+// Source: T. Griffiths, M. Steyvers, "Finding scientific topics", PNAS 2004; D. Newman et al., "Distributed algorithms
+// for topic models", JMLR 2009 (why a late view does little harm).
 #pragma once
 
 #include <algorithm>
@@ -19,8 +20,8 @@
 #include <string>
 #include <vector>
 
-#include <paracel/interner.hpp>
 #include <paracel/id_list.hpp>
+#include <paracel/interner.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
 #include <paracel/table.hpp>
@@ -114,7 +115,8 @@ class lda : public paralg {
       std::iota(ids.begin(), ids.end(), first);
       rows.resize(ids.size() * topics);
       words_->pull(ids, rows);
-      for (std::size_t i = 0; i < ids.size(); ++i) f(ids[i], std::span<const std::int32_t>(rows).subspan(i * topics, topics));
+      for (std::size_t i = 0; i < ids.size(); ++i)
+        f(ids[i], std::span<const std::int32_t>(rows).subspan(i * topics, topics));
     }
   }
   /// phi of these words, K numbers each.
@@ -124,14 +126,15 @@ class lda : public paralg {
   void dump_result();
   void dump_topics();
   [[nodiscard]] std::uint64_t share(std::size_t rank) const {
-    return vocabulary_size_ / get_worker_size() * rank + vocabulary_size_ % get_worker_size() * rank / get_worker_size();
+    return vocabulary_size_ / get_worker_size() * rank +
+           vocabulary_size_ % get_worker_size() * rank / get_worker_size();
   }
   [[nodiscard]] std::string word_name(std::uint64_t word) const;
 
   lda_settings settings_;
   lda_priors priors_;
-  bool text_ = false;                       // words are names and not indices
-  id_list names_;                           // of words, by number; empty: words are called by their index
+  bool text_ = false;  // words are names and not indices
+  id_list names_;      // of words, by number; empty: words are called by their index
   std::uint64_t vocabulary_size_ = 0;
   std::uint64_t documents_total_ = 0;
   std::uint64_t tokens_total_ = 0;
@@ -142,7 +145,7 @@ class lda : public paralg {
   lda_documents predict_;
   std::unique_ptr<word_table> words_;
   std::unique_ptr<topic_table> totals_;
-  std::vector<std::int64_t> model_counts_;     // of a model that was read: V x K, and K
+  std::vector<std::int64_t> model_counts_;  // of a model that was read: V x K, and K
   std::vector<std::int64_t> model_totals_;
   std::unique_ptr<lda_sampler> sampler_;
   std::unique_ptr<run_log> log_;

@@ -75,7 +75,8 @@ lda::raw_documents lda::read(const std::vector<std::string>& files) {
 
 void lda::read_names() {
   if (settings_.vocabulary.empty()) return;
-  if (text_) throw data_error(settings_.vocabulary.front() + ": found names of indices, want none: the input has words");
+  if (text_)
+    throw data_error(settings_.vocabulary.front() + ": found names of indices, want none: the input has words");
   visit_whole_text(get_comm(), settings_.vocabulary, [&](std::string_view text, const text_failure&) {
     while (!text.empty()) {
       auto line = text.substr(0, text.find('\n'));
@@ -147,14 +148,16 @@ void lda::load() {
   for (auto& w : training_.word) {
     w = static_cast<std::uint32_t>(std::lower_bound(sorted.begin(), sorted.end(), w) - sorted.begin());
   }
-  std::vector<std::int64_t> sums{static_cast<std::int64_t>(training_.size()), static_cast<std::int64_t>(training_.word.size())};
+  std::vector<std::int64_t> sums{static_cast<std::int64_t>(training_.size()),
+                                 static_cast<std::int64_t>(training_.word.size())};
   get_comm().allreduce(sums);
   documents_total_ = static_cast<std::uint64_t>(sums[0]);
   tokens_total_ = static_cast<std::uint64_t>(sums[1]);
   if (tokens_total_ == 0) throw data_error(settings_.input.front() + ": found no word to train on");
 
   if (!settings_.test_input.empty()) {
-    if (stride > 0) throw data_error(settings_.test_input.front() + ": found test_input and test_stride, want one of them");
+    if (stride > 0)
+      throw data_error(settings_.test_input.front() + ": found test_input and test_stride, want one of them");
     test_ = known_words(settings_.test_input);
   }
   if (!settings_.predict_input.empty()) predict_ = known_words(settings_.predict_input);

@@ -24,7 +24,8 @@ inline double log_gamma(double x) noexcept {
 ///
 /// `phi(w)` points to the K probabilities of word w. Cost: O(steps * words * K)
 template <class P>
-std::vector<double> fold_in(std::span<const std::uint32_t> words, std::span<const double> alpha, const P& phi, int steps) {
+std::vector<double> fold_in(std::span<const std::uint32_t> words, std::span<const double> alpha, const P& phi,
+                            int steps) {
   const std::size_t topics = alpha.size();
   std::vector<double> theta(topics, 1.0 / static_cast<double>(topics));
   std::vector<double> next(topics);
@@ -133,9 +134,9 @@ struct document_counts {
 /// A prior is never less: a topic without a token would otherwise get none for good.
 inline constexpr double least_prior = 1e-10;
 
-/// One step of Minka's fixed point: alpha_k becomes alpha_k times numerator_k / denominator. Returns the greatest relative
-/// change. Every step raises log p(z given alpha).
-/// Source: T. Minka, "Estimating a Dirichlet distribution", 2000, section 3 (Dirichlet-multinomial).
+/// One step of Minka's fixed point: alpha_k becomes alpha_k times numerator_k / denominator. Returns the greatest
+/// relative change. Every step raises log p(z given alpha). Source: T. Minka, "Estimating a Dirichlet distribution",
+/// 2000, section 3 (Dirichlet-multinomial).
 inline double minka_step(std::span<double> alpha, std::span<const double> sums) {
   double change = 0;
   if (!(sums.back() > 0)) return 0;

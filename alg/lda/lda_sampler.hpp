@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One worker's Gibbs sampling: documents and their topics are here, word-topic counts and topic totals come from outside and
-// are changed as tokens move. A token of word w in document d moves to topic k with probability proportional to
+// One worker's Gibbs sampling: documents and their topics are here, word-topic counts and topic totals come from
+// outside and are changed as tokens move. A token of word w in document d moves to topic k with probability
+// proportional to
 //
 //     (n_dk + alpha_k) (n_wk + beta) / (n_k + V beta)                 all counts without the token itself
 //
 // sparse: exactly that. The product is split into beta q_k, whose sum and draws come from a tree over the topics, and
-//         n_wk q_k, where only the topics count that the word has; q_k = (n_dk + alpha_k) / (n_k + V beta). A move changes
-//         q for two topics, so a token costs O(log K) and the topics of its word.
-// mh:     a Metropolis-Hastings chain of that distribution with proposals that cost O(1): alternately from the counts of the
+//         n_wk q_k, where only the topics count that the word has; q_k = (n_dk + alpha_k) / (n_k + V beta). A move
+//         changes q for two topics, so a token costs O(log K) and the topics of its word.
+// mh:     a Metropolis-Hastings chain of that distribution with proposals that cost O(1): alternately from the counts
+// of the
 //         word as they were a while ago (alias tables) and from the topics of the document's tokens.
 //
-// Source: H. Yu et al., "A scalable asynchronous distributed algorithm for topic modeling", WWW 2015 (F+LDA, document by
-// document); J. Yuan et al., "LightLDA", WWW 2015.
+// Source: H. Yu et al., "A scalable asynchronous distributed algorithm for topic modeling", WWW 2015 (F+LDA, document
+// by document); J. Yuan et al., "LightLDA", WWW 2015.
 #pragma once
 
 #include <algorithm>
@@ -96,8 +98,8 @@ class alias_table {
     std::uint32_t other;
   };
   /// Fills `cells` (as many as weights): item[i] is drawn with probability weight[i] / total.
-  static void build(std::span<const double> weight, std::span<const std::uint32_t> item, double total, std::span<cell> cells,
-                    std::vector<std::uint32_t>& work) {
+  static void build(std::span<const double> weight, std::span<const std::uint32_t> item, double total,
+                    std::span<cell> cells, std::vector<std::uint32_t>& work) {
     const std::size_t n = weight.size();
     work.resize(n);
     std::size_t low = 0;   // work[0, low): less than the mean
@@ -135,8 +137,8 @@ class lda_sampler {
  public:
   enum class method { sparse, mh };
 
-  /// `words`: one more than the greatest word of the documents. Topics are drawn uniformly; they are a function of the seed
-  /// and the document's number.
+  /// `words`: one more than the greatest word of the documents. Topics are drawn uniformly; they are a function of the
+  /// seed and the document's number.
   lda_sampler(lda_documents documents, std::size_t words, lda_priors priors, method how, std::uint64_t seed)
       : documents_(std::move(documents)),
         priors_(std::move(priors)),
@@ -168,7 +170,8 @@ class lda_sampler {
     return std::span(topic_).subspan(documents_.begin[d], documents_.begin[d + 1] - documents_.begin[d]);
   }
 
-  /// What a clock begins with: the counts of all workers. Shape: words x topics, and topics; fill them, then call `begin`.
+  /// What a clock begins with: the counts of all workers. Shape: words x topics, and topics; fill them, then call
+  /// `begin`.
   [[nodiscard]] std::span<std::int32_t> counts() noexcept { return counts_; }
   [[nodiscard]] std::span<std::int64_t> totals() noexcept { return totals_; }
   void begin() {
@@ -243,7 +246,8 @@ class lda_sampler {
     enter(d);
     // What the last document left is the weight of topics without a token.
     if (present_.size() * 4 > topics_) tree_.set_all(topics_, [&](std::size_t k) { return weight_of(k); });
-    else for (const auto k : present_) tree_.set(k, weight_of(k));
+    else
+      for (const auto k : present_) tree_.set(k, weight_of(k));
     const double* const weight = tree_.leaf();
     sums_.resize(topics_);
     const double denominator = priors_.words * priors_.beta;
@@ -332,8 +336,8 @@ class lda_sampler {
       if (mass > 0) alias_table::build(std::span(weight).first(items.size()), items, mass, cells, work_);
     }
   }
-  /// The weight of a topic among the proposals of word w for a token that the tables count in topic `old`: without the token,
-  /// or a proposal would depend on where the token is, and the chain would be that of another distribution.
+  /// The weight of a topic among the proposals of word w for a token that the tables count in topic `old`: without the
+  /// token, or a proposal would depend on where the token is, and the chain would be that of another distribution.
   [[nodiscard]] double proposal_weight(std::size_t w, std::uint32_t k, std::uint32_t old) const {
     const double inverse = inverse_stale_[k];
     const double count = stale_[w * topics_ + k] + priors_.beta;
@@ -361,7 +365,8 @@ class lda_sampler {
     enter(d);
     const auto begin = documents_.begin[d];
     const auto length = documents_.begin[d + 1] - begin;
-    // Proposals from old counts are refused more often: the tables are made anew as often as costs a few operations a token.
+    // Proposals from old counts are refused more often: the tables are made anew as often as costs a few operations a
+    // token.
     if (tokens_since_ > counts_.size() / 4 + 4096) build_alias();
     tokens_since_ += length;
     const double denominator = priors_.words * priors_.beta;
@@ -374,7 +379,8 @@ class lda_sampler {
       --totals_[old];
       --count[old];
       const auto target = [&](std::uint32_t k) {
-        return (in_document_[k] + alpha[k]) * (count[k] + priors_.beta) / (static_cast<double>(totals_[k]) + denominator);
+        return (in_document_[k] + alpha[k]) * (count[k] + priors_.beta) /
+               (static_cast<double>(totals_[k]) + denominator);
       };
       // What proposals are drawn from does not depend on the token itself.
       const auto by_word = [&](std::uint32_t k) { return proposal_weight(w, k, old); };
@@ -425,20 +431,20 @@ class lda_sampler {
   std::size_t words_;
   method method_;
   std::uint64_t seed_;
-  std::vector<std::uint32_t> topic_;          // of each token
-  std::vector<std::int32_t> counts_;          // words x topics, and as they were at `begin`
+  std::vector<std::uint32_t> topic_;  // of each token
+  std::vector<std::int32_t> counts_;  // words x topics, and as they were at `begin`
   std::vector<std::int32_t> before_;
-  std::vector<std::int64_t> totals_;          // topics
+  std::vector<std::int64_t> totals_;  // topics
   std::vector<std::int64_t> totals_before_;
-  std::vector<std::int32_t> in_document_;     // topics; 0 between documents
-  std::vector<std::uint32_t> present_;        // topics of the document
-  std::vector<std::uint32_t> word_topics_;    // words x topics: the first word_size_[w] of a row have a count
+  std::vector<std::int32_t> in_document_;   // topics; 0 between documents
+  std::vector<std::uint32_t> present_;      // topics of the document
+  std::vector<std::uint32_t> word_topics_;  // words x topics: the first word_size_[w] of a row have a count
   std::vector<std::uint32_t> word_size_;
   std::vector<std::int32_t> change_;
   weight_tree tree_;
   std::vector<double> sums_;
   // mh
-  std::vector<std::int32_t> stale_;           // counts_ as they were when the tables were made
+  std::vector<std::int32_t> stale_;  // counts_ as they were when the tables were made
   std::uint64_t tokens_since_ = 0;
   std::vector<double> inverse_stale_;
   std::vector<alias_table::cell> smooth_cells_;

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include <paracel/text_output.hpp>
 #include <paracel/random.hpp>
+#include <paracel/text_output.hpp>
 
 #include "alg/common/linear_base.hpp"
 
@@ -48,19 +48,21 @@ config_schema lr_schema() {
   s.key("format", key_type::string, "of the results: Paracel's text, or npy").fallback("text").one_of({"text", "npy"});
   s.key("update_file", key_type::plugin, "plug-in that applies a delta to theta; default: the framework's");
   s.key("update_func", key_type::string, "its function; default lr_theta_update, without update_file paracel_add");
-  s.key("method", key_type::string, "how to train").one_of({"dgd", "ipm", "downpour", "agd"})
+  s.key("method", key_type::string, "how to train")
+      .one_of({"dgd", "ipm", "downpour", "agd"})
       .required_unless({"model"});
-  s.key("rounds", key_type::integer, "passes over the data").at_least(1).at_most(1000000000)
-      .required_unless({"model"});
+  s.key("rounds", key_type::integer, "passes over the data").at_least(1).at_most(1000000000).required_unless({"model"});
   s.key("alpha", key_type::number, "step size").above(0).required_unless({"model"});
   s.key("decay", key_type::number, "round k = 0, 1, ... steps by alpha/(1 + decay*k)").fallback(0.0).at_least(0);
   s.key("beta", key_type::number, "weight of the penalty beta*|theta|^2").at_least(0).required_unless({"model"});
   s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
   s.key("seed", key_type::integer, "of the order of the samples").fallback(0).at_least(0);
   s.key("batch_size", key_type::integer, "downpour: samples a message; 0: a thousandth of a worker's, at least 10")
-      .fallback(0).at_least(0);
+      .fallback(0)
+      .at_least(0);
   s.key("tolerance", key_type::number, "stop when the objective changes by less than this part; 0: never")
-      .fallback(0.0).at_least(0);
+      .fallback(0.0)
+      .at_least(0);
   s.key("bias", key_type::boolean, "a coordinate for a feature that is always 1").fallback(true);
   s.key("penalize_bias", key_type::boolean, "count the bias in |theta|").fallback(true);
   add_consistency_keys(s, "rounds", "bsp for dgd and ipm, ssp with limit_s 0 for the others",
@@ -101,7 +103,8 @@ lr_settings::lr_settings(const config& from)
 }
 
 logistic_regression::logistic_regression(Comm comm, const std::string& server_info, const lr_settings& settings)
-    : paralg(server_info, std::move(comm), settings.output, settings.rounds, settings.consistency), settings_(settings) {
+    : paralg(server_info, std::move(comm), settings.output, settings.rounds, settings.consistency),
+      settings_(settings) {
   const auto& plugin = settings_.update_file.empty() ? default_plugin : settings_.update_file;
   paracel_register_update(plugin, settings_.update_func);
   paracel_register_bupdate(plugin, settings_.update_func);
@@ -230,8 +233,8 @@ void logistic_regression::checkpoint_state(saved_state& to) {
   to.put("stop_round", stop_round_);
 }
 
-/// With another number of workers the rows of each are others, and the sums of rounds that were not complete never will be:
-/// rank 0 watches from the next round on.
+/// With another number of workers the rows of each are others, and the sums of rounds that were not complete never will
+/// be: rank 0 watches from the next round on.
 void logistic_regression::restore_state(const saved_states& from) {
   const auto& own = from.own();
   own.get("first_objective", first_objective_);
@@ -271,8 +274,7 @@ void logistic_regression::ipm_round() {
 
 /// Stochastic steps on a copy of theta; after each batch what they added is sent and the servers' theta comes back.
 void logistic_regression::downpour_round() {
-  const auto rows =
-      settings_.batch_size != 0 ? settings_.batch_size : std::max<std::size_t>(order_.size() / 1000, 10);
+  const auto rows = settings_.batch_size != 0 ? settings_.batch_size : std::max<std::size_t>(order_.size() / 1000, 10);
   for (std::size_t at = 0; at < order_.size(); at += rows) {
     delta_ = theta_;
     problem_.row_steps(std::span(order_).subspan(at, std::min(rows, order_.size() - at)), step_, delta_);
@@ -413,10 +415,18 @@ void logistic_regression::measure() {
 void logistic_regression::dump_model() {
   model_writer model(*this, "lr", settings_.format);
   model.add("lr_theta", theta_);
-  model.settings().add("method", settings_.method).add("alpha", settings_.alpha).add("decay", settings_.decay)
-      .add("beta", settings_.beta).add("bias", settings_.bias).add("penalize_bias", settings_.penalize_bias);
-  model.fields().add("rounds", rounds_done_).add("columns", std::uint64_t{columns_})
-      .add("training_rows", std::uint64_t{total_rows_}).add("objective", objective_);
+  model.settings()
+      .add("method", settings_.method)
+      .add("alpha", settings_.alpha)
+      .add("decay", settings_.decay)
+      .add("beta", settings_.beta)
+      .add("bias", settings_.bias)
+      .add("penalize_bias", settings_.penalize_bias);
+  model.fields()
+      .add("rounds", rounds_done_)
+      .add("columns", std::uint64_t{columns_})
+      .add("training_rows", std::uint64_t{total_rows_})
+      .add("objective", objective_);
   if (settings_.format == "text") {
     std::string theta;
     for (const double t : theta_) theta += (theta.empty() ? "" : ", ") + json_number(t);
@@ -424,7 +434,9 @@ void logistic_regression::dump_model() {
   }
   if (quality_.rows > 0) {
     json_object test;
-    test.add("rows", quality_.rows).add("accuracy", quality_.accuracy).add("auc", quality_.auc)
+    test.add("rows", quality_.rows)
+        .add("accuracy", quality_.accuracy)
+        .add("auc", quality_.auc)
         .add("log_loss", quality_.log_loss);
     model.fields().raw("test", test.text());
   }

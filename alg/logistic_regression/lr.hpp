@@ -20,9 +20,9 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/samples.hpp>
 #include <paracel/classification_metrics.hpp>
 #include <paracel/paralg.hpp>
+#include <paracel/samples.hpp>
 #include <paracel/schema.hpp>
 
 #include "alg/common/classification.hpp"
@@ -221,26 +221,26 @@ class logistic_regression : public paralg {
   [[nodiscard]] double share() const { return static_cast<double>(problem_.rows()) / static_cast<double>(total_rows_); }
 
   lr_settings settings_;
-  std::optional<run_log> log_;     // when loading is over
+  std::optional<run_log> log_;  // when loading is over
   lr_problem problem_;
   lr_problem test_;
   lr_problem predict_;
   std::size_t columns_ = 0;
-  std::size_t total_rows_ = 0;     // of all workers; at the end of those that are still there
+  std::size_t total_rows_ = 0;  // of all workers; at the end of those that are still there
   std::vector<double> theta_;
-  std::vector<double> gradient_;   // of this worker's losses at the theta the round began with
-  std::vector<double> delta_;      // what is sent to the server
+  std::vector<double> gradient_;  // of this worker's losses at the theta the round began with
+  std::vector<double> delta_;     // what is sent to the server
   std::vector<std::size_t> order_;
-  double loss_ = 0;                // sum of this worker's losses at the theta the round began with
-  double step_ = 0;                // step size of the round
+  double loss_ = 0;  // sum of this worker's losses at the theta the round began with
+  double step_ = 0;  // step size of the round
   int rounds_done_ = 0;
 
   // rank 0
   double first_objective_ = 0;
   double last_objective_ = 0;
   double objective_ = 0;
-  int collected_ = 0;              // rounds whose objective is complete
-  int removed_ = 0;                // of those: rounds whose sums have gone
+  int collected_ = 0;  // rounds whose objective is complete
+  int removed_ = 0;    // of those: rounds whose sums have gone
   int stop_round_ = -1;
   bool converged_ = false;
   classification_quality quality_;

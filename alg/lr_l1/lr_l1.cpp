@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
-#include "alg/common/orthant_newton.hpp"
 #include "alg/common/coordinate_descent.hpp"
+#include "alg/common/orthant_newton.hpp"
 #include "alg/common/sum_over_workers.hpp"
 
 namespace paracel::alg {
@@ -22,8 +22,8 @@ constexpr double least_visible = 1e-14;
 constexpr double inner_accuracy = 1e-2;
 // Sweeps before Newton steps help the inner problem: they end on other, sparser ones of many equal solutions.
 constexpr std::size_t inner_patience = 5000;
-// How well a step of all weights solves its Newton equations, and the products with the Hessian it may take. Cost's lr_l1
-// takes 8 steps and 32 products (13809 weights).
+// How well a step of all weights solves its Newton equations, and the products with the Hessian it may take. Cost's
+// lr_l1 takes 8 steps and 32 products (13809 weights).
 constexpr double face_accuracy = 0.1;
 constexpr std::size_t face_products = 50;
 constexpr int face_halvings = 6;
@@ -87,9 +87,13 @@ config_schema lr_l1_schema() {
   s.key("C", key_type::number, "weight of the loss, instead of lambda").above(0);
   s.key("bias", key_type::boolean, "a feature that is always 1 and not penalised").fallback(false);
   s.key("rounds", key_type::integer, "Newton steps at most").fallback(1000).at_least(1).at_most(1000000000);
-  s.key("tolerance", key_type::number, "greatest violation of the optimality conditions of F").fallback(1e-4)
-      .at_least(1e-10).at_most(1000);
-  s.key("block_size", key_type::integer, "features whose Gram matrix is made, at most; it travels").fallback(1024).at_least(1)
+  s.key("tolerance", key_type::number, "greatest violation of the optimality conditions of F")
+      .fallback(1e-4)
+      .at_least(1e-10)
+      .at_most(1000);
+  s.key("block_size", key_type::integer, "features whose Gram matrix is made, at most; it travels")
+      .fallback(1024)
+      .at_least(1)
       .at_most(16384);
   return s;
 }
@@ -143,8 +147,8 @@ double lr_l1::evaluate(std::span<const double> margin) {
   return loss;
 }
 
-/// The features of the next step, ascending: those that are in the model and those that should be; of too many those that
-/// are farthest from their optimum.
+/// The features of the next step, ascending: those that are in the model and those that should be; of too many those
+/// that are farthest from their optimum.
 std::vector<std::uint32_t> lr_l1::choose(double worst) const {
   std::vector<std::uint32_t> block;
   for (std::uint32_t j = 0; j < w_.size(); ++j) {
@@ -179,7 +183,7 @@ bool lr_l1::face_step() {
   for (auto& d : diagonal) d += least_curvature;
   const auto direction = face_direction(
       [&](std::span<const double> v, std::span<double> out) {
-add_weighted_product(rows_, curvature_, v, out);
+        add_weighted_product(rows_, curvature_, v, out);
         sum_over_workers(get_comm(), out);
         for (std::size_t j = 0; j < p; ++j) out[j] += least_curvature * v[j];
       },
@@ -200,7 +204,7 @@ add_weighted_product(rows_, curvature_, v, out);
     if (!(expected < 0)) continue;
     multiply(rows_, difference, change_);
     for (std::size_t i = 0; i < margin_.size(); ++i) candidate_[i] = margin_[i] + change_[i];
-const double reached = evaluate(candidate_) + penalty_of(moved);
+    const double reached = evaluate(candidate_) + penalty_of(moved);
     if (reached - value_ > sufficient_decrease * expected + least_visible * std::abs(value_)) continue;
     w_ = std::move(moved);
     margin_.swap(candidate_);
@@ -306,8 +310,8 @@ void lr_l1::train() {
                   json_number(worst) + ", want " + json_number(settings_.tolerance) + "; raise rounds or tolerance");
     }
 
-    // A block has the minimum of its model, changes of sign included, and lowers F always; but of so many weights it moves
-    // only a part.
+    // A block has the minimum of its model, changes of sign included, and lowers F always; but of so many weights it
+    // moves only a part.
     if (wanted <= settings_.block || !face_step()) block_step(worst);
   }
 
@@ -324,9 +328,16 @@ void lr_l1::train() {
   if (settings_.bias) std::rotate(weights.begin(), weights.end() - 1, weights.end());
   model_writer model(*this, "lr_l1", linear_.format);
   model.add("lr_l1_weight", weights);
-  model.fields().add("objective", value_).add("rows", total).add("nonzeros", nonzeros).add("violation", worst)
+  model.fields()
+      .add("objective", value_)
+      .add("rows", total)
+      .add("nonzeros", nonzeros)
+      .add("violation", worst)
       .add("rounds", round);
-  model.settings().add("C", settings_.c).add("lambda", 1 / settings_.c).add("bias", settings_.bias)
+  model.settings()
+      .add("C", settings_.c)
+      .add("lambda", 1 / settings_.c)
+      .add("bias", settings_.bias)
       .add("tolerance", settings_.tolerance);
   log.result("objective", value_);
   log.result("nonzeros", nonzeros);
@@ -347,7 +358,9 @@ void lr_l1::use(const std::vector<double>& weights, bool bias, run_log& log, mod
   if (model != nullptr) {
     if (has_test()) {
       json_object test;
-      test.add("rows", quality.rows).add("accuracy", quality.accuracy).add("auc", quality.auc)
+      test.add("rows", quality.rows)
+          .add("accuracy", quality.accuracy)
+          .add("auc", quality.auc)
           .add("log_loss", quality.log_loss);
       model->fields().raw("test", test.text());
     }

@@ -112,15 +112,21 @@ config_schema mf_schema() {
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
   s.key("format", key_type::string, "of the model").fallback("text").one_of({"text", "npy"});
-  s.key("k", key_type::integer, "factors of a user and of an item; 0: biases alone").fallback(80).at_least(0).at_most(4096);
+  s.key("k", key_type::integer, "factors of a user and of an item; 0: biases alone")
+      .fallback(80)
+      .at_least(0)
+      .at_most(4096);
   s.key("rounds", key_type::integer, "passes over the ratings").fallback(1).at_least(1).at_most(1000000);
   s.key("alpha", key_type::number, "step size").fallback(0.005).above(0);
   s.key("beta", key_type::number, "weight of the regulariser").fallback(0.01).at_least(0);
   s.key("start", key_type::number, "standard deviation of the factors before the first step").fallback(0.1).at_least(0);
   s.key("clocks_per_round", key_type::integer, "pieces of a pass; items travel once a piece")
-      .fallback(10).at_least(1).at_most(1000000);
+      .fallback(10)
+      .at_least(1)
+      .at_most(1000000);
   s.key("tolerance", key_type::number, "stop when a round changes the loss by less than this part; 0: never")
-      .fallback(0.0).at_least(0);
+      .fallback(0.0)
+      .at_least(0);
   s.key("seed", key_type::integer, "of the start and of the order of the ratings").fallback(0).at_least(0);
   add_consistency_keys(s, "clocks", "bsp", {consistency_model::bsp, consistency_model::ssp});
   s.key("min_rating", key_type::number, "predictions are not below it; default: the least rating of the input");
@@ -153,10 +159,11 @@ mf_settings::mf_settings(const config& from)
   if (from.given("min_rating")) limits.least = from.get<double>("min_rating");
   if (from.given("max_rating")) limits.most = from.get<double>("max_rating");
   if (limits.least > limits.most)
-    throw config_error(from.place_of("min_rating") + ": found a number above max_rating, want min_rating <= max_rating");
+    throw config_error(from.place_of("min_rating") +
+                       ": found a number above max_rating, want min_rating <= max_rating");
   if (rounds > std::numeric_limits<int>::max() / clocks_per_round) {
-    throw config_error(from.place_of("rounds") + ": found " + std::to_string(rounds) + ", want at most 2^31 - 1 clocks in " +
-                       "all; a round has " + std::to_string(clocks_per_round));
+    throw config_error(from.place_of("rounds") + ": found " + std::to_string(rounds) +
+                       ", want at most 2^31 - 1 clocks in " + "all; a round has " + std::to_string(clocks_per_round));
   }
   const auto functions = from.get<std::vector<std::string>>("update_functions");
   update_function = functions.size() > 1 ? functions[1] : "mf_fac_updater";
@@ -248,7 +255,8 @@ void matrix_factorization::train() {
     last = loss;
   }
   rounds_done_ = round;
-  set_total_iters(round * settings_.clocks_per_round);  // or ssp would not wait for the updates of a run that ends early
+  set_total_iters(round *
+                  settings_.clocks_per_round);  // or ssp would not wait for the updates of a run that ends early
   paracel_sync();
   if (get_worker_id() == 0) collect(round - 1, round);
 }
@@ -281,9 +289,9 @@ double matrix_factorization::train_piece() {
   return loss;
 }
 
-/// Takes the losses of rounds that are complete: each worker has added the number of its ratings and its loss to the key of
-/// the round, so that nobody waits for it. To rounds before `settled` nothing more comes: a worker that was ejected sends
-/// none, and the mean is over the ratings of the others.
+/// Takes the losses of rounds that are complete: each worker has added the number of its ratings and its loss to the
+/// key of the round, so that nobody waits for it. To rounds before `settled` nothing more comes: a worker that was
+/// ejected sends none, and the mean is over the ratings of the others.
 void matrix_factorization::collect(int newest, int settled) {
   std::vector<double> sum;
   while (collected_ <= newest && paracel_read(round_key(collected_), sum) && sum.size() == 2 &&

@@ -5,12 +5,12 @@
 //     r_ui ~ mean + b_u + b_i + w_u.h_i
 //     e = r - prediction;   w += alpha (2 e h - beta w),  h += alpha (2 e w_old - beta h),  b += alpha (2 e - beta b)
 //
-// which descends sum_ratings e^2 + beta/2 (|w_u|^2 + |h_i|^2 + b_u^2 + b_i^2). A user's row lives with the worker that has
-// his ratings; items are rows of a table in the servers. A round is a pass over the ratings in clocks_per_round pieces; for each
-// piece a worker pulls the items in it, takes its steps on a copy, and sends what they added.
+// which descends sum_ratings e^2 + beta/2 (|w_u|^2 + |h_i|^2 + b_u^2 + b_i^2). A user's row lives with the worker that
+// has his ratings; items are rows of a table in the servers. A round is a pass over the ratings in clocks_per_round
+// pieces; for each piece a worker pulls the items in it, takes its steps on a copy, and sends what they added.
 //
-// Source: Koren, Bell, Volinsky, "Matrix factorization techniques for recommender systems", IEEE Computer 2009, with the
-// step of Paracel 0.3.
+// Source: Koren, Bell, Volinsky, "Matrix factorization techniques for recommender systems", IEEE Computer 2009, with
+// the step of Paracel 0.3.
 #pragma once
 
 #include <cstddef>
@@ -35,9 +35,10 @@ void start_row(std::span<double> row, std::uint64_t seed, std::uint64_t stream, 
 inline constexpr std::uint64_t user_stream = 1;
 inline constexpr std::uint64_t item_stream = 2;
 
-/// The part of an item's difference that is sent after so many steps on a copy. A bias that goes 1 - exp(-2 alpha steps) of
-/// its way on the copy of each of W workers would overshoot by up to W times if all that were added; their parts add up to the
-/// 1 - exp(-2 alpha steps W) of one worker that takes all steps. Near 1 after few steps, at least 1/W; 1 for one worker.
+/// The part of an item's difference that is sent after so many steps on a copy. A bias that goes 1 - exp(-2 alpha
+/// steps) of its way on the copy of each of W workers would overshoot by up to W times if all that were added; their
+/// parts add up to the 1 - exp(-2 alpha steps W) of one worker that takes all steps. Near 1 after few steps, at least
+/// 1/W; 1 for one worker.
 double item_share(double alpha, std::uint32_t steps, std::size_t workers);
 
 /// The order in which a worker visits its ratings, and the pieces of it.
@@ -63,10 +64,10 @@ class mf_order {
 
  private:
   const sparse_rows& ratings_;
-  std::vector<std::uint32_t> user_;      // users in this round's order
-  std::vector<std::uint64_t> begin_;     // of each of them: where his ratings begin in entry_
-  std::vector<std::uint64_t> entry_;     // ratings in this round's order
-  std::vector<std::uint32_t> slot_of_;   // by column, while a piece is cut
+  std::vector<std::uint32_t> user_;     // users in this round's order
+  std::vector<std::uint64_t> begin_;    // of each of them: where his ratings begin in entry_
+  std::vector<std::uint64_t> entry_;    // ratings in this round's order
+  std::vector<std::uint32_t> slot_of_;  // by column, while a piece is cut
 };
 
 config_schema mf_schema();
@@ -113,14 +114,14 @@ class matrix_factorization : public paralg {
   run_log log_;
   sparse_rows ratings_;
   rating_scale scale_;
-  std::vector<double> users_;            // row_width(k) numbers each
+  std::vector<double> users_;             // row_width(k) numbers each
   std::vector<std::uint64_t> item_keys_;  // of the columns
-  std::optional<factor_tables> model_;   // items, and after training the users too
+  std::optional<factor_tables> model_;    // items, and after training the users too
   mf_order::piece piece_;
-  std::vector<std::uint64_t> keys_;      // of the piece's items
-  std::vector<double> rows_;             // their rows
+  std::vector<std::uint64_t> keys_;  // of the piece's items
+  std::vector<double> rows_;         // their rows
   std::vector<double> old_;
-  std::vector<std::uint32_t> steps_;     // on each of them
+  std::vector<std::uint32_t> steps_;  // on each of them
   int rounds_done_ = 0;
   int collected_ = 0;
   double first_loss_ = 0;

@@ -29,7 +29,9 @@ config_schema schema_of(const char* name, const char* what) {
 
 }  // namespace
 
-config_schema mvv_schema() { return schema_of("mvv", "the greatest id that reaches each vertex, by values on the servers"); }
+config_schema mvv_schema() {
+  return schema_of("mvv", "the greatest id that reaches each vertex, by values on the servers");
+}
 config_schema mvv_pregel_schema() {
   return schema_of("mvv_pregel", "the greatest id that reaches each vertex, as a vertex program");
 }

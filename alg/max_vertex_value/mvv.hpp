@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The greatest value: each vertex begins with its id as a number and ends with the greatest number of any vertex from which
-// it can be reached (itself included). Two forms of the same computation:
+// The greatest value: each vertex begins with its id as a number and ends with the greatest number of any vertex from
+// which it can be reached (itself included). Two forms of the same computation:
 //
 // `mvv_pregel`: a vertex program. `mvv`: the values are an array on the servers, changed by an update function
 // (`update_file`, `update_func`: Paracel's keys; default the framework's maximum). A worker sends for each vertex that
@@ -50,8 +50,8 @@ struct mvv_settings : graph_settings {
 config_schema mvv_schema();
 config_schema mvv_pregel_schema();
 
-/// The ids of the own vertices as numbers. A collective. Throws: data_error that begins with `file` and names an id that is
-/// none, on every worker.
+/// The ids of the own vertices as numbers. A collective. Throws: data_error that begins with `file` and names an id
+/// that is none, on every worker.
 std::vector<double> values_of_ids(Comm comm, const distributed_graph& graph, const std::string& file);
 
 /// Reads the graph, computes, writes vertex_val_<rank>.

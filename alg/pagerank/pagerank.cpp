@@ -88,11 +88,15 @@ config_schema pagerank_schema() {
   add_graph_keys(s);
   s.key("rounds", key_type::integer, "the most rounds").fallback(200).at_least(0).at_most(1000000000);
   s.key("damping_factor", key_type::number, "d of the formula: the part of a score that goes on along the edges")
-      .fallback(0.85).at_least(0).at_most(1);
+      .fallback(0.85)
+      .at_least(0)
+      .at_most(1);
   s.key("tolerance", key_type::number, "stop when the L1 norm of a step is at most this; 0: never")
-      .fallback(1e-10).at_least(0);
+      .fallback(1e-10)
+      .at_least(0);
   s.key("weights", key_type::string, "whether lines have a weight; automatic: if the first one has a third field")
-      .fallback("automatic").one_of({"automatic", "yes", "no"});
+      .fallback("automatic")
+      .one_of({"automatic", "yes", "no"});
   s.key("personalization", key_type::files, "lines `id weight` of the vertices to begin again at; default: all alike");
   s.key("paracel", key_type::boolean, "Paracel 0.3's formula: not normalised, no mass of dead ends").fallback(false);
   s.key("handle_file", key_type::string, "a key of Paracel 0.3's configs: its plug-in. Not used");
@@ -132,7 +136,8 @@ void each_personal_line(std::string_view text, F&& f) {
 
 }  // namespace
 
-std::vector<double> read_personalization(Comm comm, const distributed_graph& graph, const std::vector<std::string>& files) {
+std::vector<double> read_personalization(Comm comm, const distributed_graph& graph,
+                                         const std::vector<std::string>& files) {
   std::vector<double> t(graph.own());
   // Every worker reads all of it and looks for its own vertices; whether an id exists is found together.
   std::vector<std::int64_t> found;

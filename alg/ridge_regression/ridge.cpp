@@ -79,10 +79,10 @@ std::vector<double> ridge_factors::solve(std::span<const double> right) const {
   return out;
 }
 
-std::vector<double> ridge_conjugate_gradients(const std::function<std::vector<double>(std::span<const double>)>& product,
-                                              std::span<const double> diagonal, std::span<const double> right, double a,
-                                              double tolerance, int iterations,
-                                              const std::function<void(int, double)>& report) {
+std::vector<double> ridge_conjugate_gradients(
+    const std::function<std::vector<double>(std::span<const double>)>& product, std::span<const double> diagonal,
+    std::span<const double> right, double a, double tolerance, int iterations,
+    const std::function<void(int, double)>& report) {
   const std::size_t n = right.size();
   std::vector<double> w(n);
   std::vector<double> r(right.begin(), right.end());
@@ -115,8 +115,8 @@ std::vector<double> ridge_conjugate_gradients(const std::function<std::vector<do
   return w;
 }
 
-void ridge_steps(const sample_rows& rows, std::span<const double> scale, std::span<const std::size_t> order, double step,
-                 double beta, std::span<double> w, double& b) {
+void ridge_steps(const sample_rows& rows, std::span<const double> scale, std::span<const std::size_t> order,
+                 double step, double beta, std::span<double> w, double& b) {
   // The weights are factor * w, so that a sparse row costs its entries and not all features.
   const double shrink = 1 - 2 * step * beta;
   double factor = 1;
@@ -145,18 +145,24 @@ void ridge_steps(const sample_rows& rows, std::span<const double> scale, std::sp
 config_schema ridge_schema() {
   config_schema s("ridge", "least squares with an L2 penalty");
   add_linear_keys(s);
-  s.key("method", key_type::string, "exact: the minimum; sgd: Paracel's stochastic steps").fallback("exact")
+  s.key("method", key_type::string, "exact: the minimum; sgd: Paracel's stochastic steps")
+      .fallback("exact")
       .one_of({"exact", "sgd"});
-  s.key("beta", key_type::number, "weight of the penalty: J/(2n) has beta*|w|^2, so a = 2*n*beta").at_least(0)
+  s.key("beta", key_type::number, "weight of the penalty: J/(2n) has beta*|w|^2, so a = 2*n*beta")
+      .at_least(0)
       .required_unless({"penalty", "model"});
   s.key("penalty", key_type::number, "a itself, instead of beta").at_least(0);
   s.key("standardize", key_type::boolean, "scale each feature by the sd of the training samples").fallback(false);
-  s.key("rounds", key_type::integer, "sgd: passes over the data; exact: conjugate gradient steps at most").fallback(1000)
-      .at_least(1).at_most(1000000000);
+  s.key("rounds", key_type::integer, "sgd: passes over the data; exact: conjugate gradient steps at most")
+      .fallback(1000)
+      .at_least(1)
+      .at_most(1000000000);
   s.key("alpha", key_type::number, "sgd: step size").fallback(0.001).above(0);
   s.key("decay", key_type::number, "sgd: round k = 0, 1, ... steps by alpha/(1 + decay*k)").fallback(0.0).at_least(0);
-  s.key("tolerance", key_type::number, "sgd: stop when the objective changes by less than this part (0: never); conjugate "
-                                       "gradients: residual at the end, default 1e-10").at_least(0);
+  s.key("tolerance", key_type::number,
+        "sgd: stop when the objective changes by less than this part (0: never); conjugate "
+        "gradients: residual at the end, default 1e-10")
+      .at_least(0);
   s.key("seed", key_type::integer, "sgd: of the order of the samples").fallback(0).at_least(0);
   s.key("update_file", key_type::plugin, "sgd: plug-in that applies a delta to theta; default: the framework's");
   s.key("update_func", key_type::string, "sgd: its function; default paracel_add");
@@ -217,10 +223,15 @@ void ridge_regression::train() {
   const double test_error = has_test() ? root_mean_squared_error(get_comm(), test_, theta) : 0;
   model_writer model(*this, "ridge", linear_.format);
   model.add("ridge_theta", theta);
-  model.fields().add("objective", value).add("train_rmse", std::sqrt(squares / samples.total()))
-      .add("rows", static_cast<std::uint64_t>(samples.total())).add("rounds", rounds_done_);
+  model.fields()
+      .add("objective", value)
+      .add("train_rmse", std::sqrt(squares / samples.total()))
+      .add("rows", static_cast<std::uint64_t>(samples.total()))
+      .add("rounds", rounds_done_);
   if (has_test()) model.fields().add("test_rmse", test_error);
-  model.settings().add("method", settings_.exact ? "exact" : "sgd").add("penalty", penalty_)
+  model.settings()
+      .add("method", settings_.exact ? "exact" : "sgd")
+      .add("penalty", penalty_)
       .add("standardize", settings_.standardize);
   model.finish();
   log.result("objective", value);
@@ -282,8 +293,8 @@ std::vector<double> ridge_regression::solve_exactly(const centred_samples& sampl
   return w;
 }
 
-/// Paracel's rounds: w lives in the servers, every worker passes over its samples with a copy of it, and w becomes the mean
-/// of the copies, weighted by samples.
+/// Paracel's rounds: w lives in the servers, every worker passes over its samples with a copy of it, and w becomes the
+/// mean of the copies, weighted by samples.
 std::vector<double> ridge_regression::descend(const centred_samples& samples, run_log& log) {
   const std::size_t p = samples.columns();
   const auto& rows = samples.rows();

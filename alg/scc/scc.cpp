@@ -13,14 +13,16 @@ namespace paracel::alg {
 
 namespace {
 
-// Trimming goes on while a round finishes at least this part of what is left; a round reads the local edges twice, which is
-// what the core's edges cost again later.
+// Trimming goes on while a round finishes at least this part of what is left; a round reads the local edges twice,
+// which is what the core's edges cost again later.
 constexpr double worthwhile = 0.02;
 
-/// The parts of a worker: components of its own subgraph, and which of them may belong to a component of several workers.
+/// The parts of a worker: components of its own subgraph, and which of them may belong to a component of several
+/// workers.
 class local_parts {
  public:
-  local_parts(const distributed_graph& graph, const halo& borders, std::size_t workers) : graph_(graph), part_(graph.own()) {
+  local_parts(const distributed_graph& graph, const halo& borders, std::size_t workers)
+      : graph_(graph), part_(graph.own()) {
     parts_ = strong_components(graph.out.begin, graph.out.target, part_);
     begin_.assign(parts_ + 1, 0);
     for (const auto p : part_) ++begin_[p + 1];
@@ -46,7 +48,8 @@ class local_parts {
   /// Finishes parts that lie on no path from another worker to another one. Returns how many are still open.
   std::uint64_t trim() {
     const auto own = part_.size();
-    // An edge leads to a part with a smaller number, so one pass upwards knows what is reached, one downwards what reaches.
+    // An edge leads to a part with a smaller number, so one pass upwards knows what is reached, one downwards what
+    // reaches.
     std::vector<std::uint8_t> leaves(parts_), comes(parts_);
     for (std::uint32_t p = 0; p < parts_; ++p) {
       if (open_[p] == 0) continue;
@@ -94,10 +97,10 @@ class local_parts {
   const distributed_graph& graph_;
   std::vector<std::uint32_t> part_;
   std::uint32_t parts_ = 0;
-  std::vector<std::uint64_t> begin_;    // members of part p: [begin_[p], begin_[p + 1]) of member_
+  std::vector<std::uint64_t> begin_;  // members of part p: [begin_[p], begin_[p + 1]) of member_
   std::vector<std::uint32_t> member_;
-  std::vector<std::uint8_t> open_;      // by part
-  std::vector<std::uint8_t> entered_;   // by own vertex: an open vertex of another worker has an edge to it
+  std::vector<std::uint8_t> open_;     // by part
+  std::vector<std::uint8_t> entered_;  // by own vertex: an open vertex of another worker has an edge to it
   std::vector<std::uint8_t> ghost_open_;
 };
 
@@ -134,7 +137,8 @@ void solve_on_first(Comm& comm, const distributed_graph& core, std::vector<std::
     std::vector<std::uint32_t> component(all_least.size());
     const auto components = strong_components(begin, target, component);
     std::vector<std::uint64_t> label(components, ~std::uint64_t{0});
-    for (std::size_t g = 0; g < component.size(); ++g) label[component[g]] = std::min(label[component[g]], all_least[g]);
+    for (std::size_t g = 0; g < component.size(); ++g)
+      label[component[g]] = std::min(label[component[g]], all_least[g]);
     for (std::size_t w = 0; w < size; ++w)
       for (auto g = core.first[w]; g < core.first[w + 1]; ++g) put_bytes(answers[w], label[component[g]]);
   }
@@ -146,11 +150,11 @@ void solve_on_first(Comm& comm, const distributed_graph& core, std::vector<std::
 // ---- the core, by all workers
 
 struct core_state {
-  std::vector<std::uint8_t> settled;   // the component is known
-  std::vector<std::uint8_t> told;      // and the neighbours know that
+  std::vector<std::uint8_t> settled;             // the component is known
+  std::vector<std::uint8_t> told;                // and the neighbours know that
   std::vector<std::uint32_t> in_left, out_left;  // neighbours that are not settled
   std::vector<std::uint64_t> colour;
-  std::vector<std::uint64_t> root;     // of settled ones: the number of the group that stands for the component
+  std::vector<std::uint64_t> root;  // of settled ones: the number of the group that stands for the component
 };
 
 struct nothing_kept {};
@@ -285,9 +289,9 @@ std::int64_t sum_of(Comm& comm, std::uint64_t n) {
 
 std::uint32_t strong_components(std::span<const std::uint64_t> begin, std::span<const std::uint32_t> target,
                                 std::span<std::uint32_t> component) {
-  // Until a vertex is finished component[v] is when it was found or the earliest one that it reaches, counted from 1 (0: not
-  // found yet); afterwards a number counted down from n, which no later count can reach: each finished vertex gives its
-  // count back.
+  // Until a vertex is finished component[v] is when it was found or the earliest one that it reaches, counted from 1
+  // (0: not found yet); afterwards a number counted down from n, which no later count can reach: each finished vertex
+  // gives its count back.
   const auto n = static_cast<std::uint32_t>(begin.size() - 1);
   std::ranges::fill(component, 0U);
   struct frame {
@@ -383,7 +387,8 @@ scc_result strong_components(Comm comm, const distributed_graph& graph, std::uin
         while (borders->ghost_first(w + 1) <= g) ++w;
         ghost_group[g] = theirs[g] == ~std::uint32_t{0} ? ~std::uint64_t{0} : first[w] + theirs[g];
       }
-      // Of the parallel links from a part only the first one is kept, so that the list has few more than the core has edges.
+      // Of the parallel links from a part only the first one is kept, so that the list has few more than the core has
+      // edges.
       std::vector<contracted_edge> links;
       std::vector<std::uint32_t> seen_part(core_least.size(), ~std::uint32_t{0}), seen_ghost(ghost_group.size(), ~0U);
       for (std::uint32_t p = 0; p < parts.parts(); ++p) {
@@ -428,7 +433,9 @@ config_schema scc_schema() {
   add_graph_keys(s);
   // 2^24 edges are 64 MB in a message and less than a second on rank 0.
   s.key("gather_limit", key_type::integer, "edges of the core up to which rank 0 finishes it alone")
-      .fallback(1 << 24).at_least(0).at_most(4e9);
+      .fallback(1 << 24)
+      .at_least(0)
+      .at_most(4e9);
   return s;
 }
 

@@ -5,16 +5,17 @@
 // 1. Each worker finds the components of its own part (Tarjan's algorithm without recursion, in Pearce's form with one
 //    word a vertex). They are parts of the components of the whole.
 // 2. A component of the whole that has vertices of several workers is a cycle through their borders. So a part that no
-//    edge of another worker leads to, over parts here, or from which none leads out again, is finished. Repeated while it
-//    helps, with what the others have finished.
-// 3. What is left is the core: a graph whose vertices are parts. If it has at most `gather_limit` edges, rank 0 gets it and
-//    finishes it with 1. Otherwise all workers do, by vertex programs: trim vertices without edges in or out; give every
-//    vertex the greatest number that reaches it (its colour); the vertices of a colour that reach the vertex of that number
-//    are its component; repeat with the rest.
+//    edge of another worker leads to, over parts here, or from which none leads out again, is finished. Repeated while
+//    it helps, with what the others have finished.
+// 3. What is left is the core: a graph whose vertices are parts. If it has at most `gather_limit` edges, rank 0 gets it
+// and
+//    finishes it with 1. Otherwise all workers do, by vertex programs: trim vertices without edges in or out; give
+//    every vertex the greatest number that reaches it (its colour); the vertices of a colour that reach the vertex of
+//    that number are its component; repeat with the rest.
 //
-// Source: R. Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Computing 1972; D. Pearce, "A space-efficient
-// algorithm for finding strongly connected components", IPL 2016; S. Orzan, "On distributed verification and verified
-// distribution", 2004 (colours).
+// Source: R. Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Computing 1972; D. Pearce, "A
+// space-efficient algorithm for finding strongly connected components", IPL 2016; S. Orzan, "On distributed
+// verification and verified distribution", 2004 (colours).
 #pragma once
 
 #include <cstdint>
@@ -29,9 +30,9 @@
 namespace paracel::alg {
 
 /// Components of a graph in compressed form: vertex v has target[begin[v], begin[v + 1]); targets that are no vertex
-/// (begin.size() - 1 or more) are left out. component[v] becomes its number; returns how many there are. An edge between two
-/// components leads to the one with the smaller number. Cost: O(vertices + edges), 4 bytes a vertex and 16 a vertex in
-/// depth.
+/// (begin.size() - 1 or more) are left out. component[v] becomes its number; returns how many there are. An edge
+/// between two components leads to the one with the smaller number. Cost: O(vertices + edges), 4 bytes a vertex and 16
+/// a vertex in depth.
 std::uint32_t strong_components(std::span<const std::uint64_t> begin, std::span<const std::uint32_t> target,
                                 std::span<std::uint32_t> component);
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Cosine similarities of dense rows as blocks of a matrix product: rows are scaled to length 1 once, and a product of two
-// blocks of rows gives all their similarities. Tiles of 4 rows by 8 keep 32 sums in registers; the 8 rows lie interleaved.
-// Every sum runs over the features in their order, so its bits do not depend on how rows are cut into blocks.
+// Cosine similarities of dense rows as blocks of a matrix product: rows are scaled to length 1 once, and a product of
+// two blocks of rows gives all their similarities. Tiles of 4 rows by 8 keep 32 sums in registers; the 8 rows lie
+// interleaved. Every sum runs over the features in their order, so its bits do not depend on how rows are cut into
+// blocks.
 #pragma once
 
 #include <algorithm>
@@ -76,8 +77,8 @@ class dense_kernel {
  public:
   explicit dense_kernel(std::size_t width) : width_(width) {}
 
-  /// f(i, j, similarities): those of row i of `a` with the rows j, j + 1, ... of `b`, for all pairs, a block at a time. With
-  /// `own` the two are the same, and of each pair i <= j comes once; more come in passing.
+  /// f(i, j, similarities): those of row i of `a` with the rows j, j + 1, ... of `b`, for all pairs, a block at a time.
+  /// With `own` the two are the same, and of each pair i <= j comes once; more come in passing.
   template <class F>
   void product(std::span<const double> a, std::span<const double> b, bool own, F&& f) {
     if (width_ == 0) return;

@@ -37,7 +37,8 @@ void common_keys(config_schema& s) {
   s.key("simbar", key_type::number, "the least similarity").fallback(0.0).at_least(-1).at_most(1);
   s.key("topk", key_type::integer, "most neighbours of a row").fallback(20).at_least(1);
   s.key("ids", key_type::string, "first: the first field names the row; row: its number does, from 0")
-      .fallback("first").one_of({"first", "row"});
+      .fallback("first")
+      .one_of({"first", "row"});
   s.key("label", key_type::boolean, "the last field is a label, which is not read").fallback(false);
   s.key("format", key_type::string, "of the results: text, or npy").fallback("text").one_of({"text", "npy"});
 }
@@ -181,8 +182,8 @@ sim_dense::matrix sim_dense::load(const std::vector<std::string>& files) {
   matrix m;
   std::vector<std::string> names;
   std::uint64_t rows = 0;
-  // Everybody knows how wide rows are before the parts are read, so that the first one that differs is found by its reader.
-  // One worker, or the one that has standard input, sees the first row anyway.
+  // Everybody knows how wide rows are before the parts are read, so that the first one that differs is found by its
+  // reader. One worker, or the one that has standard input, sees the first row anyway.
   const bool alone = get_worker_size() == 1 || std::find(files.begin(), files.end(), "-") != files.end();
   if (width_ == 0 && !alone) width_ = first_width(files);
   visit_text(comm, files, [&](std::string_view text, const text_failure& fail) {
@@ -193,7 +194,8 @@ sim_dense::matrix sim_dense::load(const std::vector<std::string>& files) {
       const auto found = m.value.size() - before;
       if (width_ == 0) width_ = found;
       if (found != width_)
-        fail(line.data(), "found " + std::to_string(found) + " features, want " + std::to_string(width_) + " as before");
+        fail(line.data(),
+             "found " + std::to_string(found) + " features, want " + std::to_string(width_) + " as before");
       ++rows;
       if (!settings_.number_rows) names.emplace_back(id);
     });
@@ -221,7 +223,8 @@ sim_dense::matrix sim_dense::load(const std::vector<std::string>& files) {
   return m;
 }
 
-/// The ids of all rows, on every worker: 8 bytes each, or the bytes of names; a row's number is its id's place among them.
+/// The ids of all rows, on every worker: 8 bytes each, or the bytes of names; a row's number is its id's place among
+/// them.
 void sim_dense::number_by_ids(const std::vector<std::string>& files, const std::vector<std::string>& names,
                               std::uint64_t total, matrix& m) {
   auto comm = get_comm();
@@ -370,7 +373,8 @@ byte_vector sim_dense::pack_rows(const matrix& from, std::size_t& at, std::size_
   return out;
 }
 
-void sim_dense::unpack_rows(const byte_vector& bytes, std::vector<std::uint64_t>& numbers, std::vector<double>& values) const {
+void sim_dense::unpack_rows(const byte_vector& bytes, std::vector<std::uint64_t>& numbers,
+                            std::vector<double>& values) const {
   const auto* at = bytes.data();
   std::uint64_t rows = 0;
   if (!bytes.empty()) take(at, &rows, 1);
@@ -415,15 +419,16 @@ void sim_dense::dump_result() {
   log.result("rows_with_neighbours", static_cast<std::uint64_t>(sums[2]));
   log.result("neighbours", static_cast<std::uint64_t>(sums[1]));
   if (sums[1] > 0) {
-    log.result("best_pair", a_.ids.text(static_cast<std::size_t>(best[1])) + " " +
-                                others.text(static_cast<std::size_t>(best[2])));
+    log.result("best_pair",
+               a_.ids.text(static_cast<std::size_t>(best[1])) + " " + others.text(static_cast<std::size_t>(best[2])));
     log.result("best_similarity", best[0]);
   }
   log.result("output", get_output());
   paracel_sync();
 }
 
-/// `counts`: neighbours of each row; `neighbours`: their similarities, one list after the other, and as ids who they are.
+/// `counts`: neighbours of each row; `neighbours`: their similarities, one list after the other, and as ids who they
+/// are.
 void sim_dense::dump_arrays() {
   const auto& others = settings_.input_b.empty() ? a_.ids : b_.ids;
   std::vector<std::uint64_t> counts;

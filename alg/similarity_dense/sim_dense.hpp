@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The most similar rows of each row of a dense matrix by the cosine of their angle, or of each row of a matrix a among those
-// of a matrix b.
+// The most similar rows of each row of a dense matrix by the cosine of their angle, or of each row of a matrix a among
+// those of a matrix b.
 //
-// Every worker keeps the rows that it read. Of one matrix each pair is computed once: pairs of two of a worker's rows by the
-// worker; of two workers the first compares all its rows with the first half of the other's, the second all rows of the
-// first with the second half of its own, and sends back lists of k. Of two matrices the rows of b go round in pieces.
+// Every worker keeps the rows that it read. Of one matrix each pair is computed once: pairs of two of a worker's rows
+// by the worker; of two workers the first compares all its rows with the first half of the other's, the second all rows
+// of the first with the second half of its own, and sends back lists of k. Of two matrices the rows of b go round in
+// pieces.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@
 #include <vector>
 
 #include <paracel/id_list.hpp>
-#include <paracel/samples.hpp>
 #include <paracel/paralg.hpp>
+#include <paracel/samples.hpp>
 #include <paracel/schema.hpp>
 
 #include "alg/common/run_log.hpp"
@@ -37,7 +38,7 @@ struct sim_dense_settings {
   std::vector<std::string> input_b;  ///< empty: one matrix
   std::string output;
   std::string output_format;
-  bool number_rows;                  ///< rows are called by their number and not by their first field
+  bool number_rows;  ///< rows are called by their number and not by their first field
   bool label;
   double simbar;
   std::size_t topk;
@@ -60,9 +61,9 @@ class sim_dense : public paralg {
  private:
   /// This worker's rows of a matrix.
   struct matrix {
-    std::vector<double> value;           // rows of length 1
-    std::vector<std::uint64_t> number;   // of each row: its place among the ids of all rows, ascending
-    id_list ids;                         // of all rows, ascending
+    std::vector<double> value;          // rows of length 1
+    std::vector<std::uint64_t> number;  // of each row: its place among the ids of all rows, ascending
+    id_list ids;                        // of all rows, ascending
   };
 
   matrix load(const std::vector<std::string>& files);

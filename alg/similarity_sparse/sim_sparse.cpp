@@ -42,7 +42,9 @@ config_schema sim_sparse_schema() {
   s.key("input", key_type::files, "entries, row,column,value").required();
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
-  s.key("format", key_type::string, "fsv: row,column,value; sfv: column,row,value").fallback("fsv").one_of({"fsv", "sfv"});
+  s.key("format", key_type::string, "fsv: row,column,value; sfv: column,row,value")
+      .fallback("fsv")
+      .one_of({"fsv", "sfv"});
   s.key("topk", key_type::integer, "most neighbours of a row").fallback(10).at_least(1);
   s.key("rbar", key_type::number, "entries that a row must have; 0 or -1: any").fallback(0.0).at_least(-1);
   s.key("rubar", key_type::number, "entries that a row may have; 0 or -1: any").fallback(0.0).at_least(-1);
@@ -50,10 +52,13 @@ config_schema sim_sparse_schema() {
   s.key("cubar", key_type::number, "entries that a column may have; 0 or -1: any").fallback(0.0).at_least(-1);
   s.key("sim_bar", key_type::number, "the least similarity; 0 or -1: any").fallback(0.0).at_least(-1).at_most(1);
   s.key("sim_ubar", key_type::number, "the greatest similarity; 0 or -1: any").fallback(0.0).at_least(-1);
-  s.key("weight_bar", key_type::number, "entries of less |value| are left out; 0 or -1: none").fallback(0.0).at_least(-1);
+  s.key("weight_bar", key_type::number, "entries of less |value| are left out; 0 or -1: none")
+      .fallback(0.0)
+      .at_least(-1);
   s.key("intersect_bar", key_type::number, "columns that a pair must share; 0 or -1: one").fallback(0.0).at_least(-1);
   s.key("output_format", key_type::string, "of the results: text, or npy").fallback("text").one_of({"text", "npy"});
-  s.key("sim_method", key_type::string, "cosine, jaccard or pearson").fallback("cosine")
+  s.key("sim_method", key_type::string, "cosine, jaccard or pearson")
+      .fallback("cosine")
       .one_of({"cosine", "jaccard", "pearson"});
   return s;
 }
@@ -300,14 +305,16 @@ void sim_sparse::dump_result() {
   log.result("rows_with_neighbours", static_cast<std::uint64_t>(sums[2]));
   log.result("neighbours", static_cast<std::uint64_t>(sums[1]));
   if (sums[1] > 0) {
-    log.result("best_pair", ids.text(static_cast<std::size_t>(best[1])) + " " + ids.text(static_cast<std::size_t>(best[2])));
+    log.result("best_pair",
+               ids.text(static_cast<std::size_t>(best[1])) + " " + ids.text(static_cast<std::size_t>(best[2])));
     log.result("best_similarity", best[0]);
   }
   log.result("output", get_output());
   paracel_sync();
 }
 
-/// `counts`: neighbours of each row; `neighbours`: their similarities, one list after the other, and as ids who they are.
+/// `counts`: neighbours of each row; `neighbours`: their similarities, one list after the other, and as ids who they
+/// are.
 void sim_sparse::dump_arrays(const id_list& ids) {
   std::vector<std::uint64_t> counts;
   std::vector<double> similarities;

@@ -6,9 +6,9 @@
 //     jaccard(a, b) = columns of both / columns of either
 //     pearson(a, b) = the correlation of their values in the columns of both
 //
-// Each pair is computed once, by one worker: pairs of two of its rows by the worker itself; of a pair of workers the first
-// compares all its rows with the first half of the other's, the second all rows of the first with the second half of its
-// own. What it finds for rows that are not its own it sends back as lists of k.
+// Each pair is computed once, by one worker: pairs of two of its rows by the worker itself; of a pair of workers the
+// first compares all its rows with the first half of the other's, the second all rows of the first with the second half
+// of its own. What it finds for rows that are not its own it sends back as lists of k.
 #pragma once
 
 #include <cstdint>
@@ -62,9 +62,9 @@ class sim_sparse : public paralg {
   void dump_arrays(const id_list& ids);
 
   sim_sparse_settings settings_;
-  sparse_rows input_;                       // its ids and numbers; the entries move on into own_
+  sparse_rows input_;  // its ids and numbers; the entries move on into own_
   csr_rows own_;
-  std::vector<sparse_kernel> kernel_;       // one, once the rows are there
+  std::vector<sparse_kernel> kernel_;  // one, once the rows are there
   std::uint64_t first_row_ = 0;
   top_k_neighbours lists_;
 };

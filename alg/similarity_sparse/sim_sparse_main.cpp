@@ -5,7 +5,6 @@
 
 int main(int argc, char** argv) {
   using namespace paracel::alg;
-  return paracel::run<sim_sparse_settings>(argc, argv, sim_sparse_schema(), [](const auto& settings) {
-    sim_sparse(paracel::Comm(), "", settings).solve();
-  });
+  return paracel::run<sim_sparse_settings>(
+      argc, argv, sim_sparse_schema(), [](const auto& settings) { sim_sparse(paracel::Comm(), "", settings).solve(); });
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Similarities of sparse rows by inverted lists: for a row all other rows that share a column with it come up in the lists of
-// its columns, and what they have in common is added up in an array with an element a row. Pairs that share nothing cost
-// nothing. The products of a pair are added in the order of the columns, whichever of its rows looks for the other, so the
-// bits of a similarity do not depend on how rows are spread.
+// Similarities of sparse rows by inverted lists: for a row all other rows that share a column with it come up in the
+// lists of its columns, and what they have in common is added up in an array with an element a row. Pairs that share
+// nothing cost nothing. The products of a pair are added in the order of the columns, whichever of its rows looks for
+// the other, so the bits of a similarity do not depend on how rows are spread.
 //
-// Source: R. Bayardo, Y. Ma, R. Srikant, "Scaling up all pairs similarity search", WWW 2007, section 3 (without its bounds,
-// since the similarity that the k best need is not known beforehand).
+// Source: R. Bayardo, Y. Ma, R. Srikant, "Scaling up all pairs similarity search", WWW 2007, section 3 (without its
+// bounds, since the similarity that the k best need is not known beforehand).
 #pragma once
 
 #include <algorithm>
@@ -46,9 +46,9 @@ struct csr_rows {
   }
 };
 
-/// What a method does to a row beforehand. cosine: a power of two, which changes no digit, makes its values about 1, so that
-/// no square overflows or vanishes. pearson: the row's mean is taken away, which changes no correlation but keeps the sums
-/// small.
+/// What a method does to a row beforehand. cosine: a power of two, which changes no digit, makes its values about 1, so
+/// that no square overflows or vanishes. pearson: the row's mean is taken away, which changes no correlation but keeps
+/// the sums small.
 inline void prepare_row(similarity_method method, std::span<double> values) {
   if (method == similarity_method::cosine) {
     double greatest = 0;
@@ -128,8 +128,8 @@ class sparse_kernel {
       start_[c] = static_cast<std::uint64_t>(std::lower_bound(begin, end, first) - list_row_.begin());
     }
   }
-  /// f(i, similarity) for each of these rows i that makes a pair within the limits with a row from elsewhere. `columns`:
-  /// those of its columns that exist here; `row`: all of it.
+  /// f(i, similarity) for each of these rows i that makes a pair within the limits with a row from elsewhere.
+  /// `columns`: those of its columns that exist here; `row`: all of it.
   template <class F>
   void visit(std::span<const std::uint32_t> columns, std::span<const double> values, const row_facts& row, F&& f) {
     pairs_of(columns, values, row, std::forward<F>(f));
@@ -148,9 +148,8 @@ class sparse_kernel {
   void pairs_of(std::span<const std::uint32_t> columns, std::span<const double> values, const row_facts& guest, F&& f) {
     switch (limits_.method) {
       case similarity_method::cosine:
-        gather(columns, [&](std::uint32_t row, std::uint64_t at, std::size_t k) {
-          dot_[row] += values[k] * list_value_[at];
-        });
+        gather(columns,
+               [&](std::uint32_t row, std::uint64_t at, std::size_t k) { dot_[row] += values[k] * list_value_[at]; });
         // One root of the product: similarities that are equal as numbers are then mostly equal in their bits, too.
         emit(f, [&](std::uint32_t row, std::uint32_t) {
           return std::clamp(std::exchange(dot_[row], 0.0) / std::sqrt(guest.square * square_[row]), -1.0, 1.0);
@@ -173,9 +172,8 @@ class sparse_kernel {
           m.yy += y * y;
           m.xy += x * y;
         });
-        emit(f, [&](std::uint32_t row, std::uint32_t both) {
-          return correlation(std::exchange(sums_[row], {}), both);
-        });
+        emit(f,
+             [&](std::uint32_t row, std::uint32_t both) { return correlation(std::exchange(sums_[row], {}), both); });
         return;
     }
   }
@@ -222,10 +220,10 @@ class sparse_kernel {
   std::vector<std::uint64_t> list_begin_;  // by column
   std::vector<std::uint32_t> list_row_;    // ascending in a list
   std::vector<double> list_value_;
-  std::vector<std::uint64_t> start_;       // by column: where its list begins for now
-  std::vector<std::uint32_t> common_;      // by row; 0 between calls, as the sums are
+  std::vector<std::uint64_t> start_;   // by column: where its list begins for now
+  std::vector<std::uint32_t> common_;  // by row; 0 between calls, as the sums are
   std::vector<double> dot_;
-  std::vector<double> square_;             // of a row's values
+  std::vector<double> square_;  // of a row's values
   std::vector<moments> sums_;
   std::vector<std::uint32_t> met_;
   std::size_t met_count_ = 0;

@@ -109,12 +109,20 @@ config_schema spectral_clustering_schema() {
   add_graph_keys(s);
   s.key("kclusters", key_type::integer, "clusters, and eigenvectors").required().at_least(1).at_most(4096);
   s.key("rounds", key_type::integer, "most steps for the eigenvectors, each two products with kclusters + 2 columns")
-      .fallback(300).at_least(1).at_most(1000000);
-  s.key("tolerance", key_type::number, "largest residual of an eigenvector, by 2 - the smallest eigenvalue").fallback(1e-10)
+      .fallback(300)
+      .at_least(1)
+      .at_most(1000000);
+  s.key("tolerance", key_type::number, "largest residual of an eigenvector, by 2 - the smallest eigenvalue")
+      .fallback(1e-10)
       .above(0);
   s.key("basis", key_type::integer, "columns that are kept before a restart; 0: five times kclusters + 2")
-      .fallback(0).at_least(0).at_most(100000);
-  s.key("kmeans_rounds", key_type::integer, "most rounds of a run of k-means").fallback(300).at_least(1).at_most(100000);
+      .fallback(0)
+      .at_least(0)
+      .at_most(100000);
+  s.key("kmeans_rounds", key_type::integer, "most rounds of a run of k-means")
+      .fallback(300)
+      .at_least(1)
+      .at_most(100000);
   s.key("n_init", key_type::integer, "runs of k-means; the best is kept").fallback(10).at_least(1).at_most(10000);
   s.key("seed", key_type::integer, "of the start and of k-means").fallback(0).at_least(0);
   s.key("debug", key_type::boolean, "print each round").fallback(false);
@@ -152,7 +160,8 @@ void spectral_clustering::solve() {
     if (w < graph.rank) before += counts[w];
     total += counts[w];
   }
-  if (total == 0) throw data_error(settings_.input.front() + ": found no edge between two vertices with a weight above 0");
+  if (total == 0)
+    throw data_error(settings_.input.front() + ": found no edge between two vertices with a weight above 0");
   if (settings_.kmeans.clusters > total) {
     throw config_error(settings_.kclusters_place + ": found number " + std::to_string(settings_.kmeans.clusters) +
                        ", want at most the number of vertices with edges, " + std::to_string(total));
@@ -196,14 +205,20 @@ void spectral_clustering::solve() {
   const auto number = numbers_by_first(first, none);
   std::vector<std::int64_t> labels(graph.own(), -1);
   for (std::size_t i = 0; i < active.size(); ++i) labels[active[i]] = number[best.assignment[i]];
-  const auto clusters = static_cast<std::uint64_t>(std::count_if(first.begin(), first.end(),
-                                                                 [](std::int64_t f) { return f != none; }));
+  const auto clusters =
+      static_cast<std::uint64_t>(std::count_if(first.begin(), first.end(), [](std::int64_t f) { return f != none; }));
 
   model_writer out(*this, "spectral_clustering", settings_.format);
-  out.fields().add("vertices", graph.vertices_total()).add("isolated", graph.vertices_total() - total)
-      .add("clusters", clusters).add("inertia", best.inertia);
-  out.settings().add("kclusters", std::uint64_t{settings_.kmeans.clusters}).add("n_init", settings_.kmeans.n_init)
-      .add("tolerance", settings_.krylov.tolerance).add("seed", settings_.kmeans.seed);
+  out.fields()
+      .add("vertices", graph.vertices_total())
+      .add("isolated", graph.vertices_total() - total)
+      .add("clusters", clusters)
+      .add("inertia", best.inertia);
+  out.settings()
+      .add("kclusters", std::uint64_t{settings_.kmeans.clusters})
+      .add("n_init", settings_.kmeans.n_init)
+      .add("tolerance", settings_.krylov.tolerance)
+      .add("seed", settings_.kmeans.seed);
   out.add("eigenvalues", eigenvalues);
   if (settings_.dump) out.add_rows<std::int64_t>("label", labels, {}, &graph.ids);
   out.finish();

@@ -4,9 +4,9 @@
 //
 //     L = I - N,    N = D^-1/2 W D^-1/2,    D = diagonal of the weighted degrees
 //
-// A vertex becomes the point of its k entries, scaled to length 1; k-means gives the clusters. The eigenvectors are those of
-// I + N, which is symmetric with eigenvalues 2 - lambda in [0, 2]: its greatest singular values and their vectors, found by
-// alg/svd/block_krylov.hpp. Vertices without weight have neither a degree nor a cluster.
+// A vertex becomes the point of its k entries, scaled to length 1; k-means gives the clusters. The eigenvectors are
+// those of I + N, which is symmetric with eigenvalues 2 - lambda in [0, 2]: its greatest singular values and their
+// vectors, found by alg/svd/block_krylov.hpp. Vertices without weight have neither a degree nor a cluster.
 //
 // Source: A. Ng, M. Jordan, Y. Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001.
 #pragma once
@@ -33,19 +33,22 @@ std::vector<double> weighted_degrees(const adjacency& links);
 /// N's entry of each place of links.target. `degrees`: of all local vertices, the own ones first.
 std::vector<double> scaled_weights(const adjacency& links, std::span<const double> degrees);
 
-/// u := (I + N) v for the own vertices of positive degree, 0 for the others. `v`: rows of all local vertices, the own first.
+/// u := (I + N) v for the own vertices of positive degree, 0 for the others. `v`: rows of all local vertices, the own
+/// first.
 void add_neighbours(const adjacency& links, std::span<const double> scaled, std::span<const double> degrees,
                     const tall_block& v, tall_block& u);
 
-/// Scales rows to length 1; those that are shorter than `least` become 0, since rounding alone would give their direction.
+/// Scales rows to length 1; those that are shorter than `least` become 0, since rounding alone would give their
+/// direction.
 void unit_rows(tall_block& points, double least);
 
-/// New numbers of clusters: ascending by first[c], the number of the cluster's first vertex; those with `none` come last.
+/// New numbers of clusters: ascending by first[c], the number of the cluster's first vertex; those with `none` come
+/// last.
 std::vector<std::int64_t> numbers_by_first(std::span<const std::int64_t> first, std::int64_t none);
 
 /// I + N over the workers. Rows and columns of a worker are its own vertices.
-/// Lifetime: the graph outlives it. Cost of a product with b columns: one all-to-all with 8 b bytes a ghost; none with one
-/// worker.
+/// Lifetime: the graph outlives it. Cost of a product with b columns: one all-to-all with 8 b bytes a ghost; none with
+/// one worker.
 class laplacian_operator : public product_operator {
  public:
   /// The graph is undirected, weighted and without self-loops; no weight is negative.

@@ -18,8 +18,8 @@ config_schema sssp_schema() {
   return s;
 }
 
-sssp_result shortest_paths(Comm comm, const distributed_graph& graph, std::uint64_t source, const pregel_options& options,
-                           bool resume) {
+sssp_result shortest_paths(Comm comm, const distributed_graph& graph, std::uint64_t source,
+                           const pregel_options& options, bool resume) {
   pregel_run<sssp_program> run(comm, graph, {source});
   std::ranges::fill(run.values(), std::numeric_limits<double>::infinity());
   run.identify(pregel_identity("sssp", {source}));

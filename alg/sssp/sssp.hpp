@@ -53,8 +53,8 @@ struct sssp_result {
 };
 
 /// The graph has weights >= 0. `source`: a vertex number. A collective.
-sssp_result shortest_paths(Comm comm, const distributed_graph& graph, std::uint64_t source, const pregel_options& options = {},
-                           bool resume = false);
+sssp_result shortest_paths(Comm comm, const distributed_graph& graph, std::uint64_t source,
+                           const pregel_options& options = {}, bool resume = false);
 
 struct sssp_settings : graph_settings {
   explicit sssp_settings(const config& from)

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint32_t unreached = std::numeric_limits<std::uint32_t>::max();
 
-/// The flow from left to right, found by blocking flows along shortest paths. The source and the sink are what is left of
-/// supplies and demands.
+/// The flow from left to right, found by blocking flows along shortest paths. The source and the sink are what is left
+/// of supplies and demands.
 class bipartite_flow {
  public:
   bipartite_flow(std::span<const double> supply, std::span<const double> demand,
@@ -40,8 +40,8 @@ class bipartite_flow {
     }
   }
 
-  /// What is left over, and everything that residual paths lead to: backwards from right vertices that lack something, or
-  /// forwards from left vertices that have something left.
+  /// What is left over, and everything that residual paths lead to: backwards from right vertices that lack something,
+  /// or forwards from left vertices that have something left.
   void closure(bool backwards, std::vector<std::uint32_t>& left, std::vector<std::uint32_t>& right) const {
     std::vector<bool> left_in(supply_.size());
     std::vector<bool> right_in(demand_.size());
@@ -57,8 +57,8 @@ class bipartite_flow {
     for (std::uint32_t v = 0; !backwards && v < supply_.size(); ++v) {
       if (supply_[v] > tiny_) take(left_in, left_todo, v);
     }
-    // Backwards a right vertex takes along all who lead to it, and a left one those that it gives to; forwards a left one
-    // takes along all it leads to, and a right one those that give to it.
+    // Backwards a right vertex takes along all who lead to it, and a left one those that it gives to; forwards a left
+    // one takes along all it leads to, and a right one those that give to it.
     while (!left_todo.empty() || !right_todo.empty()) {
       if (!left_todo.empty()) {
         const auto l = left_todo.back();
@@ -98,7 +98,8 @@ class bipartite_flow {
     for (std::uint32_t e = 0; e < edges.size(); ++e) edge[at[left ? edges[e].first : edges[e].second]++] = e;
   }
 
-  /// Distances from left vertices with a rest, along edges and against flows; whether one that lacks something is reached.
+  /// Distances from left vertices with a rest, along edges and against flows; whether one that lacks something is
+  /// reached.
   bool find_levels() {
     left_level_.assign(supply_.size(), unreached);
     right_level_.assign(demand_.size(), unreached);
@@ -135,7 +136,8 @@ class bipartite_flow {
     return found;
   }
 
-  /// Moves at most `most` from left vertex `from` to one that lacks it, along a path of rising levels; returns how much.
+  /// Moves at most `most` from left vertex `from` to one that lacks it, along a path of rising levels; returns how
+  /// much.
   double push(std::uint32_t from, double most) {
     struct step {
       std::uint32_t edge;
@@ -200,7 +202,7 @@ class bipartite_flow {
   std::vector<std::uint32_t> right_edge_;
   std::vector<std::uint32_t> left_level_;
   std::vector<std::uint32_t> right_level_;
-  std::vector<std::size_t> left_at_;   // the next edge to try in this phase
+  std::vector<std::size_t> left_at_;  // the next edge to try in this phase
   std::vector<std::size_t> right_at_;
 };
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include <paracel/text_output.hpp>
 #include <paracel/dense_rows.hpp>
+#include <paracel/text_output.hpp>
 
 #include "alg/common/npy.hpp"
 
@@ -57,8 +57,8 @@ double steady_root(std::span<const steady_edge> edges, double target, double fro
   double most = 0;
   for (const auto& e : edges) most += e.mass;
   if (!(most > target)) return std::numeric_limits<double>::infinity();
-  // g(t) = sum mass w / (w + rest t) at t = 1/x falls from `most`; 1/g is concave, so that a step from beyond the root ends
-  // before it, and every step from there on stays there and comes nearer.
+  // g(t) = sum mass w / (w + rest t) at t = 1/x falls from `most`; 1/g is concave, so that a step from beyond the root
+  // ends before it, and every step from there on stays there and comes nearer.
   double t = 1 / from;
   bool before = false;
   for (int step = 0; step < 200; ++step) {
@@ -88,12 +88,19 @@ config_schema steady_schema() {
   s.key("distribution_input", key_type::files, "shares: id,p for the vertices of both sides").required();
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
-  s.key("epsilon", key_type::number, "a right vertex is short below p*(1 - epsilon)").fallback(1e-4).above(0).at_most(0.5);
+  s.key("epsilon", key_type::number, "a right vertex is short below p*(1 - epsilon)")
+      .fallback(1e-4)
+      .above(0)
+      .at_most(0.5);
   s.key("rounds", key_type::integer, "most rounds").fallback(1000).at_least(0).at_most(1000000000);
   s.key("ktop", key_type::integer, "most probable ways out of a left vertex that are written")
-      .fallback(100).at_least(0).at_most(1000000000);
-  s.key("feasibility", key_type::string, "whether to look for a proof that no scores exist: after all rounds, before, never")
-      .fallback("after").one_of({"after", "before", "never"});
+      .fallback(100)
+      .at_least(0)
+      .at_most(1000000000);
+  s.key("feasibility", key_type::string,
+        "whether to look for a proof that no scores exist: after all rounds, before, never")
+      .fallback("after")
+      .one_of({"after", "before", "never"});
   s.key("format", key_type::string, "of the results: text, or npy besides").fallback("text").one_of({"text", "npy"});
   s.key("debug", key_type::boolean, "print each round").fallback(false);
   return s;
@@ -110,16 +117,17 @@ steady_settings::steady_settings(const config& from)
       ktop(from.get<std::uint64_t>("ktop")),
       debug(from.get<bool>("debug")) {}
 
-steady_state_inversion::steady_state_inversion(Comm comm, const std::string& server_info, const steady_settings& settings)
+steady_state_inversion::steady_state_inversion(Comm comm, const std::string& server_info,
+                                               const steady_settings& settings)
     : paralg(server_info, std::move(comm), settings.output),
       settings_(settings),
       log_(*this, settings.rounds, "l1", settings.debug) {}
 
 // ---- loading
 
-/// The graph is read twice, by the left vertices and by the right ones: the sums of rows belong to the former, the roots to
-/// the latter. Both numberings are ranks of ids among all first and all second fields, so that a number means the same
-/// vertex in both.
+/// The graph is read twice, by the left vertices and by the right ones: the sums of rows belong to the former, the
+/// roots to the latter. Both numberings are ranks of ids among all first and all second fields, so that a number means
+/// the same vertex in both.
 void steady_state_inversion::load() {
   auto comm = get_comm();
   vector_options shares;
@@ -158,7 +166,8 @@ void steady_state_inversion::load() {
       if (!counts && !name.ends_with(of_left ? 'R' : 'L')) {
         wrong = file + ": found vertex " + std::string(name) + ", want a name that ends in L or R";
       }
-      if (counts && share == p.end()) wrong = file + ": vertex " + std::string(name) + " has no share in " + shares_file;
+      if (counts && share == p.end())
+        wrong = file + ": vertex " + std::string(name) + " has no share in " + shares_file;
       to.p.push_back(counts && share != p.end() ? share->second : 0);
       const auto columns = rows.columns_of(i);
       const auto values = rows.values_of(i);
@@ -188,7 +197,8 @@ void steady_state_inversion::load() {
 void steady_state_inversion::find_lonely(const std::unordered_map<std::string, double>& p) const {
   auto comm = get_comm();
   std::int64_t reached = 0;
-  for (std::size_t j = 0; j < right_.own(); ++j) reached += right_.begin[j + 1] > right_.begin[j] && right_.p[j] > 0 ? 1 : 0;
+  for (std::size_t j = 0; j < right_.own(); ++j)
+    reached += right_.begin[j + 1] > right_.begin[j] && right_.p[j] > 0 ? 1 : 0;
   comm.allreduce(reached);
   const auto wants = [](const auto& vertex) { return vertex.second > 0 && vertex.first.ends_with('R'); };
   if (std::count_if(p.begin(), p.end(), wants) == reached) return;
@@ -216,8 +226,8 @@ void steady_state_inversion::solve() {
   dump();
 }
 
-/// Sums of rows at the present scores, what every right vertex receives, and, with `improve`, better scores of those that
-/// are short. Three reductions: sums, scores, and what is measured.
+/// Sums of rows at the present scores, what every right vertex receives, and, with `improve`, better scores of those
+/// that are short. Three reductions: sums, scores, and what is measured.
 steady_state_inversion::shortfall steady_state_inversion::measure(bool improve) {
   auto comm = get_comm();
   all_scores_ = gathered(comm, score_);
@@ -317,7 +327,8 @@ void steady_state_inversion::check_feasibility() {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;
     std::size_t at = 0;
     for (std::uint32_t j = 0; j < degrees.size(); ++j) {
-      for (std::uint64_t k = 0; k < degrees[j]; ++k, ++at) edges.emplace_back(static_cast<std::uint32_t>(others[at]), j);
+      for (std::uint64_t k = 0; k < degrees[j]; ++k, ++at)
+        edges.emplace_back(static_cast<std::uint32_t>(others[at]), j);
     }
     for (auto& d : demand) d *= 1 - settings_.epsilon;
     const auto s = find_shortage(all_p_, demand, edges);

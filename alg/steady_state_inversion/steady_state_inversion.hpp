@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// From where the visitors of a site are to how attractive its pages must be. A bipartite graph has edges i -> j of weights
-// w_ij; a share p_i of all visitors is at the left vertex i, and goes on to j with the probability
+// From where the visitors of a site are to how attractive its pages must be. A bipartite graph has edges i -> j of
+// weights w_ij; a share p_i of all visitors is at the left vertex i, and goes on to j with the probability
 //
 //     P_ij = w_ij s_j / sum_k w_ik s_k
 //
@@ -9,8 +9,8 @@
 //
 //     q_j = sum_i p_i P_ij >= p_j (1 - epsilon)
 //
-// A round: every j that is short gets the root x of sum_i p_i w_ij x / (w_ij x + c_i) = p_j (1 - epsilon/2), where c_i is
-// the rest of row i at the scores the round began with; all of them at once.
+// A round: every j that is short gets the root x of sum_i p_i w_ij x / (w_ij x + c_i) = p_j (1 - epsilon/2), where c_i
+// is the rest of row i at the scores the round began with; all of them at once.
 //
 // Source: R. Kumar, A. Tomkins, S. Vassilvitskii, E. Vee, "Inverting a steady-state", WSDM 2015.
 #pragma once
@@ -42,7 +42,8 @@ struct steady_edge {
 
 /// The root x > 0 of sum mass w x / (w x + rest) = target, at least `from`, where the sum must be below the target;
 /// infinity when there is none, which is when all masses together do not exceed the target.
-/// Cost: three or four passes over the edges: Newton's method on 1/sum as a function of 1/x, a straight line for one edge.
+/// Cost: three or four passes over the edges: Newton's method on 1/sum as a function of 1/x, a straight line for one
+/// edge.
 double steady_root(std::span<const steady_edge> edges, double target, double from);
 
 /// The keys of steady_state_inversion's config; README.md explains them.
@@ -104,14 +105,14 @@ class steady_state_inversion : public paralg {
   run_log log_;
   side left_;
   side right_;
-  std::vector<double> all_p_;     // of the left vertices of all workers
-  std::vector<double> all_sums_;  // of their rows: sum_k w_ik s_k
+  std::vector<double> all_p_;      // of the left vertices of all workers
+  std::vector<double> all_sums_;   // of their rows: sum_k w_ik s_k
   std::vector<double> all_rates_;  // p by sum
   std::vector<double> all_scores_;
-  std::vector<double> score_;     // own
+  std::vector<double> score_;  // own
   std::vector<double> better_;
   std::vector<double> received_;
-  bool hopeless_ = false;         // a vertex wants more than its neighbours have, or scores have grown beyond measure
+  bool hopeless_ = false;  // a vertex wants more than its neighbours have, or scores have grown beyond measure
 };
 
 }  // namespace paracel::alg

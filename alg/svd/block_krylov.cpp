@@ -22,9 +22,7 @@ constexpr double nothing = 1e-14;
 constexpr double dependent = 1e-14;
 constexpr int passes = 3;
 
-void sum_matrix(product_operator& a, MatrixXd& m) {
-  a.sum(std::span(m.data(), static_cast<std::size_t>(m.size())));
-}
+void sum_matrix(product_operator& a, MatrixXd& m) { a.sum(std::span(m.data(), static_cast<std::size_t>(m.size()))); }
 
 /// One side of the decomposition.
 struct side {
@@ -218,10 +216,11 @@ singular_triplets block_krylov(product_operator& a, const krylov_options& option
     next = w;
     scale = std::max(scale, greatest_column(a, w));
     orthonormalise(a, right, next, scale);
-    const MatrixXd rest = next.cols() == 0 || fresh.cols() == 0 ? MatrixXd::Zero(next.cols(), fresh.cols())
-                                                                : inner(a, next, w);
+    const MatrixXd rest =
+        next.cols() == 0 || fresh.cols() == 0 ? MatrixXd::Zero(next.cols(), fresh.cols()) : inner(a, next, w);
 
-    const Eigen::BDCSVD<MatrixXd> small(b.topLeftCorner(left.used, right.used), Eigen::ComputeThinU | Eigen::ComputeThinV);
+    const Eigen::BDCSVD<MatrixXd> small(b.topLeftCorner(left.used, right.used),
+                                        Eigen::ComputeThinU | Eigen::ComputeThinV);
     sigma = small.singularValues();
     p = small.matrixU();
     q = small.matrixV();

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The greatest singular values of a matrix that is known only by its products, and their vectors: block Golub-Kahan-Lanczos
-// with full re-orthogonalisation and thick restarts.
+// The greatest singular values of a matrix that is known only by its products, and their vectors: block
+// Golub-Kahan-Lanczos with full re-orthogonalisation and thick restarts.
 //
 //     V block -> Z = A V -> U block (Z against all of U)       columns of B: U' Z
 //     U block -> W = A'U -> next V block (W against all of V)   what no V has of A'U: R
 //
-// So A V = U B exactly and A'U = V B' + V_next R. With B = P S Q' the triplets are S, U P, V Q; their residual |A'u - s v| is
-// |R p| over the last block, known without a product. When the bases are full, the best triplets and the next block stay.
-// A block of k + 2 random columns finds singular values that are there up to k + 2 times.
+// So A V = U B exactly and A'U = V B' + V_next R. With B = P S Q' the triplets are S, U P, V Q; their residual |A'u - s
+// v| is |R p| over the last block, known without a product. When the bases are full, the best triplets and the next
+// block stay. A block of k + 2 random columns finds singular values that are there up to k + 2 times.
 //
-// Source: Golub, Luk, Overton, "A block Lanczos method for computing the singular values and corresponding singular vectors
-// of a matrix", TOMS 1981; Baglama, Reichel, "Augmented implicitly restarted Lanczos bidiagonalization methods", SISC 2005;
-// blocks are made orthonormal as in Stathopoulos, Wu, "A block orthogonalization procedure with constant synchronization
-// requirements", SISC 2002.
+// Source: Golub, Luk, Overton, "A block Lanczos method for computing the singular values and corresponding singular
+// vectors of a matrix", TOMS 1981; Baglama, Reichel, "Augmented implicitly restarted Lanczos bidiagonalization
+// methods", SISC 2005; blocks are made orthonormal as in Stathopoulos, Wu, "A block orthogonalization procedure with
+// constant synchronization requirements", SISC 2002.
 #pragma once
 
 #include <cstddef>
@@ -37,9 +37,9 @@ class product_operator {
   product_operator& operator=(const product_operator&) = delete;
   virtual ~product_operator() = default;
 
-  [[nodiscard]] virtual std::size_t rows() const = 0;           ///< own
-  [[nodiscard]] virtual std::size_t columns() const = 0;        ///< own
-  [[nodiscard]] virtual std::uint64_t first_row() const = 0;    ///< number of the first own row among all
+  [[nodiscard]] virtual std::size_t rows() const = 0;         ///< own
+  [[nodiscard]] virtual std::size_t columns() const = 0;      ///< own
+  [[nodiscard]] virtual std::uint64_t first_row() const = 0;  ///< number of the first own row among all
   [[nodiscard]] virtual std::uint64_t first_column() const = 0;
   /// u := A v and v := A'u. Shape: columns() and rows() by anything.
   virtual void times(const tall_block& v, tall_block& u) = 0;
@@ -60,10 +60,10 @@ struct krylov_options {
 };
 
 struct singular_triplets {
-  std::vector<double> sigma;      ///< descending; fewer than k when the rank is less
-  std::vector<double> residual;   ///< max(|A v - s u|, |A'u - s v|) of each
-  Eigen::MatrixXd u;              ///< own rows
-  Eigen::MatrixXd v;              ///< own columns
+  std::vector<double> sigma;     ///< descending; fewer than k when the rank is less
+  std::vector<double> residual;  ///< max(|A v - s u|, |A'u - s v|) of each
+  Eigen::MatrixXd u;             ///< own rows
+  Eigen::MatrixXd v;             ///< own columns
   int steps = 0;
   bool converged = false;
 };

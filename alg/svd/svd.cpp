@@ -114,11 +114,15 @@ config_schema svd_schema() {
   s.add_output_files();
   s.key("format", key_type::string, "of the vectors").fallback("text").one_of({"text", "npy"});
   s.key("k", key_type::integer, "triplets").fallback(10).at_least(1).at_most(4096);
-  s.key("rounds", key_type::integer, "most steps, each two products with k + 2 columns").fallback(300).at_least(1)
+  s.key("rounds", key_type::integer, "most steps, each two products with k + 2 columns")
+      .fallback(300)
+      .at_least(1)
       .at_most(1000000);
   s.key("tolerance", key_type::number, "largest residual by the greatest singular value").fallback(1e-10).above(0);
   s.key("basis", key_type::integer, "columns that are kept before a restart; 0: five times k + 2; at least three times")
-      .fallback(0).at_least(0).at_most(100000);
+      .fallback(0)
+      .at_least(0)
+      .at_most(100000);
   s.key("seed", key_type::integer, "of the start").fallback(0).at_least(0);
   s.key("debug", key_type::boolean, "print the residual of each step").fallback(false);
   s.key("update_file", key_type::plugin, "of Paracel 0.3; sums of workers need no plug-in, so it is not used");

@@ -2,9 +2,9 @@
 //
 // The k greatest singular values of a sparse matrix, with their vectors.
 //
-// A worker owns the rows that load_sparse gives it, and an equal part of the columns. A product with A needs the columns
-// that its rows have entries in, and one with A' sends them back; those alone are exchanged, block by block. The iteration
-// is block_krylov.hpp.
+// A worker owns the rows that load_sparse gives it, and an equal part of the columns. A product with A needs the
+// columns that its rows have entries in, and one with A' sends them back; those alone are exchanged, block by block.
+// The iteration is block_krylov.hpp.
 #pragma once
 
 #include <cstddef>
@@ -42,10 +42,10 @@ class sparse_operator : public product_operator {
   Comm comm_;
   const sparse_rows& a_;
   std::size_t rank_;
-  std::vector<std::uint64_t> column_first_;          // columns of worker w: numbers [w, w + 1)
-  std::vector<std::size_t> need_first_;              // local columns of owner w: [w, w + 1)
-  std::vector<std::vector<std::uint32_t>> give_;     // own columns that worker w needs
-  tall_block local_;                                 // a row for each local column
+  std::vector<std::uint64_t> column_first_;       // columns of worker w: numbers [w, w + 1)
+  std::vector<std::size_t> need_first_;           // local columns of owner w: [w, w + 1)
+  std::vector<std::vector<std::uint32_t>> give_;  // own columns that worker w needs
+  tall_block local_;                              // a row for each local column
 };
 
 config_schema svd_schema();

@@ -18,8 +18,8 @@ class oriented_graph {
  public:
   oriented_graph(const distributed_graph& graph, const std::vector<std::uint32_t>& degree) : own_(graph.own()) {
     const auto n = own_ + graph.ghosts.size();
-    // By degree descending, then by number: vertices of equal degree in the order of their numbers (ghosts of workers before
-    // this one, own vertices, ghosts of those after it), by counting.
+    // By degree descending, then by number: vertices of equal degree in the order of their numbers (ghosts of workers
+    // before this one, own vertices, ghosts of those after it), by counting.
     std::uint32_t most = 0;
     for (const auto d : degree) most = std::max(most, d);
     std::vector<std::uint32_t> place(std::size_t{most} + 2);
@@ -102,8 +102,8 @@ class counter {
  public:
   counter(const oriented_graph& g) : g_(g), mark_(g.size()), counts_(PerVertex ? g.size() : 0) {}
 
-  /// Triangles whose two lower vertices u and v are own ones. Of u's list only what comes before v can be in v's list; the
-  /// shorter of both is looked up in the marks of the other.
+  /// Triangles whose two lower vertices u and v are own ones. Of u's list only what comes before v can be in v's list;
+  /// the shorter of both is looked up in the marks of the other.
   void count_own(const lower_neighbours& below) {
     for (std::size_t u = 0; u < g_.own(); ++u) {
       const auto list = g_.of(u);
@@ -159,15 +159,16 @@ class counter {
 
 // Lists that go from the owner w of ghosts to a worker that asked for them:
 //
-//     | room | more to come (8 bytes) | list | list | ...      list: index of the ghost there, n, n elements (4 bytes each)
+//     | room | more to come (8 bytes) | list | list | ...      list: index of the ghost there, n, n elements (4 bytes
+//     each)
 //
-// An element is the receiver's local index where the sender knows it (a vertex of the sender, or of the receiver), else its
-// number as two words behind the mark `unknown`.
+// An element is the receiver's local index where the sender knows it (a vertex of the sender, or of the receiver), else
+// its number as two words behind the mark `unknown`.
 
 class list_sender {
  public:
-  list_sender(const distributed_graph& graph, const oriented_graph& g, const halo& borders, std::size_t to, byte_reader wanted,
-              std::size_t first_ghost_there)
+  list_sender(const distributed_graph& graph, const oriented_graph& g, const halo& borders, std::size_t to,
+              byte_reader wanted, std::size_t first_ghost_there)
       : graph_(graph), g_(g), to_(to), shared_(borders.shared_with(to)), first_there_(first_ghost_there) {
     while (!wanted.empty()) wanted_.push_back(wanted.get<std::uint32_t>());
   }
@@ -259,8 +260,7 @@ triangle_result count_all(Comm comm, const distributed_graph& graph, std::size_t
         put_bytes(blocks[w], std::uint64_t{0});
         if (w != graph.rank) senders[w].fill(blocks[w], std::max<std::size_t>(round_bytes / (size - 1), 1), place);
       }
-      const std::uint64_t mine =
-          std::ranges::any_of(senders, [](const auto& s) { return !s.done(); }) ? 1 : 0;
+      const std::uint64_t mine = std::ranges::any_of(senders, [](const auto& s) { return !s.done(); }) ? 1 : 0;
       for (auto& b : blocks) std::memcpy(b.data() + exchange_room, &mine, sizeof mine);
       const auto got = exchange_blocks(comm, blocks);
       ++result.rounds;

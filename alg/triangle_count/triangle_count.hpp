@@ -2,13 +2,14 @@
 //
 // Triangles of a graph taken as undirected and simple.
 //
-// Vertices are ranked by degree (ties by number), and each edge is kept at its end of lower rank: then no vertex keeps more
-// than sqrt(2 m) edges, and a triangle is found once, at its lowest vertex u: an edge u-v and the common elements of the
-// lists of u and v. A list of another worker's vertex is fetched if an own list leads to it, in rounds of bounded size,
-// and only those elements of it that this worker knows of travel.
+// Vertices are ranked by degree (ties by number), and each edge is kept at its end of lower rank: then no vertex keeps
+// more than sqrt(2 m) edges, and a triangle is found once, at its lowest vertex u: an edge u-v and the common elements
+// of the lists of u and v. A list of another worker's vertex is fetched if an own list leads to it, in rounds of
+// bounded size, and only those elements of it that this worker knows of travel.
 //
 // Source: N. Alon, R. Yuster, U. Zwick, Algorithmica 1997; T. Schank, D. Wagner, "Finding, counting and listing all
-// triangles in large graphs", WEA 2005 (forward); lists are compared by marks in an array that the heavy vertices share.
+// triangles in large graphs", WEA 2005 (forward); lists are compared by marks in an array that the heavy vertices
+// share.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +35,7 @@ triangle_result count_triangles(Comm comm, const distributed_graph& graph, bool 
                                 std::size_t round_bytes = std::size_t{32} << 20U);
 
 struct triangle_settings : graph_settings {
-  explicit triangle_settings(const config& from)
-      : graph_settings(from), per_vertex(from.get<bool>("per_vertex")) {}
+  explicit triangle_settings(const config& from) : graph_settings(from), per_vertex(from.get<bool>("per_vertex")) {}
   bool per_vertex;
 };
 config_schema triangle_count_schema();

@@ -14,7 +14,8 @@ namespace paracel::alg {
 
 namespace {
 
-// What a worker sends in one round of the exchange, to all others together; bytes. Rounds bound what is in memory twice.
+// What a worker sends in one round of the exchange, to all others together; bytes. Rounds bound what is in memory
+// twice.
 constexpr std::size_t round_bytes = std::size_t{16} << 20U;
 
 /// A line of the results.
@@ -42,7 +43,8 @@ config_schema wc_schema() {
   s.add_output_files();
   s.key("topk", key_type::integer, "words that are printed").fallback(10).at_least(0);
   s.key("tokens", key_type::string, "paracel: runs of [-A-Za-z0-9_]; space: runs of bytes that are no white space")
-      .fallback("paracel").one_of({"paracel", "space"});
+      .fallback("paracel")
+      .one_of({"paracel", "space"});
   s.key("dump", key_type::boolean, "write every word and its count").fallback(false);
   s.key("format", key_type::string, "of the dump: text, or npy").fallback("text").one_of({"text", "npy"});
   s.key("handle_file", key_type::string, "Paracel's plug-in; not needed: workers add the counts").fallback("");

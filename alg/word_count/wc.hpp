@@ -2,9 +2,9 @@
 //
 // How often each word occurs, and the words that occur most.
 //
-// Each worker counts the words of its lines in a table of its own; then each word's counts meet on the worker that its hash
-// names, which adds them. A word never crosses a line end, and lines are read whole, so no word is cut where one worker's
-// part of the input ends and the next one's begins.
+// Each worker counts the words of its lines in a table of its own; then each word's counts meet on the worker that its
+// hash names, which adds them. A word never crosses a line end, and lines are read whole, so no word is cut where one
+// worker's part of the input ends and the next one's begins.
 #pragma once
 
 #include <cstdint>

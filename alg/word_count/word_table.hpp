@@ -2,8 +2,8 @@
 //
 // Counting words: a byte-class table that finds them and an open-addressing hash table that counts them.
 //
-// A slot holds the first eight bytes of its word, so that words of up to eight bytes, most of any text, are compared as one
-// number; the bytes of each distinct word are copied once, since the text goes away as it is read.
+// A slot holds the first eight bytes of its word, so that words of up to eight bytes, most of any text, are compared as
+// one number; the bytes of each distinct word are copied once, since the text goes away as it is read.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,8 @@ class word_bytes {
   static word_bytes paracel() {
     word_bytes b;
     for (int c = 0; c < 256; ++c) {
-      b.in_[static_cast<std::size_t>(c)] = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-                                           c == '-' || c == '_';
+      b.in_[static_cast<std::size_t>(c)] =
+          (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
     }
     return b;
   }

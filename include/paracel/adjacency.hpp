@@ -13,8 +13,8 @@ namespace paracel {
 /// Vertices (rows) and what their edges lead to. Cost: 4 bytes an edge, 12 with weights, and 8 a vertex.
 struct adjacency {
   std::vector<std::uint64_t> begin{0};  ///< vertex v has [begin[v], begin[v + 1]) of target and weight
-  std::vector<std::uint32_t> target;    ///< an index of a vertex or column; ascending in a vertex, if not said otherwise
-  std::vector<double> weight;           ///< as target; empty when no edge has another weight than 1
+  std::vector<std::uint32_t> target;  ///< an index of a vertex or column; ascending in a vertex, if not said otherwise
+  std::vector<double> weight;         ///< as target; empty when no edge has another weight than 1
 
   [[nodiscard]] std::size_t rows() const noexcept { return begin.size() - 1; }
   [[nodiscard]] std::span<const std::uint32_t> of(std::size_t v) const {

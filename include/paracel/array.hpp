@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A vector of numbers that is declared element-wise: it lies in pieces on all servers and shards, so that one huge theta
-// uses every server, and it can be read and changed in part.
+// A vector of numbers that is declared element-wise: it lies in pieces on all servers and shards, so that one huge
+// theta uses every server, and it can be read and changed in part.
 //
 //   paracel::array<double> theta(*this, "theta", n);       // zeros, or what is there already
 //   theta.read(local);                                     // all of it, all shards at once
@@ -10,8 +10,8 @@
 //   iter_commit();
 //
 // What is atomic is one piece: a read beside an update of another worker may see it in some pieces and not yet in
-// others, under the rule of clocks as everything else. Update functions run on each piece, or on the elements of it that
-// an update names, and must therefore work element by element and in place (paracel_add and all of default/ do;
+// others, under the rule of clocks as everything else. Update functions run on each piece, or on the elements of it
+// that an update names, and must therefore work element by element and in place (paracel_add and all of default/ do;
 // update_in_place makes others).
 #pragma once
 
@@ -89,10 +89,9 @@ class array_base {
 template <raw_number T>
 class array : public array_base {
  public:
-  /// Finds the array, or makes it of `n` times `first`. Every worker says the same; the first one decides, and where the
-  /// pieces lie then never changes.
-  /// Throws: error when it is there with another size or type, type_error when the key holds something else.
-  /// Cost: two round trips; the elements do not travel.
+  /// Finds the array, or makes it of `n` times `first`. Every worker says the same; the first one decides, and where
+  /// the pieces lie then never changes. Throws: error when it is there with another size or type, type_error when the
+  /// key holds something else. Cost: two round trips; the elements do not travel.
   array(paralg& owner, const str_type& name, std::size_t n, T first = T{}, const array_options& options = {})
       : array_base(owner, name, n, tag_of<T>(), bits_of(first), options) {}
 

@@ -33,20 +33,23 @@ struct number_histogram {
 /// Thread-safety and errors: as paralg.
 class bulk_access : public parameter_access {
  public:
-  // ---- many keys: one request a shard, all shards at once --------------------------------------------------------------
+  // ---- many keys: one request a shard, all shards at once
+  // --------------------------------------------------------------
 
   /// In the order of `keys`. Throws: key_error that names the first key that is not there.
   template <class V>
   list_type<V> paracel_read_multi(const list_type<str_type>& keys) {
     list_type<V> values(keys.size());
-    read_multi(keys, [&](std::size_t i, const value_view& v) { decode_into(v, values[i]); }, true);
+    read_multi(
+        keys, [&](std::size_t i, const value_view& v) { decode_into(v, values[i]); }, true);
     return values;
   }
   /// Keys that are not there are not in the result.
   template <class V>
   void paracel_read_multi(const list_type<str_type>& keys, dict_type<str_type, V>& values) {
     values.clear();
-    read_multi(keys, [&](std::size_t i, const value_view& v) { decode_into(v, values[keys[i]]); }, false);
+    read_multi(
+        keys, [&](std::size_t i, const value_view& v) { decode_into(v, values[keys[i]]); }, false);
   }
   template <class V>
   bool paracel_write_multi(const dict_type<str_type, V>& values) {
@@ -74,7 +77,8 @@ class bulk_access : public parameter_access {
     return true;
   }
   template <class V>
-  bool paracel_update_multi(const dict_type<str_type, V>& deltas, const str_type& file_name, const str_type& func_name) {
+  bool paracel_update_multi(const dict_type<str_type, V>& deltas, const str_type& file_name,
+                            const str_type& func_name) {
     const batch<V> b(deltas);
     update_multi(b.keys, b.views, find_function(file_name, func_name), true, nullptr);
     return true;
@@ -144,21 +148,22 @@ class bulk_access : public parameter_access {
   /// Removes every key of every server.
   void paracel_clear();
 
-  // ---- keys that nobody names -----------------------------------------------------------------------------------------
+  // ---- keys that nobody names
+  // -----------------------------------------------------------------------------------------
   //
-  // All shards of all servers work at once, each a few milliseconds at a time, so that others are served in between. What
-  // they answer comes in chunks: the worker holds 8 MiB a shard at most. A key that is there all the time is met exactly
-  // once; of one that comes, goes or changes meanwhile either state may be seen. The clock's rule is that of a read.
-  // Filters are (key) -> bool or (key, value) -> bool in a plug-in (paracel::filter_proxy); they run in the servers, and
-  // one that throws, or whose type a value does not have, ends the call with a plugin_error or type_error.
+  // All shards of all servers work at once, each a few milliseconds at a time, so that others are served in between.
+  // What they answer comes in chunks: the worker holds 8 MiB a shard at most. A key that is there all the time is met
+  // exactly once; of one that comes, goes or changes meanwhile either state may be seen. The clock's rule is that of a
+  // read. Filters are (key) -> bool or (key, value) -> bool in a plug-in (paracel::filter_proxy); they run in the
+  // servers, and one that throws, or whose type a value does not have, ends the call with a plugin_error or type_error.
 
   /// Everything. Throws: type_error when a value is no V.
   template <class V>
   dict_type<str_type, V> paracel_readall() {
     return dict_of<V>(0);
   }
-  /// Calls f(key, value) for every key, in no particular order. f may use this object; what it throws ends the walk. An f
-  /// that takes a dictionary, as in Paracel 0.3, is called with one for each chunk.
+  /// Calls f(key, value) for every key, in no particular order. f may use this object; what it throws ends the walk. An
+  /// f that takes a dictionary, as in Paracel 0.3, is called with one for each chunk.
   template <class V, class F>
   void paracel_readall_handle(F&& f) {
     handle<V>(0, f);
@@ -181,8 +186,8 @@ class bulk_access : public parameter_access {
   void paracel_read_special_handle(F&& f) {
     handle<V>(read_filter(), f);
   }
-  /// The k keys with the largest values, the largest first; equal ones in the order of their keys. Values that are not one
-  /// number do not take part. Cost: O(k) bytes a shard and time slice.
+  /// The k keys with the largest values, the largest first; equal ones in the order of their keys. Values that are not
+  /// one number do not take part. Cost: O(k) bytes a shard and time slice.
   template <class V>
   void paracel_read_topk(int k, list_type<std::pair<str_type, V>>& result) {
     result.clear();
@@ -201,7 +206,8 @@ class bulk_access : public parameter_access {
     result.clear();
     top_k(k, find_filter(file_name, func_name), appender(result));
   }
-  /// Removes what the filter takes, in the servers. Returns how many keys that were. When it throws, some may have gone.
+  /// Removes what the filter takes, in the servers. Returns how many keys that were. When it throws, some may have
+  /// gone.
   std::size_t paracel_remove_special(const str_type& file_name, const str_type& func_name);
   std::size_t paracel_remove_special();
   /// The keys that begin with `prefix`, in no particular order.
@@ -269,11 +275,12 @@ class bulk_access : public parameter_access {
       });
     } else {
       dict_type<str_type, V> chunk;
-      scan({}, filter, false, [&](std::string_view key, const value_view& v) { decode_into(v, chunk[str_type(key)]); },
-           [&] {
-             if (!chunk.empty()) f(chunk);
-             chunk.clear();
-           });
+      scan(
+          {}, filter, false, [&](std::string_view key, const value_view& v) { decode_into(v, chunk[str_type(key)]); },
+          [&] {
+            if (!chunk.empty()) f(chunk);
+            chunk.clear();
+          });
     }
   }
 

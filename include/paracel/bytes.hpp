@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Numbers and trivially copyable structs in bytes, one after the other, without alignment, as they lie in memory: frames,
-// blocks of an exchange, files. The one place that knows how:
+// Numbers and trivially copyable structs in bytes, one after the other, without alignment, as they lie in memory:
+// frames, blocks of an exchange, files. The one place that knows how:
 //
 //     store_fields(to, a, b)    into memory that is large enough      load_fields(from, a, b)
 //     put_fields(bytes, a, b)   at the end of a vector of bytes       take_fields(rest, a, b): or false

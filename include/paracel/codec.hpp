@@ -25,8 +25,8 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <set>
 #include <ranges>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -532,9 +532,7 @@ class encoded {
   }
 
   /// A view of an array that is about to go would be no good.
-  explicit encoded(const T&& object)
-    requires(codec_detail::raw_list<T> && !std::ranges::borrowed_range<T>)
-  = delete;
+  explicit encoded(const T&& object) requires(codec_detail::raw_list<T> && !std::ranges::borrowed_range<T>) = delete;
 
   [[nodiscard]] value_view view() const noexcept {
     if constexpr (raw_number<T>) {

@@ -28,7 +28,6 @@ namespace paracel {
 
 class session;
 
-
 /// What a set of workers can do together, in bytes. Implementations: single_comm, comm_scheduler, comm_mpi.
 /// Thread-safety: owned by the thread that runs the algorithm.
 /// Blocks: until every rank has called, or the job ends (job_error).
@@ -143,8 +142,8 @@ class Comm {
     return backend_->alltoall(blocks);
   }
 
-  /// Tells the launcher something that it shows as its progress, if there is a job with one. `json`: the text of an object.
-  /// Cost: a message to the scheduler that nobody waits for.
+  /// Tells the launcher something that it shows as its progress, if there is a job with one. `json`: the text of an
+  /// object. Cost: a message to the scheduler that nobody waits for.
   void report(const std::string& json) const;
   /// The same communicator as a part of a job.
   [[nodiscard]] Comm within(std::shared_ptr<session> job) const { return Comm(backend_, std::move(job)); }

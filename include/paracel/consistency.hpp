@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The consistency of an algorithm: a model and, for SSP, its staleness. Programs read it from the same three keys of their
-// configs, so that the same keys mean the same everywhere:
+// The consistency of an algorithm: a model and, for SSP, its staleness. Programs read it from the same three keys of
+// their configs, so that the same keys mean the same everywhere:
 //
-//   "consistency"   "bsp", "ssp" or "asp", as far as the algorithm supports them; "auto" (or no key): what ssp_switch says
-//   "ssp_switch"    true: ssp, also with a staleness of 0; false (or no key): the algorithm's own default
+//   "consistency"   "bsp", "ssp" or "asp", as far as the algorithm supports them; "auto" (or no key): what ssp_switch
+//   says "ssp_switch"    true: ssp, also with a staleness of 0; false (or no key): the algorithm's own default
 //   "limit_s"       the staleness of ssp
 #pragma once
 
@@ -19,7 +19,8 @@ namespace paracel {
 class config;
 class config_schema;
 
-/// What reads may miss (paralg.hpp has the rule). `staleness` counts for ssp alone: it is 0 with bsp and unbounded with asp.
+/// What reads may miss (paralg.hpp has the rule). `staleness` counts for ssp alone: it is 0 with bsp and unbounded with
+/// asp.
 struct consistency {
   consistency_model model = consistency_model::asp;
   std::uint32_t staleness = 0;  ///< iterations

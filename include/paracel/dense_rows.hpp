@@ -33,12 +33,13 @@ struct vector_rows {
 };
 
 struct vector_options {
-  std::size_t columns = 0;   ///< 0: as many as the first row has
-  bool everywhere = false;   ///< every worker gets all rows
+  std::size_t columns = 0;  ///< 0: as many as the first row has
+  bool everywhere = false;  ///< every worker gets all rows
 };
 
-/// Loads rows; each worker has those of its byte range. Blank lines are skipped, \r\n accepted. An id may be there twice.
-/// Throws: data_error file:line:column, the same on every worker: a row of another width, what is no finite number, an
+/// Loads rows; each worker has those of its byte range. Blank lines are skipped, \r\n accepted. An id may be there
+/// twice. Throws: data_error file:line:column, the same on every worker: a row of another width, what is no finite
+/// number, an
 ///         empty id, no row at all.
 /// Blocks: a collective. Cost: each worker reads its part of the bytes; with `everywhere` all numbers travel to all.
 vector_rows load_vectors(Comm comm, const std::vector<std::string>& files, const vector_options& options = {});

@@ -3,9 +3,9 @@
 // A graph spread over the workers by vertices, and what workers tell each other about vertices that they share.
 //
 // Vertices are numbered 0, 1, ... in ascending order of their ids, over all workers; worker w owns the numbers
-// [first[w], first[w + 1]), cut so that the edges are spread evenly. A number therefore does not depend on the number of
-// workers. On a worker vertices have a local index: its own ones 0 ... own() - 1 in the order of their numbers, and after them
-// its ghosts, the vertices of other workers that an edge here leads to, in the order of theirs.
+// [first[w], first[w + 1]), cut so that the edges are spread evenly. A number therefore does not depend on the number
+// of workers. On a worker vertices have a local index: its own ones 0 ... own() - 1 in the order of their numbers, and
+// after them its ghosts, the vertices of other workers that an edge here leads to, in the order of theirs.
 #pragma once
 
 #include <cstddef>
@@ -26,12 +26,12 @@ namespace paracel {
 struct distributed_graph {
   std::vector<std::uint64_t> first{0, 0};  ///< one more element than there are workers
   std::size_t rank = 0;
-  id_list ids;                             ///< of the own vertices, ascending
-  std::vector<std::uint64_t> ghosts;       ///< numbers, ascending
+  id_list ids;                        ///< of the own vertices, ascending
+  std::vector<std::uint64_t> ghosts;  ///< numbers, ascending
   /// Edges that leave own vertices; of an undirected graph all edges. Targets are local indices, ascending by number.
   adjacency out;
-  adjacency in;                            ///< edges that enter own vertices, if asked for
-  std::uint64_t edges_total = 0;           ///< edges of all workers; of an undirected graph each pair once
+  adjacency in;                   ///< edges that enter own vertices, if asked for
+  std::uint64_t edges_total = 0;  ///< edges of all workers; of an undirected graph each pair once
   bool directed = true;
 
   [[nodiscard]] std::size_t own() const noexcept { return first[rank + 1] - first[rank]; }
@@ -45,11 +45,11 @@ struct distributed_graph {
 };
 
 struct graph_options {
-  entry_options entries;        ///< `rows_also`: the vertices; duplicates are summed, `transpose` reverses every edge
-  bool weighted = false;        ///< false: weights are not kept
-  bool undirected = false;      ///< each edge in both directions; a pair that is there in both ways is one edge
-  bool self_loops = true;       ///< false: they are dropped
-  bool incoming = false;        ///< fill `in`; ghosts are then those of both directions
+  entry_options entries;    ///< `rows_also`: the vertices; duplicates are summed, `transpose` reverses every edge
+  bool weighted = false;    ///< false: weights are not kept
+  bool undirected = false;  ///< each edge in both directions; a pair that is there in both ways is one edge
+  bool self_loops = true;   ///< false: they are dropped
+  bool incoming = false;    ///< fill `in`; ghosts are then those of both directions
 };
 
 /// Loads a graph. Every worker must call it with the same arguments.
@@ -102,8 +102,8 @@ class halo {
     }
   }
 
-  /// The other way: `combine(own value, ghost value)` for each own vertex with what every other worker has at its ghost of
-  /// it, in rank order, so that the result is the same from run to run.
+  /// The other way: `combine(own value, ghost value)` for each own vertex with what every other worker has at its ghost
+  /// of it, in rank order, so that the result is the same from run to run.
   template <class T, class F>
   void push(std::span<const T> ghost, std::span<T> own, F&& combine) {
     for (std::size_t w = 0; w < shared_.size(); ++w) {

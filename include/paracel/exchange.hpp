@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// An all-to-all of blocks of any size, in messages of bounded size: what the scheduler passes on at once stays small however
-// much there is to send.
+// An all-to-all of blocks of any size, in messages of bounded size: what the scheduler passes on at once stays small
+// however much there is to send.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,9 @@
 
 namespace paracel {
 
-/// A worker sends no more than this in one round of an exchange. Below the limit of a message (1 GiB by default) by so much
-/// that the blocks' own lengths do not matter, and large enough that a round costs its bytes and not its round trip.
+/// A worker sends no more than this in one round of an exchange. Below the limit of a message (1 GiB by default) by so
+/// much that the blocks' own lengths do not matter, and large enough that a round costs its bytes and not its round
+/// trip.
 inline constexpr std::size_t exchange_round_bytes = std::size_t{64} << 20U;
 
 /// Bytes at the beginning of each block that belong to `exchange_blocks`; the caller leaves room for them.

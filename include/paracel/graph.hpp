@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Graphs that one worker holds, with Paracel's interface: `digraph`, `undirected_graph`, `bigraph`, `bigraph_continuous`.
+// Graphs that one worker holds, with Paracel's interface: `digraph`, `undirected_graph`, `bigraph`,
+// `bigraph_continuous`.
 //
-// Edges that are added go to a buffer. The first call that looks at them makes compressed adjacency of it (one sort), and
-// so does the next one after more edges have come. Vertices are visited in ascending order of their ids, and the edges of a
-// vertex in ascending order of the other end. An edge that is added again takes the new weight; it is one edge.
+// Edges that are added go to a buffer. The first call that looks at them makes compressed adjacency of it (one sort),
+// and so does the next one after more edges have come. Vertices are visited in ascending order of their ids, and the
+// edges of a vertex in ascending order of the other end. An edge that is added again takes the new weight; it is one
+// edge.
 //
 // Ids are 64-bit numbers or names (std::string); everything that can be compared and hashed will do.
 //
@@ -126,7 +128,8 @@ inline edge_buffer joined(adjacency& rows, edge_buffer& added) {
 /// What came out of a value: throws protocol_error when it is no adjacency of so many rows and columns.
 inline void check(const adjacency& a, std::size_t rows, std::size_t columns) {
   bool good = a.begin.size() == rows + 1 && a.begin.front() == 0 && a.begin.back() == a.target.size() &&
-              std::is_sorted(a.begin.begin(), a.begin.end()) && (a.weight.empty() || a.weight.size() == a.target.size());
+              std::is_sorted(a.begin.begin(), a.begin.end()) &&
+              (a.weight.empty() || a.weight.size() == a.target.size());
   for (const auto t : a.target) good = good && t < columns;
   if (!good) throw protocol_error("a graph in a value is damaged");
 }
@@ -168,8 +171,8 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
   using id_type = T;
 
   digraph() = default;
-  digraph(const graph_detail::edge_dict<T>& edges) { this->construct_from_dict(edges); }      // NOLINT: as in 0.3
-  digraph(const graph_detail::pair_list<T>& edges) { this->construct_from_tuples(edges); }    // NOLINT
+  digraph(const graph_detail::edge_dict<T>& edges) { this->construct_from_dict(edges); }       // NOLINT: as in 0.3
+  digraph(const graph_detail::pair_list<T>& edges) { this->construct_from_tuples(edges); }     // NOLINT
   digraph(const graph_detail::triple_list<T>& edges) { this->construct_from_triples(edges); }  // NOLINT
 
   void add_edge(const T& v, const T& w, double weight = 1.0) {
@@ -186,8 +189,7 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
       return;
     }
     for (std::size_t i = 0; i < ids.size(); ++i) add_vertex(ids[i]);
-    for (std::size_t k = 0; k < edges.size(); ++k)
-      add_edge(ids[edges.from[k]], ids[edges.to[k]], edges.weight_at(k));
+    for (std::size_t k = 0; k < edges.size(); ++k) add_edge(ids[edges.from[k]], ids[edges.to[k]], edges.weight_at(k));
   }
 
   /// f(from, to, weight) for every edge, or for those that leave `v`. An f that takes a double& may change the weight.
@@ -336,8 +338,8 @@ class undirected_graph : public graph_detail::edge_input<undirected_graph<T>, T>
   using id_type = T;
 
   undirected_graph() = default;
-  undirected_graph(const graph_detail::edge_dict<T>& edges) { this->construct_from_dict(edges); }      // NOLINT: as in 0.3
-  undirected_graph(const graph_detail::pair_list<T>& edges) { this->construct_from_tuples(edges); }    // NOLINT
+  undirected_graph(const graph_detail::edge_dict<T>& edges) { this->construct_from_dict(edges); }  // NOLINT: as in 0.3
+  undirected_graph(const graph_detail::pair_list<T>& edges) { this->construct_from_tuples(edges); }     // NOLINT
   undirected_graph(const graph_detail::triple_list<T>& edges) { this->construct_from_triples(edges); }  // NOLINT
 
   void add_edge(const T& v, const T& w, double weight = 1.0) {
@@ -418,8 +420,8 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
   using id_type = T;
 
   bigraph() = default;
-  bigraph(const graph_detail::edge_dict<T>& edges) { this->construct_from_dict(edges); }      // NOLINT: as in 0.3
-  bigraph(const graph_detail::pair_list<T>& edges) { this->construct_from_tuples(edges); }    // NOLINT
+  bigraph(const graph_detail::edge_dict<T>& edges) { this->construct_from_dict(edges); }       // NOLINT: as in 0.3
+  bigraph(const graph_detail::pair_list<T>& edges) { this->construct_from_tuples(edges); }     // NOLINT
   bigraph(const graph_detail::triple_list<T>& edges) { this->construct_from_triples(edges); }  // NOLINT
 
   void add_edge(const T& v, const T& w, double weight = 1.0) {
@@ -440,8 +442,8 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
   void reset() { *this = {}; }
   void clear() { reset(); }
 
-  /// f(left, right, weight) for every edge, or for those of the left vertex `v`; an f that takes a double& may change the
-  /// weight.
+  /// f(left, right, weight) for every edge, or for those of the left vertex `v`; an f that takes a double& may change
+  /// the weight.
   template <class F>
   void traverse(F&& f) {
     build_if_changed();
@@ -566,8 +568,8 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
   mutable std::vector<std::uint32_t> indegree_;  // empty: not counted yet
 };
 
-/// A graph of two sides whose left vertices are 0 ... v() - 1. Edges stay in the order in which they were added, and one
-/// that was added twice is there twice. Ids are less than 2^32 - 1.
+/// A graph of two sides whose left vertices are 0 ... v() - 1. Edges stay in the order in which they were added, and
+/// one that was added twice is there twice. Ids are less than 2^32 - 1.
 class bigraph_continuous {
  public:
   using id_type = default_id_type;

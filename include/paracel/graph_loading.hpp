@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Loading graphs and matrices in Paracel's way: a base of `paralg`. Each worker reads its part of the files, a parser takes
-// lines apart, and each entry goes to the worker that owns it. The result is the same for every number of workers, but for
-// who has what; that is the pattern's affair, with the workers as a grid of npx times npy (get_decomp_info):
+// Loading graphs and matrices in Paracel's way: a base of `paralg`. Each worker reads its part of the files, a parser
+// takes lines apart, and each entry goes to the worker that owns it. The result is the same for every number of
+// workers, but for who has what; that is the pattern's affair, with the workers as a grid of npx times npy
+// (get_decomp_info):
 //
 //     fmap       n x 1: whole rows (the edges that leave a vertex); the default for graphs
 //     fset       the same, lines are mixed (below)
@@ -11,8 +12,8 @@
 //     fvec       n x 1; of a dense matrix: rows stay with the worker that read them
 //     linesplit  as fmap
 //
-// Worker x * npy + y owns the entries whose row has x = hash(row) modulo npx and whose column y = hash(column) modulo npy;
-// the hash is XXH3-64 of a name's bytes or a number's eight bytes. Who owns something does not depend on the file.
+// Worker x * npy + y owns the entries whose row has x = hash(row) modulo npx and whose column y = hash(column) modulo
+// npy; the hash is XXH3-64 of a name's bytes or a number's eight bytes. Who owns something does not depend on the file.
 //
 // What a line says once it is taken apart (without a parser: at commas, semicolons, tabs and blanks):
 //
@@ -23,10 +24,10 @@
 // Blank lines say nothing. An entry that is there again takes the last weight in a graph, stays beside the first in a
 // bigraph_continuous, and is added to it in a matrix, all in the order of the files.
 //
-// Throws: data_error file:line:column (file:line with a parser), the first of all files, on every worker; usage_error for an
-// unknown pattern. What a parser throws becomes a data_error.
-// Blocks: every one is a collective, with the same arguments on every worker.
-// Cost: reads a part of the bytes; an entry travels once, 24 bytes or its names and 16, in rounds of 8 MB a worker.
+// Throws: data_error file:line:column (file:line with a parser), the first of all files, on every worker; usage_error
+// for an unknown pattern. What a parser throws becomes a data_error. Blocks: every one is a collective, with the same
+// arguments on every worker. Cost: reads a part of the bytes; an entry travels once, 24 bytes or its names and 16, in
+// rounds of 8 MB a worker.
 #pragma once
 
 #include <cstdint>
@@ -88,15 +89,17 @@ class graph_loading {
     y = npy_;
   }
 
-  // ---- graphs; include <paracel/graph.hpp>. The edges are added to those that are there. ids: default_id_type or str_type
+  // ---- graphs; include <paracel/graph.hpp>. The edges are added to those that are there. ids: default_id_type or
+  // str_type
 
   template <class T, class Id>
-  void paracel_load_as_graph(digraph<Id>& graph, const T& files, const parser_type& parser, const str_type& pattern = "fmap",
-                             bool mix_flag = false) {
+  void paracel_load_as_graph(digraph<Id>& graph, const T& files, const parser_type& parser,
+                             const str_type& pattern = "fmap", bool mix_flag = false) {
     add_to(graph, request{list_of(files), &parser, pattern, mix_flag});
   }
   template <class T, class Id>
-  void paracel_load_as_graph(digraph<Id>& graph, const T& files, const str_type& pattern = "fmap", bool mix_flag = false) {
+  void paracel_load_as_graph(digraph<Id>& graph, const T& files, const str_type& pattern = "fmap",
+                             bool mix_flag = false) {
     add_to(graph, request{list_of(files), nullptr, pattern, mix_flag});
   }
   /// Who owns an edge a,b goes by a as row and b as column, as the line has them.
@@ -111,19 +114,20 @@ class graph_loading {
     add_to(graph, request{list_of(files), nullptr, pattern, mix_flag});
   }
   template <class T, class Id>
-  void paracel_load_as_graph(bigraph<Id>& graph, const T& files, const parser_type& parser, const str_type& pattern = "fmap",
-                             bool mix_flag = false) {
+  void paracel_load_as_graph(bigraph<Id>& graph, const T& files, const parser_type& parser,
+                             const str_type& pattern = "fmap", bool mix_flag = false) {
     add_to(graph, request{list_of(files), &parser, pattern, mix_flag});
   }
   template <class T, class Id>
-  void paracel_load_as_graph(bigraph<Id>& graph, const T& files, const str_type& pattern = "fmap", bool mix_flag = false) {
+  void paracel_load_as_graph(bigraph<Id>& graph, const T& files, const str_type& pattern = "fmap",
+                             bool mix_flag = false) {
     add_to(graph, request{list_of(files), nullptr, pattern, mix_flag});
   }
   /// Vertices are numbered as the rows and columns of a matrix; the graph is made anew.
   template <class T>
   void paracel_load_as_graph(bigraph_continuous& graph, dict_type<default_id_type, default_id_type>& row_map,
-                             dict_type<default_id_type, default_id_type>& col_map, const T& files, const parser_type& parser,
-                             const str_type& pattern = "fmap", bool mix_flag = false) {
+                             dict_type<default_id_type, default_id_type>& col_map, const T& files,
+                             const parser_type& parser, const str_type& pattern = "fmap", bool mix_flag = false) {
     load(graph, row_map, col_map, request{list_of(files), &parser, pattern, mix_flag});
   }
   template <class T>
@@ -134,9 +138,7 @@ class graph_loading {
   }
   /// `auto g = paracel_load_as_graph<paracel::digraph<>>("edges.txt");` With everything that follows the graph above.
   template <class Graph, class... A>
-  Graph paracel_load_as_graph(const A&... arguments)
-    requires std::is_default_constructible_v<Graph>
-  {
+  Graph paracel_load_as_graph(const A&... arguments) requires std::is_default_constructible_v<Graph> {
     Graph graph;
     paracel_load_as_graph(graph, arguments...);
     return graph;
@@ -155,8 +157,8 @@ class graph_loading {
   }
   template <class T, class Id>
   void paracel_load_as_matrix(sparse_matrix& matrix, dict_type<default_id_type, Id>& row_map,
-                              dict_type<default_id_type, Id>& col_map, const T& files, const str_type& pattern = "fsmap",
-                              bool mix_flag = false) {
+                              dict_type<default_id_type, Id>& col_map, const T& files,
+                              const str_type& pattern = "fsmap", bool mix_flag = false) {
     load(matrix, row_map, col_map, request{list_of(files), nullptr, pattern, mix_flag});
   }
   template <class T, class Id>
@@ -172,8 +174,8 @@ class graph_loading {
     dict_type<default_id_type, default_id_type> row_map;
     paracel_load_as_matrix(matrix, row_map, files, parser, pattern, mix_flag);
   }
-  /// Lines `id,value,value,...`, all with as many values; each worker has those that it read (pattern fvec), in their order.
-  /// Without a parser | and : separate fields, too.
+  /// Lines `id,value,value,...`, all with as many values; each worker has those that it read (pattern fvec), in their
+  /// order. Without a parser | and : separate fields, too.
   template <class T, class Id>
   void paracel_load_as_matrix(dense_matrix& matrix, dict_type<default_id_type, Id>& row_map, const T& files,
                               const parser_type& parser) {
@@ -188,12 +190,10 @@ class graph_loading {
     dict_type<default_id_type, default_id_type> row_map;
     paracel_load_as_matrix(matrix, row_map, files, parser);
   }
-  /// `auto m = paracel_load_as_matrix<Eigen::MatrixXd>(row_map, "vectors.txt", parser);` With everything that follows the
-  /// matrix above; the maps are filled.
+  /// `auto m = paracel_load_as_matrix<Eigen::MatrixXd>(row_map, "vectors.txt", parser);` With everything that follows
+  /// the matrix above; the maps are filled.
   template <class Matrix, class... A>
-  Matrix paracel_load_as_matrix(A&&... arguments)
-    requires std::is_default_constructible_v<Matrix>
-  {
+  Matrix paracel_load_as_matrix(A&&... arguments) requires std::is_default_constructible_v<Matrix> {
     Matrix matrix;
     paracel_load_as_matrix(matrix, std::forward<A>(arguments)...);
     return matrix;
@@ -234,7 +234,8 @@ class graph_loading {
     for (std::size_t i = 0; i < ids.size(); ++i) map.emplace(i, std::move(ids[i]));
   }
   template <class To, class Id>
-  void load(To& to, dict_type<default_id_type, Id>& row_map, dict_type<default_id_type, Id>& col_map, const request& r) {
+  void load(To& to, dict_type<default_id_type, Id>& row_map, dict_type<default_id_type, Id>& col_map,
+            const request& r) {
     list_type<Id> rows, columns;
     load_block(r, rows, columns, to);
     fill(row_map, std::move(rows));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Walks through a graph of one worker: Paracel's `DFS`, `BFS` and `connected_components`, orders and cycles. None of them
-// recurses, so that a path of ten million vertices is no deeper than another. Neighbours are taken in ascending order.
+// Walks through a graph of one worker: Paracel's `DFS`, `BFS` and `connected_components`, orders and cycles. None of
+// them recurses, so that a path of ten million vertices is no deeper than another. Neighbours are taken in ascending
+// order.
 //
-// Source: R. Sedgewick and K. Wayne, Algorithms, 4th edition (2011), chapter 4; R. E. Tarjan, Depth-first search and linear
-// graph algorithms, SIAM J. Comput. 1 (1972).
+// Source: R. Sedgewick and K. Wayne, Algorithms, 4th edition (2011), chapter 4; R. E. Tarjan, Depth-first search and
+// linear graph algorithms, SIAM J. Comput. 1 (1972).
 #pragma once
 
 #include <algorithm>
@@ -85,12 +86,12 @@ struct traversal_times {
   std::int64_t post = -1;  ///< how many were left before it
 };
 
-/// Goes through everything that can be reached from `from` and has no `pre` yet. `meet(i)` is called when a vertex is met,
-/// `leave(i)` when all behind it is done, `seen(i, j)` for an edge to a vertex met before.
-/// Cost: O(vertices + edges); 16 bytes for each vertex on the way from `from` to where the walk is.
+/// Goes through everything that can be reached from `from` and has no `pre` yet. `meet(i)` is called when a vertex is
+/// met, `leave(i)` when all behind it is done, `seen(i, j)` for an edge to a vertex met before. Cost: O(vertices +
+/// edges); 16 bytes for each vertex on the way from `from` to where the walk is.
 template <class View, class Meet, class Leave, class Seen>
-void traverse_deep(View& view, std::uint32_t from, std::vector<traversal_times>& times, std::int64_t& met, std::int64_t& left,
-               Meet meet, Leave leave, Seen seen) {
+void traverse_deep(View& view, std::uint32_t from, std::vector<traversal_times>& times, std::int64_t& met,
+                   std::int64_t& left, Meet meet, Leave leave, Seen seen) {
   struct frame {
     std::uint32_t vertex;
     std::size_t next;
@@ -133,8 +134,8 @@ class DFS {
  public:
   DFS(const G& graph, T src, F func) : view_(graph) {
     graph_detail::traverse_deep(
-        view_, view_.start(src), times_, met_, left_, [&](std::uint32_t i) { func(view_.id(i)); }, graph_detail::nothing(),
-        graph_detail::nothing());
+        view_, view_.start(src), times_, met_, left_, [&](std::uint32_t i) { func(view_.id(i)); },
+        graph_detail::nothing(), graph_detail::nothing());
   }
   [[nodiscard]] bool visited(const T& v) const { return pre(v) >= 0; }
   /// Its place in the order in which vertices were met (left); -1 when it was not.
@@ -230,7 +231,8 @@ class depth_first_order {
  private:
   [[nodiscard]] graph_detail::traversal_times at(const T& v) const {
     const auto i = std::lower_bound(ids_.begin(), ids_.end(), v);
-    return i != ids_.end() && *i == v ? times_[static_cast<std::size_t>(i - ids_.begin())] : graph_detail::traversal_times();
+    return i != ids_.end() && *i == v ? times_[static_cast<std::size_t>(i - ids_.begin())]
+                                      : graph_detail::traversal_times();
   }
   std::vector<T> ids_;
   std::vector<graph_detail::traversal_times> times_;
@@ -275,8 +277,8 @@ std::optional<std::vector<T>> topological_order(const digraph<T>& graph) {
   return vertices;
 }
 
-/// Connected components; of a directed graph the weakly connected ones. They are numbered 0, 1, ... by their least vertices.
-/// Cost: O(vertices + edges log vertices)
+/// Connected components; of a directed graph the weakly connected ones. They are numbered 0, 1, ... by their least
+/// vertices. Cost: O(vertices + edges log vertices)
 template <class G, class T>
 class connected_components {
  public:

@@ -42,8 +42,8 @@ class id_list {
   [[nodiscard]] std::string text(std::size_t i) const {
     return numeric_ ? std::to_string(numbers_[i]) : std::string(name(i));
   }
-  /// The number, also of a name that is one in decimal, or 64 bits of hash of the name: what random numbers of a row are drawn
-  /// from, and its id in a `table`.
+  /// The number, also of a name that is one in decimal, or 64 bits of hash of the name: what random numbers of a row
+  /// are drawn from, and its id in a `table`.
   [[nodiscard]] std::uint64_t key(std::size_t i) const;
 
   void push_back(std::uint64_t number) { numbers_.push_back(number); }

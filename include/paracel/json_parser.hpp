@@ -83,8 +83,7 @@ class json_parser {
                                        std::int64_t most) const;
   [[nodiscard]] std::uint64_t unsigned_at(const std::string& key, const std::size_t* index, std::uint64_t most) const;
   template <class T>
-    requires(std::is_integral_v<T>)
-  void get(const std::string& key, const std::size_t* index, T& to) const {
+  requires(std::is_integral_v<T>) void get(const std::string& key, const std::size_t* index, T& to) const {
     constexpr T most = std::numeric_limits<T>::max();
     if constexpr (std::is_signed_v<T>) {
       to = static_cast<T>(signed_at(key, index, -static_cast<std::int64_t>(most) - 1, most));

@@ -8,8 +8,8 @@
 //   paracel_update(weights, gradients);   // adds gradients[i] to keys[i]
 //
 // The keys travel once; afterwards a request is a name of 16 bytes and the values, and the servers go through a list of
-// addresses. Keys that are removed, come back, or change their type meanwhile are noticed: a set is a shorter way to say
-// the same, and never sees another value than its keys' own names would give.
+// addresses. Keys that are removed, come back, or change their type meanwhile are noticed: a set is a shorter way to
+// say the same, and never sees another value than its keys' own names would give.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,8 @@ class set_target {
   explicit set_target(std::size_t keys) : keys_(keys) {}
   virtual ~set_target() = default;
   /// `values` is an array: values of `numbers` numbers each, one after the other, of the keys order[0], order[1], ...
-  virtual void put_all(std::span<const std::uint32_t> order, const value_view& values, std::size_t numbers, bool arrays) = 0;
+  virtual void put_all(std::span<const std::uint32_t> order, const value_view& values, std::size_t numbers,
+                       bool arrays) = 0;
   virtual void put_one(std::size_t index, const value_view& value) = 0;
 
  protected:
@@ -64,7 +65,8 @@ class set_target {
 
 namespace set_detail {
 
-/// Numbers, one after the other in the order of the keys; `Out` is a vector, which is resized, or a span, which must fit.
+/// Numbers, one after the other in the order of the keys; `Out` is a vector, which is resized, or a span, which must
+/// fit.
 template <raw_number V, class Out>
 class numbers_target final : public set_target {
  public:
@@ -130,7 +132,8 @@ template <class V>
 class values_target final : public set_target {
  public:
   values_target(std::size_t keys, list_type<V>& out) : set_target(keys), out_(out) { out_.resize(keys); }
-  void put_all(std::span<const std::uint32_t> order, const value_view& values, std::size_t numbers, bool arrays) override {
+  void put_all(std::span<const std::uint32_t> order, const value_view& values, std::size_t numbers,
+               bool arrays) override {
     const auto bytes = numbers * element_bytes(values.tag);
     const auto tag = arrays ? values.tag : element_of(values.tag);
     for (std::size_t k = 0; k < order.size(); ++k)

@@ -3,9 +3,9 @@
 // The base class of every algorithm. A subclass reads, updates and writes parameters by key as if they were its own
 // variables; they live in the servers, sharded by key. `iter_commit` marks the end of an iteration.
 //
-// What a read may miss is one rule, with the staleness s (limit_s): a worker that has finished c iterations may read while
-// c - slowest <= s; what it then reads contains at least every update of every worker's first c - s iterations, and all of
-// its own.
+// What a read may miss is one rule, with the staleness s (limit_s): a worker that has finished c iterations may read
+// while c - slowest <= s; what it then reads contains at least every update of every worker's first c - s iterations,
+// and all of its own.
 #pragma once
 
 #include <algorithm>
@@ -20,15 +20,15 @@
 #include <utility>
 #include <vector>
 
+#include <paracel/bulk_access.hpp>
 #include <paracel/comm.hpp>
 #include <paracel/consistency.hpp>
-#include <paracel/text_output.hpp>
 #include <paracel/error.hpp>
 #include <paracel/graph_loading.hpp>
-#include <paracel/samples.hpp>
 #include <paracel/main_env.hpp>
-#include <paracel/bulk_access.hpp>
+#include <paracel/samples.hpp>
 #include <paracel/saved_state.hpp>
+#include <paracel/text_output.hpp>
 #include <paracel/types.hpp>
 
 namespace paracel {
@@ -40,7 +40,7 @@ class parasrv;
 struct progress_report {
   int round = 0;
   int rounds = 0;
-  double objective = 0;  ///< what is being watched,
+  double objective = 0;           ///< what is being watched,
   str_type metric = "objective";  ///< and what it is called
 };
 /// Base class of algorithms: Paracel's `paralg`.
@@ -52,17 +52,18 @@ struct progress_report {
 class paralg : public graph_loading, public bulk_access {
  public:
   /// Joins the job. `server_info` is what prun.py passes as --server_info; empty: what main_env found.
-  /// `output`: folder of results, made if it is not there. It belongs to this job until the process ends: another job that
-  /// would write there is refused, and what this program's last run has written there is removed (its results, that is: not
-  /// what was appended to, objects of pkl_dat, or files of others).
-  /// Blocks: until every server and worker has joined.
+  /// `output`: folder of results, made if it is not there. It belongs to this job until the process ends: another job
+  /// that would write there is refused, and what this program's last run has written there is removed (its results,
+  /// that is: not what was appended to, objects of pkl_dat, or files of others). Blocks: until every server and worker
+  /// has joined.
   paralg(const str_type& server_info, Comm comm, const str_type& output, int rounds, const consistency& c);
-  /// The form of Paracel 0.3. `ssp_switch`: SSP with the staleness `limit_s` (0 too); false is ASP, and `limit_s` is the
-  /// staleness of a later set_consistency(ssp).
+  /// The form of Paracel 0.3. `ssp_switch`: SSP with the staleness `limit_s` (0 too); false is ASP, and `limit_s` is
+  /// the staleness of a later set_consistency(ssp).
   paralg(const str_type& server_info, Comm comm, const str_type& output = "", int rounds = 1, int limit_s = 0,
          bool ssp_switch = false);
   /// The same with the server info of main_env.
-  explicit paralg(Comm comm, const str_type& output = "", int rounds = 1) : paralg("", std::move(comm), output, rounds) {}
+  explicit paralg(Comm comm, const str_type& output = "", int rounds = 1)
+      : paralg("", std::move(comm), output, rounds) {}
   virtual ~paralg();
   paralg(const paralg&) = delete;
   paralg& operator=(const paralg&) = delete;
@@ -70,12 +71,12 @@ class paralg : public graph_loading, public bulk_access {
   /// The algorithm. Empty here, so that a program may also use a paralg directly.
   virtual void solve() {}
 
-  // ---- input. Every worker must call these, paracel_loadall and its sequential form apart: worker 0 says which files there
-  // are and how long, and the others read just that. Throws: data_error on every worker when a file cannot be read, or is no
-  // longer what worker 0 saw (growth by appending is fine, and not read). Blocks: a collective.
+  // ---- input. Every worker must call these, paracel_loadall and its sequential form apart: worker 0 says which files
+  // there are and how long, and the others read just that. Throws: data_error on every worker when a file cannot be
+  // read, or is no longer what worker 0 saw (growth by appending is fine, and not read). Blocks: a collective.
 
-  /// Lines of this worker's part of the input: a file, a list of files, a folder, a glob pattern, or "-", standard input,
-  /// all of which is worker 0's. What is compressed by gzip or zstd goes whole to one worker.
+  /// Lines of this worker's part of the input: a file, a list of files, a folder, a glob pattern, or "-", standard
+  /// input, all of which is worker 0's. What is compressed by gzip or zstd goes whole to one worker.
   template <class T>
   list_type<str_type> paracel_load(const T& files) {
     list_type<str_type> lines;
@@ -88,14 +89,14 @@ class paralg : public graph_loading, public bulk_access {
   list_type<str_type> paracel_load(const T& files, const parser_type& /*parser*/) {
     return paracel_load(files);
   }
-  /// All lines of the input. A worker may call it alone, as programs for 0.3 do: each reads the files as it finds them. For
-  /// standard input, which worker 0 passes on, it is a collective like the others.
+  /// All lines of the input. A worker may call it alone, as programs for 0.3 do: each reads the files as it finds them.
+  /// For standard input, which worker 0 passes on, it is a collective like the others.
   template <class T>
   list_type<str_type> paracel_loadall(const T& files) {
     return load_all(list_of(files));
   }
-  /// `func(lines)` with every worker's part of the input, one part after the other: paracel_loadall for those to whom all
-  /// lines at once are too many.
+  /// `func(lines)` with every worker's part of the input, one part after the other: paracel_loadall for those to whom
+  /// all lines at once are too many.
   template <class T, class F>
   void paracel_sequential_loadall(const T& files, F&& func) {
     load_parts(list_of(files), [&](list_type<str_type>& lines) { func(lines); });
@@ -109,27 +110,29 @@ class paralg : public graph_loading, public bulk_access {
   }
   // ---- clock, workers -----------------------------------------------------------------------------------------------
 
-  /// On: what paracel_update adds (functions declared additive, numbers) is added up in this worker, key by key, and sent
-  /// at the end of the iteration, many keys a request; before that only when its future is asked, or when a read or another
-  /// call of the key goes to the server. Off: every update is sent at once. Under SSP it is on, because nobody may count on
-  /// seeing an update before its iteration ends; under ASP it is off unless switched on; under BSP always off.
+  /// On: what paracel_update adds (functions declared additive, numbers) is added up in this worker, key by key, and
+  /// sent at the end of the iteration, many keys a request; before that only when its future is asked, or when a read
+  /// or another call of the key goes to the server. Off: every update is sent at once. Under SSP it is on, because
+  /// nobody may count on seeing an update before its iteration ends; under ASP it is off unless switched on; under BSP
+  /// always off.
   void set_combining(bool on);
 
   /// On: under SSP, when the slowest worker finishes an iteration, the servers send this worker what has changed of the
-  /// keys that it reads through its cache, so that a later read finds them there. Costs the traffic of each change that is
-  /// then not read. Off unless switched on; see tool/bench/README.md.
+  /// keys that it reads through its cache, so that a later read finds them there. Costs the traffic of each change that
+  /// is then not read. Off unless switched on; see tool/bench/README.md.
   void set_push(bool on);
-  /// Switches that on, and reads these keys into the cache. Keys that are read later are added by themselves; one that is
-  /// not read for 8 iterations is dropped again. Throws: key_error when one is not there.
+  /// Switches that on, and reads these keys into the cache. Keys that are read later are added by themselves; one that
+  /// is not read for 8 iterations is dropped again. Throws: key_error when one is not there.
   void paracel_subscribe(const list_type<str_type>& keys);
 
-  /// The end of an iteration: waits until its updates are acknowledged and ticks the clock, under every consistency. Under BSP
-  /// they take effect when every worker has done so; those that none follows are lost, with a warning.
-  /// Where the job makes a checkpoint it also calls checkpoint_state, and waits until all of it is on the disk.
-  /// Cost: one round trip. Throws: what an unwatched update went wrong with.
+  /// The end of an iteration: waits until its updates are acknowledged and ticks the clock, under every consistency.
+  /// Under BSP they take effect when every worker has done so; those that none follows are lost, with a warning. Where
+  /// the job makes a checkpoint it also calls checkpoint_state, and waits until all of it is on the disk. Cost: one
+  /// round trip. Throws: what an unwatched update went wrong with.
   void iter_commit();
 
-  // ---- checkpoints (doc/checkpoints.md) -------------------------------------------------------------------------------
+  // ---- checkpoints (doc/checkpoints.md)
+  // -------------------------------------------------------------------------------
   //
   //   if (!resumed()) write_initial_parameters();
   //   for (int round = first_iteration(); round < rounds; ++round) { ...; iter_commit(); }
@@ -153,9 +156,9 @@ class paralg : public graph_loading, public bulk_access {
   /// Iterations that this worker was ahead of the slowest it knew of at its last read.
   [[nodiscard]] std::uint32_t last_staleness() const;
 
-  /// A barrier of all workers: what each has updated before is in the servers when it returns, and visible to all; under BSP
-  /// that is what was updated before the last iter_commit of the slowest worker, because the barrier ends no iteration.
-  /// Throws: what an unwatched update went wrong with, or what BSP could not fold.
+  /// A barrier of all workers: what each has updated before is in the servers when it returns, and visible to all;
+  /// under BSP that is what was updated before the last iter_commit of the slowest worker, because the barrier ends no
+  /// iteration. Throws: what an unwatched update went wrong with, or what BSP could not fold.
   void paracel_sync();
 
   [[nodiscard]] std::size_t get_worker_id() const { return comm_.get_rank(); }
@@ -169,34 +172,35 @@ class paralg : public graph_loading, public bulk_access {
   /// Rank 0's progress, shown by prun.py; other ranks' calls do nothing. At most ten a second are sent, and the last.
   void report_progress(const progress_report& report);
 
-  // ---- results: files below the output folder --------------------------------------------------------------------------
-  // Numbers are written with every bit. Throws: data_error that names the file, also when it would not be below the output
-  // folder. Cost: memory for some megabytes of text, whatever is written or merged.
+  // ---- results: files below the output folder
+  // -------------------------------------------------------------------------- Numbers are written with every bit.
+  // Throws: data_error that names the file, also when it would not be below the output folder. Cost: memory for some
+  // megabytes of text, whatever is written or merged.
 
   // A file is whole or not there; one that is appended to keeps what it had when that fails.
 
   /// On: paracel_dump_vector, _dict, _prob_mtx and _pieces make one file of all workers in place of one a worker. They
   /// are then collectives: every worker calls them, in the same order, one that has nothing with nothing. A file holds
   /// what those of the workers would have held, in rank order, and exists when the call returns, on every worker. Its
-  /// name is that of result_name, with `merge` <filename>merge. What worker 0 alone has goes to a path of paracel_result
-  /// instead. On from the start where the config has "output_files": 1 and the schema has that key
-  /// (config_schema::add_output_files); otherwise off, and each call concerns only the worker that makes it. The same on
-  /// every worker.
-  /// Throws (the calls): on every worker what one of them threw; no part of the file is left, and what was there stays.
-  /// Cost: each byte travels once, to worker 0; memory for some pieces of 4 MiB a worker, whatever is written.
+  /// name is that of result_name, with `merge` <filename>merge. What worker 0 alone has goes to a path of
+  /// paracel_result instead. On from the start where the config has "output_files": 1 and the schema has that key
+  /// (config_schema::add_output_files); otherwise off, and each call concerns only the worker that makes it. The same
+  /// on every worker. Throws (the calls): on every worker what one of them threw; no part of the file is left, and what
+  /// was there stays. Cost: each byte travels once, to worker 0; memory for some pieces of 4 MiB a worker, whatever is
+  /// written.
   void set_one_output_file(bool on) { one_output_file_ = on; }
   [[nodiscard]] bool one_output_file() const { return one_output_file_; }
   /// What a result of this worker is called below the output folder: <filename><rank><ending>; with one file of all
   /// workers <filename><ending> without the _ at the end of `filename`, and with the ending .txt where it has none.
   [[nodiscard]] str_type result_name(const str_type& filename, const str_type& ending = "") const;
 
-  /// <output>/<name>, the path of a result that the caller writes himself: this program's next run with this output folder
-  /// removes it.
+  /// <output>/<name>, the path of a result that the caller writes himself: this program's next run with this output
+  /// folder removes it.
   str_type paracel_result(const str_type& name);
 
   /// Writes `data` to <output>/<filename><rank>, elements joined by `sep`.
-  /// `append_flag`: after what is there. `merge` (every worker must call): rank 0 then joins what all ranks have written
-  /// now, in rank order, into <output>/<filename>merge, which is there when its own call returns.
+  /// `append_flag`: after what is there. `merge` (every worker must call): rank 0 then joins what all ranks have
+  /// written now, in rank order, into <output>/<filename>merge, which is there when its own call returns.
   template <class V>
   void paracel_dump_vector(const list_type<V>& data, const str_type& filename = "result_", const str_type& sep = ",",
                            bool append_flag = false, bool merge = false) {
@@ -220,8 +224,8 @@ class paralg : public graph_loading, public bulk_access {
     paracel_dump_vector(named, filename, sep, append_flag, merge);
   }
 
-  /// Writes a line for each key, in their order: key, a tab (or `sep`), value. The elements of a list have | between them,
-  /// pairs : and triples a comma. The rest as paracel_dump_vector.
+  /// Writes a line for each key, in their order: key, a tab (or `sep`), value. The elements of a list have | between
+  /// them, pairs : and triples a comma. The rest as paracel_dump_vector.
   template <class K, class V>
   void paracel_dump_dict(const dict_type<K, V>& data, const str_type& filename = "result_", bool append_flag = false,
                          bool merge = false) {
@@ -244,8 +248,8 @@ class paralg : public graph_loading, public bulk_access {
     });
   }
   template <class K, class V>  // otherwise a literal would be a bool
-  void paracel_dump_dict(const dict_type<K, V>& data, const str_type& filename, const char* sep, bool append_flag = false,
-                         bool merge = false) {
+  void paracel_dump_dict(const dict_type<K, V>& data, const str_type& filename, const char* sep,
+                         bool append_flag = false, bool merge = false) {
     paracel_dump_dict(data, filename, str_type(sep), append_flag, merge);
   }
   /// The same without the rows that have no element.
@@ -263,14 +267,14 @@ class paralg : public graph_loading, public bulk_access {
     dump(filename, ending, false, false, next);
   }
 
-  /// Joins files (a file, a list, a folder or a glob pattern; sorted) into <output>/<prefix>merge, which is left out if it
-  /// is one of them. Only the worker that calls does anything.
+  /// Joins files (a file, a list, a folder or a glob pattern; sorted) into <output>/<prefix>merge, which is left out if
+  /// it is one of them. Only the worker that calls does anything.
   template <class T>
   void files_merge(const T& files, const str_type& prefix = "result_", bool append_flag = false) {
     merge_files(expand(files), prefix, append_flag);
   }
-  /// Folds every worker's `data` with func(received, accumulator) in rank order; rank `root` gets the result, the others a T
-  /// of their own. Every worker must call it.
+  /// Folds every worker's `data` with func(received, accumulator) in rank order; rank `root` gets the result, the
+  /// others a T of their own. Every worker must call it.
   template <class T, class F>
   T data_merge(T& data, F&& func, Comm& comm, int root = 0) {
     return comm.treereduce(data, std::forward<F>(func), static_cast<std::size_t>(root));
@@ -287,8 +291,8 @@ class paralg : public graph_loading, public bulk_access {
     const encoded<T> e(data);
     return write_object(prefix, e.view());
   }
-  /// Reads what pkl_dat has written. Throws: error when the file cannot be read, type_error or protocol_error when it holds
-  /// something else.
+  /// Reads what pkl_dat has written. Throws: error when the file cannot be read, type_error or protocol_error when it
+  /// holds something else.
   template <class T>
   void unpkl_dat(const str_type& path, T& data) {
     read_object(path, sink(data));

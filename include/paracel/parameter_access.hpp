@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The parameters of a job, key by key: read, write, update, and the same without waiting or for prepared sets of keys. A
-// base of `paralg`, which says what a read may miss.
+// The parameters of a job, key by key: read, write, update, and the same without waiting or for prepared sets of keys.
+// A base of `paralg`, which says what a read may miss.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ class parameter_access {
  public:
   // ---- one key ----------------------------------------------------------------------------------------------------
 
-  /// False when the key is not there; `value` is then unchanged. Cost: none when cached, otherwise one round trip, and one
-  /// more when the clock must be waited for. Blocks: until the rule above allows the read.
+  /// False when the key is not there; `value` is then unchanged. Cost: none when cached, otherwise one round trip, and
+  /// one more when the clock must be waited for. Blocks: until the rule above allows the read.
   template <class V>
   bool paracel_read(const str_type& key, V& value, int /*replica_id*/ = -1) {
     return read(key, sink(value));
@@ -47,9 +47,9 @@ class parameter_access {
   /// other type a reference. Freshness is that of paracel_read, and own updates are in it.
   /// Throws: key_error when the key is not there.
   /// Lifetime: until the next call of this object that is not a paracel_read_ref or paracel_read of a cached key.
-  /// Cost: when cached, below 0.1 us whatever the size (tool/bench/bench_cache); a type that is not stored as it is (maps,
-  /// strings; another width of number) is decoded once after each change. Otherwise as paracel_read. Under ASP, and after
-  /// set_total_iters, each call asks the server.
+  /// Cost: when cached, below 0.1 us whatever the size (tool/bench/bench_cache); a type that is not stored as it is
+  /// (maps, strings; another width of number) is decoded once after each change. Otherwise as paracel_read. Under ASP,
+  /// and after set_total_iters, each call asks the server.
   template <class V>
   decltype(auto) paracel_read_ref(const str_type& key) {
     const auto kept = read_kept(key);
@@ -57,7 +57,8 @@ class parameter_access {
     if constexpr (codec_detail::raw_list<V>) {
       using element = typename codec_detail::list_traits<V>::element;
       if (v.tag == array_tag_of<element>()) {
-        return std::span<const element>(reinterpret_cast<const element*>(v.bytes.data()), v.bytes.size() / sizeof(element));
+        return std::span<const element>(reinterpret_cast<const element*>(v.bytes.data()),
+                                        v.bytes.size() / sizeof(element));
       }
       return std::span<const element>(kept.template as<std::vector<element>>());
     } else if constexpr (raw_number<V>) {
@@ -75,8 +76,8 @@ class parameter_access {
     return decode<V>(find_cached(key));
   }
 
-  /// Sets the value, whatever was there. Cost: one round trip. Under BSP it waits for the clock as a read does, replaces
-  /// what all have finished, and is there at once. Blocks: until the server has it.
+  /// Sets the value, whatever was there. Cost: one round trip. Under BSP it waits for the clock as a read does,
+  /// replaces what all have finished, and is there at once. Blocks: until the server has it.
   template <class V>
   bool paracel_write(const str_type& key, const V& value, bool /*replica_flag*/ = false) {
     const encoded<V> e(value);
@@ -87,9 +88,10 @@ class parameter_access {
     return paracel_write(key, str_type(value), replica_flag);
   }
 
-  /// Applies the registered update function (the default adds) in the server. A missing key takes the delta as its value.
-  /// Returns at once; the future's get() is true when the server has acknowledged, and throws what went wrong. An error of
-  /// an update whose future was not asked is thrown by the next iter_commit or paracel_sync (the first, of several).
+  /// Applies the registered update function (the default adds) in the server. A missing key takes the delta as its
+  /// value. Returns at once; the future's get() is true when the server has acknowledged, and throws what went wrong.
+  /// An error of an update whose future was not asked is thrown by the next iter_commit or paracel_sync (the first, of
+  /// several).
   template <class V>
   async_functor_type paracel_update(const str_type& key, const V& delta) {
     const encoded<V> e(delta);
@@ -102,7 +104,8 @@ class parameter_access {
   void paracel_update(const str_type& key, const V& delta, async_functor_type& future, bool /*replica_flag*/ = false) {
     future = paracel_update(key, delta);
   }
-  void paracel_update(const str_type& key, const char* delta, async_functor_type& future, bool /*replica_flag*/ = false) {
+  void paracel_update(const str_type& key, const char* delta, async_functor_type& future,
+                      bool /*replica_flag*/ = false) {
     future = paracel_update(key, str_type(delta));
   }
   /// With a function of its own: plug-in file (its base name counts) and symbol.
@@ -179,8 +182,8 @@ class parameter_access {
     bupdate(key, e.view(), bupdate_function(), sink(new_value));
   }
 
-  /// Adds `delta` and gets the new value, which must be of the delta's type. A missing key becomes `delta`. Immediate also
-  /// under BSP. Cost: one round trip.
+  /// Adds `delta` and gets the new value, which must be of the delta's type. A missing key becomes `delta`. Immediate
+  /// also under BSP. Cost: one round trip.
   template <class V>
   V paracel_incr(const str_type& key, const V& delta) {
     const encoded<V> e(delta);
@@ -196,8 +199,8 @@ class parameter_access {
   std::uint64_t paracel_read_version(const str_type& key, V& value) {
     return read_version(key, sink(value));
   }
-  /// Sets the value if it still has this version (0: if the key is not there), and says whether it did. `version` is then
-  /// the new one, otherwise the one that is there. Immediate also under BSP, where it sees what a read would.
+  /// Sets the value if it still has this version (0: if the key is not there), and says whether it did. `version` is
+  /// then the new one, otherwise the one that is there. Immediate also under BSP, where it sees what a read would.
   ///
   ///     double best = 0;
   ///     for (auto v = paracel_read_version("best", best); mine > best && !paracel_cas("best", v, mine);)
@@ -215,20 +218,20 @@ class parameter_access {
   //
   // These return at once, unless the rule above makes a read wait for the clock, and many requests may be in flight.
   // Requests of one worker for one key are executed in the order in which they were made, whatever calls made them.
-  // `paracel_wait` is the one point to wait at; a future is needed only by who wants to know of one request. What a request
-  // failed with is thrown by its future's get(), or, if that is not asked, by the next paracel_wait, iter_commit or
-  // paracel_sync (the first of several failures).
+  // `paracel_wait` is the one point to wait at; a future is needed only by who wants to know of one request. What a
+  // request failed with is thrown by its future's get(), or, if that is not asked, by the next paracel_wait,
+  // iter_commit or paracel_sync (the first of several failures).
 
-  /// `value` is set when the future is ready and must be there until then. The future's get() is false when the key is not
-  /// there, if it is asked before the next iter_commit; `value` is then unchanged.
+  /// `value` is set when the future is ready and must be there until then. The future's get() is false when the key is
+  /// not there, if it is asked before the next iter_commit; `value` is then unchanged.
   template <class V>
   async_functor_type paracel_read_async(const str_type& key, V& value) {
     return read_async(key, sink(value));
   }
-  /// `callback(const V&)` runs inside paracel_wait, paracel_poll, iter_commit or paracel_sync. It may make any call of this
-  /// object. A key that is not there is a key_error of the next waiting point.
+  /// `callback(const V&)` runs inside paracel_wait, paracel_poll, iter_commit or paracel_sync. It may make any call of
+  /// this object. A key that is not there is a key_error of the next waiting point.
   template <class V, class F>
-    requires std::is_invocable_v<F&, const V&>
+  requires std::is_invocable_v<F&, const V&>
   void paracel_read_async(const str_type& key, F callback) {
     struct state {
       F callback;
@@ -246,8 +249,8 @@ class parameter_access {
   async_functor_type paracel_write_async(const str_type& key, const char* value) {
     return paracel_write_async(key, str_type(value));
   }
-  /// `values`, which is resized to the number of keys at once, must be there until the future is ready. A key that is not
-  /// there is a key_error.
+  /// `values`, which is resized to the number of keys at once, must be there until the future is ready. A key that is
+  /// not there is a key_error.
   template <class V>
   async_functor_type paracel_read_multi_async(const list_type<str_type>& keys, list_type<V>& values) {
     values.resize(keys.size());
@@ -269,10 +272,11 @@ class parameter_access {
   /// Takes in what has arrived and runs its callbacks; never blocks. Returns: the number of answers.
   std::size_t paracel_poll();
 
-  // ---- prepared key sets (key_set.hpp) --------------------------------------------------------------------------------
+  // ---- prepared key sets (key_set.hpp)
+  // --------------------------------------------------------------------------------
   //
-  // Clock, staging and failures as for the forms with keys; the reads are not answered from the cache. Values are numbers
-  // (as many for each key, one after the other) or, in a list, anything else.
+  // Clock, staging and failures as for the forms with keys; the reads are not answered from the cache. Values are
+  // numbers (as many for each key, one after the other) or, in a list, anything else.
 
   /// Cost: the keys travel to their shards once; nothing is waited for.
   key_set paracel_prepare(list_type<str_type> keys);
@@ -306,7 +310,8 @@ class parameter_access {
   /// `deltas`: a list or a span, as above; it is copied. Returns at once, as paracel_update of a key.
   template <class V>
   async_functor_type paracel_update(const key_set& keys, const V& deltas) {
-    return with_source(keys, deltas, [&](const set_source& s) { return update_set(keys, s, update_function(), true, {}); });
+    return with_source(keys, deltas,
+                       [&](const set_source& s) { return update_set(keys, s, update_function(), true, {}); });
   }
   template <class V>
   async_functor_type paracel_update(const key_set& keys, const V& deltas, const str_type& file_name,
@@ -316,9 +321,9 @@ class parameter_access {
   }
   template <class V>
   bool paracel_bupdate(const key_set& keys, const V& deltas) {
-    return with_source(keys, deltas, [&](const set_source& s) {
-      return update_set(keys, s, bupdate_function(), false, {});
-    }).get();
+    return with_source(keys, deltas,
+                       [&](const set_source& s) { return update_set(keys, s, bupdate_function(), false, {}); })
+        .get();
   }
   template <class V>
   bool paracel_bupdate(const key_set& keys, const V& deltas, const str_type& file_name, const str_type& func_name) {
@@ -339,8 +344,8 @@ class parameter_access {
 
   // ---- functions ----------------------------------------------------------------------------------------------------
 
-  /// The function of `paracel_update` from now on. Its plug-in must lie in a folder the servers were started with; prun.py
-  /// allows the folder of the config's update_file. Throws: plugin_error.
+  /// The function of `paracel_update` from now on. Its plug-in must lie in a folder the servers were started with;
+  /// prun.py allows the folder of the config's update_file. Throws: plugin_error.
   bool paracel_register_update(const str_type& file_name, const str_type& func_name);
   /// The function of `paracel_bupdate` from now on.
   bool paracel_register_bupdate(const str_type& file_name, const str_type& func_name);
@@ -349,8 +354,9 @@ class parameter_access {
   bool paracel_register_remove_special(const str_type& file_name, const str_type& func_name);
   /// An optimizer with its hyper-parameters: `paracel_register_update("libparacel_default.so", "paracel_adagrad",
   /// {{"lr", 0.1}})`; default/README.md lists those that come with the framework. Those that are not named have their
-  /// defaults. Registering it again with others keeps the state, so a learning rate may fall from iteration to iteration.
-  /// Throws: plugin_error that names the hyper-parameters there are, for one there is not or that is not finite.
+  /// defaults. Registering it again with others keeps the state, so a learning rate may fall from iteration to
+  /// iteration. Throws: plugin_error that names the hyper-parameters there are, for one there is not or that is not
+  /// finite.
   bool paracel_register_update(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper);
   bool paracel_register_bupdate(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Vertex programs: each vertex computes from its value and the messages that it got, sends messages, and votes to halt; a
-// message wakes it again. The run ends when all have halted and no message is on its way.
+// Vertex programs: each vertex computes from its value and the messages that it got, sends messages, and votes to halt;
+// a message wakes it again. The run ends when all have halted and no message is on its way.
 //
 //   struct greatest {                                    // every vertex ends with the greatest value that reaches it
 //     using value_type = double;
@@ -20,9 +20,9 @@
 //   for (std::size_t v = 0; v < graph.own(); ++v) run.value(v) = ...;
 //   run.run();
 //
-// Source: G. Malewicz et al., "Pregel: a system for large-scale graph processing", SIGMOD 2010. Messages go to the worker
-// that owns the vertex; with a combiner a worker keeps one message for each vertex it knows and sends only those that
-// were written. doc/pregel.md has a complete program.
+// Source: G. Malewicz et al., "Pregel: a system for large-scale graph processing", SIGMOD 2010. Messages go to the
+// worker that owns the vertex; with a combiner a worker keeps one message for each vertex it knows and sends only those
+// that were written. doc/pregel.md has a complete program.
 #pragma once
 
 #include <algorithm>
@@ -41,9 +41,9 @@
 #include <vector>
 
 #include <paracel/comm.hpp>
+#include <paracel/distributed_graph.hpp>
 #include <paracel/error.hpp>
 #include <paracel/exchange.hpp>
-#include <paracel/distributed_graph.hpp>
 #include <paracel/pregel_checkpoint.hpp>
 
 namespace paracel {
@@ -72,7 +72,7 @@ struct aggregate_of {
   using type = nothing;
 };
 template <class Program>
-  requires requires { typename Program::aggregate_type; }
+requires requires { typename Program::aggregate_type; }
 struct aggregate_of<Program> {
   using type = typename Program::aggregate_type;
 };
@@ -89,23 +89,25 @@ struct aggregate_of<Program> {
 ///   combine(into, more)   folds messages to one vertex; `messages` then has at most one element. Without it:
 ///                         all of them, in the order of their senders' numbers, those sent by id last of each worker
 ///   aggregate_type, fold(into, more)   trivially copyable; its default value is neutral. What vertices put into
-///                         v.aggregate() is folded in the order of the workers; all see the result in the next superstep
+///                         v.aggregate() is folded in the order of the workers; all see the result in the next
+///                         superstep
 ///   proceed(superstep, aggregate)      called on every worker after a superstep with the result; false ends the run
 ///
-/// Shape: messages of a vertex are one list; with a combiner the fold begins with the worker's own ones, then in rank order.
-/// The same workers give bit-identical results; other numbers of workers do where `combine` and `fold` are exact.
-/// Thread-safety: none. Lifetime: the graph outlives it.
-/// Cost: of a superstep one all-to-all: 4 bytes (or a bit of each ghost, if that is less) and the message for each ghost
-/// that was written, 8 + sizeof(message) for one that is no neighbour here. Memory: a message and a byte for each local
-/// vertex with a combiner, a message and 4 bytes for each message without.
+/// Shape: messages of a vertex are one list; with a combiner the fold begins with the worker's own ones, then in rank
+/// order. The same workers give bit-identical results; other numbers of workers do where `combine` and `fold` are
+/// exact. Thread-safety: none. Lifetime: the graph outlives it. Cost: of a superstep one all-to-all: 4 bytes (or a bit
+/// of each ghost, if that is less) and the message for each ghost that was written, 8 + sizeof(message) for one that is
+/// no neighbour here. Memory: a message and a byte for each local vertex with a combiner, a message and 4 bytes for
+/// each message without.
 template <class Program>
 class pregel_run {
  public:
   using value_type = typename Program::value_type;
   using message_type = typename Program::message_type;
   using aggregate_type = typename pregel_detail::aggregate_of<Program>::type;
-  static constexpr bool combines =
-      requires(Program& p, message_type& into, const message_type& more) { p.combine(into, more); };
+  static constexpr bool combines = requires(Program & p, message_type& into, const message_type& more) {
+    p.combine(into, more);
+  };
   static constexpr bool aggregates = !std::is_same_v<aggregate_type, pregel_detail::nothing>;
   static_assert(std::is_trivially_copyable_v<message_type> && std::is_trivially_copyable_v<aggregate_type>);
 
@@ -126,7 +128,9 @@ class pregel_run {
     [[nodiscard]] double weight(std::size_t e) const { return of_.graph_.out.weight_at(of_.graph_.out.begin[v_] + e); }
     /// The same of the edges that enter, in a graph that was loaded with `incoming`.
     [[nodiscard]] std::span<const std::uint32_t> sources() const { return of_.graph_.in.of(v_); }
-    [[nodiscard]] double source_weight(std::size_t e) const { return of_.graph_.in.weight_at(of_.graph_.in.begin[v_] + e); }
+    [[nodiscard]] double source_weight(std::size_t e) const {
+      return of_.graph_.in.weight_at(of_.graph_.in.begin[v_] + e);
+    }
 
     void send(std::uint32_t local, const message_type& m) { of_.send(local, m); }
     void send_to_targets(const message_type& m) {
@@ -159,7 +163,8 @@ class pregel_run {
 
   /// `borders`: a halo of the graph that is there already. A collective. Cost: that of a halo, if it makes one, and an
   /// all-gather of an id a worker.
-  pregel_run(Comm comm, const distributed_graph& graph, Program program = {}, std::shared_ptr<const halo> borders = nullptr)
+  pregel_run(Comm comm, const distributed_graph& graph, Program program = {},
+             std::shared_ptr<const halo> borders = nullptr)
       : comm_(std::move(comm)), graph_(graph), halo_(std::move(borders)), program_(std::move(program)) {
     if (!halo_) halo_ = std::make_shared<const halo>(comm_, graph_);
     if (graph.own() >= local_limit || graph.own() + graph.ghosts.size() >= local_limit)
@@ -207,12 +212,10 @@ class pregel_run {
   /// {source}); 0 if never called. Before `run`, `save` and `restore`, on every worker with the same number.
   void identify(std::uint64_t computation) noexcept { computation_ = computation; }
 
-  /// Writes what a later `restore` needs to go on from here: values, who is awake, messages on their way, the aggregate, the
-  /// number of the superstep. A program's own variables are not in it. Every worker must call it. Whatever other checkpoints
-  /// are in the folder are removed when every worker has written this one.
-  void save(const std::string& folder)
-    requires std::is_trivially_copyable_v<value_type>
-  {
+  /// Writes what a later `restore` needs to go on from here: values, who is awake, messages on their way, the
+  /// aggregate, the number of the superstep. A program's own variables are not in it. Every worker must call it.
+  /// Whatever other checkpoints are in the folder are removed when every worker has written this one.
+  void save(const std::string& folder) requires std::is_trivially_copyable_v<value_type> {
     byte_vector state;
     put_bytes(state, superstep_);
     put_bytes(state, messages_);
@@ -228,8 +231,8 @@ class pregel_run {
     pregel_detail::remove_checkpoints(folder, comm_.get_rank(), superstep_);
   }
 
-  /// Removes the checkpoints that this run has written or went back to; `run` does it when it has finished. Every worker
-  /// must call it.
+  /// Removes the checkpoints that this run has written or went back to; `run` does it when it has finished. Every
+  /// worker must call it.
   void remove_checkpoints() {
     if (checkpoint_folders_.empty()) return;
     comm_.synchronize();
@@ -238,11 +241,9 @@ class pregel_run {
   }
 
   /// Goes back to the newest checkpoint that every worker has; false: there is none. Every worker must call it.
-  /// Throws: error, on every worker, when a checkpoint is of another graph, another computation (see `identify`) or another
-  /// number of workers.
-  bool restore(const std::string& folder)
-    requires std::is_trivially_copyable_v<value_type>
-  {
+  /// Throws: error, on every worker, when a checkpoint is of another graph, another computation (see `identify`) or
+  /// another number of workers.
+  bool restore(const std::string& folder) requires std::is_trivially_copyable_v<value_type> {
     const auto own_shape = shape();
     std::vector<std::uint64_t> mine;
     std::string wrong;
@@ -277,8 +278,8 @@ class pregel_run {
 
  private:
   static constexpr std::size_t local_limit = std::size_t{1} << 32U;
-  // Where a list of touched vertices is longer than this part of all, looking at all of them in order is faster than sorting
-  // it (16 comparisons of a sort against 16 bytes to read).
+  // Where a list of touched vertices is longer than this part of all, looking at all of them in order is faster than
+  // sorting it (16 comparisons of a sort against 16 bytes to read).
   static constexpr std::size_t scan_from = 16;
 
   // ---- computing
@@ -331,7 +332,8 @@ class pregel_run {
                   std::to_string(graph_.vertices_total()));
     const auto ghost = std::lower_bound(graph_.ghosts.begin(), graph_.ghosts.end(), number);
     if (ghost != graph_.ghosts.end() && *ghost == number) {
-      return send(static_cast<std::uint32_t>(values_.size() + static_cast<std::size_t>(ghost - graph_.ghosts.begin())), m);
+      return send(static_cast<std::uint32_t>(values_.size() + static_cast<std::size_t>(ghost - graph_.ghosts.begin())),
+                  m);
     }
     const auto w = graph_.owner(number);
     far_[w].targets.push_back(static_cast<std::uint32_t>(number - graph_.first[w]));
@@ -618,9 +620,9 @@ class pregel_run {
   /// A collective the first time: every edge is looked at.
   [[nodiscard]] pregel_detail::checkpoint_shape shape() {
     if (!graph_identity_) graph_identity_ = graph_identity(comm_, graph_);
-    return {comm_.get_size(),    comm_.get_rank(),   graph_.vertices_total(), graph_.own(),
-            graph_.edges_total,  sizeof(value_type), sizeof(message_type),    sizeof(aggregate_type),
-            pregel_identity("", {computation_, *graph_identity_})};
+    return {comm_.get_size(),     comm_.get_rank(),       graph_.vertices_total(),
+            graph_.own(),         graph_.edges_total,     sizeof(value_type),
+            sizeof(message_type), sizeof(aggregate_type), pregel_identity("", {computation_, *graph_identity_})};
   }
   template <class T>
   static void put_list(byte_vector& state, const std::vector<T>& list) {
@@ -649,16 +651,16 @@ class pregel_run {
   std::optional<std::uint64_t> graph_identity_;
   std::set<std::string> checkpoint_folders_;  // of this run's checkpoints
 
-  std::vector<std::uint32_t> awake_, next_awake_;      // own vertices, ascending
-  std::vector<std::uint32_t> inbox_target_;            // own vertices, ascending, one element a message
+  std::vector<std::uint32_t> awake_, next_awake_;  // own vertices, ascending
+  std::vector<std::uint32_t> inbox_target_;        // own vertices, ascending, one element a message
   std::vector<message_type> inbox_;
-  std::vector<message_type> slot_;                     // with a combiner: by local index
-  std::vector<std::uint8_t> written_;                  // whether slot_ holds a message
+  std::vector<message_type> slot_;     // with a combiner: by local index
+  std::vector<std::uint8_t> written_;  // whether slot_ holds a message
   std::vector<std::uint32_t> touched_own_, touched_ghosts_;
-  std::vector<message_type> to_own_, to_ghosts_;       // without one: as touched_own_ and touched_ghosts_
+  std::vector<message_type> to_own_, to_ghosts_;  // without one: as touched_own_ and touched_ghosts_
   std::vector<std::uint32_t> collected_target_, index_;
   std::vector<message_type> collected_;
-  std::vector<far_messages> far_;                      // by rank
+  std::vector<far_messages> far_;  // by rank
 };
 
 }  // namespace paracel

@@ -20,8 +20,8 @@ namespace paracel {
 /// A number for a computation, made of its name and of its arguments in their order.
 std::uint64_t pregel_identity(std::string_view name, std::initializer_list<std::uint64_t> arguments = {});
 
-/// A number for a graph, made of its edges, their weights and the ids of its vertices; the same on every worker and for any
-/// number of workers. A collective. Cost: O(own edges), 8 bytes a worker.
+/// A number for a graph, made of its edges, their weights and the ids of its vertices; the same on every worker and for
+/// any number of workers. A collective. Cost: O(own edges), 8 bytes a worker.
 std::uint64_t graph_identity(Comm comm, const distributed_graph& graph);
 
 namespace pregel_detail {

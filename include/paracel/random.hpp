@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Random numbers that are a function of (seed, stream, row, draw) and of nothing else: not of the worker that asks, not of
-// what was drawn before. So an algorithm starts from the same numbers whatever the number of workers.
+// Random numbers that are a function of (seed, stream, row, draw) and of nothing else: not of the worker that asks, not
+// of what was drawn before. So an algorithm starts from the same numbers whatever the number of workers.
 //
 //   counter_random r(seed, stream, row);   // stream: what the numbers are for; row: a global number or id_list::key
 //   r.uniform(); r.normal(); r.below(n);
 //
-// Source: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014) from a state that
-// hashes the three numbers.
+// Source: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014) from a state
+// that hashes the three numbers.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How the rows of a typed table begin. Number j of row `id` is a pure function of (seed, id, j), so that a row has the same
-// values whoever touches it first, however many servers there are, and after it was removed and came back.
+// How the rows of a typed table begin. Number j of row `id` is a pure function of (seed, id, j), so that a row has the
+// same values whoever touches it first, however many servers there are, and after it was removed and came back.
 //
 // Source: the counter-based use of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
 // OOPSLA 2014): the state is not stepped from draw to draw but computed from (seed, id) and multiplied up to draw j.

@@ -23,10 +23,9 @@ namespace paracel {
 ///     --server_info TEXT   where the job is; prun.py passes it
 ///
 /// each with one dash or two, and with = or a space before its value. An exception becomes one line on stderr,
-/// `program: error: ...`, with the name of the schema; one that nobody catches in another thread too, and ends the process.
-/// std::exit(0) is as good as returning where every paralg has been destroyed; before that it is a failure, with one line and
-/// status 1.
-/// Returns: the exit status: 0, that of a paracel::error, or 1 for any other exception.
+/// `program: error: ...`, with the name of the schema; one that nobody catches in another thread too, and ends the
+/// process. std::exit(0) is as good as returning where every paralg has been destroyed; before that it is a failure,
+/// with one line and status 1. Returns: the exit status: 0, that of a paracel::error, or 1 for any other exception.
 int run(int argc, char** argv, const config_schema& schema, const std::function<void(const config& settings)>& solve);
 
 /// The same for an algorithm whose settings are a struct made of the config. What its constructor refuses, --check and

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Reading input files: each worker its own byte range, cut at line ends, so that together they read every line once.
-// The range is a function of the files, the rank and the number of workers alone. The workers of a job use the functions that
-// take a Comm: there rank 0 says which files there are and how long, so that none loses or doubles a line while files grow,
-// come and go. The others look for themselves: for one process, or one file that all have agreed on.
+// The range is a function of the files, the rank and the number of workers alone. The workers of a job use the
+// functions that take a Comm: there rank 0 says which files there are and how long, so that none loses or doubles a
+// line while files grow, come and go. The others look for themselves: for one process, or one file that all have agreed
+// on.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,9 @@
 
 namespace paracel {
 
-/// The files that one name stands for: a file, a folder (all files below it that are not hidden), a glob pattern, or "-",
-/// which is standard input. Sorted. Files compressed by gzip or zstd are read like others. Throws: data_error when there is none.
+/// The files that one name stands for: a file, a folder (all files below it that are not hidden), a glob pattern, or
+/// "-", which is standard input. Sorted. Files compressed by gzip or zstd are read like others. Throws: data_error when
+/// there is none.
 std::vector<std::string> expand(const std::string& name);
 /// The same for each of `names`, in their order.
 std::vector<std::string> expand(const std::vector<std::string>& names);
@@ -39,8 +41,8 @@ void visit_lines(const std::vector<std::string>& names, std::size_t rank, std::s
 void visit_lines(const std::string& name, std::size_t rank, std::size_t size,
                  const std::function<void(std::string&&)>& visit);
 
-/// Calls `visit` with runs of whole lines of this part (their line ends included), in their order, each of about a megabyte
-/// or one line, whatever is more. For those who look for words rather than lines.
+/// Calls `visit` with runs of whole lines of this part (their line ends included), in their order, each of about a
+/// megabyte or one line, whatever is more. For those who look for words rather than lines.
 void visit_text(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
                 const std::function<void(std::string_view)>& visit);
 
@@ -94,12 +96,13 @@ struct sample_options {
   std::uint64_t index_limit = std::uint64_t{1} << 31;
   /// Input to predict: the label may be missing and is not read. CSV then needs `columns`.
   bool without_label = false;
-  /// binary: two classes. real: any finite number. none: every field of a CSV line is a feature; the first field of a libsvm
-  /// line is skipped, if it is no index:value.
+  /// binary: two classes. real: any finite number. none: every field of a CSV line is a feature; the first field of a
+  /// libsvm line is skipped, if it is no index:value.
   enum class label_rule { binary, real, none } label = label_rule::binary;
   /// CSV: what is between fields; 0: comma, semicolon or tab, whatever the first line has.
   char separator = 0;
-  /// CSV: whether the first line of each file names the fields; automatic: when none of its fields is a number or empty.
+  /// CSV: whether the first line of each file names the fields; automatic: when none of its fields is a number or
+  /// empty.
   enum class header_rule { automatic, yes, no } header = header_rule::automatic;
   /// CSV with a header: the label's field (default: the last) and the features', in this order (default: all others).
   std::string target{};
@@ -108,22 +111,23 @@ struct sample_options {
 
 /// Part `rank` of `size` of the samples in three formats, told apart by the beginning of the first file:
 ///
-///     CSV      feature,feature,...,label            fields between commas, semicolons, tabs or (labels real or none) blanks;
+///     CSV      feature,feature,...,label            fields between commas, semicolons, tabs or (labels real or none)
+///     blanks;
 ///                                                   "quoted" or not; a header, if there is one, in every file
 ///     libsvm   label index:value index:value ...    index from 1, increasing
 ///     npy      one row after the other, its last column the label: <f8 <f4 <i8 <i4
 ///
-/// Binary labels are 0 or 1, in libsvm also -1 or +1. Blank lines are skipped, \r\n, a byte order mark and a missing last
-/// line end accepted; doc/loading.md has the rest.
-/// Throws: data_error `file:line:column: found ..., want ...`: no number, nan, inf, a row of another width, an index
+/// Binary labels are 0 or 1, in libsvm also -1 or +1. Blank lines are skipped, \r\n, a byte order mark and a missing
+/// last line end accepted; doc/loading.md has the rest. Throws: data_error `file:line:column: found ..., want ...`: no
+/// number, nan, inf, a row of another width, an index
 ///         out of order, 0 or beyond the limit, a label of neither class, labels -1 and 0 in one input, no line at all.
 /// Cost: about 1/size of the bytes; 200 to 400 MB/s.
 sample_rows read_samples(const std::vector<std::string>& names, std::size_t rank = 0, std::size_t size = 1,
                          const sample_options& options = {});
 
-/// The same for all workers of `comm` together: every worker must call it. `columns`, `has_label_*` and the width of the
-/// rows are agreed on; `first_row` and `rows_total` are filled in.
-/// Throws: as read_samples, the same error on every worker. Blocks: a collective.
+/// The same for all workers of `comm` together: every worker must call it. `columns`, `has_label_*` and the width of
+/// the rows are agreed on; `first_row` and `rows_total` are filled in. Throws: as read_samples, the same error on every
+/// worker. Blocks: a collective.
 sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const sample_options& options = {});
 
 /// The same for a text that came from `file`; for tests and fuzzing.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a checkpoint keeps of a worker beside the parameters: values under names, of every type that can be a parameter, and
-// the states of random engines.
+// What a checkpoint keeps of a worker beside the parameters: values under names, of every type that can be a parameter,
+// and the states of random engines.
 //
 //   void checkpoint_state(saved_state& to) override { to.put("loss", loss_); to.put("order", order_); }
 //   void restore_state(const saved_states& from) override {

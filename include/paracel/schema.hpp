@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The keys of a program's config, said once: the program checks its config with them, also for prun.py (`--check FILE`),
-// which refuses a bad config before any process starts; `--schema` prints them as JSON, and `--help` for people.
+// The keys of a program's config, said once: the program checks its config with them, also for prun.py (`--check
+// FILE`), which refuses a bad config before any process starts; `--schema` prints them as JSON, and `--help` for
+// people.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <utility>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -50,21 +51,58 @@ class key_spec {
   key_spec(std::string name, key_type type, std::string help)
       : name_(std::move(name)), help_(std::move(help)), type_(type) {}
 
-  key_spec& required() { required_ = true; return *this; }
+  key_spec& required() {
+    required_ = true;
+    return *this;
+  }
   /// Required unless one of these keys is given and not empty: what trains is needed where no model is read.
-  key_spec& required_unless(std::vector<std::string> others) { required_unless_ = std::move(others); return *this; }
+  key_spec& required_unless(std::vector<std::string> others) {
+    required_unless_ = std::move(others);
+    return *this;
+  }
   /// The value where the key is absent. A key that is neither required nor has a fallback is "", 0 or false.
-  key_spec& fallback(bool v) { fallback_ = v; return *this; }
-  key_spec& fallback(int v) { fallback_ = static_cast<std::int64_t>(v); return *this; }
-  key_spec& fallback(std::int64_t v) { fallback_ = v; return *this; }
-  key_spec& fallback(double v) { fallback_ = v; return *this; }
-  key_spec& fallback(const char* v) { fallback_ = std::string(v); return *this; }
-  key_spec& fallback(std::string v) { fallback_ = std::move(v); return *this; }
-  key_spec& one_of(std::vector<std::string> choices) { choices_ = std::move(choices); return *this; }
-  key_spec& at_least(double v) { least_ = v; return *this; }
-  key_spec& at_most(double v) { most_ = v; return *this; }
+  key_spec& fallback(bool v) {
+    fallback_ = v;
+    return *this;
+  }
+  key_spec& fallback(int v) {
+    fallback_ = static_cast<std::int64_t>(v);
+    return *this;
+  }
+  key_spec& fallback(std::int64_t v) {
+    fallback_ = v;
+    return *this;
+  }
+  key_spec& fallback(double v) {
+    fallback_ = v;
+    return *this;
+  }
+  key_spec& fallback(const char* v) {
+    fallback_ = std::string(v);
+    return *this;
+  }
+  key_spec& fallback(std::string v) {
+    fallback_ = std::move(v);
+    return *this;
+  }
+  key_spec& one_of(std::vector<std::string> choices) {
+    choices_ = std::move(choices);
+    return *this;
+  }
+  key_spec& at_least(double v) {
+    least_ = v;
+    return *this;
+  }
+  key_spec& at_most(double v) {
+    most_ = v;
+    return *this;
+  }
   /// Greater than v, not equal to it.
-  key_spec& above(double v) { least_ = v; exclusive_least_ = true; return *this; }
+  key_spec& above(double v) {
+    least_ = v;
+    exclusive_least_ = true;
+    return *this;
+  }
 
  private:
   friend class config_schema;
@@ -85,9 +123,9 @@ class key_spec {
 class config {
  public:
   /// The value of a key of the schema. T: std::string, bool, double, an integer type, std::vector<std::string> for
-  /// `files` and `strings`, or std::vector<double> for `numbers`. An integer that does not fit into T is refused by `check`
-  /// only if the schema bounds it.
-  /// Throws: config_error when the schema has no such key or another type, or the integer does not fit.
+  /// `files` and `strings`, or std::vector<double> for `numbers`. An integer that does not fit into T is refused by
+  /// `check` only if the schema bounds it. Throws: config_error when the schema has no such key or another type, or the
+  /// integer does not fit.
   template <class T>
   [[nodiscard]] T get(std::string_view name) const {
     const auto& v = at(name);
@@ -147,14 +185,20 @@ class config_schema {
   void add_output_files();
 
   [[nodiscard]] const std::string& program() const noexcept { return program_; }
-  /// The program commits iterations without asking for `first_iteration()`: no process can take the place of a worker that
-  /// dies, so prun.py refuses --on-worker-death wait:T (doc/workers.md).
-  config_schema& always_begins_anew() { always_begins_anew_ = true; return *this; }
+  /// The program commits iterations without asking for `first_iteration()`: no process can take the place of a worker
+  /// that dies, so prun.py refuses --on-worker-death wait:T (doc/workers.md).
+  config_schema& always_begins_anew() {
+    always_begins_anew_ = true;
+    return *this;
+  }
   [[nodiscard]] bool begins_anew() const noexcept { return always_begins_anew_; }
 
   /// What else has to hold, of several keys together: `verify` throws config_error where it does not. The last step of
   /// `check`.
-  config_schema& also(std::function<void(const config&)> verify) { verify_ = std::move(verify); return *this; }
+  config_schema& also(std::function<void(const config&)> verify) {
+    verify_ = std::move(verify);
+    return *this;
+  }
 
   /// {"format": "paracel-schema-v1", "program": ..., "always_begins_anew": true, "keys": [{"name", "type", "required",
   /// "required_unless", "default", "choices", "min", "max", "exclusive_min", "help"}]}; what is not so is left out.
@@ -163,9 +207,9 @@ class config_schema {
   [[nodiscard]] std::string help_text() const;
 
   /// Reads a config file: unknown and duplicate keys, missing ones, types, limits, choices, files and folders.
-  /// Creates nothing. The first thing wrong in file order is reported; missing keys come after that, and what `also` says
-  /// last. `look_at_files`: false where files and folders belong to other hosts.
-  /// Throws: config_error of one line: `file:line:column: key "name"...`, what was found, what is allowed.
+  /// Creates nothing. The first thing wrong in file order is reported; missing keys come after that, and what `also`
+  /// says last. `look_at_files`: false where files and folders belong to other hosts. Throws: config_error of one line:
+  /// `file:line:column: key "name"...`, what was found, what is allowed.
   [[nodiscard]] config check(const std::string& file, bool look_at_files = true) const;
   /// The same for a text that came from `file`.
   [[nodiscard]] config check_text(const std::string& file, std::string_view text) const;

@@ -2,9 +2,9 @@
 //
 // A sparse matrix spread over the workers by rows: ratings, similarities, documents, weighted links.
 //
-// Rows are numbered 0, 1, ... in ascending order of their ids, over all workers; each worker has a range of them, cut so
-// that the entries are spread evenly. So a row's number, and everything that is drawn from it, does not depend on the
-// number of workers.
+// Rows are numbered 0, 1, ... in ascending order of their ids, over all workers; each worker has a range of them, cut
+// so that the entries are spread evenly. So a row's number, and everything that is drawn from it, does not depend on
+// the number of workers.
 #pragma once
 
 #include <cstddef>
@@ -23,24 +23,27 @@ enum class entry_format {
   /// By the first line: %%MatrixMarket, two or more index:value after an id (libsvm), or the separator that it has (the
   /// first of tab, comma, semicolon, blank and | that occurs).
   automatic,
-  /// coordinate, real | integer | pattern, general | symmetric. All its rows and columns exist, those without entries too.
+  /// coordinate, real | integer | pattern, general | symmetric. All its rows and columns exist, those without entries
+  /// too.
   matrix_market,
-  /// a,b  a,b,w  a,b:w  a,b|w and the same with other separators; more fields are not read. Fields may be in double quotes.
+  /// a,b  a,b,w  a,b:w  a,b|w and the same with other separators; more fields are not read. Fields may be in double
+  /// quotes.
   fields,
-  /// row index:value ...   One row a line, the first field is the row's id; a row may have no entry. Indices are numbers.
+  /// row index:value ...   One row a line, the first field is the row's id; a row may have no entry. Indices are
+  /// numbers.
   libsvm,
 };
 
-/// What an entry that is there twice means: the sum of its values in the order of the input, one entry for each (they stay
-/// side by side, in that order), the last one of the input, or a data_error.
+/// What an entry that is there twice means: the sum of its values in the order of the input, one entry for each (they
+/// stay side by side, in that order), the last one of the input, or a data_error.
 enum class duplicate_rule { sum, keep, last, refuse };
 
 struct entry_options {
   entry_format format = entry_format::automatic;
   /// Rows are the second field, columns the first (Paracel's smap).
   bool transpose = false;
-  /// Whether ids are 64-bit numbers, names, or numbers if all of them on all workers are: written as std::to_string would
-  /// write them, so that 7 and 07 are two names.
+  /// Whether ids are 64-bit numbers, names, or numbers if all of them on all workers are: written as std::to_string
+  /// would write them, so that 7 and 07 are two names.
   enum class id_kind { automatic, number, name } ids = id_kind::automatic;
   duplicate_rule duplicates = duplicate_rule::sum;
   /// Lines must have a value (`need`), may have one (`take`: 1 where there is none), or it is not read (`ignore`).
@@ -49,7 +52,8 @@ struct entry_options {
   bool non_negative = false;
   /// Files whose first field names rows (of a graph: vertices) that need not occur in an entry; empty: none.
   std::vector<std::string> rows_also;
-  /// Whether the first line of each file is a header. Blank lines and comments (# and a blank, or # alone) are never read.
+  /// Whether the first line of each file is a header. Blank lines and comments (# and a blank, or # alone) are never
+  /// read.
   enum class header_rule { no, yes } header = header_rule::no;
 };
 
@@ -57,16 +61,17 @@ struct entry_options {
 struct sparse_rows {
   /// Rows of worker w: numbers [row_first[w], row_first[w + 1]). One more element than there are workers.
   std::vector<std::uint64_t> row_first{0, 0};
-  id_list row_ids;                        ///< of this worker's rows, ascending
-  id_list column_ids;                     ///< of the columns that have an entry here, ascending
+  id_list row_ids;                           ///< of this worker's rows, ascending
+  id_list column_ids;                        ///< of the columns that have an entry here, ascending
   std::vector<std::uint64_t> column_number;  ///< their numbers among the columns of all workers, ascending
-  std::uint64_t columns_total = 0;        ///< columns of all workers
-  /// Worker w looks after columns [column_first[w], column_first[w + 1]): it knows their ids, whoever has entries there.
+  std::uint64_t columns_total = 0;           ///< columns of all workers
+  /// Worker w looks after columns [column_first[w], column_first[w + 1]): it knows their ids, whoever has entries
+  /// there.
   std::vector<std::uint64_t> column_first{0, 0};
-  id_list column_share;                   ///< of those of this worker, ascending
-  std::uint64_t entries_total = 0;        ///< entries of all workers
-  std::vector<std::uint64_t> begin{0};    ///< row i is [begin[i], begin[i + 1]) of column and value
-  std::vector<std::uint32_t> column;      ///< index into column_ids, ascending in a row
+  id_list column_share;                 ///< of those of this worker, ascending
+  std::uint64_t entries_total = 0;      ///< entries of all workers
+  std::vector<std::uint64_t> begin{0};  ///< row i is [begin[i], begin[i + 1]) of column and value
+  std::vector<std::uint32_t> column;    ///< index into column_ids, ascending in a row
   std::vector<double> value;
 
   [[nodiscard]] std::size_t rows() const noexcept { return begin.size() - 1; }
@@ -91,7 +96,8 @@ struct sparse_both_ways {
   sparse_rows columns;  ///< as load_sparse gives it with `transpose` turned round
 };
 /// The same, twice from one reading of the files. Cost: each entry travels twice.
-sparse_both_ways load_sparse_both_ways(Comm comm, const std::vector<std::string>& files, const entry_options& options = {});
+sparse_both_ways load_sparse_both_ways(Comm comm, const std::vector<std::string>& files,
+                                       const entry_options& options = {});
 
 /// Ids of all columns (or rows), in the order of their numbers, on every worker. A collective.
 /// Cost: O(all ids) memory and traffic a worker.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Typed tables: rows of `width` numbers, by 64-bit id or by name, made on first touch by a seeded initialiser and spread
-// over all servers; for embeddings, factors and everything else that is millions of short vectors.
+// Typed tables: rows of `width` numbers, by 64-bit id or by name, made on first touch by a seeded initialiser and
+// spread over all servers; for embeddings, factors and everything else that is millions of short vectors.
 //
 //   paracel::table<float> emb(*this, "emb", 16, paracel::row_init::uniform(-0.1, 0.1, 1),
 //                             {"libparacel_default.so", "paracel_adagrad", {{"lr", 0.1}}});
@@ -73,17 +73,15 @@ class handle {
 
 }  // namespace table_detail
 
-/// A handle on a table of the job. Every worker that opens the same name gets the same table, and must say the same of it.
+/// A handle on a table of the job. Every worker that opens the same name gets the same table, and must say the same of
+/// it.
 ///
-/// Duplicates in a batch: a pull gives each its row; of a push the last counts; of an update they are summed before they
-/// are sent, so that an optimizer makes one step with the sum of the gradients.
-/// Rows by id and rows by name live side by side in a table; "7" is not 7. Names are exact: two that have the same hash are
-/// two rows.
-/// Thread-safety: none; use it on the thread that made its paralg.
-/// Lifetime: the paralg outlives it.
-/// Throws: every call: error for a span of the wrong size, otherwise as the calls of paralg.
-/// Cost: of a call on n rows: one request a shard, all at once, cut at 8 MB; 8 + width * sizeof(T) bytes a row. Nothing is
-/// allocated for a row.
+/// Duplicates in a batch: a pull gives each its row; of a push the last counts; of an update they are summed before
+/// they are sent, so that an optimizer makes one step with the sum of the gradients. Rows by id and rows by name live
+/// side by side in a table; "7" is not 7. Names are exact: two that have the same hash are two rows. Thread-safety:
+/// none; use it on the thread that made its paralg. Lifetime: the paralg outlives it. Throws: every call: error for a
+/// span of the wrong size, otherwise as the calls of paralg. Cost: of a call on n rows: one request a shard, all at
+/// once, cut at 8 MB; 8 + width * sizeof(T) bytes a row. Nothing is allocated for a row.
 template <raw_number T>
 class table {
  public:
@@ -110,13 +108,13 @@ class table {
     return pull_rows_async(rows_of(names), out);
   }
 
-  /// Sets rows, whatever they were; their optimizer state begins again. Blocks: until the servers have them; under BSP it
-  /// waits for the clock as a pull does.
+  /// Sets rows, whatever they were; their optimizer state begins again. Blocks: until the servers have them; under BSP
+  /// it waits for the clock as a pull does.
   void push(std::span<const std::uint64_t> ids, std::span<const T> values) { push_rows(rows_of(ids), values); }
   void push(std::span<const str_type> names, std::span<const T> values) { push_rows(rows_of(names), values); }
 
-  /// Adds, or steps the optimizer. Returns when it is sent; under BSP it takes effect when the clock moves. What goes wrong
-  /// is thrown by the next iter_commit or paracel_sync; every row is then updated or as before.
+  /// Adds, or steps the optimizer. Returns when it is sent; under BSP it takes effect when the clock moves. What goes
+  /// wrong is thrown by the next iter_commit or paracel_sync; every row is then updated or as before.
   void update(std::span<const std::uint64_t> ids, std::span<const T> deltas) { update_rows(rows_of(ids), deltas); }
   void update(std::span<const str_type> names, std::span<const T> deltas) { update_rows(rows_of(names), deltas); }
 
@@ -135,9 +133,9 @@ class table {
   /// Rows in all servers. Cost: one round trip to every shard.
   [[nodiscard]] std::uint64_t size() { return handle_.size(); }
 
-  /// Calls `f(std::uint64_t id, std::span<const T> row)` for every row by id, in no particular order. A row that is there
-  /// all the time is met once; the span is valid during the call, which may not use the paralg.
-  /// Cost: chunks of 1 MB, one in flight. Blocks: as pull.
+  /// Calls `f(std::uint64_t id, std::span<const T> row)` for every row by id, in no particular order. A row that is
+  /// there all the time is met once; the span is valid during the call, which may not use the paralg. Cost: chunks of 1
+  /// MB, one in flight. Blocks: as pull.
   template <class F>
   void for_each(F f) {
     handle_.scan(false, [&](std::uint64_t id, std::string_view, const std::byte* row) { f(id, row_at(row)); });

@@ -38,9 +38,9 @@ using hyper_parameters = std::map<std::string, double>;
 
 class parasrv;
 
-/// What a call that returns at once gives: a future of the paralg that made it. `wait` and `get` drive its client, so call
-/// them on the thread that owns the paralg, and before it goes. A future that is not asked costs nothing; what its request
-/// failed with is thrown by the next waiting point of the paralg.
+/// What a call that returns at once gives: a future of the paralg that made it. `wait` and `get` drive its client, so
+/// call them on the thread that owns the paralg, and before it goes. A future that is not asked costs nothing; what its
+/// request failed with is thrown by the next waiting point of the paralg.
 ///
 /// Cost: two numbers and a reference count, no memory of its own.
 class async_result {
@@ -63,7 +63,8 @@ class async_result {
 
  private:
   friend class parasrv;
-  async_result(std::shared_ptr<parasrv*> from, std::uint64_t number) noexcept : from_(std::move(from)), number_(number) {}
+  async_result(std::shared_ptr<parasrv*> from, std::uint64_t number) noexcept
+      : from_(std::move(from)), number_(number) {}
   /// `requests`: what `other` waits for; empty as long as it is not sent.
   async_result(std::shared_ptr<parasrv*> from, std::future<bool> other,
                std::shared_ptr<const std::vector<std::uint64_t>> requests) noexcept

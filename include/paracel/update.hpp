@@ -10,8 +10,8 @@
 // `paracel_update("theta", delta, "liblr_update.so", "lr_theta_update")` then runs it in the server that holds "theta".
 // A key that is not there yet takes the delta as its value, unless the function says how to begin (`initialised_by`).
 //
-// An optimizer (SGD, AdaGrad, ...) has hyper-parameters, and numbers of its own for each element of the value, which the
-// servers keep beside it:
+// An optimizer (SGD, AdaGrad, ...) has hyper-parameters, and numbers of its own for each element of the value, which
+// the servers keep beside it:
 //
 //   struct adagrad {
 //     template <class T>
@@ -22,8 +22,8 @@
 //   extern "C" { extern paracel::optimizer_result my_adagrad; }
 //   paracel::optimizer_result my_adagrad = paracel::optimizer_proxy({{"lr", 0.01}, {"eps", 1e-8}}, 1, adagrad());
 //
-// `paracel_register_update("libmy.so", "my_adagrad", {{"lr", 0.1}})` makes it the function of paracel_update. A key that is
-// not there begins with zeros of the gradient's shape and is then stepped.
+// `paracel_register_update("libmy.so", "my_adagrad", {{"lr", 0.1}})` makes it the function of paracel_update. A key
+// that is not there begins with zeros of the gradient's shape and is then stepped.
 //
 // A function is called from several server threads at once, never for one key at the same time, so it must not change
 // what it shares with other calls. It may throw: the text reaches the worker and the value stays as it was.
@@ -58,8 +58,8 @@ struct optimizer_result;
 /// The border between a plug-in and the server. Layout and meaning change only together with `version`.
 namespace abi {
 
-inline constexpr std::uint32_t update_magic = 0x55435250;  // "PRCU"
-inline constexpr std::uint32_t filter_magic = 0x46435250;  // "PRCF"
+inline constexpr std::uint32_t update_magic = 0x55435250;     // "PRCU"
+inline constexpr std::uint32_t filter_magic = 0x46435250;     // "PRCF"
 inline constexpr std::uint32_t optimizer_magic = 0x4f435250;  // "PRCO"
 inline constexpr std::uint16_t version = 1;
 
@@ -69,13 +69,13 @@ inline constexpr std::uint32_t no_throw = 2;  ///< in_place never fails: the ser
 /// filter_result::flags
 inline constexpr std::uint32_t takes_value = 1;
 /// optimizer_result::flags
-inline constexpr std::uint32_t counts_steps = 1;      ///< it wants to know how often the value has been stepped
-inline constexpr std::uint32_t step_no_throw = 2;     ///< step never fails: the server need keep no copy to go back to
-inline constexpr std::uint32_t steps_float = 4;       ///< it takes float
-inline constexpr std::uint32_t steps_double = 8;      ///< it takes double
+inline constexpr std::uint32_t counts_steps = 1;   ///< it wants to know how often the value has been stepped
+inline constexpr std::uint32_t step_no_throw = 2;  ///< step never fails: the server need keep no copy to go back to
+inline constexpr std::uint32_t steps_float = 4;    ///< it takes float
+inline constexpr std::uint32_t steps_double = 8;   ///< it takes double
 
 inline constexpr std::size_t most_hyper_parameters = 16;
-inline constexpr std::size_t hyper_name_bytes = 24;   ///< with the zero at the end
+inline constexpr std::size_t hyper_name_bytes = 24;  ///< with the zero at the end
 inline constexpr std::uint32_t most_states = 16;
 
 enum outcome : std::int32_t {
@@ -156,14 +156,15 @@ struct optimizer_result {
   std::uint16_t abi_version = 0;
   std::uint16_t struct_bytes = 0;
   std::uint32_t flags = 0;
-  std::uint32_t states = 0;       ///< numbers of state an element of the value
+  std::uint32_t states = 0;  ///< numbers of state an element of the value
   std::uint32_t hyper_count = 0;
   std::uint32_t zero = 0;
   char hyper_names[abi::most_hyper_parameters][abi::hyper_name_bytes] = {};
   double hyper_defaults[abi::most_hyper_parameters] = {};
   const void* context = nullptr;  ///< the user's function
-  /// One step on `count` numbers of element type `tag` (f32 or f64). `state` is `states` arrays of `count` numbers, zero
-  /// before the first step; all is aligned to its element. `number` is 1 at the first step, or 0 when steps are not counted.
+  /// One step on `count` numbers of element type `tag` (f32 or f64). `state` is `states` arrays of `count` numbers,
+  /// zero before the first step; all is aligned to its element. `number` is 1 at the first step, or 0 when steps are
+  /// not counted.
   std::int32_t (*step)(const optimizer_result* self, const double* hyper, std::uint8_t tag, std::byte* value,
                        std::byte* state, const std::byte* gradient, std::uint64_t count, std::uint64_t number,
                        abi::error_text* error) noexcept = nullptr;
@@ -177,7 +178,7 @@ struct optimizer_step {
   std::span<const double> hyper;  ///< in the order in which optimizer_proxy named them
   std::span<T> value;
   std::span<const T> gradient;
-  std::uint64_t number;           ///< 1 at the first step of this value; 0 unless counting_steps
+  std::uint64_t number;  ///< 1 at the first step of this value; 0 unless counting_steps
   T* states;
 
   /// The k-th number of state of each element; zero before the first step.
@@ -368,8 +369,11 @@ std::int32_t run_step(const optimizer_result* self, const double* hyper, std::by
                       abi::error_text* error) noexcept {
   const F& f = *static_cast<const F*>(self->context);
   const auto n = static_cast<std::size_t>(count);
-  const optimizer_step<T> step{{hyper, self->hyper_count}, {reinterpret_cast<T*>(value), n},
-                               {reinterpret_cast<const T*>(gradient), n}, number, reinterpret_cast<T*>(state)};
+  const optimizer_step<T> step{{hyper, self->hyper_count},
+                               {reinterpret_cast<T*>(value), n},
+                               {reinterpret_cast<const T*>(gradient), n},
+                               number,
+                               reinterpret_cast<T*>(state)};
   if constexpr (noexcept(f(step))) {
     f(step);
     return abi::ok;
@@ -398,8 +402,7 @@ template <class F, class T>
 constexpr bool step_cannot_throw() noexcept {
   if constexpr (std::is_invocable_v<const F&, const optimizer_step<T>&>)
     return noexcept(std::declval<const F&>()(std::declval<const optimizer_step<T>&>()));
-  else
-    return true;
+  else return true;
 }
 
 template <class F, class D, class DeltaArg>
@@ -516,10 +519,10 @@ requires requires(G&& g) { std::function(std::forward<G>(g)); }
   return u;
 }
 
-/// An optimizer from `f`, callable with `optimizer_step<float>`, `optimizer_step<double>` or both, which changes the value
-/// and its `states` numbers of state an element where they lie. `hyper` names its hyper-parameters and their defaults.
-/// Say `noexcept` where it is true: the server then keeps no copy to go back to.
-/// Throws: error for more than 16 hyper-parameters, a name of more than 23 characters, more than 16 states.
+/// An optimizer from `f`, callable with `optimizer_step<float>`, `optimizer_step<double>` or both, which changes the
+/// value and its `states` numbers of state an element where they lie. `hyper` names its hyper-parameters and their
+/// defaults. Say `noexcept` where it is true: the server then keeps no copy to go back to. Throws: error for more than
+/// 16 hyper-parameters, a name of more than 23 characters, more than 16 states.
 template <class F>
 [[nodiscard]] optimizer_result optimizer_proxy(std::initializer_list<hyper_default> hyper, std::uint32_t states,
                                                F&& f) {

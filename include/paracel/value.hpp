@@ -14,12 +14,12 @@ namespace paracel {
 
 /// Type tag of a value. Bit 4 says array; the low nibble is the element. The numbers are part of the wire format.
 enum class value_tag : std::uint8_t {
-  none = 0x00,     ///< no value
-  i32 = 0x01,      ///< one number, 4 bytes
+  none = 0x00,  ///< no value
+  i32 = 0x01,   ///< one number, 4 bytes
   i64 = 0x02,
   f32 = 0x03,
   f64 = 0x04,
-  packed = 0x0f,   ///< one MessagePack object
+  packed = 0x0f,  ///< one MessagePack object
   i32_array = 0x11,
   i64_array = 0x12,
   f32_array = 0x13,
@@ -29,9 +29,17 @@ enum class value_tag : std::uint8_t {
 /// True for the tags that this version knows.
 constexpr bool is_known(value_tag t) noexcept {
   switch (t) {
-    case value_tag::none: case value_tag::i32: case value_tag::i64: case value_tag::f32: case value_tag::f64:
-    case value_tag::packed: case value_tag::i32_array: case value_tag::i64_array: case value_tag::f32_array:
-    case value_tag::f64_array: return true;
+    case value_tag::none:
+    case value_tag::i32:
+    case value_tag::i64:
+    case value_tag::f32:
+    case value_tag::f64:
+    case value_tag::packed:
+    case value_tag::i32_array:
+    case value_tag::i64_array:
+    case value_tag::f32_array:
+    case value_tag::f64_array:
+      return true;
   }
   return false;
 }
@@ -44,10 +52,16 @@ constexpr value_tag element_of(value_tag t) noexcept {
 /// Bytes of one element: 4 or 8; 1 for packed, 0 for none.
 constexpr std::size_t element_bytes(value_tag t) noexcept {
   switch (element_of(t)) {
-    case value_tag::i32: case value_tag::f32: return 4;
-    case value_tag::i64: case value_tag::f64: return 8;
-    case value_tag::packed: return 1;
-    default: return 0;
+    case value_tag::i32:
+    case value_tag::f32:
+      return 4;
+    case value_tag::i64:
+    case value_tag::f64:
+      return 8;
+    case value_tag::packed:
+      return 1;
+    default:
+      return 0;
   }
 }
 /// The name used in error texts: "f64 array", "packed", ...
@@ -56,8 +70,8 @@ const char* name_of(value_tag t) noexcept;
 /// The number types that are stored raw.
 template <class T>
 concept raw_number = std::is_same_v<T, float> || std::is_same_v<T, double> ||
-                     (std::is_integral_v<T> && std::is_signed_v<T> && !std::is_same_v<T, char> &&
-                      !std::is_same_v<T, bool> && (sizeof(T) == 4 || sizeof(T) == 8));
+    (std::is_integral_v<T>&& std::is_signed_v<T> && !std::is_same_v<T, char> && !std::is_same_v<T, bool> &&
+     (sizeof(T) == 4 || sizeof(T) == 8));
 
 /// The tag under which one T is stored raw.
 template <raw_number T>
@@ -95,16 +109,26 @@ constexpr bool is_well_formed(const value_view& v) noexcept {
 
 inline const char* name_of(value_tag t) noexcept {
   switch (t) {
-    case value_tag::none: return "none";
-    case value_tag::i32: return "i32";
-    case value_tag::i64: return "i64";
-    case value_tag::f32: return "f32";
-    case value_tag::f64: return "f64";
-    case value_tag::packed: return "packed";
-    case value_tag::i32_array: return "i32 array";
-    case value_tag::i64_array: return "i64 array";
-    case value_tag::f32_array: return "f32 array";
-    case value_tag::f64_array: return "f64 array";
+    case value_tag::none:
+      return "none";
+    case value_tag::i32:
+      return "i32";
+    case value_tag::i64:
+      return "i64";
+    case value_tag::f32:
+      return "f32";
+    case value_tag::f64:
+      return "f64";
+    case value_tag::packed:
+      return "packed";
+    case value_tag::i32_array:
+      return "i32 array";
+    case value_tag::i64_array:
+      return "i64 array";
+    case value_tag::f32_array:
+      return "f32 array";
+    case value_tag::f64_array:
+      return "f64 array";
   }
   return "unknown";
 }

@@ -11,8 +11,8 @@
 
 #include "core/hex.hpp"
 #include "core/json_io.hpp"
-#include "server/plugin/plugin_registry.hpp"
 #include "server/node/server.hpp"
+#include "server/plugin/plugin_registry.hpp"
 #include "server/shard/shard.hpp"
 
 namespace paracel::srv {
@@ -118,7 +118,8 @@ std::string checkpoint_service::save(shard& of, unsigned index, const ownership&
   return json_text({{"file", json::parse(net::to_json(e))}, {"functions", std::move(functions)}});
 }
 
-std::string checkpoint_service::restore(shard& of, unsigned index, const ownership& owned, const std::string& folder) const {
+std::string checkpoint_service::restore(shard& of, unsigned index, const ownership& owned,
+                                        const std::string& folder) const {
   const auto manifest = net::read_manifest(*disk_, folder);
   const auto missing = load_again(plugins_, manifest.functions);
   const auto wanted = [&](std::uint32_t p) {

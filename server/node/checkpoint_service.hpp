@@ -9,18 +9,18 @@
 //                                        thread has a copy. The answer: {"bytes":n}; stale_epoch: ask again, who serves
 //                                        what is not known here yet
 //
-// Both may come more than once, also after the job has gone on: a request that was done is not done again, but answered as it
-// was.
+// Both may come more than once, also after the job has gone on: a request that was done is not done again, but answered
+// as it was.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "storage/checkpoint_store.hpp"
-#include "storage/file_system.hpp"
 #include "net/protocol.hpp"
 #include "server/request/completion.hpp"
 #include "server/store/key_store.hpp"
+#include "storage/checkpoint_store.hpp"
+#include "storage/file_system.hpp"
 
 namespace paracel::srv {
 

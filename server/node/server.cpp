@@ -57,10 +57,13 @@ std::size_t machine_bytes() {
 
 server::server(server_options options)
     : options_(checked(std::move(options))),
-      budgets_(options_.max_parked_bytes, machine_bytes(), std::max(options_.max_unread_bytes, slow_consumer_guard::least_limit),
-               options_.threads),
-      plugins_(options_.plugin_folders), clock_(options_.workers),
-      chains_(options_.threads + 1), workers_(options_.workers), unread_(options_.max_unread_bytes) {
+      budgets_(options_.max_parked_bytes, machine_bytes(),
+               std::max(options_.max_unread_bytes, slow_consumer_guard::least_limit), options_.threads),
+      plugins_(options_.plugin_folders),
+      clock_(options_.workers),
+      chains_(options_.threads + 1),
+      workers_(options_.workers),
+      unread_(options_.max_unread_bytes) {
   shard_settings s;
   s.slot = options_.slot;
   s.threads = options_.threads;
@@ -75,9 +78,14 @@ server::server(server_options options)
   }
 }
 
-replication_chain& server::begin_replication(unsigned thread, net::port& port, replication_chain::serve_function serve) {
-  replication_chain_options o{.job = options_.job, .incarnation = options_.incarnation, .slot = options_.slot, .index = thread,
-                  .threads = threads(), .most_body_bytes = options_.max_message_bytes / 2};
+replication_chain& server::begin_replication(unsigned thread, net::port& port,
+                                             replication_chain::serve_function serve) {
+  replication_chain_options o{.job = options_.job,
+                              .incarnation = options_.incarnation,
+                              .slot = options_.slot,
+                              .index = thread,
+                              .threads = threads(),
+                              .most_body_bytes = options_.max_message_bytes / 2};
   replicated_store* of = &clock_;
   if (thread < threads()) {
     of = shards_[thread].get();
@@ -164,15 +172,18 @@ void server::set_membership(const membership& members) {
   const std::lock_guard lock(memberships_mutex_);
   if (!copies_.empty() && members.epoch <= copies_.back()->members.epoch) return;  // it has come by two ways
   memberships_.push_back(std::move(fresh));
-  const bool has_copies = members.may_change() || !copies_.empty() ||
-                          std::ranges::any_of(members.servers, [](const auto& s) { return s.state != server_state::up; });
+  const bool has_copies =
+      members.may_change() || !copies_.empty() ||
+      std::ranges::any_of(members.servers, [](const auto& s) { return s.state != server_state::up; });
   if (has_copies) {
     copies_.push_back(std::make_shared<const replica_view>(members, options_.slot));
     // A thread that goes by an older one still holds it.
-    std::erase_if(copies_, [newest = copies_.back().get()](const auto& v) { return v.get() != newest && v.use_count() == 1; });
+    std::erase_if(copies_,
+                  [newest = copies_.back().get()](const auto& v) { return v.get() != newest && v.use_count() == 1; });
     copies_epoch_.store(members.epoch, std::memory_order_release);
   } else {
-    for (unsigned i = 0; i < threads(); ++i) shard_owned_[i].store(memberships_.back().get(), std::memory_order_release);
+    for (unsigned i = 0; i < threads(); ++i)
+      shard_owned_[i].store(memberships_.back().get(), std::memory_order_release);
   }
   // Whoever sees an epoch sees whether it has copies.
   owned_.store(memberships_.back().get(), std::memory_order_release);
@@ -208,16 +219,17 @@ void server::each_budget(const F& f) const {
 std::string server::stats_json() const {
   using nlohmann::json;
   const auto value = [](const shard_counters::counter& c) { return c.load(std::memory_order_relaxed); };
-  json all = {{"slot", options_.slot},
-              {"incarnation", to_hex(options_.incarnation)},
-              {"job", to_hex(options_.job)},
-              {"epoch", epoch()},
-              {"pid", getpid()},
-              {"keys", 0},
-              {"memory_bytes", 0},
-              {"max_memory_bytes", options_.max_memory_bytes},
-              {"connections_dropped", connections_dropped()},
-              {"unread", {{"limit_bytes", unread_.limit()}, {"refused", unread_.refused()}, {"dropped", unread_.dropped()}}}};
+  json all = {
+      {"slot", options_.slot},
+      {"incarnation", to_hex(options_.incarnation)},
+      {"job", to_hex(options_.job)},
+      {"epoch", epoch()},
+      {"pid", getpid()},
+      {"keys", 0},
+      {"memory_bytes", 0},
+      {"max_memory_bytes", options_.max_memory_bytes},
+      {"connections_dropped", connections_dropped()},
+      {"unread", {{"limit_bytes", unread_.limit()}, {"refused", unread_.refused()}, {"dropped", unread_.dropped()}}}};
   struct holding {
     std::size_t bytes = 0;
     std::size_t limit = 0;
@@ -243,8 +255,9 @@ std::string server::stats_json() const {
         requests[v == 0 ? "other" : net::name_of(static_cast<net::verb>(v))] = n;
       }
     }
-    json one = {{"requests", std::move(requests)}, {"bytes_in", value(c.bytes_in)},   {"bytes_out", value(c.bytes_out)},
-                {"failures", value(c.failures)},   {"keys", value(c.keys)},           {"memory_bytes", value(c.memory_bytes)},
+    json one = {{"requests", std::move(requests)}, {"bytes_in", value(c.bytes_in)},
+                {"bytes_out", value(c.bytes_out)}, {"failures", value(c.failures)},
+                {"keys", value(c.keys)},           {"memory_bytes", value(c.memory_bytes)},
                 {"staged", value(c.staged)},       {"rows", value(c.rows)}};
     if (const auto b = s->busy(); b.name != nullptr) one["busy"] = *b.name;
     keys += value(c.keys);

@@ -16,32 +16,32 @@
 #include <utility>
 #include <vector>
 
-#include "core/shared_buffer.hpp"
 #include "core/membership.hpp"
-#include "storage/file_system.hpp"
+#include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
-#include "server/request/byte_budget.hpp"
-#include "server/replication/replication_chain.hpp"
 #include "server/node/checkpoint_service.hpp"
-#include "server/shard/clock_service.hpp"
-#include "server/request/completion.hpp"
 #include "server/plugin/plugin_registry.hpp"
-#include "server/shard/shard.hpp"
+#include "server/replication/replication_chain.hpp"
+#include "server/request/byte_budget.hpp"
+#include "server/request/completion.hpp"
 #include "server/request/slow_consumer_guard.hpp"
 #include "server/request/verb_rules.hpp"
+#include "server/shard/clock_service.hpp"
+#include "server/shard/shard.hpp"
+#include "storage/file_system.hpp"
 
 namespace paracel::srv {
 
-/// What answers the requests of shard threads. A program that embeds a server may give its own, in front of the server's
-/// or in its place.
+/// What answers the requests of shard threads. A program that embeds a server may give its own, in front of the
+/// server's or in its place.
 class request_handler {
  public:
   virtual ~request_handler() = default;
   /// Called on the shard's thread alone. Answers `done` exactly once, now or later on the same thread; the request is
   /// valid during the call only.
   virtual void handle(unsigned shard, const net::request_view& request, shared_buffer tail, completion done) = 0;
-  /// `requests` come next, in this order: memory that they need may be fetched while the first is handled. Called before
-  /// every batch, also of one. Nothing is answered here.
+  /// `requests` come next, in this order: memory that they need may be fetched while the first is handled. Called
+  /// before every batch, also of one. Nothing is answered here.
   virtual void expect(unsigned shard, std::span<const net::request_view> requests) {
     static_cast<void>(shard);
     static_cast<void>(requests);
@@ -60,8 +60,8 @@ struct server_options {
   std::vector<std::string> plugin_folders{};
   std::size_t max_value_bytes = std::size_t{256} << 20;
   std::size_t max_message_bytes = std::size_t{1} << 30;
-  std::size_t max_memory_bytes = 0;  ///< of all shards, equal shares; 0: no limit
-  std::size_t max_unread_bytes = std::size_t{1} << 30;  ///< of replies on one connection, see slow_consumer_guard
+  std::size_t max_memory_bytes = 0;                       ///< of all shards, equal shares; 0: no limit
+  std::size_t max_unread_bytes = std::size_t{1} << 30;    ///< of replies on one connection, see slow_consumer_guard
   std::size_t max_parked_bytes = std::size_t{256} << 20;  ///< of requests that wait for a membership, in all threads
 };
 
@@ -73,7 +73,9 @@ class server final : public request_handler {
 
   /// Answers at once. Never throws.
   void handle(unsigned shard, const net::request_view& request, shared_buffer tail, completion done) override;
-  void expect(unsigned shard, std::span<const net::request_view> requests) override { shards_[shard]->expect(requests); }
+  void expect(unsigned shard, std::span<const net::request_view> requests) override {
+    shards_[shard]->expect(requests);
+  }
   /// What is parked in a shard is answered `job_ended`.
   void closing(unsigned shard) override;
   /// What checkpoints are written to and read from, in place of the file system. Call it before the first request.
@@ -94,19 +96,21 @@ class server final : public request_handler {
   /// What the threads hold together. Thread-safety: any thread.
   [[nodiscard]] server_budgets& budgets() noexcept { return budgets_; }
 
-  /// The answer that is due to a request, with this server's name and epoch on it; in a job with copies the request's epoch,
-  /// by which its sender tells an answer to how it asked before from one to how it asks now.
-  [[nodiscard]] completion completion_for(reply_sink& sink, const net::peer& to, const net::request_header& h) const noexcept {
+  /// The answer that is due to a request, with this server's name and epoch on it; in a job with copies the request's
+  /// epoch, by which its sender tells an answer to how it asked before from one to how it asks now.
+  [[nodiscard]] completion completion_for(reply_sink& sink, const net::peer& to,
+                                          const net::request_header& h) const noexcept {
     const bool has_copies = has_copies_.load(std::memory_order_relaxed);
     return {sink, to, h.what, h.sequence, options_.incarnation, has_copies ? h.epoch : epoch()};
   }
 
-  /// From now on only the partitions that the ring gives to this slot are served. When partitions have copies, or get some
-  /// while a server joins, the threads go by `copies` and each adopts it in its own time.
-  /// Throws: error when this slot is not a member; the old ring stays.
+  /// From now on only the partitions that the ring gives to this slot are served. When partitions have copies, or get
+  /// some while a server joins, the threads go by `copies` and each adopts it in its own time. Throws: error when this
+  /// slot is not a member; the old ring stays.
   void set_membership(const membership& members);
   [[nodiscard]] std::uint32_t epoch() const noexcept;
-  /// Whether a request from a thread of a server is from one of the newest membership, or from this one, and meant for us.
+  /// Whether a request from a thread of a server is from one of the newest membership, or from this one, and meant for
+  /// us.
   [[nodiscard]] bool is_of_peer(const net::request_header& h) const noexcept;
   /// As refused_at, of this server.
   [[nodiscard]] std::optional<refusal_at_door> refused(place at, const net::request_header& h) const {
@@ -121,9 +125,9 @@ class server final : public request_handler {
     shard_owned_[shard].store(&view.owned, std::memory_order_release);
   }
 
-  /// What keeps the copies of a shard's partitions, or, with the number behind the last shard's, of the clock, for as long
-  /// as its thread has this port. `serve` handles what is to be handled here.
-  /// Thread-safety: each by its thread. Lifetime: the port until `end_replication`.
+  /// What keeps the copies of a shard's partitions, or, with the number behind the last shard's, of the clock, for as
+  /// long as its thread has this port. `serve` handles what is to be handled here. Thread-safety: each by its thread.
+  /// Lifetime: the port until `end_replication`.
   replication_chain& begin_replication(unsigned thread, net::port& port, replication_chain::serve_function serve);
   void end_replication(unsigned thread) noexcept { chains_[thread].reset(); }
 
@@ -150,7 +154,7 @@ class server final : public request_handler {
   std::atomic<const ownership*> owned_{nullptr};
   std::unique_ptr<std::atomic<const ownership*>[]> shard_owned_;
   mutable std::mutex memberships_mutex_;
-  std::vector<std::shared_ptr<const replica_view>> copies_;     // those that somebody goes by, and the newest
+  std::vector<std::shared_ptr<const replica_view>> copies_;  // those that somebody goes by, and the newest
   std::atomic<std::uint32_t> copies_epoch_{0};
   std::vector<std::unique_ptr<const ownership>> memberships_;  // all of them: a shard may still look at an old one
   std::vector<std::unique_ptr<shard>> shards_;

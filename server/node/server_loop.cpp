@@ -38,17 +38,20 @@ bool decode_for(server& s, place at, reply_sink& sink, const net::incoming& in, 
     return false;
   }
   const auto refused = s.refused(at, request.header);
-  if (refused) [[unlikely]] s.completion_for(sink, in.from, request.header).fail(refused->why, refused->text);
+  if (refused) [[unlikely]]
+    s.completion_for(sink, in.from, request.header).fail(refused->why, refused->text);
   return !refused;
 }
 
 server_loop::server_loop(const loop_context& s, place at, unsigned thread)
-    : in_(s), thread_(thread),
+    : in_(s),
+      thread_(thread),
       copies_(s.of.begin_replication(thread, s.port,
                                      [this](const net::request_view& request, shared_buffer tail, completion done) {
                                        serve(request, std::move(tail), std::move(done));
                                      })),
-      at_(at), alone_(s.port) {}
+      at_(at),
+      alone_(s.port) {}
 
 void server_loop::take(milliseconds sleep) {
   auto& server = in_.of;
@@ -80,8 +83,8 @@ void server_loop::take(milliseconds sleep) {
     if (h.what == verb::stop && h.client == server.options().incarnation && in_.stop.load(std::memory_order_acquire)) {
       told_ = true;
       done.ok();
-    } else if (!early && !copies_.active() && (h.flags & net::flag_stream) != 0 &&
-               !copies_.accepts(h, from_[i]->from)) [[unlikely]] {
+    } else if (!early && !copies_.active() && (h.flags & net::flag_stream) != 0 && !copies_.accepts(h, from_[i]->from))
+        [[unlikely]] {
       done.fail(status::connection_reset);
     } else if (!early && !copies_.active() && h.what == verb::ping && h.count == net::ping_alive) [[unlikely]] {
       done.ok();
@@ -150,12 +153,12 @@ bool shard_loop::fold() {
   }
 }
 
-/// What the clock thread has to say to every shard of the job: that the clock has moved, once somebody has subscribed to keys
-/// or stages updates, and who leaves the clock.
+/// What the clock thread has to say to every shard of the job: that the clock has moved, once somebody has subscribed
+/// to keys or stages updates, and who leaves the clock.
 class clock_loop::clock_notifier {
  public:
   clock_notifier(const server_options& options, net::port& mine, const server_entry& self,
-        std::function<std::shared_ptr<const membership>()> newest)
+                 std::function<std::shared_ptr<const membership>()> newest)
       : options_(options), port_(mine), channels_(mine), self_(self), newest_(std::move(newest)) {}
 
   void tend(clock_service& clock, net::clock_source::time_point now) {
@@ -229,8 +232,9 @@ class clock_loop::clock_notifier {
       f.sent = now;
       const auto epoch = members_ != nullptr ? members_->epoch : 0;
       for (const auto& to : shards_) {
-        f.open.insert(send(to.channel, {.what = verb::fence, .flags = net::flag_staged, .rank = rank, .clock = l.finished,
-                                     .epoch = epoch}));
+        f.open.insert(
+            send(to.channel,
+                 {.what = verb::fence, .flags = net::flag_staged, .rank = rank, .clock = l.finished, .epoch = epoch}));
       }
     }
     for (const auto rank : over) {

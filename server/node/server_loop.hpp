@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the threads of a server do between two sleeps, without the threads: server_node puts one around each loop, and the
-// simulation (test/sim) runs those of a whole job one step at a time.
+// What the threads of a server do between two sleeps, without the threads: server_node puts one around each loop, and
+// the simulation (test/sim) runs those of a whole job one step at a time.
 #pragma once
 
 #include <array>
@@ -16,9 +16,9 @@
 #include "core/membership.hpp"
 #include "net/clock_source.hpp"
 #include "net/transport.hpp"
+#include "server/node/server.hpp"
 #include "server/replication/replication_chain.hpp"
 #include "server/request/port_sink.hpp"
-#include "server/node/server.hpp"
 
 namespace paracel::srv {
 
@@ -26,20 +26,22 @@ namespace paracel::srv {
 struct loop_context {
   server& of;
   net::port& port;
-  const std::atomic<bool>& stop;               ///< the node is stopping
-  const std::atomic<std::int64_t>& lease_end;  ///< nothing leaves at or after it; as the time since the epoch of time_point
-  std::atomic<std::uint32_t>& synced;          ///< is told the epoch of which all copies of this thread are made
+  const std::atomic<bool>& stop;  ///< the node is stopping
+  const std::atomic<std::int64_t>&
+      lease_end;                       ///< nothing leaves at or after it; as the time since the epoch of time_point
+  std::atomic<std::uint32_t>& synced;  ///< is told the epoch of which all copies of this thread are made
   const net::clock_source& time;
 };
 
-/// Decodes a request; answers one that cannot be decoded, whose sender does not read, or that is not for this thread of this
-/// job (verb_rules.hpp), and returns false.
+/// Decodes a request; answers one that cannot be decoded, whose sender does not read, or that is not for this thread of
+/// this job (verb_rules.hpp), and returns false.
 bool decode_for(server& s, place at, reply_sink& sink, const net::incoming& in, net::request_view& request);
 
 /// Thread-safety: owned by the thread that makes the steps.
 class server_loop {
  public:
-  // How long a thread sleeps when nothing comes. A stop wakes it earlier; this is for the case that the wake-up is lost.
+  // How long a thread sleeps when nothing comes. A stop wakes it earlier; this is for the case that the wake-up is
+  // lost.
   static constexpr std::chrono::milliseconds idle{100};
 
   virtual ~server_loop() { in_.of.end_replication(thread_); }
@@ -72,8 +74,8 @@ class server_loop {
   replication_chain& copies_;  // the server's
 
  private:
-  // Requests that are taken at once, if so many wait: enough to hide the cache misses of one behind those of the others, and
-  // the first is not answered late. A batch of 32 single keys is handled in 3 to 5 us.
+  // Requests that are taken at once, if so many wait: enough to hide the cache misses of one behind those of the
+  // others, and the first is not answered late. A batch of 32 single keys is handled in 3 to 5 us.
   static constexpr std::size_t batch = 32;
 
   const place at_;

@@ -19,8 +19,8 @@
 #include <paracel/error.hpp>
 
 #include "net/attention.hpp"
-#include "server/request/channels.hpp"
 #include "server/plugin/last_words.hpp"
+#include "server/request/channels.hpp"
 #include "server/request/port_sink.hpp"
 
 namespace paracel::srv {
@@ -101,15 +101,19 @@ class server_node::control {
 
   void handle(const net::request_view& request, shared_buffer tail, completion done) {
     switch (request.header.what) {
-      case verb::ping: return done.ok();
-      case verb::stats: return done.answer({}, net::bytes_of(node_.server_.stats_json()));
-      case verb::proxy: return proxy(request, std::move(tail), std::move(done));
+      case verb::ping:
+        return done.ok();
+      case verb::stats:
+        return done.answer({}, net::bytes_of(node_.server_.stats_json()));
+      case verb::proxy:
+        return proxy(request, std::move(tail), std::move(done));
       case verb::stop:
         done.ok();
         node_.stop_.store(true, std::memory_order_release);
         if (node_.options_.on_stop) node_.options_.on_stop();
         return;
-      default: return;  // refused before
+      default:
+        return;  // refused before
     }
   }
 
@@ -129,7 +133,7 @@ class server_node::control {
         !held.take(node_.server_.budgets().proxied, inner.body.size() + tail.size() + sizeof(proxied))) {
       return done.fail(status::internal, "too many proxied requests wait here");
     }
-    const auto deadline = h.deadline_ms != 0       ? milliseconds(h.deadline_ms)
+    const auto deadline = h.deadline_ms != 0              ? milliseconds(h.deadline_ms)
                           : outer.header.deadline_ms != 0 ? milliseconds(outer.header.deadline_ms)
                                                           : proxy_deadline;
     h.job = node_.options_.server.job != 0 ? node_.options_.server.job : h.job;
@@ -214,7 +218,8 @@ class server_node::control {
         ++p;
         continue;
       }
-      p->second.done.fail(status::deadline_exceeded, "the owner of the key has not answered; it is unknown whether it will");
+      p->second.done.fail(status::deadline_exceeded,
+                          "the owner of the key has not answered; it is unknown whether it will");
       p = proxied_.erase(p);
     }
     give_memory_back();
@@ -269,9 +274,7 @@ class server_node::control {
     say("thread " + std::to_string(i) + ": " + *b.name + " has been running for " + seconds_text(time));
   }
 
-  void say(const std::string& text) const {
-    node_.say(text);
-  }
+  void say(const std::string& text) const { node_.say(text); }
 
   void wake_the_others() {
     net::incoming in;
@@ -288,8 +291,8 @@ class server_node::control {
   channels channels_;
   std::uint64_t sequence_ = 0;
   std::unordered_map<std::uint64_t, proxied> proxied_;
-  std::size_t most_held_ = 0;    // since memory was given back
-  std::uint64_t dropped_ = 0;    // connections, until then
+  std::size_t most_held_ = 0;  // since memory was given back
+  std::uint64_t dropped_ = 0;  // connections, until then
   steady::time_point next_trim_{};
   std::vector<watched> watched_;  // by shard
   std::shared_ptr<const membership> members_;
@@ -342,7 +345,8 @@ std::string server_node::address_for(const std::string& thread_name) const {
   return options_.bind + "/" + std::to_string(options_.server.slot) + "_" + thread_name;
 }
 
-std::string server_node::start(const std::string& name, void (server_node::*loop)(net::port&, unsigned), unsigned index) {
+std::string server_node::start(const std::string& name, void (server_node::*loop)(net::port&, unsigned),
+                               unsigned index) {
   std::promise<std::string> bound;
   auto address = bound.get_future();
   alive_.fetch_add(1);
@@ -439,7 +443,8 @@ bool server_node::stop(milliseconds limit) noexcept {
     }
     while (alive_.load(std::memory_order_acquire) != 0 && steady::now() < end) mine->receive(in, milliseconds(1));
   } catch (const std::exception&) {  // without a wake-up they look at the flag within 100 ms
-    while (alive_.load(std::memory_order_acquire) != 0 && steady::now() < end) std::this_thread::sleep_for(milliseconds(1));
+    while (alive_.load(std::memory_order_acquire) != 0 && steady::now() < end)
+      std::this_thread::sleep_for(milliseconds(1));
   }
   const bool ended = alive_.load(std::memory_order_acquire) == 0;
   if (ended) join();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Threads and ports around a server: one thread a shard, one for the clock, one for control, each with a port of its own.
-// README.md in this folder has the table of who owns what.
+// Threads and ports around a server: one thread a shard, one for the clock, one for control, each with a port of its
+// own. README.md in this folder has the table of who owns what.
 #pragma once
 
 #include <atomic>
@@ -33,9 +33,9 @@ struct node_options {
   std::string bind = "inproc://server";
   std::chrono::milliseconds function_timeout{30'000};  ///< a user function that runs longer is named in the log
   std::chrono::milliseconds heartbeat_interval{500};   ///< of the pings through each shard's own queue
-  request_handler* handler = nullptr;                  ///< answers the shards' requests instead of the server; may pass on
-  std::function<void()> on_stop;                       ///< a `stop` request came or a thread failed; runs on a node's thread
-  std::function<void(const std::string&)> log;         ///< a line for people; without it: stderr
+  request_handler* handler = nullptr;           ///< answers the shards' requests instead of the server; may pass on
+  std::function<void()> on_stop;                ///< a `stop` request came or a thread failed; runs on a node's thread
+  std::function<void(const std::string&)> log;  ///< a line for people; without it: stderr
 };
 
 /// A server that runs.
@@ -111,7 +111,7 @@ class server_node {
   server_entry self_;
   std::atomic<bool> stop_{false};
   std::atomic<unsigned> alive_{0};
-  std::unique_ptr<std::atomic<std::int64_t>[]> seen_;  // by shard, of steady_clock
+  std::unique_ptr<std::atomic<std::int64_t>[]> seen_;     // by shard, of steady_clock
   std::unique_ptr<std::atomic<std::uint32_t>[]> synced_;  // by shard, and of the clock
   static constexpr auto no_lease = std::numeric_limits<std::int64_t>::min();
   std::atomic<std::int64_t> lease_end_{std::numeric_limits<std::int64_t>::max()};

@@ -46,9 +46,9 @@ struct words {
   std::string where;           ///< "libx.so:f at key "k""
 };
 
-/// From now on the deadly signals, exit and quick_exit of a thread in a user function are told: on stderr, and to `main`,
-/// which is sent the signal `wake`. A thread that ends the process waits until `passed_on`, at most 1.5 s.
-/// What _exit and SIGKILL end is not told, nor what a thread does that a user function has started.
+/// From now on the deadly signals, exit and quick_exit of a thread in a user function are told: on stderr, and to
+/// `main`, which is sent the signal `wake`. A thread that ends the process waits until `passed_on`, at most 1.5 s. What
+/// _exit and SIGKILL end is not told, nor what a thread does that a user function has started.
 void install(std::uint32_t slot, pthread_t main, int wake);
 /// Gives the calling thread a stack for signals, so that the overflow of its own can be told. Nothing before `install`.
 void prepare_thread();

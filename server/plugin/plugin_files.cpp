@@ -72,7 +72,8 @@ std::string read_content(int fd) {
   return content;
 }
 
-/// Whether a library ends before what it says is in it: the loader would map what is not there, and reading that is SIGBUS.
+/// Whether a library ends before what it says is in it: the loader would map what is not there, and reading that is
+/// SIGBUS.
 bool is_cut_off(std::string_view content) {
   ElfW(Ehdr) head;
   if (content.size() < sizeof head || !content.starts_with(ELFMAG)) return false;  // no library: the loader says so
@@ -110,7 +111,8 @@ class elf_file {
   [[nodiscard]] std::optional<T> at(std::uint64_t offset) const {
     T out;
     if (offset > size_ || size_ - offset < sizeof out) return std::nullopt;
-    if (::pread(fd_, &out, sizeof out, static_cast<off_t>(offset)) != static_cast<ssize_t>(sizeof out)) return std::nullopt;
+    if (::pread(fd_, &out, sizeof out, static_cast<off_t>(offset)) != static_cast<ssize_t>(sizeof out))
+      return std::nullopt;
     return out;
   }
   template <class T>
@@ -150,11 +152,12 @@ bool exports_functions(int fd, std::uint64_t size) {
   if (!head || std::memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 || head->e_shentsize != sizeof(section)) return false;
   const auto is_one = [](const symbol& s) {
     if (s.st_shndx == SHN_UNDEF || (s.st_info & 0xfU) != STT_OBJECT) return false;
-    return s.st_size == sizeof(update_result) || s.st_size == sizeof(filter_result) || s.st_size == sizeof(optimizer_result) ||
-           (padded_objects && s.st_size > sizeof(filter_result));
+    return s.st_size == sizeof(update_result) || s.st_size == sizeof(filter_result) ||
+           s.st_size == sizeof(optimizer_result) || (padded_objects && s.st_size > sizeof(filter_result));
   };
   for (const auto& s : file.list_at<section>(head->e_shoff, std::uint64_t{head->e_shnum} * sizeof(section)))
-    if (s.sh_type == SHT_DYNSYM && std::ranges::any_of(file.list_at<symbol>(s.sh_offset, s.sh_size), is_one)) return true;
+    if (s.sh_type == SHT_DYNSYM && std::ranges::any_of(file.list_at<symbol>(s.sh_offset, s.sh_size), is_one))
+      return true;
   return false;
 }
 
@@ -197,7 +200,8 @@ plugin_file find_plugin_file(const std::string& folder, const std::string& name)
     try {
       const auto content = read_content(file.get());
       c.content = hash_key(content);
-      if (is_cut_off(content)) c.problem = "is cut off: the file is shorter than the library in it; copy or build it again";
+      if (is_cut_off(content))
+        c.problem = "is cut off: the file is shorter than the library in it; copy or build it again";
     } catch (const plugin_error& e) {
       c.problem = e.what();
     }

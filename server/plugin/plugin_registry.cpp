@@ -48,12 +48,13 @@ std::string join(std::vector<std::string> names) {
 /// What the user wrote, for a text.
 std::string written(std::string_view plugin) {
   std::string text(plugin.substr(0, most_written_bytes));
-  std::ranges::replace_if(text, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, '?');
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, '?');
   return text.size() < plugin.size() ? text + "..." : text;
 }
 
-/// Two servers of one process may load one file. The loader has a lock of its own, but what a plug-in's initialisers wrote
-/// is the business of whoever reads it: this lock orders the two, and ThreadSanitizer sees it.
+/// Two servers of one process may load one file. The loader has a lock of its own, but what a plug-in's initialisers
+/// wrote is the business of whoever reads it: this lock orders the two, and ThreadSanitizer sees it.
 void* open_library(const std::string& path) {
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
@@ -67,8 +68,8 @@ struct symbol_entry {
   std::uint64_t size;
   const std::byte* address;
   [[nodiscard]] bool is_object() const noexcept { return type == STT_OBJECT; }
-  /// What stands where a magic would. Not looked at by AddressSanitizer: with clang's, a symbol's size counts what it put
-  /// around the object, so that a small one seems to have the bytes.
+  /// What stands where a magic would. Not looked at by AddressSanitizer: with clang's, a symbol's size counts what it
+  /// put around the object, so that a small one seems to have the bytes.
   [[nodiscard, gnu::no_sanitize_address]] std::uint32_t magic() const noexcept {
     if (!is_object() || size < sizeof(std::uint32_t)) return 0;
     std::uint32_t m = 0;
@@ -93,8 +94,8 @@ std::size_t symbol_count(const std::uint32_t* gnu_hash, const std::uint32_t* has
   return last + std::size_t{1};
 }
 
-/// The dynamic loader and what it knows of a library belong to the process and not to a registry. Its own lock is not seen
-/// by ThreadSanitizer, so servers that share a process take turns.
+/// The dynamic loader and what it knows of a library belong to the process and not to a registry. Its own lock is not
+/// seen by ThreadSanitizer, so servers that share a process take turns.
 std::mutex& turn_at_the_loader() {
   static std::mutex turn;
   return turn;
@@ -155,12 +156,14 @@ struct function_kind {
 };
 constexpr function_kind update_kind{abi::update_magic, "an ", "update function", "paracel::update_result",
                                     "paracel::update_proxy"};
-constexpr function_kind filter_kind{abi::filter_magic, "a ", "filter", "paracel::filter_result", "paracel::filter_proxy"};
+constexpr function_kind filter_kind{abi::filter_magic, "a ", "filter", "paracel::filter_result",
+                                    "paracel::filter_proxy"};
 
 std::string exported(void* handle, const function_kind& kind) {
   std::vector<std::string> names;
   for_each_symbol(handle, [&](const symbol_entry& s) {
-    const bool is_one = s.magic() == kind.magic || (kind.magic == abi::update_magic && s.magic() == abi::optimizer_magic);
+    const bool is_one =
+        s.magic() == kind.magic || (kind.magic == abi::update_magic && s.magic() == abi::optimizer_magic);
     if (is_one) names.emplace_back(s.name);
   });
   if (names.empty())
@@ -180,7 +183,8 @@ std::string problem_of_optimizer(const symbol_entry& s) {
   if (s.size < offsetof(optimizer_result, flags))
     return "is no paracel::optimizer_result that paracel::optimizer_proxy made";
   const auto* o = reinterpret_cast<const optimizer_result*>(s.address);
-  if (o->abi_version != abi::version || o->struct_bytes != sizeof(optimizer_result) || s.size < sizeof(optimizer_result))
+  if (o->abi_version != abi::version || o->struct_bytes != sizeof(optimizer_result) ||
+      s.size < sizeof(optimizer_result))
     return other_abi(o->abi_version, o->struct_bytes, sizeof(optimizer_result));
   if (o->step == nullptr || o->hyper_count > abi::most_hyper_parameters || o->states > abi::most_states)
     return "is no optimizer that paracel::optimizer_proxy made";
@@ -336,7 +340,8 @@ plugin_registry::library& plugin_registry::find_library(std::string_view plugin)
     std::error_code none;
     const std::filesystem::path written(plugin.substr(0, slash + 1));
     const auto same = [&](const std::string& f) { return std::filesystem::equivalent(f, written, none); };
-    if (const auto at = std::ranges::find_if(folders, same); at != folders.end()) std::rotate(folders.begin(), at, at + 1);
+    if (const auto at = std::ranges::find_if(folders, same); at != folders.end())
+      std::rotate(folders.begin(), at, at + 1);
   }
   std::string problem;
   for (const auto& name : names) {
@@ -383,7 +388,8 @@ namespace {
 
 void require_room(std::size_t functions) {
   if (functions < most_functions) return;
-  throw plugin_error(std::to_string(most_functions) + " functions are registered already, which is as many as a server takes");
+  throw plugin_error(std::to_string(most_functions) +
+                     " functions are registered already, which is as many as a server takes");
 }
 
 }  // namespace
@@ -415,7 +421,7 @@ const loaded_update& plugin_registry::load_update(std::string_view plugin, std::
     loaded->family = loaded->id;
     const auto numbers = std::as_bytes(std::span(loaded->hyper));
     loaded->id = function_id(loaded->family, "update",
-                       std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size()));
+                             std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size()));
   } else {
     refuse(from, name, problem_of_update(found, name));
     if (!hyper.empty()) refuse(from, name, "is an update function, which has no hyper-parameters");

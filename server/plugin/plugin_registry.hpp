@@ -70,8 +70,8 @@ class plugin_registry {
   /// The update function `symbol` of `plugin`, loaded now if need be. Of a path only the base name counts; "lr_update",
   /// "lr_update.so" and "liblr_update.so" are the same. No plug-in: the default one; no symbol in it: "paracel_add".
   ///
-  /// An optimizer may be followed by its hyper-parameters: `symbol` is then "paracel_adagrad\0lr=0.1,eps=1e-6". They are
-  /// part of its identity: the same optimizer with others is another function, which shares its state.
+  /// An optimizer may be followed by its hyper-parameters: `symbol` is then "paracel_adagrad\0lr=0.1,eps=1e-6". They
+  /// are part of its identity: the same optimizer with others is another function, which shares its state.
   ///
   /// Throws: plugin_error that names plug-in and symbol, what was found and what would be right.
   /// Blocks: while the dynamic loader works, static initialisers of the plug-in included.
@@ -92,8 +92,8 @@ class plugin_registry {
   /// How many those are. Cost: one load.
   [[nodiscard]] std::size_t registered() const noexcept { return registered_.load(std::memory_order_acquire); }
 
-  /// From now on the function with this id fails with `why` whenever it is to be called, also when it is loaded later; the
-  /// first reason stays. Does not wait for whoever loads.
+  /// From now on the function with this id fails with `why` whenever it is to be called, also when it is loaded later;
+  /// the first reason stays. Does not wait for whoever loads.
   void forbid(std::uint64_t id, const std::string& why);
 
   /// Null: not loaded here. Cost: one hash lookup, no lock.
@@ -112,8 +112,8 @@ class plugin_registry {
   std::vector<std::string> folders_;
   mutable std::mutex mutex_;
   std::atomic<std::size_t> registered_{0};
-  std::map<std::string, std::unique_ptr<library>, std::less<>> libraries_;                    // by path
-  std::map<std::string, library*, std::less<>> spellings_;                                    // as asked for
+  std::map<std::string, std::unique_ptr<library>, std::less<>> libraries_;  // by path
+  std::map<std::string, library*, std::less<>> spellings_;                  // as asked for
   by_symbol<loaded_update> updates_;
   by_symbol<loaded_filter> filters_;
   std::mutex refused_mutex_;

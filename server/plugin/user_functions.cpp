@@ -55,7 +55,8 @@ struct verdict {
     return false;
   }
   bool mismatch(const value_view& current, const value_view& delta, const std::string& rule) const {
-    return fail(abi::type_mismatch, "value is " + kind_of_value(current) + ", delta is " + kind_of_value(delta) + ": " + rule);
+    return fail(abi::type_mismatch,
+                "value is " + kind_of_value(current) + ", delta is " + kind_of_value(delta) + ": " + rule);
   }
   /// Whether the function may be called.
   bool callable() const {
@@ -212,10 +213,9 @@ apply_path path_of(const loaded_update& u, const value_view& current, const valu
 
 bool cannot_fail(const loaded_update& u, const value_view& current, const value_view& delta) noexcept {
   const auto wanted = static_cast<value_tag>(u.function->value_tag);
-  return u.refused.why() == nullptr && u.function->in_place != nullptr &&
-         (u.function->flags & abi::no_throw) != 0 && is_numeric(current.tag) &&
-         (wanted == value_tag::none || wanted == element_of(current.tag)) && current.tag == delta.tag &&
-         current.bytes.size() == delta.bytes.size() &&
+  return u.refused.why() == nullptr && u.function->in_place != nullptr && (u.function->flags & abi::no_throw) != 0 &&
+         is_numeric(current.tag) && (wanted == value_tag::none || wanted == element_of(current.tag)) &&
+         current.tag == delta.tag && current.bytes.size() == delta.bytes.size() &&
          reinterpret_cast<std::uintptr_t>(delta.bytes.data()) % element_bytes(delta.tag) == 0;
 }
 
@@ -227,7 +227,8 @@ bool fits(const loaded_update& u, const value_view& current, const value_view& d
   } else if (u.function->apply != nullptr) {
     return true;
   }
-  const bool alike = is_numeric(current.tag) && current.tag == delta.tag && current.bytes.size() == delta.bytes.size() &&
+  const bool alike = is_numeric(current.tag) && current.tag == delta.tag &&
+                     current.bytes.size() == delta.bytes.size() &&
                      (wanted == value_tag::none || wanted == element_of(current.tag));
   return alike || matching_delta(current, delta, v).has_value();
 }
@@ -275,8 +276,8 @@ bool apply_step(const loaded_update& u, value_tag tag, std::span<std::byte> valu
   std::array<char, error_text_bytes> buffer;
   buffer[0] = '\0';
   abi::error_text text{buffer.data(), buffer.size()};
-  const auto result = o.step(&o, u.hyper.data(), static_cast<std::uint8_t>(element), value.data(), state.data(), *change,
-                             value.size() / element_bytes(element), number, &text);
+  const auto result = o.step(&o, u.hyper.data(), static_cast<std::uint8_t>(element), value.data(), state.data(),
+                             *change, value.size() / element_bytes(element), number, &text);
   delta_scratch.trim();
   const bool done = v.passed(result, buffer.data());
   if (may_fail) {
@@ -358,7 +359,8 @@ std::optional<bool> test(const loaded_filter& f, std::string_view key, const val
   const auto given = border(value);
   std::uint8_t keep = 0;
   const bool takes_value = (f.function->flags & abi::takes_value) != 0;
-  const auto result = f.function->test(f.function, key.data(), key.size(), takes_value ? &given : nullptr, &keep, &text);
+  const auto result =
+      f.function->test(f.function, key.data(), key.size(), takes_value ? &given : nullptr, &keep, &text);
   if (outcome != nullptr) *outcome = static_cast<abi::outcome>(result);
   if (result == abi::ok) return keep != 0;
   if (outcome != nullptr && result != abi::type_mismatch) *outcome = abi::failed;

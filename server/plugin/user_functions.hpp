@@ -60,10 +60,11 @@ enum class apply_path : std::uint8_t {
 [[nodiscard]] apply_path path_of(const loaded_update& u, const value_view& current, const value_view& delta) noexcept;
 
 // Each of these returns a failure as text in `error`, and in `outcome` (if asked for) whether it is a matter of types
-// or of the function. None throws what a plug-in threw. A function that is refused fails with the reason, and is not called.
+// or of the function. None throws what a plug-in threw. A function that is refused fails with the reason, and is not
+// called.
 
-/// Whether `apply_in_place` is sure to succeed: the function is declared noexcept, its types and sizes fit, and the delta
-/// needs no conversion. Its answer may then leave before it runs.
+/// Whether `apply_in_place` is sure to succeed: the function is declared noexcept, its types and sizes fit, and the
+/// delta needs no conversion. Its answer may then leave before it runs.
 [[nodiscard]] bool cannot_fail(const loaded_update& u, const value_view& current, const value_view& delta) noexcept;
 
 /// Whether an update of `current` by `delta` may succeed, as far as types and sizes tell. False: `error` says why not.
@@ -80,8 +81,8 @@ enum class apply_path : std::uint8_t {
 /// Whether the optimizer of `u` takes elements of this type.
 [[nodiscard]] bool steps(const loaded_update& u, value_tag element) noexcept;
 
-/// One step of an optimizer on a value of type `tag`, which stays of its size; `state` is as `optimizer_result::step` says.
-/// The gradient is brought into shape as the delta of `apply_in_place` is.
+/// One step of an optimizer on a value of type `tag`, which stays of its size; `state` is as `optimizer_result::step`
+/// says. The gradient is brought into shape as the delta of `apply_in_place` is.
 ///
 /// Returns true when done. False: `error` says why, and value and state are as before.
 [[nodiscard]] bool apply_step(const loaded_update& u, value_tag tag, std::span<std::byte> value,

@@ -18,7 +18,8 @@ namespace paracel::srv {
 /// Thread-safety: none.
 class commit_queue {
  public:
-  /// `budget`: all that is held is added to it, whatever its limit; null: it is not counted. Lifetime: it outlives this.
+  /// `budget`: all that is held is added to it, whatever its limit; null: it is not counted. Lifetime: it outlives
+  /// this.
   explicit commit_queue(byte_budget* budget = nullptr) noexcept : budget_(budget) {}
 
   void hold(const net::peer& to, const net::outgoing& m) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a copy does with what it is sent: see the head of chain.hpp. Nothing is touched before all of a message is known to
-// be from the server before us in the chains of its partitions, and well-formed.
+// What a copy does with what it is sent: see the head of chain.hpp. Nothing is touched before all of a message is known
+// to be from the server before us in the chains of its partitions, and well-formed.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -11,8 +11,8 @@
 
 #include "server/replication/replication_chain.hpp"
 #include "server/replication/replication_entries.hpp"
-#include "server/store/partition_records.hpp"
 #include "server/request/verb_rules.hpp"
+#include "server/store/partition_records.hpp"
 
 namespace paracel::srv {
 
@@ -26,7 +26,8 @@ bool replication_chain::is_of_peer(const net::request_header& h) const {
 }
 
 /// Puts the message together to which this piece belongs. After the last one `whole` is its body, if it came in pieces.
-replication_chain::piece replication_chain::join_pieces(const net::request_view& request, std::vector<std::byte>& whole) {
+replication_chain::piece replication_chain::join_pieces(const net::request_view& request,
+                                                        std::vector<std::byte>& whole) {
   const auto& h = request.header;
   const std::pair sender{h.client, h.rank};
   const auto begun = pieces_.find(sender);
@@ -125,7 +126,8 @@ bool replication_chain::apply(const replication_entry& e) {
   } else {
     const bool is_torn = begun != partial_.end() && !begun->second.is_aside;
     if (at == e.index && !is_torn) return true;
-    if (e.what == entry_kind::question || (e.what == entry_kind::changes && (at != e.previous || is_torn))) return false;
+    if (e.what == entry_kind::question || (e.what == entry_kind::changes && (at != e.previous || is_torn)))
+      return false;
     if (begun != partial_.end()) partial_.erase(begun);
     const bool keeps = e.after != 0 && at != 0;
     if (!keeps && e.what == entry_kind::whole_state && (at != 0 || is_torn)) empty_copy(e.partition);

@@ -8,8 +8,8 @@
 #include <paracel/error.hpp>
 
 #include "server/replication/replication_entries.hpp"
-#include "server/store/partition_records.hpp"
 #include "server/request/verb_rules.hpp"
+#include "server/store/partition_records.hpp"
 
 namespace paracel::srv {
 
@@ -27,9 +27,18 @@ bool is_of_any_epoch(place at, verb v) noexcept {
 /// What looks at all partitions waits until their copies are whole.
 bool looks_everywhere(verb v) noexcept {
   switch (v) {
-    case verb::scan: case verb::top_k: case verb::reduce: case verb::remove_if: case verb::rows_scan: case verb::subscribe:
-    case verb::clock_moved: case verb::clear: case verb::fold: return true;
-    default: return false;
+    case verb::scan:
+    case verb::top_k:
+    case verb::reduce:
+    case verb::remove_if:
+    case verb::rows_scan:
+    case verb::subscribe:
+    case verb::clock_moved:
+    case verb::clear:
+    case verb::fold:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -43,7 +52,8 @@ std::vector<server_identity> identities_in(const membership& members) {
 }
 
 replica_view::replica_view(membership m, std::uint32_t slot) : members(std::move(m)), router(members) {
-  const auto at = std::find_if(members.servers.begin(), members.servers.end(), [&](const auto& s) { return s.slot == slot; });
+  const auto at =
+      std::find_if(members.servers.begin(), members.servers.end(), [&](const auto& s) { return s.slot == slot; });
   if (at == members.servers.end()) {
     throw error("slot " + std::to_string(slot) + " is not among the servers of epoch " + std::to_string(members.epoch));
   }
@@ -55,10 +65,16 @@ replica_view::replica_view(membership m, std::uint32_t slot) : members(std::move
   }
 }
 
-replication_chain::replication_chain(const replication_chain_options& options, server_budgets& budgets, replicated_store& of, net::port& port,
-             serve_function serve)
-    : options_(options), budgets_(budgets), store_(of), port_(port), at_once_(port), serve_(std::move(serve)),
-      held_(&budgets.replies), streams_(&budgets.streams) {
+replication_chain::replication_chain(const replication_chain_options& options, server_budgets& budgets,
+                                     replicated_store& of, net::port& port, serve_function serve)
+    : options_(options),
+      budgets_(budgets),
+      store_(of),
+      port_(port),
+      at_once_(port),
+      serve_(std::move(serve)),
+      held_(&budgets.replies),
+      streams_(&budgets.streams) {
   const auto count = (partition_count + options_.threads - 1) / options_.threads;
   index_.resize(count);
   route_of_.resize(count);
@@ -119,7 +135,8 @@ void replication_chain::begin_epoch() {
     }
     if (copies.front() != view_->self) continue;
     if (const auto begun = partial_.find(partition); begun != partial_.end()) {
-      if (!begun->second.is_aside) throw error("partition " + std::to_string(p) + " was lost while it was being copied here");
+      if (!begun->second.is_aside)
+        throw error("partition " + std::to_string(p) + " was lost while it was being copied here");
       partial_.erase(begun);  // what is here is the whole of an older version, and nothing newer was answered
     }
     if (copies.size() == 1) continue;
@@ -190,9 +207,7 @@ void replication_chain::check_synced() {
 
 // ---- requests -------------------------------------------------------------------------------------------------------
 
-void replication_chain::send(const net::peer& to, const net::outgoing& message) {
-  held_.hold(to, message);
-}
+void replication_chain::send(const net::peer& to, const net::outgoing& message) { held_.hold(to, message); }
 
 void replication_chain::refuse_stale(completion& done) { refuse(done, status::stale_epoch, view_->members.to_json()); }
 
@@ -281,14 +296,15 @@ void replication_chain::admit(const net::request_view& request, shared_buffer ta
   if (h.what == verb::handover) return confirm(done);
   // Requests of a client stay in order: what comes behind one that is parked is parked too.
   const bool everywhere = options_.at == place::shard && looks_everywhere(h.what);
-  const bool waits = asked_ != 0 || (everywhere && synced_ != epoch_) ||
-                     std::any_of(parked_.begin(), parked_.end(), [&](const auto& p) { return p.header.client == h.client; });
+  const bool waits =
+      asked_ != 0 || (everywhere && synced_ != epoch_) ||
+      std::any_of(parked_.begin(), parked_.end(), [&](const auto& p) { return p.header.client == h.client; });
   if (waits) return park(request, std::move(tail), std::move(done));
   serve_(request, std::move(tail), std::move(done));
 }
 
-/// What came from a checkpoint came to every copy, at no index: it is at one now, unlike partitions that are empty. Whoever
-/// was asked while it was at none is asked again: the head may have been the last to read its part.
+/// What came from a checkpoint came to every copy, at no index: it is at one now, unlike partitions that are empty.
+/// Whoever was asked while it was at none is asked again: the head may have been the last to read its part.
 void replication_chain::find_restored() {
   if (view_ == nullptr) return;
   bundles questions;
@@ -344,7 +360,8 @@ void replication_chain::flush() {
     if (incomplete_[partition]) {
       install(partition, out, 0, 0);
     } else if (!records.empty()) {
-      append(out[route_of_[place]].entries, {.partition = partition, .previous = previous, .index = at, .records = records});
+      append(out[route_of_[place]].entries,
+             {.partition = partition, .previous = previous, .index = at, .records = records});
     }
     if (auto& b = out[route_of_[place]]; b.entries.size() > options_.message_bytes) dispatch(route_of_[place], b, 0, 0);
   });
@@ -487,7 +504,8 @@ void replication_chain::take_reply(const net::incoming& in) {
     }
     return;
   }
-  // Whoever is of another epoch, or ends, will be known by the next membership. Any other refusal would never be answered.
+  // Whoever is of another epoch, or ends, will be known by the next membership. Any other refusal would never be
+  // answered.
   if (is_ahead) return;
   if (reply.header.result != status::ok) {
     if (!pending_.contains(number) && !forwarded_.contains(number) && !questions_.contains(number)) return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The copies of a thread's partitions on other servers: of a shard's, or of the clock in its reserved partition. The head of
-// a partition serves it; what a batch of requests has changed there goes down the rest of the partition's chain as records,
-// and no reply leaves before everything that the thread had sent by then has been answered.
+// The copies of a thread's partitions on other servers: of a shard's, or of the clock in its reserved partition. The
+// head of a partition serves it; what a batch of requests has changed there goes down the rest of the partition's chain
+// as records, and no reply leaves before everything that the thread had sent by then has been answered.
 //
 //     client --> head --replicate--> second --replicate--> tail
 //            <--        <--answer--         <--answer--
@@ -10,30 +10,31 @@
 //     replicate   u32 n | n * (u32 slot, u32 thread) whom it shall reach, the receiver first | entries
 //     thread      number of a shard, or 2^32 - 1 for the clock
 //     entry       u16 partition | u16 what | u32 after | u64 bytes | u64 previous | u64 index | records
-//     what        0 changes: apply if the copy is at `previous`; 1 the whole state: take its place unless the copy is at
+//     what        0 changes: apply if the copy is at `previous`; 1 the whole state: take its place unless the copy is
+//     at
 //                 `index`; 2 nothing: is the copy at `index`?
-//                 A whole state is cut where a record ends: behind 1 comes 3, more of it, as often as `after` says, and the
-//                 copy is at `index` with the last. So its length has no limit. Until then the version before is kept, if
-//                 there is one.
-//                 A body with a single record that is longer than a message may be comes in pieces; the header's count says
-//                 how many come after this one. All but the last are answered at once.
+//                 A whole state is cut where a record ends: behind 1 comes 3, more of it, as often as `after` says, and
+//                 the copy is at `index` with the last. So its length has no limit. Until then the version before is
+//                 kept, if there is one. A body with a single record that is longer than a message may be comes in
+//                 pieces; the header's count says how many come after this one. All but the last are answered at once.
 //     reply       the partitions whose copies are not as they should be: count * u16
 //     handover    nothing; answered when nobody is served here by an older membership
 //
 // Both say who sends them, by incarnation and slot, and whom they are for (verb_rules.hpp, `link`): an address may be
-// another process's by now. A copy takes what comes from the server before it in the partition's chain, a sender the answers
-// of the server that it asked; all else is refused, or not heard, and changes nothing.
+// another process's by now. A copy takes what comes from the server before it in the partition's chain, a sender the
+// answers of the server that it asked; all else is refused, or not heard, and changes nothing.
 //
-// A copy is at an index: (epoch in which its head began to write) * 2^32 + changes since, 0 at first. Two copies at one index
-// are equal. Whoever answers that it is elsewhere is sent the whole partition.
+// A copy is at an index: (epoch in which its head began to write) * 2^32 + changes since, 0 at first. Two copies at one
+// index are equal. Whoever answers that it is elsewhere is sent the whole partition.
 //
 // A new epoch begins everything anew: what was not answered is refused (clients ask again, and what was applied is
-// remembered), the head of each partition asks the rest of the chain where they are, and sends whole partitions to those
-// that are new; a partition from which somebody is served goes first. When all are there the epoch is `synced`.
+// remembered), the head of each partition asks the rest of the chain where they are, and sends whole partitions to
+// those that are new; a partition from which somebody is served goes first. When all are there the epoch is `synced`.
 //
-// A connection between two servers may break while both live, and what was on its way is lost. The receiver refuses what
-// comes over a new connection (server/request/sender_connections.hpp), the sender asks after a second without an answer; then the line is made
-// anew and the rest of the chain is asked where it is, as in a new epoch (chain_lines.cpp).
+// A connection between two servers may break while both live, and what was on its way is lost. The receiver refuses
+// what comes over a new connection (server/request/sender_connections.hpp), the sender asks after a second without an
+// answer; then the line is made anew and the rest of the chain is asked where it is, as in a new epoch
+// (chain_lines.cpp).
 #pragma once
 
 #include <bitset>
@@ -51,18 +52,18 @@
 #include <vector>
 
 #include "core/membership.hpp"
+#include "net/clock_source.hpp"
 #include "net/link_monitor.hpp"
 #include "net/protocol.hpp"
-#include "net/clock_source.hpp"
 #include "net/transport.hpp"
+#include "server/replication/commit_queue.hpp"
 #include "server/request/byte_budget.hpp"
 #include "server/request/completion.hpp"
-#include "server/replication/commit_queue.hpp"
-#include "server/store/key_store.hpp"
 #include "server/request/port_sink.hpp"
-#include "server/store/replicated_store.hpp"
 #include "server/request/sender_connections.hpp"
 #include "server/request/verb_rules.hpp"
+#include "server/store/key_store.hpp"
+#include "server/store/replicated_store.hpp"
 
 namespace paracel::srv {
 
@@ -97,9 +98,8 @@ struct replication_chain_options {
   std::size_t most_body_bytes = std::size_t{1} << 29;  ///< what is longer goes in pieces
 };
 
-/// Thread-safety: owned by the shard thread. No socket, no thread, no clock of its own: time comes with the calls, messages
-/// go through the port.
-/// Lifetime: store, budgets and port outlive it.
+/// Thread-safety: owned by the shard thread. No socket, no thread, no clock of its own: time comes with the calls,
+/// messages go through the port. Lifetime: store, budgets and port outlive it.
 class replication_chain final : public reply_sink {
  public:
   /// Said to whoever is no server of the membership, or asks another one than it thinks.
@@ -108,8 +108,8 @@ class replication_chain final : public reply_sink {
   using serve_function = std::function<void(const net::request_view&, shared_buffer, completion)>;
 
   /// `budgets`: of what is held here for others; outlives it.
-  replication_chain(const replication_chain_options& options, server_budgets& budgets, replicated_store& of, net::port& port,
-        serve_function serve);
+  replication_chain(const replication_chain_options& options, server_budgets& budgets, replicated_store& of,
+                    net::port& port, serve_function serve);
 
   /// A newer membership; the shard goes by it from now on.
   void follow(std::shared_ptr<const replica_view> view);
@@ -129,8 +129,9 @@ class replication_chain final : public reply_sink {
   void handle(const net::request_view& request, shared_buffer tail, completion done);
   /// The answer to something that was sent from here.
   void take_reply(const net::incoming& in);
-  /// The end of a batch: sends what has changed, and the replies that wait for nothing any more. None leaves at or after
-  /// `lease_end`, by a look at the clock after all that they say was read: a process that was paused meanwhile sees it then.
+  /// The end of a batch: sends what has changed, and the replies that wait for nothing any more. None leaves at or
+  /// after `lease_end`, by a look at the clock after all that they say was read: a process that was paused meanwhile
+  /// sees it then.
   void end_batch(const net::clock_source& time, time_point lease_end);
   /// Whether something waits, for an answer or for the lease.
   [[nodiscard]] bool waits() const noexcept { return !held_.empty() || !pending_.empty() || !installs_.empty(); }
@@ -154,11 +155,11 @@ class replication_chain final : public reply_sink {
   };
   using route = std::vector<hop>;
   struct sent {
-    std::size_t open = 1;               ///< answers that are due: its own, and those of what was sent in its stead
-    std::uint64_t parent = 0;           ///< which waits for this one
-    std::size_t bytes = 0;              ///< of a sweep
-    std::uint32_t route = 0;            ///< its number
-    bool again = false;                 ///< asks what has become of others: what is lacking is what they carried
+    std::size_t open = 1;      ///< answers that are due: its own, and those of what was sent in its stead
+    std::uint64_t parent = 0;  ///< which waits for this one
+    std::size_t bytes = 0;     ///< of a sweep
+    std::uint32_t route = 0;   ///< its number
+    bool again = false;        ///< asks what has become of others: what is lacking is what they carried
     time_point at{};
     std::vector<std::uint16_t> probes;
   };
@@ -189,7 +190,7 @@ class replication_chain final : public reply_sink {
     std::uint64_t incarnation = 0;
     int channel = -1;
     replicated_store::definitions told{};  ///< the other side has been told of
-    bool begun = false;         ///< something has been sent over this connection
+    bool begun = false;                    ///< something has been sent over this connection
     net::link_monitor care;
   };
   /// Entries that go one way together.
@@ -239,7 +240,9 @@ class replication_chain final : public reply_sink {
   std::uint64_t transmit(const hop& to, net::verb what, std::span<const std::byte> body);
   std::uint64_t send_on(line& to, net::verb what, std::string_view key, std::span<const std::byte> payload,
                         std::size_t pieces_after = 0);
-  [[nodiscard]] std::uint64_t next_open() const noexcept { return pending_.empty() ? next_ + 1 : pending_.begin()->first; }
+  [[nodiscard]] std::uint64_t next_open() const noexcept {
+    return pending_.empty() ? next_ + 1 : pending_.begin()->first;
+  }
   [[nodiscard]] bool is_whole() const noexcept { return installs_.empty() && next_open() > last_install_; }
   void check_synced();
 
@@ -249,30 +252,31 @@ class replication_chain final : public reply_sink {
   server_budgets& budgets_;
   replicated_store& store_;
   net::port& port_;
-  port_sink at_once_;                          // for replies that wait for nothing
+  port_sink at_once_;  // for replies that wait for nothing
   serve_function serve_;
 
   std::shared_ptr<const replica_view> view_;
   std::uint32_t epoch_ = 0;
   std::uint32_t synced_ = 0;
-  std::size_t asked_ = 0;                      // servers that may still serve by an older membership
-  std::vector<std::uint64_t> index_;           // by partition / threads
-  std::vector<std::uint32_t> route_of_;        // likewise: number of the route, 0 where there is none
-  std::vector<route> routes_;                  // number 0: nowhere
-  std::bitset<partition_count> incomplete_;    // headed here, and the rest of the chain is not known to have it
-  std::deque<std::uint16_t> installs_;         // the rest is known not to have it
-  std::uint64_t last_install_ = 0;             // number of the last message that asked or made whole
+  std::size_t asked_ = 0;                    // servers that may still serve by an older membership
+  std::vector<std::uint64_t> index_;         // by partition / threads
+  std::vector<std::uint32_t> route_of_;      // likewise: number of the route, 0 where there is none
+  std::vector<route> routes_;                // number 0: nowhere
+  std::bitset<partition_count> incomplete_;  // headed here, and the rest of the chain is not known to have it
+  std::deque<std::uint16_t> installs_;       // the rest is known not to have it
+  std::uint64_t last_install_ = 0;           // number of the last message that asked or made whole
   std::size_t sweeping_bytes_ = 0;
 
-  std::uint64_t next_ = 0;                     // number of the last message
-  std::uint64_t last_sent_ = 0;                // of those that replies wait for
+  std::uint64_t next_ = 0;       // number of the last message
+  std::uint64_t last_sent_ = 0;  // of those that replies wait for
   std::map<std::uint64_t, sent> pending_;
   std::map<std::uint64_t, forwarded> forwarded_;
-  std::map<std::uint64_t, asked> questions_;   // of request_handover
+  std::map<std::uint64_t, asked> questions_;  // of request_handover
   std::map<hop, line> lines_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, joined> pieces_;  // that have come, by client and rank
-  /// A whole state of which parts are still to come. While the copy is at an index they are kept aside: it may be the only
-  /// one if who sends them dies. Otherwise, or when there is no room aside, they are the copy already, which is torn.
+  /// A whole state of which parts are still to come. While the copy is at an index they are kept aside: it may be the
+  /// only one if who sends them dies. Otherwise, or when there is no room aside, they are the copy already, which is
+  /// torn.
   struct partial {
     std::uint64_t index = 0;
     std::uint32_t after = 0;
@@ -280,13 +284,13 @@ class replication_chain final : public reply_sink {
     std::vector<std::byte> aside{};
     held_bytes held{};
   };
-  std::map<std::uint16_t, partial> partial_;   // by partition
+  std::map<std::uint16_t, partial> partial_;  // by partition
   commit_queue held_;
   std::vector<parked> parked_;
-  sender_connections streams_;                            // of whoever sends to this thread
-  time_point now_{};                           // at the last batch
-  time_point next_look_{};                     // after the lines
-  std::vector<std::byte> state_;               // capacity is used again
+  sender_connections streams_;    // of whoever sends to this thread
+  time_point now_{};              // at the last batch
+  time_point next_look_{};        // after the lines
+  std::vector<std::byte> state_;  // capacity is used again
 };
 
 }  // namespace paracel::srv

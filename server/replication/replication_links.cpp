@@ -69,7 +69,7 @@ std::uint64_t replication_chain::transmit(const hop& to, verb what, std::span<co
 
 /// Returns: the number of the request.
 std::uint64_t replication_chain::send_on(line& to, verb what, std::string_view key, std::span<const std::byte> payload,
-                             std::size_t pieces_after) {
+                                         std::size_t pieces_after) {
   std::vector<std::byte> both;
   if (!key.empty()) {
     both.assign(net::bytes_of(key).begin(), net::bytes_of(key).end());

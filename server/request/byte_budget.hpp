@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a server holds for others and answers or forgets later is counted in bytes, kind by kind, and each kind has a limit:
-// nobody who sends can make the process grow beyond their sum. `stats` shows them under "held".
+// What a server holds for others and answers or forgets later is counted in bytes, kind by kind, and each kind has a
+// limit: nobody who sends can make the process grow beyond their sum. `stats` shows them under "held".
 #pragma once
 
 #include <atomic>
@@ -94,16 +94,19 @@ class held_bytes {
 
 /// What the threads of a server hold together.
 struct server_budgets {
-  byte_budget parked;    ///< requests that wait for a membership
-  byte_budget pieces;    ///< of messages between servers that have not come whole
-  byte_budget replies;   ///< that wait for the copies
-  byte_budget streams;   ///< over which connection whose requests come
-  byte_budget proxied;   ///< requests passed on to other servers
+  byte_budget parked;   ///< requests that wait for a membership
+  byte_budget pieces;   ///< of messages between servers that have not come whole
+  byte_budget replies;  ///< that wait for the copies
+  byte_budget streams;  ///< over which connection whose requests come
+  byte_budget proxied;  ///< requests passed on to other servers
 
   /// `threads`: of shards.
   server_budgets(std::size_t most_parked, std::size_t most_pieces, std::size_t most_replies, unsigned threads) noexcept
-      : parked(most_parked), pieces(most_pieces), replies(most_replies),
-        streams((std::size_t{threads} + 1) * streams_of_a_thread), proxied(std::size_t{256} << 20) {}
+      : parked(most_parked),
+        pieces(most_pieces),
+        replies(most_replies),
+        streams((std::size_t{threads} + 1) * streams_of_a_thread),
+        proxied(std::size_t{256} << 20) {}
 
   static constexpr std::size_t streams_of_a_thread = std::size_t{8} << 20;
 

@@ -10,8 +10,8 @@
 
 namespace paracel::srv {
 
-/// The channels of a port to threads of servers, by address. A channel is a socket that tries for ever to reach whoever was
-/// there, so those to servers that were replaced, or have left, are given up with the membership.
+/// The channels of a port to threads of servers, by address. A channel is a socket that tries for ever to reach whoever
+/// was there, so those to servers that were replaced, or have left, are given up with the membership.
 ///
 /// Thread-safety: owned by the port's thread. Lifetime: the port outlives it.
 class channels {

@@ -34,7 +34,11 @@ class completion {
       : sink_(&sink), server_(server), sequence_(sequence), epoch_(epoch), what_(what), to_(to) {}
   completion(completion&& other) noexcept
       : sink_(std::exchange(other.sink_, nullptr)),
-        server_(other.server_), sequence_(other.sequence_), epoch_(other.epoch_), what_(other.what_), to_(other.to_) {}
+        server_(other.server_),
+        sequence_(other.sequence_),
+        epoch_(other.epoch_),
+        what_(other.what_),
+        to_(other.to_) {}
   completion& operator=(completion&& other) noexcept {
     if (this != &other) {
       abandon();

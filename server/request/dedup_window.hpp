@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Which requests a shard has applied, so that one that comes again is answered and not applied again. What is remembered
-// is the part of a request that concerns one partition, since a request of many keys may come back split otherwise.
+// Which requests a shard has applied, so that one that comes again is answered and not applied again. What is
+// remembered is the part of a request that concerns one partition, since a request of many keys may come back split
+// otherwise.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +22,8 @@ namespace paracel::srv {
 
 /// Thread-safety: owned by the shard thread.
 /// Cost: a request that is the newest of its client costs an append to a list; one that comes again a binary search.
-/// 48 bytes a part, and the answer where it is longer than 16. When all of them come to the limit, the oldest requests of those
-/// clients go that have more than their share, and the clients that come new are not to be served.
+/// 48 bytes a part, and the answer where it is longer than 16. When all of them come to the limit, the oldest requests
+/// of those clients go that have more than their share, and the clients that come new are not to be served.
 class dedup_window {
  public:
   /// Requests of one client; those below its watermark go anyway. Beyond it the oldest go.
@@ -35,8 +36,8 @@ class dedup_window {
   explicit dedup_window(std::size_t most_bytes = default_bytes) : budget_(most_bytes) {}
 
   enum class verdict : std::uint8_t {
-    fresh,      ///< never seen
-    applied,    ///< applied already: `answer` is what was answered
+    fresh,    ///< never seen
+    applied,  ///< applied already: `answer` is what was answered
     expired,  ///< so old that nobody knows
   };
   struct answer {
@@ -65,7 +66,8 @@ class dedup_window {
   }
   /// Whether requests of this client can be remembered; a refusal is counted.
   [[nodiscard]] bool admits(std::uint64_t client) noexcept {
-    if (clients_.contains(client) || (clients_.size() < most_clients && !budget_.is_over())) [[likely]] return true;
+    if (clients_.contains(client) || (clients_.size() < most_clients && !budget_.is_over())) [[likely]]
+      return true;
     budget_.refuse();
     return false;
   }
@@ -115,7 +117,8 @@ class dedup_window {
   }
   /// Remembers a part; one that is there is replaced. Everything of the client below `low` goes.
   /// Throws: std::bad_alloc; the part is as before.
-  void add(std::uint64_t client, std::uint64_t low, std::uint64_t sequence, std::uint16_t partition, const answer& what) {
+  void add(std::uint64_t client, std::uint64_t low, std::uint64_t sequence, std::uint16_t partition,
+           const answer& what) {
     ++changes_;
     const auto [known, fresh] = clients_.try_emplace(client);
     auto& c = known->second;
@@ -133,7 +136,8 @@ class dedup_window {
       insert(c, at, std::move(fresh_part));
     }
     while (c.requests > most_requests) forget_below(c, c.parts.front().at.sequence + 1);
-    if (budget_.is_over()) [[unlikely]] make_room(c);
+    if (budget_.is_over()) [[unlikely]]
+      make_room(c);
   }
   /// The client has all answers below this.
   void answered_below(std::uint64_t client, std::uint64_t low) {
@@ -160,7 +164,8 @@ class dedup_window {
     }
   }
   /// Calls f(const part&) for each part of the partition, by client and sequence.
-  /// Cost: O(all parts) after a change, then O(those of the partition): whoever wants all partitions asks for them together.
+  /// Cost: O(all parts) after a change, then O(those of the partition): whoever wants all partitions asks for them
+  /// together.
   template <class F>
   void each(std::uint16_t partition, const F& f) {
     make_index();
@@ -242,8 +247,8 @@ class dedup_window {
     c.bytes -= e.memory();
     budget_.give_back(e.memory());
   }
-  /// Half of the limit is shared equally, so that it is some time until this comes again. `mine` may have one request that
-  /// is too large by itself.
+  /// Half of the limit is shared equally, so that it is some time until this comes again. `mine` may have one request
+  /// that is too large by itself.
   void make_room(client_window& mine) noexcept {
     const auto share = budget_.limit() / 2 / clients_.size();
     for (auto& [client, c] : clients_) {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/shared_buffer.hpp"
 #include "core/hash.hpp"
+#include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
 #include "server/request/byte_budget.hpp"
 #include "server/request/completion.hpp"
@@ -21,8 +21,9 @@ namespace paracel::srv {
 /// Keeps the order of a client's requests when one of them was refused because its key set is not here.
 ///
 /// The client, when it learns of that, sends set_prepare and the request again; what it had sent in between must not
-/// overtake them. So from the refusal on its requests are held back, unanswered, until that request has come again, behind the
-/// set_prepare of its set, and has been handled. A ping gives up the refused request: what is held goes on without it.
+/// overtake them. So from the refusal on its requests are held back, unanswered, until that request has come again,
+/// behind the set_prepare of its set, and has been handled. A ping gives up the refused request: what is held goes on
+/// without it.
 ///
 /// Thread-safety: owned by the shard thread.
 class deferred_requests {
@@ -84,7 +85,10 @@ class deferred_requests {
     auto& c = clients_.at(request.header.client);
     held_bytes counted;
     if (!counted.take(budget_, request.body.size() + tail.size() + sizeof(held))) return false;
-    c.waiting.push_back({request.header, {request.body.begin(), request.body.end()}, std::move(tail), std::move(done),
+    c.waiting.push_back({request.header,
+                         {request.body.begin(), request.body.end()},
+                         std::move(tail),
+                         std::move(done),
                          std::move(counted)});
     return true;
   }
@@ -121,8 +125,8 @@ class deferred_requests {
  private:
   struct client_state {
     std::deque<held> waiting;
-    digest128 set;               // that was not here
-    bool next_passes = false;    // its set_prepare has come: the next one is the refused request
+    digest128 set;             // that was not here
+    bool next_passes = false;  // its set_prepare has come: the next one is the refused request
     bool refused_again = false;
   };
   static void refuse(client_state& c, net::status why, std::string_view text, reply_sink* through) {

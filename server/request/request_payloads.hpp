@@ -24,7 +24,8 @@ struct default_and_delta {
   value_view delta;
 };
 
-/// False: `payload` is not two items without keys, or has more behind them. Whether the two are values is not looked at.
+/// False: `payload` is not two items without keys, or has more behind them. Whether the two are values is not looked
+/// at.
 inline bool parse(std::span<const std::byte> payload, default_and_delta& out) noexcept {
   net::request_items walk(payload, 2);
   net::request_item initial, delta;

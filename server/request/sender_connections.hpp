@@ -16,8 +16,8 @@
 
 namespace paracel::srv {
 
-/// The connection of each sender of a stream (net::flag_stream). When there are more senders than the budget allows, those go
-/// that began longest ago: what they send next is refused, and they begin anew.
+/// The connection of each sender of a stream (net::flag_stream). When there are more senders than the budget allows,
+/// those go that began longest ago: what they send next is refused, and they begin anew.
 ///
 /// Thread-safety: none. Cost: one lookup in a map of the senders a request; `sender_bytes` a sender.
 class sender_connections {
@@ -27,8 +27,8 @@ class sender_connections {
   /// `budget`: of all senders; null: they are not counted. Lifetime: it outlives this.
   explicit sender_connections(byte_budget* budget = nullptr) noexcept : budget_(budget) {}
 
-  /// Whether nothing that was sent before this request can be missing. A request that begins a stream makes its connection
-  /// the only one; what still comes over an older one is not taken any more.
+  /// Whether nothing that was sent before this request can be missing. A request that begins a stream makes its
+  /// connection the only one; what still comes over an older one is not taken any more.
   [[nodiscard]] bool accepts(const net::request_header& h, const net::peer& from) {
     if ((h.flags & net::flag_stream) == 0) return true;
     const sender who{h.client, h.rank};

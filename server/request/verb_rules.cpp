@@ -23,10 +23,14 @@ constexpr auto by_place = [] {
 
 const char* name_of(place p) noexcept {
   switch (p) {
-    case place::shard: return "a shard thread";
-    case place::clock: return "the clock thread";
-    case place::control: return "the control thread";
-    case place::scheduler: return "the scheduler";
+    case place::shard:
+      return "a shard thread";
+    case place::clock:
+      return "the clock thread";
+    case place::control:
+      return "the control thread";
+    case place::scheduler:
+      return "the scheduler";
   }
   return "?";
 }

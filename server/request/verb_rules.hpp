@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Who may ask what of whom: one table, consulted before any handler. The job of a request must always be the answerer's.
+// Who may ask what of whom: one table, consulted before any handler. The job of a request must always be the
+// answerer's.
 #pragma once
 
 #include <array>
@@ -49,41 +50,79 @@ inline constexpr auto verb_rules = [] {
   constexpr auto not_ahead = epoch_rule::not_ahead;
   constexpr auto current = epoch_rule::current;
   return std::to_array<verb_rule>({
-      r{pull, shard, anybody, current}, r{push, shard, anybody, current}, r{update, shard, anybody, current},
-      r{bupdate, shard, anybody, current}, r{contains, shard, anybody, current}, r{remove, shard, anybody, current},
-      r{update_default, shard, anybody, current}, r{cas, shard, anybody, current}, r{pull_at, shard, anybody, current},
+      r{pull, shard, anybody, current},
+      r{push, shard, anybody, current},
+      r{update, shard, anybody, current},
+      r{bupdate, shard, anybody, current},
+      r{contains, shard, anybody, current},
+      r{remove, shard, anybody, current},
+      r{update_default, shard, anybody, current},
+      r{cas, shard, anybody, current},
+      r{pull_at, shard, anybody, current},
       r{update_at, shard, anybody, current},
-      r{pull_multi, shard, anybody, current}, r{push_multi, shard, anybody, current},
-      r{update_multi, shard, anybody, current}, r{bupdate_multi, shard, anybody, current},
-      r{contains_multi, shard, anybody, current}, r{remove_multi, shard, anybody, current},
-      r{update_default_multi, shard, anybody, current}, r{pull_at_multi, shard, anybody, current},
+      r{pull_multi, shard, anybody, current},
+      r{push_multi, shard, anybody, current},
+      r{update_multi, shard, anybody, current},
+      r{bupdate_multi, shard, anybody, current},
+      r{contains_multi, shard, anybody, current},
+      r{remove_multi, shard, anybody, current},
+      r{update_default_multi, shard, anybody, current},
+      r{pull_at_multi, shard, anybody, current},
       r{update_at_multi, shard, anybody, current},
-      r{clear, shard, anybody, current}, r{scan, shard, anybody, current}, r{top_k, shard, anybody, current},
-      r{reduce, shard, anybody, current}, r{remove_if, shard, anybody, current},
-      r{register_update, shard, anybody, not_ahead}, r{register_bupdate, shard, anybody, not_ahead},
-      r{register_filter, shard, anybody, not_ahead}, r{set_prepare, shard, anybody, not_ahead},
-      r{set_pull, shard, anybody, current}, r{set_push, shard, anybody, current}, r{set_update, shard, anybody, current},
+      r{clear, shard, anybody, current},
+      r{scan, shard, anybody, current},
+      r{top_k, shard, anybody, current},
+      r{reduce, shard, anybody, current},
+      r{remove_if, shard, anybody, current},
+      r{register_update, shard, anybody, not_ahead},
+      r{register_bupdate, shard, anybody, not_ahead},
+      r{register_filter, shard, anybody, not_ahead},
+      r{set_prepare, shard, anybody, not_ahead},
+      r{set_pull, shard, anybody, current},
+      r{set_push, shard, anybody, current},
+      r{set_update, shard, anybody, current},
       r{set_bupdate, shard, anybody, current},
-      r{table_open, shard, anybody, not_ahead}, r{rows_pull, shard, anybody, current}, r{rows_push, shard, anybody, current},
-      r{rows_update, shard, anybody, current}, r{rows_remove, shard, anybody, current}, r{rows_scan, shard, anybody, current},
-      r{subscribe, shard, anybody, current}, r{fence, shard, anybody, current}, r{fold, shard, anybody, current},
+      r{table_open, shard, anybody, not_ahead},
+      r{rows_pull, shard, anybody, current},
+      r{rows_push, shard, anybody, current},
+      r{rows_update, shard, anybody, current},
+      r{rows_remove, shard, anybody, current},
+      r{rows_scan, shard, anybody, current},
+      r{subscribe, shard, anybody, current},
+      r{fence, shard, anybody, current},
+      r{fold, shard, anybody, current},
       r{ping, shard, anybody, not_ahead},
-      r{checkpoint, shard, asker::scheduler, not_ahead}, r{stop, shard, asker::itself, any},
-      r{replicate, shard, asker::peer, current}, r{handover, shard, asker::peer, current},
+      r{checkpoint, shard, asker::scheduler, not_ahead},
+      r{stop, shard, asker::itself, any},
+      r{replicate, shard, asker::peer, current},
+      r{handover, shard, asker::peer, current},
       r{clock_moved, shard, asker::peer, current},
 
-      r{clock_tick, clock, anybody, current}, r{clock_wait, clock, anybody, current}, r{subscribe, clock, anybody, current},
-      r{checkpoint, clock, asker::scheduler, current}, r{replicate, clock, asker::peer, current},
+      r{clock_tick, clock, anybody, current},
+      r{clock_wait, clock, anybody, current},
+      r{subscribe, clock, anybody, current},
+      r{checkpoint, clock, asker::scheduler, current},
+      r{replicate, clock, asker::peer, current},
       r{handover, clock, asker::peer, current},
-      r{ping, clock, anybody, any}, r{stop, clock, asker::itself, any},
+      r{ping, clock, anybody, any},
+      r{stop, clock, asker::itself, any},
 
-      r{proxy, control, anybody, any}, r{ping, control, anybody, any}, r{stats, control, anybody, any},
+      r{proxy, control, anybody, any},
+      r{ping, control, anybody, any},
+      r{stats, control, anybody, any},
       r{stop, control, anybody, any},
 
-      r{join, scheduler, anybody, any}, r{heartbeat, scheduler, asker::node, any}, r{watch, scheduler, asker::node, any},
-      r{leave, scheduler, asker::node, any}, r{collective, scheduler, asker::node, any},
-      r{progress, scheduler, anybody, any}, r{abort, scheduler, anybody, any}, r{report_death, scheduler, anybody, any},
-      r{resize, scheduler, anybody, any}, r{checkpoint, scheduler, anybody, any}, r{ping, scheduler, anybody, any},
+      r{join, scheduler, anybody, any},
+      r{heartbeat, scheduler, asker::node, any},
+      r{watch, scheduler, asker::node, any},
+      r{leave, scheduler, asker::node, any},
+      r{collective, scheduler, asker::node, any},
+      r{progress, scheduler, anybody, any},
+      r{abort, scheduler, anybody, any},
+      r{report_death, scheduler, anybody, any},
+      r{resize, scheduler, anybody, any},
+      r{checkpoint, scheduler, anybody, any},
+      r{ping, scheduler, anybody, any},
       r{stats, scheduler, anybody, any},
   });
 }();
@@ -96,17 +135,18 @@ struct refusal_at_door {
   net::status why;
   std::string text;
 };
-/// What can be said without a membership: the verb is one of this thread, the job is ours, and whoever must be this server or
-/// the scheduler is. `job` 0: requests of any job are taken, and anybody may be its scheduler.
-/// Cost: a load and two comparisons unless it is refused.
+/// What can be said without a membership: the verb is one of this thread, the job is ours, and whoever must be this
+/// server or the scheduler is. `job` 0: requests of any job are taken, and anybody may be its scheduler. Cost: a load
+/// and two comparisons unless it is refused.
 [[nodiscard]] std::optional<refusal_at_door> refused_at(place at, const net::request_header& h, std::uint64_t job,
                                                         std::uint64_t incarnation);
 
-/// Both ends of a request from a thread of one server to one of another: it stands in header.client, table and function.
+/// Both ends of a request from a thread of one server to one of another: it stands in header.client, table and
+/// function.
 struct link {
-  std::uint64_t from = 0;        ///< incarnation of the sender
+  std::uint64_t from = 0;  ///< incarnation of the sender
   std::uint32_t from_slot = 0;
-  std::uint64_t to = 0;          ///< incarnation of the server that it is meant for
+  std::uint64_t to = 0;  ///< incarnation of the server that it is meant for
 
   void write(net::request_header& h) const noexcept {
     h.client = from;

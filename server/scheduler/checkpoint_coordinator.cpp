@@ -44,7 +44,11 @@ void answer_worker(completion& done, const std::string& why) {
 
 checkpoint_coordinator::checkpoint_coordinator(checkpoint_options options, std::uint64_t job, std::uint32_t workers,
                                                event_sink events, send_request send)
-    : options_(std::move(options)), job_(job), workers_(workers), events_(std::move(events)), send_(std::move(send)),
+    : options_(std::move(options)),
+      job_(job),
+      workers_(workers),
+      events_(std::move(events)),
+      send_(std::move(send)),
       disk_(options_.disk != nullptr ? options_.disk : &file_system_) {
   for (std::uint32_t rank = 0; rank < workers; ++rank) in_.insert(in_.end(), rank);
   if (!options_.plan.resume.empty()) last_ = options_.plan.clock;
@@ -54,7 +58,8 @@ std::string checkpoint_coordinator::folder_of(std::uint32_t clock) const {
   return options_.plan.folder + "/" + net::checkpoint_folder_name(clock);
 }
 
-void checkpoint_coordinator::say(const std::string& kind, std::uint32_t clock, const std::string& why, std::uint64_t bytes) {
+void checkpoint_coordinator::say(const std::string& kind, std::uint32_t clock, const std::string& why,
+                                 std::uint64_t bytes) {
   json event{{"event", kind}, {"clock", clock}, {"folder", folder_of(clock)}};
   if (!why.empty()) event["why"] = why;
   else event["bytes"] = bytes;
@@ -64,7 +69,8 @@ void checkpoint_coordinator::say(const std::string& kind, std::uint32_t clock, c
 
 // ---- stopping
 
-void checkpoint_coordinator::handle(const net::request_view& in, completion done, const membership& members, time_point now) {
+void checkpoint_coordinator::handle(const net::request_view& in, completion done, const membership& members,
+                                    time_point now) {
   now_ = now;
   const auto body = json_from(net::text_of(in.body));
   const auto role = body.is_object() && body.contains("role") ? body["role"] : json();
@@ -78,7 +84,8 @@ void checkpoint_coordinator::handle(const net::request_view& in, completion done
   const auto rank = json_number(body, "rank");
   const auto clock = json_number(body, "clock");
   if (role != "worker" || !in_.contains(rank) || clock == net::no_clock) {
-    return done.fail(net::status::bad_request, "a checkpoint is asked for by a launcher, or by a worker with rank and clock");
+    return done.fail(net::status::bad_request,
+                     "a checkpoint is asked for by a launcher, or by a worker with rank and clock");
   }
   stopped_worker worker;
   try {
@@ -92,8 +99,8 @@ void checkpoint_coordinator::handle(const net::request_view& in, completion done
   stop(rank, clock, std::move(worker), members, now);
 }
 
-void checkpoint_coordinator::stop(std::uint32_t rank, std::uint32_t clock, stopped_worker worker, const membership& members,
-                                  time_point now) {
+void checkpoint_coordinator::stop(std::uint32_t rank, std::uint32_t clock, stopped_worker worker,
+                                  const membership& members, time_point now) {
   if (phase_ != phase::nobody && clock > clock_) {
     close("worker " + std::to_string(rank) + " has passed it", 0);
   } else if (clock == clock_ && (phase_ == phase::saving || phase_ == phase::finishing)) {
@@ -149,7 +156,8 @@ void checkpoint_coordinator::look_whether_all_are_there(const membership& member
 
 void checkpoint_coordinator::ask(const membership& members) {
   if (options_.plan.folder.empty()) {
-    events_(json_text({{"event", "checkpoint_failed"}, {"why", "the job was started without --checkpoint-dir"}}), false);
+    events_(json_text({{"event", "checkpoint_failed"}, {"why", "the job was started without --checkpoint-dir"}}),
+            false);
     return;
   }
   if (members.servers.empty() || members.servers.front().clock.empty() || waits_for(purpose::clock)) return;
@@ -224,7 +232,8 @@ void checkpoint_coordinator::on_saved(const net::reply_view& reply) {
 void checkpoint_coordinator::finish() {
   phase_ = phase::finishing;
   manifest_.functions.assign(functions_.begin(), functions_.end());
-  std::sort(manifest_.files.begin(), manifest_.files.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  std::sort(manifest_.files.begin(), manifest_.files.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
   later([this, m = manifest_, folder = folder_of(clock_)] {
     const auto text = m.to_text();
     disk_->write(folder + "/" + net::manifest_name, net::bytes_of(text));
@@ -319,9 +328,9 @@ void checkpoint_coordinator::on_restored(question q, const net::reply_view& repl
   if (waits_for(purpose::restore) || !restore_failure_.empty()) return;
   restore_ = step::done;
   events_(json_text({{"event", "restored"},
-                {"clock", options_.plan.clock},
-                {"folder", options_.plan.resume},
-                {"seconds", std::chrono::duration<double>(now_ - since_).count()}}),
+                     {"clock", options_.plan.clock},
+                     {"folder", options_.plan.resume},
+                     {"seconds", std::chrono::duration<double>(now_ - since_).count()}}),
           false);
 }
 
@@ -332,9 +341,15 @@ bool checkpoint_coordinator::on_reply(std::uint64_t number, const net::reply_vie
   auto node = asked_.extract(number);
   if (node.empty()) return false;  // or a second answer
   switch (node.mapped().what) {
-    case purpose::save: on_saved(reply); break;
-    case purpose::restore: on_restored(std::move(node.mapped()), reply); break;
-    case purpose::clock: on_clock(std::move(node.mapped()), reply); break;
+    case purpose::save:
+      on_saved(reply);
+      break;
+    case purpose::restore:
+      on_restored(std::move(node.mapped()), reply);
+      break;
+    case purpose::clock:
+      on_clock(std::move(node.mapped()), reply);
+      break;
   }
   return true;
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The scheduler's part of checkpoints: who has stopped for one, what the servers have written, the manifest; and what the
-// servers are to read before the first worker of a resumed job is let in. No socket; the disk works on a thread of its own,
-// because a scheduler that waits for it answers no heartbeats.
+// The scheduler's part of checkpoints: who has stopped for one, what the servers have written, the manifest; and what
+// the servers are to read before the first worker of a resumed job is let in. No socket; the disk works on a thread of
+// its own, because a scheduler that waits for it answers no heartbeats.
 //
-//   nobody --first worker stops at c--> gathering --all are there--> saving --all shards--> finishing --manifest--> nobody
+//   nobody --first worker stops at c--> gathering --all are there--> saving --all shards--> finishing --manifest-->
+//   nobody
 //      ^                                   |                            |                      |
 //      +--- "checkpoint failed: why" ------+----------------------------+----------------------+   the workers go on
 //
@@ -27,11 +28,11 @@
 #include <vector>
 
 #include "core/membership.hpp"
+#include "net/clock_source.hpp"
+#include "net/protocol.hpp"
+#include "server/request/completion.hpp"
 #include "storage/checkpoint_store.hpp"
 #include "storage/file_system.hpp"
-#include "net/protocol.hpp"
-#include "net/clock_source.hpp"
-#include "server/request/completion.hpp"
 
 namespace paracel::srv {
 
@@ -40,10 +41,11 @@ struct checkpoint_options {
   std::uint32_t keep = 3;    ///< how many checkpoints that verify stay
   std::string program;       ///< for the manifest
   std::uint64_t config = 0;  ///< likewise: hash of the config file
-  /// Workers may come to the clock of a checkpoint so long after one another; then it is given up, and who has come goes on.
+  /// Workers may come to the clock of a checkpoint so long after one another; then it is given up, and who has come
+  /// goes on.
   std::chrono::milliseconds gather_limit{300'000};
   net::file_system* disk = nullptr;  ///< null: the file system
-  bool own_thread = true;     ///< false: the disk works on the caller's, for a simulation
+  bool own_thread = true;            ///< false: the disk works on the caller's, for a simulation
 };
 
 /// Thread-safety: owned by the thread of its completions.
@@ -103,8 +105,8 @@ class checkpoint_coordinator {
     std::string error;
   };
   enum class purpose : std::uint8_t { save, restore, clock };
-  /// A request to a thread of a server. It goes again until it is answered: a connection that breaks may have taken it, or its
-  /// answer. Servers do it once (checkpoint_service.hpp).
+  /// A request to a thread of a server. It goes again until it is answered: a connection that breaks may have taken it,
+  /// or its answer. Servers do it once (checkpoint_service.hpp).
   struct question {
     purpose what;
     std::string address;
@@ -146,8 +148,8 @@ class checkpoint_coordinator {
   net::file_system* disk_;
 
   phase phase_ = phase::nobody;
-  std::uint32_t clock_ = 0;             // of the checkpoint that is being made
-  std::optional<std::uint32_t> last_;   // of the last one that was made or given up
+  std::uint32_t clock_ = 0;            // of the checkpoint that is being made
+  std::optional<std::uint32_t> last_;  // of the last one that was made or given up
   time_point since_{};
   time_point now_{};
   std::map<std::uint32_t, stopped_worker> stopped_;  // by rank
@@ -158,7 +160,7 @@ class checkpoint_coordinator {
   std::set<net::checkpoint_function> functions_;
 
   std::uint64_t last_number_ = 0;
-  std::map<std::uint64_t, question> asked_;          // by number: what has not been answered
+  std::map<std::uint64_t, question> asked_;  // by number: what has not been answered
   step restore_ = step::none;
   std::string restore_failure_;
 

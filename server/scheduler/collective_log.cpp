@@ -58,7 +58,8 @@ collective_log::stored collective_log::store(const shared_buffer& bytes) {
   return s;
 }
 
-void collective_log::keep(std::uint64_t number, std::string what, value_tag tag, const shared_buffer& shared, std::vector<shared_buffer> own) {
+void collective_log::keep(std::uint64_t number, std::string what, value_tag tag, const shared_buffer& shared,
+                          std::vector<shared_buffer> own) {
   known_ = std::max(known_, number + 1);
   answer a{.what = std::move(what), .tag = tag, .parts = {}};
   if (own.empty()) a.parts.push_back(store(shared));
@@ -78,14 +79,15 @@ void collective_log::drop(std::map<std::uint64_t, answer>::iterator it) {
     if (p.size == 0) continue;
     file_bytes_ -= p.size;
     // Where that cannot be, the file is as long as the job made it.
-    [[maybe_unused]] const int same = fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(p.at),
-                                                static_cast<off_t>((p.size + page - 1) / page * page));
+    [[maybe_unused]] const int same =
+        fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(p.at),
+                  static_cast<off_t>((p.size + page - 1) / page * page));
   }
   answers_.erase(it);
 }
 
 void collective_log::needs(std::uint32_t rank, std::vector<std::pair<std::uint64_t, std::uint64_t>> again,
-                         std::uint64_t from) {
+                           std::uint64_t from) {
   const auto it = needs_.find(rank);
   if (it == needs_.end() || (it->second.from == from && it->second.again == again)) return;
   it->second = {std::move(again), from};
@@ -101,8 +103,8 @@ void collective_log::tidy() {
   for (const auto& [rank, n] : needs_) end = std::min(end, n.from);
   const auto is_needed = [&](std::uint64_t number) {
     return std::ranges::any_of(needs_, [number](const auto& of) {
-      return std::ranges::any_of(of.second.again,
-                                 [number](const auto& range) { return range.first <= number && number < range.second; });
+      return std::ranges::any_of(
+          of.second.again, [number](const auto& range) { return range.first <= number && number < range.second; });
     });
   };
   for (auto it = answers_.begin(); it != answers_.end() && it->first < end;) {
@@ -111,8 +113,8 @@ void collective_log::tidy() {
   }
 }
 
-collective_log::found collective_log::find(std::uint64_t number, std::uint32_t rank, const std::string& what, shared_buffer& out,
-                                       value_tag& tag, std::string& why) {
+collective_log::found collective_log::find(std::uint64_t number, std::uint32_t rank, const std::string& what,
+                                           shared_buffer& out, value_tag& tag, std::string& why) {
   const auto it = answers_.find(number);
   if (it == answers_.end()) {
     if (number >= known_) return found::no;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The answers to collectives, kept for a process that takes the place of a worker that died and calls again what that one
-// had called (src/worker/collective_sequence.hpp). Large ones lie in a file that has no name, so that it goes with the
-// scheduler whatever ends it.
+// The answers to collectives, kept for a process that takes the place of a worker that died and calls again what that
+// one had called (src/worker/collective_sequence.hpp). Large ones lie in a file that has no name, so that it goes with
+// the scheduler whatever ends it.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ class collective_log {
  public:
   struct options {
     std::uint32_t ranks = 1;
-    std::string folder = ".";           ///< of the file
-    std::size_t file_from = 64 * 1024;  ///< answers of more bytes lie in the file
+    std::string folder = ".";                         ///< of the file
+    std::size_t file_from = 64 * 1024;                ///< answers of more bytes lie in the file
     std::size_t most_bytes = std::size_t{256} << 20;  ///< of the others, and of what is known about each
   };
   explicit collective_log(options o);
@@ -35,17 +35,19 @@ class collective_log {
   collective_log& operator=(const collective_log&) = delete;
 
   /// All ranks have been answered the same, or each of them one of `own`. `what`: the call in words.
-  void keep(std::uint64_t number, std::string what, value_tag tag, const shared_buffer& shared, std::vector<shared_buffer> own = {});
-  /// What a rank would call again: the numbers [first, second), and those from `from` on. Others are dropped once no rank
-  /// needs them.
+  void keep(std::uint64_t number, std::string what, value_tag tag, const shared_buffer& shared,
+            std::vector<shared_buffer> own = {});
+  /// What a rank would call again: the numbers [first, second), and those from `from` on. Others are dropped once no
+  /// rank needs them.
   void needs(std::uint32_t rank, std::vector<std::pair<std::uint64_t, std::uint64_t>> again, std::uint64_t from);
   /// This rank will not call any again.
   void needs_nothing(std::uint32_t rank);
 
   enum class found : std::uint8_t { no, yes, dropped, differs };
-  /// The answer that `rank` has had, or would have had. no: it has not been given. dropped, differs: it was, and `why` says
-  /// why it is no answer to this call.
-  found find(std::uint64_t number, std::uint32_t rank, const std::string& what, shared_buffer& out, value_tag& tag, std::string& why);
+  /// The answer that `rank` has had, or would have had. no: it has not been given. dropped, differs: it was, and `why`
+  /// says why it is no answer to this call.
+  found find(std::uint64_t number, std::uint32_t rank, const std::string& what, shared_buffer& out, value_tag& tag,
+             std::string& why);
 
   [[nodiscard]] std::size_t size() const noexcept { return answers_.size(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }

@@ -17,8 +17,8 @@ std::string describe(const collective_request& r, std::size_t contribution_bytes
   std::string text = name_of(r.kind);
   if (r.kind == collective_kind::reduce) {
     const auto width = element_bytes(r.tag);
-    text += std::string(" (") + net::name_of(r.op) + " of " + std::to_string(width == 0 ? 0 : contribution_bytes / width) +
-            " " + name_of(element_of(r.tag)) + ")";
+    text += std::string(" (") + net::name_of(r.op) + " of " +
+            std::to_string(width == 0 ? 0 : contribution_bytes / width) + " " + name_of(element_of(r.tag)) + ")";
   } else if (r.kind == collective_kind::bcast) {
     text += " (from rank " + std::to_string(r.root) + ")";
   }
@@ -67,22 +67,37 @@ void fold(std::byte* into, const std::byte* from, std::size_t bytes, reduce_op o
         each([](T a, T b) { return a + b; });
       }
       break;
-    case reduce_op::max: each([&](T a, T b) { return is_nan(a) || a >= b ? a : b; }); break;
-    case reduce_op::min: each([&](T a, T b) { return is_nan(a) || a <= b ? a : b; }); break;
+    case reduce_op::max:
+      each([&](T a, T b) { return is_nan(a) || a >= b ? a : b; });
+      break;
+    case reduce_op::min:
+      each([&](T a, T b) { return is_nan(a) || a <= b ? a : b; });
+      break;
   }
 }
 
 void fold(value_tag tag, std::byte* into, std::span<const std::byte> from, reduce_op op) {
   switch (element_of(tag)) {
-    case value_tag::i32: fold<std::int32_t>(into, from.data(), from.size(), op); break;
-    case value_tag::i64: fold<std::int64_t>(into, from.data(), from.size(), op); break;
-    case value_tag::f32: fold<float>(into, from.data(), from.size(), op); break;
-    case value_tag::f64: fold<double>(into, from.data(), from.size(), op); break;
-    default: break;  // refused as malformed when it came
+    case value_tag::i32:
+      fold<std::int32_t>(into, from.data(), from.size(), op);
+      break;
+    case value_tag::i64:
+      fold<std::int64_t>(into, from.data(), from.size(), op);
+      break;
+    case value_tag::f32:
+      fold<float>(into, from.data(), from.size(), op);
+      break;
+    case value_tag::f64:
+      fold<double>(into, from.data(), from.size(), op);
+      break;
+    default:
+      break;  // refused as malformed when it came
   }
 }
 
-shared_buffer copy_of(std::span<const std::byte> bytes) { return bytes.empty() ? shared_buffer{} : shared_buffer::copy_of(bytes); }
+shared_buffer copy_of(std::span<const std::byte> bytes) {
+  return bytes.empty() ? shared_buffer{} : shared_buffer::copy_of(bytes);
+}
 
 void answer(completion& done, const shared_buffer& bytes, value_tag tag) {
   net::reply_header fields;
@@ -161,7 +176,8 @@ void collective_service::handle(const net::request_view& in, shared_buffer tail,
     for (std::uint32_t rank = 0; rank < r.size; ++rank) {
       const auto gone = departed_.find({r.comm, rank});
       if (gone == departed_.end()) continue;
-      fail(o, "rank " + std::to_string(r.rank) + " calls " + describe(r, contribution.size()) + ", but " + gone->second);
+      fail(o,
+           "rank " + std::to_string(r.rank) + " calls " + describe(r, contribution.size()) + ", but " + gone->second);
       break;
     }
   }
@@ -194,8 +210,7 @@ void collective_service::finish(operations::iterator it) {
       fail(o, name + " is a bcast from rank " + std::to_string(root) + ", but " + ejected_.at({it->first.first, root}));
     else if (largest_answer(o) > limits_.max_answer_bytes)
       fail(o, name + ": the result is larger than " + std::to_string(limits_.max_answer_bytes) + " bytes");
-    else
-      complete(it->first, o);
+    else complete(it->first, o);
   }
   open_.erase(it);
 }
@@ -238,10 +253,14 @@ bool collective_service::answer_again(const collective_request& r, std::size_t c
   value_tag tag = value_tag::none;
   std::string why;
   switch (kept_->find(r.operation, r.rank, describe(r, contribution_bytes), bytes, tag, why)) {
-    case collective_log::found::no: return false;
-    case collective_log::found::yes: answer(done, bytes, tag); return true;
+    case collective_log::found::no:
+      return false;
+    case collective_log::found::yes:
+      answer(done, bytes, tag);
+      return true;
     case collective_log::found::dropped:
-    case collective_log::found::differs: break;
+    case collective_log::found::differs:
+      break;
   }
   done.fail(net::status::bad_request, name_of_operation(r.comm, r.operation) + ": " + why);
   return true;
@@ -280,7 +299,9 @@ void collective_service::complete(const operation_key& key, operation& o) {
         if (!p.absent) p.done.ok();
       if (keeps) kept_->keep(key.second, what, value_tag::none, {});
       break;
-    case collective_kind::bcast: answer_all(parts[first.root].bytes, parts[first.root].request.tag); break;
+    case collective_kind::bcast:
+      answer_all(parts[first.root].bytes, parts[first.root].request.tag);
+      break;
     case collective_kind::reduce: {
       // The first contribution's memory becomes the result, unless somebody else can see it.
       auto& from = parts[first.rank].bytes;
@@ -337,8 +358,8 @@ void collective_service::erase_if_all_came(operations::iterator it) {
   if (it->second.arrived >= it->second.parts.size()) open_.erase(it);
 }
 
-/// Room for one more operation: a failed one is given up first; whoever still comes to it opens it anew and waits, which
-/// only a program that disagrees thousands of times can reach.
+/// Room for one more operation: a failed one is given up first; whoever still comes to it opens it anew and waits,
+/// which only a program that disagrees thousands of times can reach.
 bool collective_service::make_room() {
   if (open_.size() < limits_.max_operations) return true;
   for (auto it = open_.begin(); it != open_.end(); ++it) {

@@ -37,11 +37,11 @@ struct collective_limits {
 ///
 /// Reductions fold in rank order, whatever the order of arrival, so their results are bit-identical from run to run. A
 /// NaN anywhere makes the maximum and the minimum NaN; integer sums wrap around.
-/// When ranks disagree (kind, number of ranks, reduction, type, length, root), each of them is answered bad_request with a
-/// text that says which ranks want what: the program's ranks have taken different paths, and none of them may hang.
-/// Thread-safety: owned by the thread of its completions.
-/// Cost: O(bytes) an operation; a contribution that came as a tail, or a body's worth of copy, is held until the last rank
-/// comes. The replies of all-gather, broadcast and reduce share one buffer.
+/// When ranks disagree (kind, number of ranks, reduction, type, length, root), each of them is answered bad_request
+/// with a text that says which ranks want what: the program's ranks have taken different paths, and none of them may
+/// hang. Thread-safety: owned by the thread of its completions. Cost: O(bytes) an operation; a contribution that came
+/// as a tail, or a body's worth of copy, is held until the last rank comes. The replies of all-gather, broadcast and
+/// reduce share one buffer.
 class collective_service {
  public:
   explicit collective_service(collective_limits limits = {}) : limits_(limits) {}
@@ -52,15 +52,16 @@ class collective_service {
   void fail_all(net::status why, std::string_view text);
   /// A rank of a communicator is gone for good: operations that wait for it, now or later, fail with bad_request.
   void depart(std::uint32_t comm, std::uint32_t rank, const std::string& who);
-  /// The others go on without a rank of a communicator. Where it has not contributed yet, now and later, it counts as one
-  /// that brings nothing: a reduction folds the rest, its block of an all-gather or all-to-all is empty. A broadcast from
-  /// it fails with bad_request.
+  /// The others go on without a rank of a communicator. Where it has not contributed yet, now and later, it counts as
+  /// one that brings nothing: a reduction folds the rest, its block of an all-gather or all-to-all is empty. A
+  /// broadcast from it fails with bad_request.
   void eject(std::uint32_t comm, std::uint32_t rank, const std::string& who);
 
   /// From now on the answers of communicator 0 are kept: a rank that was replaced gets them again.
   void keep_answers(collective_log::options o) { kept_.emplace(std::move(o)); }
   [[nodiscard]] collective_log* kept() noexcept { return kept_ ? &*kept_ : nullptr; }
-  /// Another process calls for this rank from now on: what waits for answers of the one before is as if it had not come.
+  /// Another process calls for this rank from now on: what waits for answers of the one before is as if it had not
+  /// come.
   void replace(std::uint32_t rank);
   /// How many collectives a rank of communicator 0 has called, if answers are kept.
   [[nodiscard]] std::uint64_t called(std::uint32_t rank) const {
@@ -75,16 +76,16 @@ class collective_service {
  private:
   struct part {
     bool arrived = false;
-    bool absent = false;       // ejected before it contributed; counts as arrived
+    bool absent = false;  // ejected before it contributed; counts as arrived
     net::collective_request request;
     shared_buffer bytes;
     completion done;
   };
   struct operation {
-    std::vector<part> parts;   // by rank
+    std::vector<part> parts;  // by rank
     std::uint32_t arrived = 0;
     std::uint32_t absent = 0;
-    std::string failed;        // when set, whoever still comes gets this text
+    std::string failed;  // when set, whoever still comes gets this text
   };
   using operation_key = std::pair<std::uint32_t, std::uint64_t>;  // communicator, number
   using operations = std::map<operation_key, operation>;

@@ -21,9 +21,9 @@ using nlohmann::json;
 
 // A join with 1,024 shard addresses of 50 bytes is 51 kB; the rest is room.
 constexpr std::size_t max_control_bytes = std::size_t{1} << 20;
-constexpr std::size_t max_text_bytes = 1024;   // of a host or an address, as in core/membership.cpp
+constexpr std::size_t max_text_bytes = 1024;  // of a host or an address, as in core/membership.cpp
 constexpr std::size_t max_cause_bytes = 4096;
-constexpr std::size_t max_busy_items = 64;     // of one heartbeat
+constexpr std::size_t max_busy_items = 64;  // of one heartbeat
 // The same long call is named again after this time, so that a log of hours shows that it is still the same.
 constexpr std::chrono::seconds busy_again{30};
 
@@ -45,7 +45,8 @@ std::uint64_t number(const json& j, const char* key, std::uint64_t most) {
   if (it == j.end()) throw refusal(std::string("\"") + key + "\" is missing");
   // nlohmann keeps non-negative integers of a parsed text as unsigned
   if (!it->is_number_unsigned() || it->get<std::uint64_t>() > most)
-    throw refusal(std::string("\"") + key + "\" is " + json_text(*it) + ", not a whole number up to " + std::to_string(most));
+    throw refusal(std::string("\"") + key + "\" is " + json_text(*it) + ", not a whole number up to " +
+                  std::to_string(most));
   return it->get<std::uint64_t>();
 }
 
@@ -127,7 +128,8 @@ void scheduler::handle(const net::request_view& in, shared_buffer tail, completi
   if (in.header.job != options_.job)
     return done.fail(net::status::wrong_job,
                      "this is the scheduler of job " + to_hex(options_.job) + ", the request is of another");
-  if (const auto no = refused_at(place::scheduler, in.header, options_.job, options_.job)) return done.fail(no->why, no->text);
+  if (const auto no = refused_at(place::scheduler, in.header, options_.job, options_.job))
+    return done.fail(no->why, no->text);
   if (in.header.what == net::verb::ping) return done.ok();
   if (in.header.what == net::verb::stats) return done.answer({}, net::bytes_of(report(now)));
   if (phase_ == phase::aborted && in.header.what != net::verb::heartbeat) {
@@ -136,17 +138,28 @@ void scheduler::handle(const net::request_view& in, shared_buffer tail, completi
     return;
   }
   switch (in.header.what) {
-    case net::verb::join: return join(in, std::move(done), now);
-    case net::verb::heartbeat: return heartbeat(in, std::move(done), now);
-    case net::verb::progress: return progress(in, std::move(done), now);
-    case net::verb::leave: return leave(in, std::move(done), now);
-    case net::verb::abort: return on_abort(in, std::move(done), now);
-    case net::verb::watch: return watch(in, std::move(done));
-    case net::verb::report_death: return on_death_report(in, std::move(done), now);
-    case net::verb::resize: return resize(in, std::move(done), now);
-    case net::verb::checkpoint: return checkpoints_.handle(in, std::move(done), servers_in_job_.members(), now);
-    case net::verb::collective: return collective(in, std::move(tail), std::move(done));
-    default: return;  // refused before
+    case net::verb::join:
+      return join(in, std::move(done), now);
+    case net::verb::heartbeat:
+      return heartbeat(in, std::move(done), now);
+    case net::verb::progress:
+      return progress(in, std::move(done), now);
+    case net::verb::leave:
+      return leave(in, std::move(done), now);
+    case net::verb::abort:
+      return on_abort(in, std::move(done), now);
+    case net::verb::watch:
+      return watch(in, std::move(done));
+    case net::verb::report_death:
+      return on_death_report(in, std::move(done), now);
+    case net::verb::resize:
+      return resize(in, std::move(done), now);
+    case net::verb::checkpoint:
+      return checkpoints_.handle(in, std::move(done), servers_in_job_.members(), now);
+    case net::verb::collective:
+      return collective(in, std::move(tail), std::move(done));
+    default:
+      return;  // refused before
   }
 }
 
@@ -154,9 +167,10 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
   const auto body = object_in(in);
   const auto who = sender::in(body, options_);
   const bool enters = who.what == role::server && phase_ == phase::running && awaits(who.index);
-  const bool returns = enters || (phase_ == phase::running &&
-                                  (is_awaited(who.what, who.index) ||
-                                   (who.what == role::server && servers_in_job_.state(who.index) == server_state::down)));
+  const bool returns =
+      enters || (phase_ == phase::running &&
+                 (is_awaited(who.what, who.index) ||
+                  (who.what == role::server && servers_in_job_.state(who.index) == server_state::down)));
   if (at(who.what, who.index).joined && !returns) throw refusal(name(who.what, who.index) + " has joined already");
   if (phase_ != phase::joining && !returns) throw refusal("the job is complete");
   const auto host = text(body, "host");
@@ -277,7 +291,8 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
     fields.order = net::instruction::shutdown;
     return done.answer(fields);
   }
-  if (known && who.what == role::server && servers_in_job_.state(who.index) == server_state::gone) {  // nobody needs it any more
+  if (known && who.what == role::server &&
+      servers_in_job_.state(who.index) == server_state::gone) {  // nobody needs it any more
     n.gone = true;
     net::reply_header fields;
     fields.order = net::instruction::shutdown;
@@ -285,8 +300,9 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
   }
   const bool is_replaced = !known && std::ranges::any_of(n.earlier, [&](const auto& p) { return is_of(body, p); });
   if ((lost && known) || is_replaced || n.ejected) {  // it was stopped, or cut off: others serve what it did
-    return tell_to_end(done, who.what == role::server ? exit_status::server_lost : exit_status::worker_lost,
-                       is_replaced ? "another process has its place" : name(who.what, who.index) + " was taken for lost");
+    return tell_to_end(
+        done, who.what == role::server ? exit_status::server_lost : exit_status::worker_lost,
+        is_replaced ? "another process has its place" : name(who.what, who.index) + " was taken for lost");
   }
   if (known && n.hung.empty()) {
     n.last_sign = now;
@@ -367,7 +383,8 @@ void scheduler::on_death_report(const net::request_view& in, completion done, ti
   const auto& n = at(who.what, who.index);
   const bool is_known = n.joined && is_of(body, holder(who));
   // A report may come when its place is another one's already.
-  const bool is_late = std::ranges::any_of(n.earlier, [&](const auto& p) { return body.value("pid", json()) == p.pid; });
+  const bool is_late =
+      std::ranges::any_of(n.earlier, [&](const auto& p) { return body.value("pid", json()) == p.pid; });
   if (who.what == role::server && awaits(who.index) && !is_known && !is_late) give_up_entering(why);
   else if (phase_ != phase::done && is_known && !n.gone) on_loss(who.what, who.index, why, now);
   const auto answer =
@@ -401,9 +418,14 @@ void scheduler::name_busy(std::uint32_t slot, const json& list, time_point now) 
     if (named.first == function && now - named.second < busy_again) continue;
     named = {function, now};
     const auto& n = servers_[slot];
-    events_(json_text({{"event", "busy"}, {"role", "server"}, {"index", slot}, {"pid", n.pid}, {"host", n.host},
-                  {"shard", *shard}, {"function", function},
-                  {"seconds", lasts != item.end() && lasts->is_number() ? *lasts : json(0)}}),
+    events_(json_text({{"event", "busy"},
+                       {"role", "server"},
+                       {"index", slot},
+                       {"pid", n.pid},
+                       {"host", n.host},
+                       {"shard", *shard},
+                       {"function", function},
+                       {"seconds", lasts != item.end() && lasts->is_number() ? *lasts : json(0)}}),
             false);
   }
 }
@@ -537,8 +559,11 @@ void scheduler::on_loss(role r, std::uint32_t index, const std::string& why, tim
   if (server && servers_in_job_.state(index) == server_state::gone) return;
   if (server && servers_in_job_.state(index) == server_state::left) {  // it had no partition any more
     servers_in_job_.server_lost(index);
-    events_(json_text({{"event", "retired"}, {"index", index}, {"pid", n.pid}, {"host", n.host},
-                  {"epoch", servers_in_job_.members().epoch}}),
+    events_(json_text({{"event", "retired"},
+                       {"index", index},
+                       {"pid", n.pid},
+                       {"host", n.host},
+                       {"epoch", servers_in_job_.members().epoch}}),
             false);
     return broadcast_membership();
   }
@@ -558,8 +583,10 @@ void scheduler::on_loss(role r, std::uint32_t index, const std::string& why, tim
   if (!verdict.why_not.empty()) cause += "; " + verdict.why_not;
   const bool is_worker_0 = !server && index == 0 && options_.eject_workers && phase_ == phase::running;
   if (is_worker_0) cause += "; worker 0 writes the results: it cannot be ejected";
-  json event{{"event", "lost"}, {"role", server ? "server" : "worker"}, {"index", index}, {"pid", n.pid},
-             {"host", n.host}, {"cause", cause}, {"status", status}};
+  json event{{"event", "lost"}, {"role", server ? "server" : "worker"},
+             {"index", index},  {"pid", n.pid},
+             {"host", n.host},  {"cause", cause},
+             {"status", status}};
   if (servers_in_job_.may_change()) {
     event["goes_on"] = verdict.goes_on;
     event["epoch"] = servers_in_job_.members().epoch;

@@ -7,44 +7,51 @@
 //      |                      |
 //      +------- a loss, an abort, the join deadline -------> aborted     (the first cause stays)
 //
-// With copies (`replicas` above 1) a running job bears the loss of servers; which, server_membership.hpp says. With `eject_workers` it
-// bears the loss of workers other than 0, who writes the results: collectives go on without what they would have brought.
-// The launcher sees to it that the process is dead, and then takes the worker out of the clock. With `worker_wait` the others
-// wait so long at most for another process of the same rank to be where the one before was:
+// With copies (`replicas` above 1) a running job bears the loss of servers; which, server_membership.hpp says. With
+// `eject_workers` it bears the loss of workers other than 0, who writes the results: collectives go on without what
+// they would have brought. The launcher sees to it that the process is dead, and then takes the worker out of the
+// clock. With `worker_wait` the others wait so long at most for another process of the same rank to be where the one
+// before was:
 //
-//   up --lost--> awaited --a new process joins--> catching up --it says so, or leaves--> up         (scheduler_workers.cpp)
+//   up --lost--> awaited --a new process joins--> catching up --it says so, or leaves--> up (scheduler_workers.cpp)
 //
 // Bodies of the control verbs are JSON objects:
 //
 //   join       {"role":"server","slot","weight","incarnation","threads","host","pid","shards":[..],"clock","control"}
-//              or {"role":"worker","rank","size","host","pid"}. Parked: a server is answered when all servers are there, a
-//              worker when everybody is; the answer is the membership (core/membership.hpp). While a job with copies runs, a
-//              server may take a slot that is down, and is answered at once. So is a worker in the place of one that is
-//              awaited, with the iterations that were finished ("clock") or why there is no going on from there ("cannot");
-//              the answer's count then says how many processes were this worker before, its value_version how many
-//              collectives they had called.
-//   heartbeat  {"role","slot" or "rank","pid"}, of a server also "busy":[{"shard","function","seconds"}], its "incarnation"
+//              or {"role":"worker","rank","size","host","pid"}. Parked: a server is answered when all servers are
+//              there, a worker when everybody is; the answer is the membership (core/membership.hpp). While a job with
+//              copies runs, a server may take a slot that is down, and is answered at once. So is a worker in the place
+//              of one that is awaited, with the iterations that were finished ("clock") or why there is no going on
+//              from there ("cannot"); the answer's count then says how many processes were this worker before, its
+//              value_version how many collectives they had called.
+//   heartbeat  {"role","slot" or "rank","pid"}, of a server also "busy":[{"shard","function","seconds"}], its
+//   "incarnation"
 //              and the epoch "synced" whose copies it has made; of a worker its "clock", and if it may be replaced
-//              "caught_up" and "collectives":{"again":[[begin,end]..],"from"} (collective_log.hpp). The answer's order is go_on,
-//              shutdown (the job is done) or abort, with {"status","cause"} as its body: a server that was taken for lost
-//              gets that too, and ends itself. Its count is 1 if the sender has the place that it speaks for: only then a
-//              lease is renewed. A process may beat before it has joined, and after another one has taken its place.
-//   watch      {"role","slot" or "rank"}; the header's epoch is what it has. Answered with the membership as soon as there
+//              "caught_up" and "collectives":{"again":[[begin,end]..],"from"} (collective_log.hpp). The answer's order
+//              is go_on, shutdown (the job is done) or abort, with {"status","cause"} as its body: a server that was
+//              taken for lost gets that too, and ends itself. Its count is 1 if the sender has the place that it speaks
+//              for: only then a lease is renewed. A process may beat before it has joined, and after another one has
+//              taken its place.
+//   watch      {"role","slot" or "rank"}; the header's epoch is what it has. Answered with the membership as soon as
+//   there
 //              is one of another epoch.
 //   dead       {"role","slot" or "rank","pid","why"}: a launcher has reaped the process. Answered at once with
 //              {"goes_on","epoch","cause"}.
-//   resize     {"servers": 1 or -1}: a server shall enter, which the launcher is asked for in an event, or one shall leave.
+//   resize     {"servers": 1 or -1}: a server shall enter, which the launcher is asked for in an event, or one shall
+//   leave.
 //              Answered at once with {"slot","epoch"}; refused while another change is under way, or when too few would
 //              be left.
-//   progress   any object; becomes an event, at most 20 a second, the last one always; one with a "warning", each, at once
-//   leave      {"role","slot" or "rank","status"}. A server that leaves before the workers ends the job, a little later:
+//   progress   any object; becomes an event, at most 20 a second, the last one always; one with a "warning", each, at
+//   once leave      {"role","slot" or "rank","status"}. A server that leaves before the workers ends the job, a little
+//   later:
 //              it may be a launcher's answer to the death of another one, which then is the cause to be named.
 //   abort      {"status","cause"}
-//   stats      no body. Answered with everything that is known of the job, for people (scheduler_report.cpp); also after
+//   stats      no body. Answered with everything that is known of the job, for people (scheduler_report.cpp); also
+//   after
 //              the end of the job.
 //
-// After an abort every request, parked or new, is answered job_ended with {"status","cause"} as its body; heartbeats get
-// the same body with status ok and the order abort.
+// After an abort every request, parked or new, is answered job_ended with {"status","cause"} as its body; heartbeats
+// get the same body with status ok and the order abort.
 #pragma once
 
 #include <chrono>
@@ -60,13 +67,13 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "core/shared_buffer.hpp"
 #include "core/membership.hpp"
-#include "net/protocol.hpp"
+#include "core/shared_buffer.hpp"
 #include "net/clock_source.hpp"
+#include "net/protocol.hpp"
+#include "server/request/completion.hpp"
 #include "server/scheduler/checkpoint_coordinator.hpp"
 #include "server/scheduler/collective_service.hpp"
-#include "server/request/completion.hpp"
 #include "server/scheduler/server_membership.hpp"
 
 namespace paracel::srv {
@@ -83,11 +90,11 @@ struct scheduler_options {
   std::string answers_folder = ".";  ///< of the file of answers that are kept for such a process, large ones
   /// A node whose last heartbeat came longer ago is lost. Nodes beat every 0.5 s, so that several may be late.
   std::chrono::milliseconds heartbeat_limit{3000};
-  /// The same for a server of a job with copies, if that is less: the 2 s for which it may serve after it sent a heartbeat,
-  /// and a tenth for clocks that run apart. Another one serves its partitions then.
+  /// The same for a server of a job with copies, if that is less: the 2 s for which it may serve after it sent a
+  /// heartbeat, and a tenth for clocks that run apart. Another one serves its partitions then.
   std::chrono::milliseconds lease_limit{2200};
-  /// A server one of whose user functions has been running for longer is lost, with the function's name as the cause; 0:
-  /// it is named in the log and waited for.
+  /// A server one of whose user functions has been running for longer is lost, with the function's name as the cause;
+  /// 0: it is named in the log and waited for.
   std::chrono::milliseconds hang_limit{0};
   /// How long the nodes may take to join; then the job ends with the names of the missing.
   std::chrono::milliseconds join_limit{60'000};
@@ -111,8 +118,8 @@ class scheduler {
   void handle(const net::request_view& in, shared_buffer tail, completion done, time_point now);
   /// Finds lost nodes and a missed join deadline. Feed it the heartbeats that have arrived first.
   void tick(time_point now);
-  /// The caller himself was away for so long until now (net/attention.hpp): everybody has a whole interval to be heard again,
-  /// and no other limit counts that time.
+  /// The caller himself was away for so long until now (net/attention.hpp): everybody has a whole interval to be heard
+  /// again, and no other limit counts that time.
   void was_away(time_point::duration missed, time_point now);
   /// An answer to a request that `send` has sent.
   void on_reply(std::uint64_t number, const net::reply_view& reply, time_point now);
@@ -140,8 +147,8 @@ class scheduler {
   };
   struct node {
     bool joined = false;
-    bool gone = false;      ///< left, lost, or told that the job has ended
-    bool ejected = false;   ///< a worker without whom the others go on
+    bool gone = false;                    ///< left, lost, or told that the job has ended
+    bool ejected = false;                 ///< a worker without whom the others go on
     std::optional<time_point> awaited{};  ///< since when the others have waited for a worker; until it has caught up
     std::string lost_cause{};             ///< why they do
     std::uint32_t turn = 0;               ///< how many processes were this worker before
@@ -149,7 +156,7 @@ class scheduler {
     int pid = 0;
     std::vector<process> earlier;  ///< that held this place
     std::string host;
-    std::uint32_t clock = 0;  ///< iterations that a worker had finished at its last heartbeat
+    std::uint32_t clock = 0;              ///< iterations that a worker had finished at its last heartbeat
     std::optional<time_point> last_sign;  ///< since when the lease counts; empty until the node is known to beat
     completion joining;                   ///< its parked join
     completion watching;                  ///< its parked watch
@@ -210,15 +217,17 @@ class scheduler {
   std::uint32_t servers_joined_ = 0;
   std::uint32_t workers_joined_ = 0;
   std::uint32_t workers_left_ = 0;  // those that were ejected among them
-  std::optional<std::pair<std::uint32_t, time_point>> entering_;  // the slot whose server has not joined yet, since when
+  std::optional<std::pair<std::uint32_t, time_point>>
+      entering_;  // the slot whose server has not joined yet, since when
   collective_service hub_;
   checkpoint_coordinator checkpoints_;
   int status_ = 0;
   std::string cause_;
-  std::optional<std::pair<std::uint32_t, time_point>> left_early_;  // the first server that left a running job, and when
+  std::optional<std::pair<std::uint32_t, time_point>>
+      left_early_;  // the first server that left a running job, and when
   time_point ended_at_{};
   std::vector<std::pair<time_point, std::string>> losses_;  // that were borne
-  std::string held_progress_;  // the newest that was not yet passed on
+  std::string held_progress_;                               // the newest that was not yet passed on
   std::string last_passed_on_;
   time_point last_progress_{};
   /// (slot, shard) -> the long call that was named, and when

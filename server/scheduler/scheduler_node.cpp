@@ -14,9 +14,9 @@
 
 #include "core/json_io.hpp"
 #include "net/attention.hpp"
-#include "server/scheduler/reply_cache.hpp"
 #include "server/request/channels.hpp"
 #include "server/request/slow_consumer_guard.hpp"
+#include "server/scheduler/reply_cache.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -94,7 +94,8 @@ void scheduler_node::run(net::port& mine) {
     for (int i = 0; came && i < most_in_a_row; ++i) {
       if (in.channel >= 0) {
         net::reply_view reply;
-        if (net::decode(in.frame, in.tail.size(), reply) == nullptr) job.on_reply(reply.header.sequence, reply, time_.now());
+        if (net::decode(in.frame, in.tail.size(), reply) == nullptr)
+          job.on_reply(reply.header.sequence, reply, time_.now());
         came = mine.receive(in, std::chrono::milliseconds{0});
         continue;
       }
@@ -129,7 +130,8 @@ void scheduler_node::run(net::port& mine) {
     if (checkpoint_asked_.exchange(false, std::memory_order_acquire)) job.ask_for_checkpoint();
     job.tick(now);
     if (std::exchange(epoch, job.members().epoch) != job.members().epoch) to_servers.follow(job.members());
-    if (const int status = abort_status_.load(std::memory_order_acquire); status != 0) job.abort(status, abort_cause_, now);
+    if (const int status = abort_status_.load(std::memory_order_acquire); status != 0)
+      job.abort(status, abort_cause_, now);
     status_.store(job.status(), std::memory_order_release);
     state_.store(job.state(), std::memory_order_release);
     if (!over && job.all_notified(now)) {

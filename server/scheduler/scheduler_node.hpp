@@ -15,7 +15,7 @@ namespace paracel::srv {
 struct scheduler_node_options {
   scheduler_options job;
   std::string bind = "inproc://scheduler";
-  scheduler::event_sink events;   ///< runs on the node's thread; may be empty
+  scheduler::event_sink events;  ///< runs on the node's thread; may be empty
   /// Runs on the node's thread when the job has ended and everybody knows; it must not destroy the node.
   std::function<void()> on_over;
 };
@@ -35,8 +35,8 @@ class scheduler_node {
 
   /// Where nodes find it.
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
-  /// Asks for the end of the job with this status and cause, as a node's `abort` would; the thread goes on until everybody
-  /// knows. Nothing happens when the job has ended already. Call it once. Thread-safety: any thread.
+  /// Asks for the end of the job with this status and cause, as a node's `abort` would; the thread goes on until
+  /// everybody knows. Nothing happens when the job has ended already. Call it once. Thread-safety: any thread.
   void abort(int status, std::string cause);
   /// Asks for a checkpoint as soon as can be. Thread-safety: any thread.
   void ask_for_checkpoint() noexcept { checkpoint_asked_.store(true, std::memory_order_release); }
@@ -51,7 +51,7 @@ class scheduler_node {
   net::boot_time_source real_time_;
   const net::clock_source& time_;
   std::string address_;
-  std::string abort_cause_;               // written before abort_status_
+  std::string abort_cause_;  // written before abort_status_
   std::atomic<int> abort_status_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> checkpoint_asked_{false};

@@ -17,7 +17,8 @@ void scheduler::on_synced(std::uint32_t slot, std::uint64_t epoch) {
   for (const auto& s : servers_in_job_.members().servers) {
     if (s.state == server_state::entering || s.state == server_state::left) moving.emplace_back(s.slot, s.state);
   }
-  const auto news = servers_in_job_.synced(slot, static_cast<std::uint32_t>(std::min<std::uint64_t>(epoch, ~std::uint32_t{0})));
+  const auto news =
+      servers_in_job_.synced(slot, static_cast<std::uint32_t>(std::min<std::uint64_t>(epoch, ~std::uint32_t{0})));
   if (news == server_membership::news::none) return;
   const bool serves = news == server_membership::news::serves;
   events_(json_text({{"event", serves ? "serving" : "synced"}, {"epoch", servers_in_job_.members().epoch}}), false);
@@ -25,8 +26,11 @@ void scheduler::on_synced(std::uint32_t slot, std::uint64_t epoch) {
     const auto is = servers_in_job_.state(moved);
     if (is == was) continue;
     const auto& n = servers_[moved];
-    events_(json_text({{"event", is == server_state::gone ? "retired" : "entered"}, {"index", moved}, {"pid", n.pid},
-                  {"host", n.host}, {"epoch", servers_in_job_.members().epoch}}),
+    events_(json_text({{"event", is == server_state::gone ? "retired" : "entered"},
+                       {"index", moved},
+                       {"pid", n.pid},
+                       {"host", n.host},
+                       {"epoch", servers_in_job_.members().epoch}}),
             false);
   }
   if (!serves) return;
@@ -40,7 +44,8 @@ void scheduler::resize(const net::request_view& in, completion done, time_point 
   const auto wish = body.is_object() ? body.value("servers", json()) : json();
   if (wish != 1 && wish != -1) return refuse("\"servers\" must be 1 or -1: one server at a time");
   const int by = wish == 1 ? 1 : -1;
-  if (phase_ != phase::running) return refuse(phase_ == phase::joining ? "the job has not started yet" : "the job is done");
+  if (phase_ != phase::running)
+    return refuse(phase_ == phase::joining ? "the job has not started yet" : "the job is done");
   if (entering_) return refuse("one change at a time: s" + std::to_string(entering_->first) + " is being started");
   if (const auto why = servers_in_job_.why_not_resize(by); !why.empty()) return refuse(why);
   std::uint32_t slot = 0;
@@ -53,8 +58,11 @@ void scheduler::resize(const net::request_view& in, completion done, time_point 
   } else {
     slot = servers_in_job_.dismiss();
     const auto& n = servers_[slot];
-    events_(json_text({{"event", "leaving"}, {"index", slot}, {"pid", n.pid}, {"host", n.host},
-                  {"epoch", servers_in_job_.members().epoch}}),
+    events_(json_text({{"event", "leaving"},
+                       {"index", slot},
+                       {"pid", n.pid},
+                       {"host", n.host},
+                       {"epoch", servers_in_job_.members().epoch}}),
             false);
     checkpoints_.servers_changed("server s" + std::to_string(slot) + " is leaving");
     broadcast_membership();

@@ -61,7 +61,8 @@ void scheduler::tick(time_point now) {
   if (entering_ && now - entering_->second > options_.join_limit)
     give_up_entering("it did not join within " + seconds(options_.join_limit));
   if (left_early_ && now - left_early_->second > early_leave_grace)
-    abort(exit_status::server_lost, name(role::server, left_early_->first) + " left before the workers had finished", now);
+    abort(exit_status::server_lost, name(role::server, left_early_->first) + " left before the workers had finished",
+          now);
   if (phase_ == phase::joining && now - joining_since_ > options_.join_limit && !checkpoints_.restoring())
     abort(exit_status::timeout,
           "the job did not start within " + seconds(options_.join_limit) + ": " + missing() + " did not join", now);

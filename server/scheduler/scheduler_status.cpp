@@ -7,10 +7,10 @@
 //    "workers":[{"rank","state","pid","host","clock","silent"}],
 //    "losses":[{"cause","seconds" since then}]}
 //
-// state: "missing" (has not joined), "up", "gone"; of a server also "down", "joining", "entering", "leaving" and "left", of
-// a worker "ejected", "awaited" and "catching up". silent: seconds since its last heartbeat; left out before the first. With
-// copies also "replicas" and "spare", the losses that can be borne now; when servers can change, "settled": all copies are
-// made, and nobody waits for another membership.
+// state: "missing" (has not joined), "up", "gone"; of a server also "down", "joining", "entering", "leaving" and
+// "left", of a worker "ejected", "awaited" and "catching up". silent: seconds since its last heartbeat; left out before
+// the first. With copies also "replicas" and "spare", the losses that can be borne now; when servers can change,
+// "settled": all copies are made, and nobody waits for another membership.
 #include "server/scheduler/scheduler.hpp"
 
 #include <nlohmann/json.hpp>
@@ -24,8 +24,11 @@ using nlohmann::json;
 std::string scheduler::report(time_point now) const {
   const auto seconds_since = [now](time_point then) { return std::chrono::duration<double>(now - then).count(); };
   const auto about = [&](const node& n) {
-    json j{{"state", n.ejected ? "ejected" : n.awaited ? (n.gone ? "awaited" : "catching up") : n.gone ? "gone"
-                     : n.joined ? "up" : "missing"}};
+    json j{{"state", n.ejected   ? "ejected"
+                     : n.awaited ? (n.gone ? "awaited" : "catching up")
+                     : n.gone    ? "gone"
+                     : n.joined  ? "up"
+                                 : "missing"}};
     if (!n.joined) return j;
     j["pid"] = n.pid;
     j["host"] = n.host;
@@ -53,10 +56,11 @@ std::string scheduler::report(time_point now) const {
     workers.push_back(std::move(j));
   }
   constexpr const char* phases[] = {"joining", "running", "done", "aborted"};
-  json all{{"job", to_hex(options_.job)}, {"phase", phases[static_cast<std::size_t>(phase_)]},
+  json all{{"job", to_hex(options_.job)},      {"phase", phases[static_cast<std::size_t>(phase_)]},
            {"seconds", seconds_since(begin_)}, {"epoch", servers_in_job_.members().epoch},
-           {"servers", std::move(servers)}, {"workers", std::move(workers)}};
-  for (const auto& [when, cause] : losses_) all["losses"].push_back({{"cause", cause}, {"seconds", seconds_since(when)}});
+           {"servers", std::move(servers)},    {"workers", std::move(workers)}};
+  for (const auto& [when, cause] : losses_)
+    all["losses"].push_back({{"cause", cause}, {"seconds", seconds_since(when)}});
   if (servers_in_job_.has_copies()) {
     all["replicas"] = servers_in_job_.members().replicas;
     all["spare"] = servers_in_job_.spare();

@@ -8,7 +8,8 @@
 
 namespace paracel::srv {
 
-server_membership::server_membership(std::uint64_t job, std::uint32_t workers, std::uint32_t servers, std::uint32_t replicas, bool elastic)
+server_membership::server_membership(std::uint64_t job, std::uint32_t workers, std::uint32_t servers,
+                                     std::uint32_t replicas, bool elastic)
     : synced_(servers), synced_epoch_(members_.epoch), copies_(std::min(replicas, servers)) {
   members_.job = job;
   members_.workers = workers;

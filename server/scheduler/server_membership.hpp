@@ -7,12 +7,12 @@
 //   entering --every copy of it is made--> up
 //   leaving --others have copies of all it has--> left --nobody asks it any more--> gone
 //
-// One server at a time enters or leaves, and only when all copies are made. One that is lost while it enters is gone, one
-// that is lost while it leaves is down. It leaves only when as many are up without it as there are copies.
+// One server at a time enters or leaves, and only when all copies are made. One that is lost while it enters is gone,
+// one that is lost while it leaves is down. It leaves only when as many are up without it as there are copies.
 //
-// Every change is a new epoch. With R copies R - 1 losses are borne, counted from the last epoch of which every server that
-// is up has said `synced`: then all partitions had as many copies again as there can be. One loss more could be of the only
-// copy that is whole, so the job ends.
+// Every change is a new epoch. With R copies R - 1 losses are borne, counted from the last epoch of which every server
+// that is up has said `synced`: then all partitions had as many copies again as there can be. One loss more could be of
+// the only copy that is whole, so the job ends.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ namespace paracel::srv {
 class server_membership {
  public:
   server_membership(std::uint64_t job, std::uint32_t workers, std::uint32_t servers, std::uint32_t replicas,
-         bool elastic = false);
+                    bool elastic = false);
 
   [[nodiscard]] const membership& members() const noexcept { return members_; }
   [[nodiscard]] const server_entry& at(std::uint32_t slot) const { return members_.servers.at(slot); }

@@ -28,9 +28,15 @@ void scheduler::eject(std::uint32_t rank, const std::string& cause) {
   n.ejected = true;
   ++workers_left_;
   const auto& members = servers_in_job_.members();
-  events_(json_text({{"event", "ejected"}, {"role", "worker"}, {"index", rank}, {"pid", n.pid}, {"host", n.host},
-                     {"cause", cause}, {"clock", n.clock},
-                     {"clock_thread", members.servers[key_router(members).clock_server()].clock}, {"epoch", members.epoch}}),
+  events_(json_text({{"event", "ejected"},
+                     {"role", "worker"},
+                     {"index", rank},
+                     {"pid", n.pid},
+                     {"host", n.host},
+                     {"cause", cause},
+                     {"clock", n.clock},
+                     {"clock_thread", members.servers[key_router(members).clock_server()].clock},
+                     {"epoch", members.epoch}}),
           false);
   hub_.eject(0, rank, "worker " + std::to_string(rank) + " was ejected: " + cause);
   checkpoints_.worker_left(rank, members);
@@ -42,8 +48,13 @@ void scheduler::await(std::uint32_t rank, const std::string& cause, time_point n
   n.awaited = now;
   n.lost_cause = cause;
   if (n.watching) n.watching.fail(net::status::conflict, "another process is awaited in its place");
-  events_(json_text({{"event", "awaited"}, {"role", "worker"}, {"index", rank}, {"pid", n.pid}, {"host", n.host},
-                     {"cause", cause}, {"clock", n.clock},
+  events_(json_text({{"event", "awaited"},
+                     {"role", "worker"},
+                     {"index", rank},
+                     {"pid", n.pid},
+                     {"host", n.host},
+                     {"cause", cause},
+                     {"clock", n.clock},
                      {"seconds", std::chrono::duration<double>(options_.worker_wait).count()}}),
           false);
 }
@@ -54,8 +65,8 @@ void scheduler::take_place(std::uint32_t rank, const json& body, completion done
   n.last_sign = now;
   ++n.turn;
   if (const auto cannot = body.find("cannot"); cannot != body.end() && cannot->is_string()) {
-    abort(exit_status::worker_lost, n.lost_cause + "; no other process can go on in its place: " + cannot->get<std::string>(),
-          now);
+    abort(exit_status::worker_lost,
+          n.lost_cause + "; no other process can go on in its place: " + cannot->get<std::string>(), now);
     return refuse_ended(done);
   }
   if (const auto clock = body.find("clock"); clock != body.end() && clock->is_number_unsigned()) {
@@ -78,7 +89,8 @@ void scheduler::on_worker_death(std::uint32_t rank, const json& body) {
   if (of == body.end() || !of->is_object() || !of->contains("from") || !of->at("from").is_number_unsigned()) return;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> again;
   for (const auto& range : of->value("again", json::array())) {
-    const bool whole = range.is_array() && range.size() == 2 && range[0].is_number_unsigned() && range[1].is_number_unsigned();
+    const bool whole =
+        range.is_array() && range.size() == 2 && range[0].is_number_unsigned() && range[1].is_number_unsigned();
     if (!whole || again.size() == most_ranges) return;
     again.emplace_back(range[0].get<std::uint64_t>(), range[1].get<std::uint64_t>());
   }
@@ -88,7 +100,8 @@ void scheduler::on_worker_death(std::uint32_t rank, const json& body) {
 void scheduler::caught_up(std::uint32_t rank) {
   auto& n = workers_[rank];
   n.awaited.reset();
-  events_(json_text({{"event", "caught_up"}, {"role", "worker"}, {"index", rank}, {"pid", n.pid}, {"host", n.host}}), false);
+  events_(json_text({{"event", "caught_up"}, {"role", "worker"}, {"index", rank}, {"pid", n.pid}, {"host", n.host}}),
+          false);
 }
 
 void scheduler::look_at_awaited(time_point now) {
@@ -97,7 +110,8 @@ void scheduler::look_at_awaited(time_point now) {
     char limit[32];
     std::snprintf(limit, sizeof limit, "%g s", std::chrono::duration<double>(options_.worker_wait).count());
     return abort(exit_status::worker_lost,
-                 n.lost_cause + "; within " + limit + " no other process had come to where it was (--on-worker-death)", now);
+                 n.lost_cause + "; within " + limit + " no other process had come to where it was (--on-worker-death)",
+                 now);
   }
 }
 

@@ -16,9 +16,9 @@ using net::status;
 using net::verb;
 
 namespace {
-constexpr std::size_t wait_bytes = 256;     // what one that is parked takes, about
-constexpr std::size_t most_asked = 4096;    // clocks of checkpoints that are to come
-}
+constexpr std::size_t wait_bytes = 256;   // what one that is parked takes, about
+constexpr std::size_t most_asked = 4096;  // clocks of checkpoints that are to come
+}  // namespace
 
 void clock_service::answer(completion& done, net::instruction order) const {
   net::reply_header reply;
@@ -36,7 +36,8 @@ void clock_service::ask_for_checkpoint(std::uint32_t clock, completion& done) {
   asked_.erase(asked_.begin(), asked_.upper_bound(clock_.slowest()));
   if (clock == net::no_clock) clock = clock_.greatest() + 1;
   if (asked_.size() >= most_asked && !asked_.contains(clock)) {
-    return done.fail(status::internal, "checkpoints are asked for at " + std::to_string(most_asked) + " clocks already");
+    return done.fail(status::internal,
+                     "checkpoints are asked for at " + std::to_string(most_asked) + " clocks already");
   }
   asked_.insert(clock);
   ++changes_;  // whoever keeps the clock after us has to stop the rest of the workers there
@@ -75,16 +76,18 @@ void clock_service::handle(const net::request_view& request, completion done, ti
     return;
   }
   switch (h.what) {
-    case verb::ping: return done.ok();
-    case verb::checkpoint: return ask_for_checkpoint(h.clock, done);
+    case verb::ping:
+      return done.ok();
+    case verb::checkpoint:
+      return ask_for_checkpoint(h.clock, done);
     case verb::subscribe:
       ++changes_;
       watched_ = true;
       return answer(done);
     case verb::clock_tick: {
       if (h.rank >= clock_.workers()) {
-        return done.fail(status::bad_request, "rank " + std::to_string(h.rank) + " of " +
-                                                  std::to_string(clock_.workers()) + " workers");
+        return done.fail(status::bad_request,
+                         "rank " + std::to_string(h.rank) + " of " + std::to_string(clock_.workers()) + " workers");
       }
       ++changes_;
       if ((h.flags & net::flag_staged) != 0) stages_ = true;
@@ -96,8 +99,7 @@ void clock_service::handle(const net::request_view& request, completion done, ti
     }
     case verb::clock_wait: {
       if (clock_.slowest() >= h.clock) return answer(done);
-      const auto deadline =
-          h.deadline_ms == 0 ? time_point::max() : now + std::chrono::milliseconds(h.deadline_ms);
+      const auto deadline = h.deadline_ms == 0 ? time_point::max() : now + std::chrono::milliseconds(h.deadline_ms);
       held_bytes held;
       if (!held.take(budget_, wait_bytes)) return done.fail(status::internal, "too many requests wait for the clock");
       next_deadline_ = std::min(next_deadline_, deadline);

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "core/ssp_clock.hpp"
-#include "net/protocol.hpp"
 #include "net/clock_source.hpp"
+#include "net/protocol.hpp"
 #include "server/request/byte_budget.hpp"
 #include "server/request/completion.hpp"
 #include "server/store/replicated_store.hpp"
@@ -28,16 +28,16 @@ namespace paracel::srv {
 ///
 ///   clock_tick  rank, clock = iterations finished       answered at once; clock = no_clock: the worker leaves.
 ///               flag_staged: the shards have staged updates that are due when the clock moves. Then one that leaves is
-///               answered when they have dropped what it staged for an iteration that it did not finish: count, and a key
+///               answered when they have dropped what it staged for an iteration that it did not finish: count, and a
+///               key
 ///   subscribe   somebody has subscribed at the shards    answered at once
 ///   clock_wait  clock = what the slowest must have       answered when it has, or at the deadline
 ///   checkpoint  clock = one to stop at, or no_clock: the first one that nobody has finished; answered at once with it
 ///
-/// Every reply carries the slowest worker's clock. That of a tick to a clock of a checkpoint orders one: so every worker
-/// stops there, and none can have passed it.
-/// What it knows is the one value of the reserved partition (clock_partition), which has copies like any other. Numbers
-/// only rise, so a copy takes over whatever is newer, and nothing that comes twice counts twice.
-/// Thread-safety: owned by the clock thread.
+/// Every reply carries the slowest worker's clock. That of a tick to a clock of a checkpoint orders one: so every
+/// worker stops there, and none can have passed it. What it knows is the one value of the reserved partition
+/// (clock_partition), which has copies like any other. Numbers only rise, so a copy takes over whatever is newer, and
+/// nothing that comes twice counts twice. Thread-safety: owned by the clock thread.
 class clock_service final : public replicated_store {
  public:
   using time_point = net::clock_source::time_point;
@@ -52,8 +52,8 @@ class clock_service final : public replicated_store {
   /// Workers stop for a checkpoint at every multiple of this clock; 0: only where somebody asks for it.
   void checkpoint_every(std::uint32_t clocks) noexcept { every_ = clocks; }
 
-  /// Answers `done` now or later, exactly once. Cost: O(log parked) for a wait, O(log workers) for a tick, O(1) more for
-  /// each wait that it ends.
+  /// Answers `done` now or later, exactly once. Cost: O(log parked) for a wait, O(log workers) for a tick, O(1) more
+  /// for each wait that it ends.
   void handle(const net::request_view& request, completion done, time_point now);
   /// Answers what is past its deadline. Cost: O(1) unless a deadline has passed, then O(parked).
   void expire(time_point now);
@@ -62,8 +62,8 @@ class clock_service final : public replicated_store {
 
   // ---- the state of the clock, and copies of it on other servers
 
-  /// The state as bytes: u8 (1 somebody subscribes, 2 somebody stages updates) | u32 n, n * u32 clocks of checkpoints that
-  /// were asked for | as ssp_clock::encode.
+  /// The state as bytes: u8 (1 somebody subscribes, 2 somebody stages updates) | u32 n, n * u32 clocks of checkpoints
+  /// that were asked for | as ssp_clock::encode.
   [[nodiscard]] std::vector<std::byte> encode() const;
   /// Takes over what is newer in another one's state. Returns: null, or what is wrong with the bytes.
   const char* merge(std::span<const std::byte> state);
@@ -94,8 +94,8 @@ class clock_service final : public replicated_store {
 
   [[nodiscard]] std::size_t parked() const noexcept { return waits_.size() + held_.size(); }
   [[nodiscard]] std::uint32_t slowest() const noexcept { return clock_.slowest(); }
-  /// Whether somebody has said that it subscribes to keys, or stages updates: then the shards are to be told when the clock
-  /// moves.
+  /// Whether somebody has said that it subscribes to keys, or stages updates: then the shards are to be told when the
+  /// clock moves.
   [[nodiscard]] bool is_watched() const noexcept { return watched_ || stages_; }
 
  private:
@@ -119,14 +119,14 @@ class clock_service final : public replicated_store {
   ssp_clock clock_;
   bool begun_;
   bool watched_ = false;
-  bool stages_ = false;  // somebody stages updates
+  bool stages_ = false;                      // somebody stages updates
   std::map<std::uint32_t, leaver> leaving_;  // by rank
   std::uint32_t every_ = 0;
   std::set<std::uint32_t> asked_;  // clocks of checkpoints that somebody asked for and some worker has not finished
   std::uint64_t changes_ = 0;
-  std::uint64_t taken_ = 0;        // of these, by the last take_changes
+  std::uint64_t taken_ = 0;  // of these, by the last take_changes
   const std::bitset<partition_count>* incomplete_ = nullptr;
-  time_point now_{};               // at the last call that told it
+  time_point now_{};  // at the last call that told it
   byte_budget budget_{std::size_t{64} << 20};
   std::vector<early> held_;
   std::multimap<std::uint32_t, wait> waits_;  // by the minimum they need

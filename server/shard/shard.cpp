@@ -30,7 +30,9 @@ constexpr bool begins_with_what_is_there(verb v) noexcept { return v != verb::pu
 }  // namespace
 
 shard::shard(const shard_settings& settings, plugin_registry& plugins, const std::atomic<const ownership*>& owned)
-    : settings_(settings), plugins_(plugins), store_(settings, plugins, owned, monitor_),
+    : settings_(settings),
+      plugins_(plugins),
+      store_(settings, plugins, owned, monitor_),
       scans_(store_.keys(), plugins, store_) {}
 
 void shard::handle(const net::request_view& request, shared_buffer tail, completion done) noexcept {
@@ -125,9 +127,8 @@ void shard::each_definition(const definitions& known, const definition_visitor& 
     }
   }
   if (known.tables != now.tables) {
-    store_.rows().each_table([&](std::string_view name, std::span<const std::byte> definition) {
-      f(verb::table_open, name, definition);
-    });
+    store_.rows().each_table(
+        [&](std::string_view name, std::span<const std::byte> definition) { f(verb::table_open, name, definition); });
   }
 }
 
@@ -158,7 +159,8 @@ void shard::dispatch(const net::request_view& request, shared_buffer tail, compl
     return refuse(done, status::wrong_job, "this server works for another job");
   }
   if (!fenced_.empty() && fenced_.contains(h.client)) [[unlikely]] {
-    return refuse(done, status::bad_request, "another process is the worker of rank " + std::to_string(h.rank) + " now");
+    return refuse(done, status::bad_request,
+                  "another process is the worker of rank " + std::to_string(h.rank) + " now");
   }
   if (!left_.empty() && (h.flags & net::flag_staged) != 0 && h.what != verb::fence) [[unlikely]] {
     const auto gone = left_.find(h.rank);
@@ -176,22 +178,29 @@ void shard::dispatch(const net::request_view& request, shared_buffer tail, compl
     case verb::set_pull:
     case verb::set_push:
     case verb::set_update:
-    case verb::set_bupdate: return handle_set(request, done);
-    case verb::subscribe: return subscriptions_.subscribe(request, std::move(done));
+    case verb::set_bupdate:
+      return handle_set(request, done);
+    case verb::subscribe:
+      return subscriptions_.subscribe(request, std::move(done));
     case verb::clock_moved:
       subscriptions_.clock_moved(h.clock);
       if (h.clock != net::no_clock) store_.clock_moved(h.clock);
       return done.ok();
-    case verb::clear: return handle_clear(done);
-    case verb::fence: return fence(request, done);
-    case verb::fold: return handle_fold(request, done);
+    case verb::clear:
+      return handle_clear(done);
+    case verb::fence:
+      return fence(request, done);
+    case verb::fold:
+      return handle_fold(request, done);
     case verb::register_update:
     case verb::register_bupdate:
-    case verb::register_filter: return handle_register(request, done);
+    case verb::register_filter:
+      return handle_register(request, done);
     case verb::scan:
     case verb::top_k:
     case verb::reduce:
-    case verb::remove_if: return handle_scan(request, done);
+    case verb::remove_if:
+      return handle_scan(request, done);
     case verb::ping:
       shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
       return done.ok();
@@ -215,8 +224,8 @@ const loaded_update* shard::function_of(const net::request_header& header, key_o
   if (last_update_ == nullptr || last_update_->id != id) {
     const auto* found = plugins_.find(id);
     if (found == nullptr) {
-      out.fail(status::unknown_function, "no update function with this id is registered at s" +
-                                             std::to_string(settings_.slot));
+      out.fail(status::unknown_function,
+               "no update function with this id is registered at s" + std::to_string(settings_.slot));
       return nullptr;
     }
     last_update_ = found;
@@ -231,8 +240,9 @@ void shard::handle_single(const net::request_view& request, shared_buffer tail, 
   const auto partition = partition_of(hash);
   key_outcome out;
   if (h.partition != net::any_partition && h.partition != partition) {
-    return refuse(done, status::bad_request, quoted_key(key) + " belongs to partition " + std::to_string(partition) +
-                                                 ", not " + std::to_string(h.partition));
+    return refuse(done, status::bad_request,
+                  quoted_key(key) + " belongs to partition " + std::to_string(partition) + ", not " +
+                      std::to_string(h.partition));
   }
   if (!store_.keys().owns(partition)) return refuse(done, status::wrong_owner, store_.keys().not_mine(partition));
   log().expect(partition);
@@ -274,13 +284,14 @@ void shard::handle_single(const net::request_view& request, shared_buffer tail, 
   }
   const auto [tag, bytes] = out.view();
   if (bytes.size() > settings_.max_message_bytes - net::reply_header_bytes) {
-    return refuse(done, status::too_large, quoted_key(key) + ": " + std::to_string(bytes.size()) +
-                                               " bytes do not fit a message of " +
-                                               std::to_string(settings_.max_message_bytes));
+    return refuse(done, status::too_large,
+                  quoted_key(key) + ": " + std::to_string(bytes.size()) + " bytes do not fit a message of " +
+                      std::to_string(settings_.max_message_bytes));
   }
   if (h.credit != 0 && bytes.size() > h.credit && c.is_cut_by_credit()) {
-    return refuse(done, status::too_large, quoted_key(key) + " has " + std::to_string(bytes.size()) +
-                                               " bytes, more than the credit of " + std::to_string(h.credit));
+    return refuse(done, status::too_large,
+                  quoted_key(key) + " has " + std::to_string(bytes.size()) + " bytes, more than the credit of " +
+                      std::to_string(h.credit));
   }
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes.size());
   reply.tag = tag;
@@ -291,10 +302,10 @@ void shard::handle_single(const net::request_view& request, shared_buffer tail, 
 }
 
 /// An update of a large value whose success is certain is answered before it runs. Whoever asks next is served by this
-/// thread, so nobody can see the value as it was before; and the sender's next request travels meanwhile. Bringing 80 kB
-/// of delta from the other processor's cache takes 10 us of the 75 us that the round trip would last.
-bool shard::update_after_answer(const key_operation& c, std::string_view key, std::uint64_t hash, const value_view& delta,
-                                completion& done) {
+/// thread, so nobody can see the value as it was before; and the sender's next request travels meanwhile. Bringing 80
+/// kB of delta from the other processor's cache takes 10 us of the 75 us that the round trip would last.
+bool shard::update_after_answer(const key_operation& c, std::string_view key, std::uint64_t hash,
+                                const value_view& delta, completion& done) {
   if ((c.header->flags & net::flag_staged) != 0 || log().recording()) return false;
   auto& t = store_.keys().table_of(hash);
   auto* e = t.find(hash, key);
@@ -311,8 +322,8 @@ bool shard::update_after_answer(const key_operation& c, std::string_view key, st
   return true;
 }
 
-void shard::perform(const key_operation& c, std::string_view key, std::uint64_t hash, const value_view& value, shared_buffer&& tail,
-                    key_outcome& out) {
+void shard::perform(const key_operation& c, std::string_view key, std::uint64_t hash, const value_view& value,
+                    shared_buffer&& tail, key_outcome& out) {
   const bool staged = (c.header->flags & net::flag_staged) != 0 && c.header->clock != net::no_clock;
   if (c.what == verb::push || c.what == verb::update || c.what == verb::bupdate || c.what == verb::cas) {
     if (!store_.acceptable(key, value, out)) return;
@@ -341,8 +352,9 @@ void shard::perform(const key_operation& c, std::string_view key, std::uint64_t 
       const auto* e = store_.keys().find(hash, key);
       out.version = e != nullptr ? e->version() : 0;
       if (out.version != c.expected) {
-        return out.fail(status::conflict, quoted_key(key) + (e == nullptr ? std::string(" is not there")
-                                                                      : " has version " + std::to_string(out.version)) +
+        return out.fail(status::conflict, quoted_key(key) +
+                                              (e == nullptr ? std::string(" is not there")
+                                                            : " has version " + std::to_string(out.version)) +
                                               ", expected " + std::to_string(c.expected));
       }
       [[fallthrough]];
@@ -365,11 +377,16 @@ void shard::perform(const key_operation& c, std::string_view key, std::uint64_t 
       store_.update(*c.function, key, hash, value, std::move(tail), out);
       out.value = nullptr;  // the sender did not ask for it
       return;
-    case verb::bupdate: return store_.update(*c.function, key, hash, value, std::move(tail), out);
-    case verb::pull_at: return pull_at(c, key, hash, value, out);
-    case verb::update_at: return update_at(c, key, hash, value, std::move(tail), out);
-    case verb::remove: return store_.remove(key, hash, out);
-    default: return out.fail(status::bad_request, "not a verb of a key");
+    case verb::bupdate:
+      return store_.update(*c.function, key, hash, value, std::move(tail), out);
+    case verb::pull_at:
+      return pull_at(c, key, hash, value, out);
+    case verb::update_at:
+      return update_at(c, key, hash, value, std::move(tail), out);
+    case verb::remove:
+      return store_.remove(key, hash, out);
+    default:
+      return out.fail(status::bad_request, "not a verb of a key");
   }
 }
 
@@ -414,15 +431,17 @@ void shard::handle_fold(const net::request_view& request, completion& done) {
   const auto until = std::chrono::steady_clock::now() + slice;
   const auto over = [&] { return std::chrono::steady_clock::now() >= until; };
   net::reply_header reply;
-  if (!store_.fold_all_before(h.clock, until) || !store_.rows().fold_before(h.clock, over)) reply.flags = net::reply_more;
+  if (!store_.fold_all_before(h.clock, until) || !store_.rows().fold_before(h.clock, over))
+    reply.flags = net::reply_more;
   std::string why;
   if (const auto s = store_.failed_fold(why); s != status::ok) return refuse(done, s, why);
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
   done.answer(reply);
 }
 
-/// The worker of this rank begins again after header.clock iterations: what another process had staged for the next one goes,
-/// and what still comes from its clients is refused. With flag_staged it has left the job, and stages nothing more.
+/// The worker of this rank begins again after header.clock iterations: what another process had staged for the next one
+/// goes, and what still comes from its clients is refused. With flag_staged it has left the job, and stages nothing
+/// more.
 void shard::fence(const net::request_view& request, completion& done) {
   const auto& h = request.header;
   auto rest = request.payload();

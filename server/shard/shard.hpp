@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // One shard of a server: the partitions p with p % threads == index, their tables, and the verbs on them. It knows no
-// socket and no lock; the thread that calls `handle` owns it. What it keeps is a partition_store, of which `chain` keeps
-// copies.
+// socket and no lock; the thread that calls `handle` owns it. What it keeps is a partition_store, of which `chain`
+// keeps copies.
 #pragma once
 
 #include <array>
@@ -20,15 +20,15 @@
 
 #include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
+#include "server/plugin/plugin_registry.hpp"
 #include "server/request/completion.hpp"
+#include "server/request/deferred_requests.hpp"
+#include "server/shard/subscriptions.hpp"
 #include "server/store/function_monitor.hpp"
 #include "server/store/key_sets.hpp"
 #include "server/store/partition_store.hpp"
-#include "server/plugin/plugin_registry.hpp"
 #include "server/store/replicated_store.hpp"
 #include "server/store/scan.hpp"
-#include "server/shard/subscriptions.hpp"
-#include "server/request/deferred_requests.hpp"
 
 namespace paracel::srv {
 
@@ -40,7 +40,7 @@ struct alignas(64) shard_counters {
   std::array<counter, verbs> requests{};  ///< by verb; [0]: verbs that a shard does not have
   counter bytes_in{0};
   counter bytes_out{0};
-  counter failures{0};      ///< replies and items with another status than ok and not_found
+  counter failures{0};  ///< replies and items with another status than ok and not_found
   counter keys{0};
   counter memory_bytes{0};  ///< entries, tables, large values, rows, staged updates
   counter staged{0};        ///< updates, and batches of rows, that wait for the clock
@@ -59,12 +59,12 @@ struct alignas(64) shard_counters {
 /// Lifetime: registry and ownership outlive it. Replies are sent before `handle` returns.
 class shard final : public replicated_store {
  public:
-  /// `owned` may be null inside, and point elsewhere later: then the ring is not known, and every partition of the right
-  /// remainder is taken.
+  /// `owned` may be null inside, and point elsewhere later: then the ring is not known, and every partition of the
+  /// right remainder is taken.
   shard(const shard_settings& settings, plugin_registry& plugins, const std::atomic<const ownership*>& owned);
 
-  /// The requests that `handle` will be given next, in this order: their keys are hashed here, all of them, and the memory
-  /// of their entries is asked for, so that the misses of a batch overlap.
+  /// The requests that `handle` will be given next, in this order: their keys are hashed here, all of them, and the
+  /// memory of their entries is asked for, so that the misses of a batch overlap.
   void expect(std::span<const net::request_view> requests) noexcept;
   /// Answers `done` exactly once. `tail` is the value of a single-key request when it travelled in its own frame.
   /// No input and no plug-in makes it throw.
@@ -97,7 +97,9 @@ class shard final : public replicated_store {
   net::status apply_copy(std::uint16_t partition, std::span<const std::byte> records, std::string& why) override {
     return apply_records(partition, records, why, room::unlimited);
   }
-  [[nodiscard]] definitions defined() const noexcept override { return {plugins_.registered(), store_.rows().tables()}; }
+  [[nodiscard]] definitions defined() const noexcept override {
+    return {plugins_.registered(), store_.rows().tables()};
+  }
   void each_definition(const definitions& known, const definition_visitor& f) const override;
   /// The requests that wait for a key set.
   void refuse_waiting(reply_sink& through, net::status why, std::string_view text) override {
@@ -145,8 +147,8 @@ class shard final : public replicated_store {
 
   const loaded_update* function_of(const net::request_header& header, key_outcome& out);
   void expect_answer(std::uint64_t hash);
-  void perform(const key_operation& c, std::string_view key, std::uint64_t hash, const value_view& value, shared_buffer&& tail,
-               key_outcome& out);
+  void perform(const key_operation& c, std::string_view key, std::uint64_t hash, const value_view& value,
+               shared_buffer&& tail, key_outcome& out);
   void pull_at(const key_operation& c, std::string_view key, std::uint64_t hash, const value_view& elements,
                key_outcome& out);
   void update_at(const key_operation& c, std::string_view key, std::uint64_t hash, const value_view& elements,
@@ -179,7 +181,7 @@ class shard final : public replicated_store {
   deferred_requests waiting_room_;
   static constexpr std::size_t most_fenced = std::size_t{1} << 16;
   std::map<std::uint32_t, std::uint32_t> left_;  // ranks that have left, and what they had finished
-  std::set<std::uint64_t> fenced_;  // clients of workers in whose place another process is
+  std::set<std::uint64_t> fenced_;               // clients of workers in whose place another process is
 
   const loaded_update* default_update_ = nullptr;
   const loaded_update* last_update_ = nullptr;  // of the request before: most workers use one function

@@ -32,11 +32,13 @@ bool shard::was_answered(const net::request_header& h, std::string_view key, std
 bool shard::was_applied(const key_operation& c, std::string_view key, std::uint64_t hash, key_outcome& out) {
   change_log::earlier before;
   switch (log().next_answer(partition_of(hash), before)) {
-    case dedup_window::verdict::fresh: return false;
+    case dedup_window::verdict::fresh:
+      return false;
     case dedup_window::verdict::expired:
       out.fail(status::expired, told("it came again so late that it is not known whether it was applied"));
       return true;
-    case dedup_window::verdict::applied: break;
+    case dedup_window::verdict::applied:
+      break;
   }
   out.result = before.item.result;
   out.version = before.item.version;
@@ -68,14 +70,17 @@ void shard::record_change(const key_operation& c, std::string_view key, std::uin
   switch (c.what) {
     case verb::pull:
     case verb::contains:
-    case verb::pull_at: return;
-    case verb::remove: return log().key_gone(hash, key);
+    case verb::pull_at:
+      return;
+    case verb::remove:
+      return log().key_gone(hash, key);
     case verb::update:
     case verb::update_default:
     case verb::update_at:
       if (staged) return;  // `stage` notes it
       break;
-    default: break;
+    default:
+      break;
   }
   log().key(hash, key);
 }
@@ -83,7 +88,7 @@ void shard::record_change(const key_operation& c, std::string_view key, std::uin
 void shard::note_answer(std::uint16_t partition, const key_outcome& out) {
   const bool failed = out.result != status::ok;
   log().answered(partition, out.result, out.version,
-                    failed ? value_view{value_tag::packed, net::bytes_of(out.text)} : out.view());
+                 failed ? value_view{value_tag::packed, net::bytes_of(out.text)} : out.view());
 }
 
 /// `answers`: the values of a bupdate as they are answered; a key that is there twice has two.
@@ -91,8 +96,9 @@ void shard::note_answers(const key_operation& c, const prepared_set& set, std::s
   const bool values = c.what == verb::bupdate;
   for (std::size_t i = 0; i < set.size(); ++i) {
     const auto* e = store_.keys().find(set.hash(i), set.key(i));
-    log().answered(partition_of(set.hash(i)), status::ok, e->version(),
-                       values ? value_view{set.tag(), answers.subspan(i * set.value_bytes(), set.value_bytes())} : value_view{});
+    log().answered(
+        partition_of(set.hash(i)), status::ok, e->version(),
+        values ? value_view{set.tag(), answers.subspan(i * set.value_bytes(), set.value_bytes())} : value_view{});
   }
 }
 

@@ -154,8 +154,8 @@ void shard::handle_set(const net::request_view& request, completion& done) {
     return refuse(done, status::unknown_set, "no such key set is here");
   }
   if (h.count != set->size()) {
-    return refuse(done, status::bad_request, "the key set has " + std::to_string(set->size()) + " keys, the request " +
-                                                 std::to_string(h.count));
+    return refuse(done, status::bad_request,
+                  "the key set has " + std::to_string(set->size()) + " keys, the request " + std::to_string(h.count));
   }
   key_operation c{&h, single_of_set(h.what)};
   set_values values;
@@ -198,8 +198,8 @@ void shard::prepare_set(const net::request_view& request, const digest128& diges
   done.ok();
 }
 
-/// The short way: all keys are there with values of one kind, and nothing waits for the clock. False: it is not open, and
-/// nothing has happened.
+/// The short way: all keys are there with values of one kind, and nothing waits for the clock. False: it is not open,
+/// and nothing has happened.
 bool shard::run_set(const key_operation& c, prepared_set& set, const set_values& values, completion& done) {
   const auto& h = *c.header;
   if ((h.flags & net::flag_staged) != 0 || !store_.is_settled() || !set.resolve(store_.keys())) return false;
@@ -209,7 +209,8 @@ bool shard::run_set(const key_operation& c, prepared_set& set, const set_values&
   if (bytes > room_of(c)) return false;
   if (c.what != verb::pull && (values.tag != set.tag() || values.bytes != set.value_bytes())) return false;
   if (c.function != nullptr && !set.can_update(*c.function)) return false;
-  if (c.what == verb::push && store_.keys().keeps_states()) return false;  // an optimizer's state goes with the old value
+  if (c.what == verb::push && store_.keys().keeps_states())
+    return false;  // an optimizer's state goes with the old value
 
   if (items_.size() < bytes) items_.resize(bytes);
   const bool noted = log().recording() && c.what != verb::pull;
@@ -220,7 +221,9 @@ bool shard::run_set(const key_operation& c, prepared_set& set, const set_values&
       if ((h.flags & net::flag_bsp_read) != 0 && h.clock != net::no_clock) store_.saw_complete(h.clock);
       set.gather(items_.data());
       break;
-    case verb::push: set.scatter(store_.keys(), values.payload.data()); break;
+    case verb::push:
+      set.scatter(store_.keys(), values.payload.data());
+      break;
     default: {
       const busy_mark mark(monitor_, *c.function, {});
       set.update(store_.keys(), *c.function, values.payload.data(), answers_values ? items_.data() : nullptr);

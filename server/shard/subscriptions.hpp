@@ -38,8 +38,8 @@ class subscriptions {
 
   explicit subscriptions(key_store& keys) noexcept : keys_(keys) {}
 
-  /// Answers `done` now, if the clock is beyond the request's, or later. A client has one subscription: the one before is
-  /// answered without an item.
+  /// Answers `done` now, if the clock is beyond the request's, or later. A client has one subscription: the one before
+  /// is answered without an item.
   void subscribe(const net::request_view& request, completion done);
   /// The first `clock` iterations of everybody are complete. Less than was known changes nothing.
   /// Cost: two cache misses a parked key.
@@ -64,7 +64,7 @@ class subscriptions {
   std::uint32_t clock_ = 0;
   byte_budget budget_{most_parked_bytes};
   std::unordered_map<std::uint64_t, subscription> parked_;  // by client
-  std::vector<std::byte> reply_;  // capacity is used again
+  std::vector<std::byte> reply_;                            // capacity is used again
 };
 
 }  // namespace paracel::srv

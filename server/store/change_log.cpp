@@ -33,12 +33,29 @@ void empty_again(std::vector<T>& v) noexcept {
 
 bool changes_state(verb v) noexcept {
   switch (v) {
-    case verb::push: case verb::update: case verb::bupdate: case verb::remove: case verb::update_default: case verb::cas:
-    case verb::update_at: case verb::push_multi: case verb::update_multi: case verb::bupdate_multi: case verb::remove_multi:
-    case verb::update_default_multi: case verb::update_at_multi: case verb::set_push: case verb::set_update:
-    case verb::set_bupdate: case verb::rows_push: case verb::rows_update: case verb::rows_remove: case verb::clear:
+    case verb::push:
+    case verb::update:
+    case verb::bupdate:
+    case verb::remove:
+    case verb::update_default:
+    case verb::cas:
+    case verb::update_at:
+    case verb::push_multi:
+    case verb::update_multi:
+    case verb::bupdate_multi:
+    case verb::remove_multi:
+    case verb::update_default_multi:
+    case verb::update_at_multi:
+    case verb::set_push:
+    case verb::set_update:
+    case verb::set_bupdate:
+    case verb::rows_push:
+    case verb::rows_update:
+    case verb::rows_remove:
+    case verb::clear:
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -73,8 +90,8 @@ void change_log::hold_all_places() {
 void change_log::answered(std::uint16_t partition, net::status result, std::uint64_t version, const value_view& value) {
   if (!remembers_) return;
   const auto at = items_.size();
-  const bool left_out = value.bytes.size() > most_answer_bytes ||
-                        !try_room(items_, value.bytes.size() + items_left_ * item_front_bytes);
+  const bool left_out =
+      value.bytes.size() > most_answer_bytes || !try_room(items_, value.bytes.size() + items_left_ * item_front_bytes);
   net::append_item(items_, result, version, left_out ? value_view{value.tag, {}} : value);
   if (left_out) std::memset(items_.data() + at, 0xff, sizeof(std::uint32_t));  // a mark until the part is put together
   parts_.push_back({partition, at, items_.size() - at});
@@ -85,7 +102,8 @@ void change_log::keep_answers() noexcept {
   std::size_t kept = 0;
   if (!parts_.empty() && count() != changes_before_) {
     if (parts_.size() > 1) {
-      std::stable_sort(parts_.begin(), parts_.end(), [](const auto& a, const auto& b) { return a.partition < b.partition; });
+      std::stable_sort(parts_.begin(), parts_.end(),
+                       [](const auto& a, const auto& b) { return a.partition < b.partition; });
     }
     const bool with_values = try_room(kept_items_, items_.size());
     for (std::size_t i = 0; i < parts_.size(); ++kept) {

@@ -16,13 +16,13 @@
 
 namespace paracel::srv {
 
-/// Whether a request of this verb is remembered, so that it is not applied twice. remove_if is not: what it removes is gone
-/// when it comes again.
+/// Whether a request of this verb is remembered, so that it is not applied twice. remove_if is not: what it removes is
+/// gone when it comes again.
 [[nodiscard]] bool changes_state(net::verb v) noexcept;
 
-/// What the requests of a batch have changed in a shard whose partitions have copies: names alone, since each is written
-/// once from what it has become; and what they were answered. Before `record` nothing is noted or
-/// remembered: each call is one test then, and partitions without copies pay no more.
+/// What the requests of a batch have changed in a shard whose partitions have copies: names alone, since each is
+/// written once from what it has become; and what they were answered. Before `record` nothing is noted or remembered:
+/// each call is one test then, and partitions without copies pay no more.
 ///
 /// Thread-safety: owned by the shard thread. Lifetime: the window outlives it.
 class change_log {
@@ -38,7 +38,8 @@ class change_log {
 
   // ---- the request in hand
   void begin(const net::request_header& h) noexcept {
-    if (recording_) [[unlikely]] begin_request(h);
+    if (recording_) [[unlikely]]
+      begin_request(h);
   }
   /// The request is about to be answered once more for this partition; `hold_places` follows.
   void expect(std::uint16_t partition) {
@@ -53,7 +54,8 @@ class change_log {
   /// Where there is no memory for values they are left out, and where there is none for more than a place, the answer:
   /// who asks again is told that it is not known.
   void end() noexcept {
-    if (remembers_) [[unlikely]] keep_answers();
+    if (remembers_) [[unlikely]]
+      keep_answers();
   }
   /// Whether it will be remembered if it changes anything.
   [[nodiscard]] bool remembers() const noexcept { return remembers_; }
@@ -144,7 +146,9 @@ class change_log {
     std::size_t bytes;
   };
   [[nodiscard]] bool empty() const noexcept { return count() == 0 && parts_kept_.empty() && touched_.empty(); }
-  [[nodiscard]] std::string_view text(std::size_t at, std::size_t bytes) const noexcept { return {texts_.data() + at, bytes}; }
+  [[nodiscard]] std::string_view text(std::size_t at, std::size_t bytes) const noexcept {
+    return {texts_.data() + at, bytes};
+  }
   [[nodiscard]] std::vector<key_change>& keys() noexcept { return keys_; }
   [[nodiscard]] std::vector<row_change>& rows() noexcept { return rows_; }
   [[nodiscard]] std::vector<batch_change>& batches() noexcept { return batches_; }
@@ -176,7 +180,8 @@ class change_log {
     return texts_.size() - text.size();
   }
   void note_key(std::uint64_t hash, std::string_view name, std::uint64_t arrival, int what, std::uint32_t folded) {
-    if (!recording_) [[likely]] return;
+    if (!recording_) [[likely]]
+      return;
     keys_.push_back(
         {hash, arrival, keep(name), static_cast<std::uint32_t>(name.size()), folded, static_cast<std::uint8_t>(what)});
   }

@@ -77,10 +77,14 @@ void scatter_add(const element_choice& choice, const std::byte* numbers, std::by
 void scatter_add(const element_change& change, std::byte* to) noexcept {
   const auto* numbers = change.numbers.bytes.data();
   switch (element_of(change.numbers.tag)) {
-    case value_tag::i32: return scatter_add<std::uint32_t>(change.where, numbers, to);
-    case value_tag::i64: return scatter_add<std::uint64_t>(change.where, numbers, to);
-    case value_tag::f32: return scatter_add<float>(change.where, numbers, to);
-    default: return scatter_add<double>(change.where, numbers, to);
+    case value_tag::i32:
+      return scatter_add<std::uint32_t>(change.where, numbers, to);
+    case value_tag::i64:
+      return scatter_add<std::uint64_t>(change.where, numbers, to);
+    case value_tag::f32:
+      return scatter_add<float>(change.where, numbers, to);
+    default:
+      return scatter_add<double>(change.where, numbers, to);
   }
 }
 

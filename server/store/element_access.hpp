@@ -18,8 +18,8 @@
 #include <paracel/value.hpp>
 
 #include "net/protocol.hpp"
-#include "server/store/partition_table.hpp"
 #include "server/plugin/user_functions.hpp"
+#include "server/store/partition_table.hpp"
 
 namespace paracel::srv {
 
@@ -46,7 +46,8 @@ struct element_change {
 [[nodiscard]] net::status pull_elements(const value_view& value, const element_choice& choice, value_view& out,
                                         std::vector<std::byte>& memory, std::string& why);
 
-/// Whether `update_elements` may succeed, as far as elements, types and sizes tell. Any status but ok: `why` says why not.
+/// Whether `update_elements` may succeed, as far as elements, types and sizes tell. Any status but ok: `why` says why
+/// not.
 [[nodiscard]] net::status fits_elements(const loaded_update& f, const value_view& value, const element_change& change,
                                         std::string& why);
 

@@ -101,8 +101,10 @@ void prepared_set::gather(std::byte* out) const noexcept {
     for (std::size_t i = 0; i < n; ++i) std::memcpy(out + i * width, places_[i], width);
   };
   switch (value_bytes_) {
-    case 4: return each(std::integral_constant<std::size_t, 4>());
-    case 8: return each(std::integral_constant<std::size_t, 8>());
+    case 4:
+      return each(std::integral_constant<std::size_t, 4>());
+    case 8:
+      return each(std::integral_constant<std::size_t, 8>());
     default:
       if (value_bytes_ != 0) each(value_bytes_);
   }
@@ -120,8 +122,7 @@ bool prepared_set::can_update(const loaded_update& f) const noexcept {
   // The rule of cannot_fail; an unaligned delta is copied.
   const auto wanted = static_cast<value_tag>(f.function->value_tag);
   return f.refused.why() == nullptr && f.optimizer == nullptr && f.function->in_place != nullptr &&
-         (f.function->flags & abi::no_throw) != 0 &&
-         (wanted == value_tag::none || wanted == element_of(tag_));
+         (f.function->flags & abi::no_throw) != 0 && (wanted == value_tag::none || wanted == element_of(tag_));
 }
 
 template <class T>
@@ -147,10 +148,14 @@ void prepared_set::update(key_store& keys, const loaded_update& f, const std::by
   if (f.additive) {
     const auto version = keys.take_versions(size());
     switch (element_of(tag_)) {
-      case value_tag::i32: return add<std::uint32_t>(version, deltas, out);  // unsigned: modulo 2^32, as paracel_add
-      case value_tag::i64: return add<std::uint64_t>(version, deltas, out);
-      case value_tag::f32: return add<float>(version, deltas, out);
-      default: return add<double>(version, deltas, out);
+      case value_tag::i32:
+        return add<std::uint32_t>(version, deltas, out);  // unsigned: modulo 2^32, as paracel_add
+      case value_tag::i64:
+        return add<std::uint64_t>(version, deltas, out);
+      case value_tag::f32:
+        return add<float>(version, deltas, out);
+      default:
+        return add<double>(version, deltas, out);
     }
   }
   const auto width = element_bytes(tag_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Prepared key sets: lists of keys that clients use again and again. A list is sent once and named by its digest from then
-// on; what travels afterwards is values, and what the shard does is go through a list of addresses.
+// Prepared key sets: lists of keys that clients use again and again. A list is sent once and named by its digest from
+// then on; what travels afterwards is values, and what the shard does is go through a list of addresses.
 #pragma once
 
 #include <array>
@@ -19,16 +19,16 @@
 
 #include "core/hash.hpp"
 #include "net/protocol.hpp"
+#include "server/plugin/user_functions.hpp"
 #include "server/request/byte_budget.hpp"
 #include "server/store/key_store.hpp"
-#include "server/plugin/user_functions.hpp"
 
 namespace paracel::srv {
 
 /// The values of a set request: `count` of one type and size without anything between them, or items without keys.
 struct set_values {
-  value_tag tag = value_tag::none;      ///< of each; none: they come as items
-  std::size_t bytes = 0;                ///< of each
+  value_tag tag = value_tag::none;  ///< of each; none: they come as items
+  std::size_t bytes = 0;            ///< of each
   std::span<const std::byte> payload;
 
   [[nodiscard]] bool uniform() const noexcept { return tag != value_tag::none; }
@@ -40,8 +40,8 @@ struct set_values {
 [[nodiscard]] const char* parse_set_values(value_tag tag, std::span<const std::byte> payload, std::uint32_t count,
                                            set_values& out) noexcept;
 
-/// Reads the payload of a set_prepare: `count` items that are keys and nothing else. `each(key)` may have been called for
-/// some before it is refused. Returns: null, or why.
+/// Reads the payload of a set_prepare: `count` items that are keys and nothing else. `each(key)` may have been called
+/// for some before it is refused. Returns: null, or why.
 template <class Each>
 [[nodiscard]] const char* parse_set_keys(std::span<const std::byte> payload, std::uint32_t count, const Each& each) {
   net::request_items walk(payload, count);
@@ -61,9 +61,9 @@ class prepared_set {
     return {texts_.data() + ends_[i], ends_[i + 1] - ends_[i]};
   }
 
-  /// Whether every key is there and owned here, and all values have one type and size and lie in the table. Only then the
-  /// functions below may be called, until the store changes otherwise than by them.
-  /// Cost: O(1) while `table_stats::moves` stands still; otherwise two cache misses a key, overlapped in batches.
+  /// Whether every key is there and owned here, and all values have one type and size and lie in the table. Only then
+  /// the functions below may be called, until the store changes otherwise than by them. Cost: O(1) while
+  /// `table_stats::moves` stands still; otherwise two cache misses a key, overlapped in batches.
   [[nodiscard]] bool resolve(key_store& keys);
   [[nodiscard]] value_tag tag() const noexcept { return tag_; }
   /// Bytes of one value.
@@ -75,8 +75,8 @@ class prepared_set {
   void scatter(key_store& keys, const std::byte* in) noexcept;
   /// Whether `update` may be called with this function.
   [[nodiscard]] bool can_update(const loaded_update& f) const noexcept;
-  /// Updates the values by `deltas`, of the same type and size; the new values go to `out` unless it is null. An additive
-  /// function is this loop itself and is not called.
+  /// Updates the values by `deltas`, of the same type and size; the new values go to `out` unless it is null. An
+  /// additive function is this loop itself and is not called.
   void update(key_store& keys, const loaded_update& f, const std::byte* deltas, std::byte* out);
 
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
@@ -97,10 +97,10 @@ class prepared_set {
   void add(std::uint64_t version, const std::byte* deltas, std::byte* out) noexcept;
 
   digest128 digest_{};
-  std::vector<char> texts_;           // the keys, one after the other
-  std::vector<std::uint32_t> ends_;   // where key i begins, and the end of the last
+  std::vector<char> texts_;          // the keys, one after the other
+  std::vector<std::uint32_t> ends_;  // where key i begins, and the end of the last
   std::vector<std::uint64_t> hashes_;
-  std::vector<entry*> entries_;       // these two: while the store stands as it was at moves_ and owner_
+  std::vector<entry*> entries_;  // these two: while the store stands as it was at moves_ and owner_
   std::vector<std::byte*> places_;
   state state_ = state::unknown;
   value_tag tag_ = value_tag::none;
@@ -113,8 +113,8 @@ class prepared_set {
 /// The key sets of one shard, the most recently used first.
 ///
 /// Thread-safety: owned by the shard thread.
-/// Cost: about 40 bytes a key beside its text; the least recently used sets go when `most_bytes` is exceeded, the newest
-/// never. A set of more than `most_keys` is refused.
+/// Cost: about 40 bytes a key beside its text; the least recently used sets go when `most_bytes` is exceeded, the
+/// newest never. A set of more than `most_keys` is refused.
 class key_sets {
  public:
   static constexpr std::size_t default_bytes = std::size_t{256} << 20;

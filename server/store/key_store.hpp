@@ -18,8 +18,8 @@
 
 #include <paracel/value.hpp>
 
-#include "core/shared_buffer.hpp"
 #include "core/hash.hpp"
+#include "core/shared_buffer.hpp"
 #include "server/store/arena.hpp"
 #include "server/store/partition_table.hpp"
 
@@ -47,9 +47,9 @@ struct shard_settings {
   std::uint32_t slot = 0;
   std::uint32_t index = 0;
   std::uint32_t threads = 1;
-  std::uint64_t job = 0;                                   ///< requests of another job are refused; 0: any is taken
+  std::uint64_t job = 0;  ///< requests of another job are refused; 0: any is taken
   std::size_t max_value_bytes = std::size_t{256} << 20;
-  std::size_t max_message_bytes = std::size_t{1} << 30;    ///< largest reply frame
+  std::size_t max_message_bytes = std::size_t{1} << 30;                    ///< largest reply frame
   std::size_t max_memory_bytes = std::numeric_limits<std::size_t>::max();  ///< of this shard
 };
 
@@ -61,8 +61,9 @@ class memory_limit_reached : public std::exception {
   }
 };
 
-/// The keys of one shard: the tables of the partitions p with p % threads == index, and whose they are. Consecutive tables
-/// are a group, whose entries lie in an arena of their own, so that a walk can read a group in the order of addresses.
+/// The keys of one shard: the tables of the partitions p with p % threads == index, and whose they are. Consecutive
+/// tables are a group, whose entries lie in an arena of their own, so that a walk can read a group in the order of
+/// addresses.
 ///
 /// Thread-safety: owned by the shard thread.
 /// Lifetime: ownership outlives it.
@@ -119,11 +120,14 @@ class key_store {
     for (const auto h : hashes) table_of(h).prefetch_entry(h);
   }
 
-  [[nodiscard]] entry* find(std::uint64_t hash, std::string_view key) noexcept { return table_of(hash).find(hash, key); }
+  [[nodiscard]] entry* find(std::uint64_t hash, std::string_view key) noexcept {
+    return table_of(hash).find(hash, key);
+  }
   /// Throws: memory_limit_reached, when a value of this size would be too much. In place of one as large or larger it
   /// never is.
   void check_room(std::uint64_t hash, std::string_view key, std::size_t value_bytes) {
-    if (has_room(sizeof(entry) + key.size() + value_bytes)) [[likely]] return;
+    if (has_room(sizeof(entry) + key.size() + value_bytes)) [[likely]]
+      return;
     const auto* e = find(hash, key);
     if (e == nullptr || e->value().size() < value_bytes) throw memory_limit_reached();
   }
@@ -199,7 +203,9 @@ class key_store {
     return memory_bytes_ + other_bytes_ + bytes <= room_;
   }
   /// Whether the limit of the settings holds; it does at first.
-  void limit_memory(bool on) noexcept { room_ = on ? settings_.max_memory_bytes : std::numeric_limits<std::size_t>::max(); }
+  void limit_memory(bool on) noexcept {
+    room_ = on ? settings_.max_memory_bytes : std::numeric_limits<std::size_t>::max();
+  }
   /// What the shard holds beside its keys, rows of typed tables, is within the same limit.
   void set_other_bytes(std::size_t bytes) noexcept { other_bytes_ = bytes; }
   /// Counts memory that is held for keys elsewhere.
@@ -210,10 +216,13 @@ class key_store {
     return std::exchange(family_.last_version, family_.last_version + n) + 1;
   }
   /// Versions that are given from now on are above this one.
-  void raise_versions(std::uint64_t version) noexcept { family_.last_version = std::max(family_.last_version, version); }
+  void raise_versions(std::uint64_t version) noexcept {
+    family_.last_version = std::max(family_.last_version, version);
+  }
 
  private:
-  // 256 groups of a million keys are 190 KB each, 50 us of a walk; half a chunk that each leaves unused is 2 bytes a key.
+  // 256 groups of a million keys are 190 KB each, 50 us of a walk; half a chunk that each leaves unused is 2 bytes a
+  // key.
   static constexpr std::uint32_t most_groups = 256;
 
   [[nodiscard]] table& state_table_of(std::uint64_t hash) noexcept {
@@ -233,12 +242,12 @@ class key_store {
   table_stats family_;
   std::size_t memory_bytes_ = 0;
   std::size_t other_bytes_ = 0;
-  std::deque<arena> groups_;   // before the tables: they give back to them
+  std::deque<arena> groups_;  // before the tables: they give back to them
   std::size_t group_tables_ = 1;
   std::vector<table> tables_;  // by partition / threads
   table_stats state_family_;
   arena state_memory_{memory_bytes_};  // of its own: what walks the other meets keys only
-  std::vector<table> states_;  // as tables_; none before the first optimizer
+  std::vector<table> states_;          // as tables_; none before the first optimizer
   std::uint64_t size_ = 0;
   bool keeps_copies_ = false;
 };

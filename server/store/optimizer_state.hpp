@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
-#include "server/store/key_store.hpp"
 #include "server/plugin/user_functions.hpp"
+#include "server/store/key_store.hpp"
 
 namespace paracel::srv {
 

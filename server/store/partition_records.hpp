@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The state of a partition as bytes: what travels from copy to copy, what brings a whole partition to a new one, and what
-// a checkpoint holds. It is a sequence of records; applied in order to an empty partition they make it again. All numbers
-// are little-endian.
+// The state of a partition as bytes: what travels from copy to copy, what brings a whole partition to a new one, and
+// what a checkpoint holds. It is a sequence of records; applied in order to an empty partition they make it again. All
+// numbers are little-endian.
 //
-//     record   u8 kind | u8 tag | u16 flags | u32 key_bytes | u64 a | u32 value_bytes | u32 state_bytes | key | value | state
+//     record   u8 kind | u8 tag | u16 flags | u32 key_bytes | u64 a | u32 value_bytes | u32 state_bytes | key | value |
+//     state
 //
 //     put          key, tag, value; a = version; state = what an optimizer keeps. What was broken is whole again
 //     erase        key, with what is staged for it
@@ -18,7 +19,8 @@
 //     row_folded   a = table; value = u32 clock
 //     applied      a = sequence; value = the answers as reply items; state = u64 client | u64 its low watermark
 //     clock        value = the state of the job's clock (clock_service); in its reserved partition alone
-//     broken       key, value = u16 status and why: a staged update could not be folded. record_of_table: a = table, no key
+//     broken       key, value = u16 status and why: a staged update could not be folded. record_of_table: a = table, no
+//     key
 #pragma once
 
 #include <cstddef>
@@ -29,8 +31,19 @@
 namespace paracel::srv {
 
 enum class record_kind : std::uint8_t {
-  put = 1, erase = 2, clear = 3, stage = 4, folded = 5, table = 6, row = 7, row_erase = 8, row_stage = 9, row_folded = 10,
-  applied = 11, broken = 12, clock = 13,
+  put = 1,
+  erase = 2,
+  clear = 3,
+  stage = 4,
+  folded = 5,
+  table = 6,
+  row = 7,
+  row_erase = 8,
+  row_stage = 9,
+  row_folded = 10,
+  applied = 11,
+  broken = 12,
+  clock = 13,
 };
 
 inline constexpr std::uint16_t record_named = 1;            ///< rows: by name and not by id
@@ -57,7 +70,7 @@ struct staged_front {
   static constexpr std::size_t bytes = 32;
   std::uint32_t clock = 0;
   std::uint32_t rank = 0;
-  std::uint64_t arrival = 0;   ///< order among those of one clock and rank
+  std::uint64_t arrival = 0;  ///< order among those of one clock and rank
   std::uint8_t what = 0;
   std::uint16_t flags = 0;
   std::uint32_t count = 0;     ///< rows of a batch; 0 of a key's update

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The partitions of one shard as data: keys with their versions and what optimizers keep beside them, rows of typed
-// tables, updates that BSP has staged, and which requests have been applied. Whole partitions, and what a batch of requests
-// has changed, go out and come in as records (partition_records.hpp): for checkpoints and copies.
+// tables, updates that BSP has staged, and which requests have been applied. Whole partitions, and what a batch of
+// requests has changed, go out and come in as records (partition_records.hpp): for checkpoints and copies.
 //
 // It knows no request but what a verb on one key needs, and answers nobody: `shard` does.
 #pragma once
@@ -24,16 +24,16 @@
 
 #include <paracel/value.hpp>
 
-#include "core/shared_buffer.hpp"
 #include "core/hash.hpp"
+#include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
+#include "server/plugin/plugin_registry.hpp"
 #include "server/request/dedup_window.hpp"
+#include "server/store/change_log.hpp"
 #include "server/store/element_access.hpp"
 #include "server/store/function_monitor.hpp"
-#include "server/store/change_log.hpp"
 #include "server/store/key_store.hpp"
 #include "server/store/partition_records.hpp"
-#include "server/plugin/plugin_registry.hpp"
 #include "server/store/row_service.hpp"
 #include "server/store/scan.hpp"
 
@@ -47,7 +47,7 @@ struct key_outcome {
   const entry* value = nullptr;  ///< to be returned
   value_view elements;           ///< to be returned in its place
   std::uint64_t version = 0;
-  std::string text;              ///< why not
+  std::string text;  ///< why not
   void fail(net::status why, std::string says) {
     result = why;
     text = std::move(says);
@@ -61,9 +61,9 @@ struct key_outcome {
 /// What is to be done with a key; what all keys of a request have in common.
 struct key_operation {
   const net::request_header* header;
-  net::verb what;                          ///< of one key
+  net::verb what;  ///< of one key
   const loaded_update* function = nullptr;
-  std::uint64_t expected = 0;              ///< of cas: the version, or 0
+  std::uint64_t expected = 0;  ///< of cas: the version, or 0
 
   [[nodiscard]] bool takes_function() const noexcept {
     using enum net::verb;
@@ -90,8 +90,8 @@ class partition_store final : public scan_observer {
   /// Which requests have been applied.
   [[nodiscard]] dedup_window& applied() noexcept { return applied_; }
   [[nodiscard]] const dedup_window& applied() const noexcept { return applied_; }
-  /// What has changed since the last `take_changes`, once there are copies. Whoever calls a verb on a key has noted the key
-  /// before; what follows from the call (staging, folding, clearing) is noted here.
+  /// What has changed since the last `take_changes`, once there are copies. Whoever calls a verb on a key has noted the
+  /// key before; what follows from the call (staging, folding, clearing) is noted here.
   [[nodiscard]] change_log& changes() noexcept { return log_; }
   [[nodiscard]] const change_log& changes() const noexcept { return log_; }
 
@@ -101,8 +101,8 @@ class partition_store final : public scan_observer {
   bool acceptable(std::string_view key, const value_view& value, key_outcome& out) const;
   /// `tail`: the value, if it came in a frame of its own. What could not be folded before is forgotten.
   void push(std::string_view key, std::uint64_t hash, const value_view& value, shared_buffer&& tail, key_outcome& out);
-  void update(const loaded_update& f, std::string_view key, std::uint64_t hash, const value_view& delta, shared_buffer&& tail,
-              key_outcome& out);
+  void update(const loaded_update& f, std::string_view key, std::uint64_t hash, const value_view& delta,
+              shared_buffer&& tail, key_outcome& out);
   void update_default(const loaded_update& f, std::string_view key, std::uint64_t hash, const default_and_delta& both,
                       key_outcome& out);
   void update_at(const loaded_update& f, std::string_view key, std::uint64_t hash, const element_change& change,
@@ -115,8 +115,8 @@ class partition_store final : public scan_observer {
   // ---- what waits for the clock
 
   /// The delta waits until the clock of its request is complete.
-  void stage(const key_operation& op, std::string_view key, std::uint64_t hash, const value_view& delta, shared_buffer&& tail,
-             key_outcome& out);
+  void stage(const key_operation& op, std::string_view key, std::uint64_t hash, const value_view& delta,
+             shared_buffer&& tail, key_outcome& out);
   /// Folds the key's updates of clocks before this one, which is complete.
   void fold_before(std::uint32_t clock, std::string_view key, std::uint64_t hash, key_outcome& out);
   /// The clock thread has told that everything before this clock is complete.
@@ -191,11 +191,11 @@ class partition_store final : public scan_observer {
     std::uint32_t clock;
     std::uint32_t rank;
     std::uint64_t arrival;
-    net::verb what;                         ///< update, update_default or update_at
+    net::verb what;  ///< update, update_default or update_at
     std::uint16_t flags;
     const loaded_update* function;
     value_tag tag;
-    shared_buffer delta;                             ///< of update_default: its payload
+    shared_buffer delta;  ///< of update_default: its payload
   };
   /// The updates of one key that wait for the clock.
   struct staged_key {
@@ -286,7 +286,7 @@ class partition_store final : public scan_observer {
     std::size_t applied = 0;
     std::size_t touched = 0;
   };
-  cursors at_;  // of take_changes
+  cursors at_;                       // of take_changes
   std::vector<std::byte> computed_;  // results of general updates; capacity is used again
 };
 

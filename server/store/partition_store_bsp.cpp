@@ -39,10 +39,9 @@ void partition_store::stage(const key_operation& op, std::string_view key, std::
   make_room(staged.waiting, 1);
   list(staged, key, op.header->clock);
   log_.staged(hash, key, arrivals_);
-  staged.waiting.push_back(
-      {op.header->clock, op.header->rank, arrivals_++, op.what,
-       static_cast<std::uint16_t>(op.header->flags & ~(net::flag_stream | net::flag_first)), op.function, delta.tag,
-       std::move(kept)});
+  staged.waiting.push_back({op.header->clock, op.header->rank, arrivals_++, op.what,
+                            static_cast<std::uint16_t>(op.header->flags & ~(net::flag_stream | net::flag_first)),
+                            op.function, delta.tag, std::move(kept)});
   keys_.count_bytes(staged_bytes(delta.bytes.size()));
   staged.changes_type = staged.changes_type || may_change_type(op.what, *op.function);
   ++staged_count_;

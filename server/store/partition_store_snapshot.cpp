@@ -74,9 +74,10 @@ void partition_store::encode_staged(std::string_view key, const staged_update& u
   front.what = static_cast<std::uint8_t>(u.what);
   front.flags = u.flags;
   front.function = u.function->id;
-  append(out,
-         {.kind = record_kind::stage, .tag = static_cast<std::uint8_t>(u.tag), .key = in(key), .value = u.delta.bytes()},
-         front);
+  append(
+      out,
+      {.kind = record_kind::stage, .tag = static_cast<std::uint8_t>(u.tag), .key = in(key), .value = u.delta.bytes()},
+      front);
 }
 
 void partition_store::encode_partition(std::uint16_t partition, std::vector<std::byte>& out) {
@@ -97,7 +98,8 @@ void partition_store::encode_partition(std::uint16_t partition, std::vector<std:
   }
   for (; is_here(staged); ++staged) waiting(staged->second);
 
-  applied_.each(partition, [&](const dedup_window::part& p) { append_applied(out, p.client, p.low, p.sequence, p.what); });
+  applied_.each(partition,
+                [&](const dedup_window::part& p) { append_applied(out, p.client, p.low, p.sequence, p.what); });
 }
 
 void partition_store::append_applied(std::vector<std::byte>& out, std::uint64_t client, std::uint64_t low,
@@ -147,13 +149,16 @@ void partition_store::apply_record(std::uint16_t partition, const record& r, key
     return out.fail(status::bad_request, "a record of a key of another partition");
   }
   switch (r.kind) {
-    case record_kind::put: return apply_put(key, hash, r, out);
+    case record_kind::put:
+      return apply_put(key, hash, r, out);
     case record_kind::erase:
       forget_staged(key);
       keys_.erase(hash, key);
       return;
-    case record_kind::clear: return clear_partition(partition);
-    case record_kind::stage: return apply_stage(partition, key, r, out);
+    case record_kind::clear:
+      return clear_partition(partition);
+    case record_kind::stage:
+      return apply_stage(partition, key, r, out);
     case record_kind::folded: {
       const auto at = staged_.find(key, hash);
       if (at == staged_.end()) return;
@@ -165,7 +170,8 @@ void partition_store::apply_record(std::uint16_t partition, const record& r, key
       if (waiting.empty() && at->second.broken == status::ok) forget_staged(key);
       return;
     }
-    case record_kind::applied: return apply_applied(partition, r, out);
+    case record_kind::applied:
+      return apply_applied(partition, r, out);
     case record_kind::broken:
       if (of_key) {
         status how = status::ok;
@@ -219,7 +225,9 @@ void partition_store::apply_stage(std::uint16_t partition, std::string_view key,
   default_and_delta both;
   element_change change;
   switch (what) {
-    case verb::update: fits = fits && acceptable(key, delta, out); break;
+    case verb::update:
+      fits = fits && acceptable(key, delta, out);
+      break;
     case verb::update_default:
       fits = fits && parse(delta.bytes, both) && acceptable(key, both.initial, out) && acceptable(key, both.delta, out);
       break;
@@ -227,7 +235,8 @@ void partition_store::apply_stage(std::uint16_t partition, std::string_view key,
       fits = fits && parse_update_at(delta, (front.flags & net::flag_range) != 0, change) == nullptr &&
              delta.bytes.size() <= settings_.max_value_bytes;
       break;
-    default: fits = false;
+    default:
+      fits = false;
   }
   if (!fits) return out.fail(status::bad_request, "a staged update is malformed");
   const auto* f = plugins_.find(front.function);
@@ -238,8 +247,8 @@ void partition_store::apply_stage(std::uint16_t partition, std::string_view key,
       return out.fail(status::plugin_failed, e.what());
     }
     if (f->id != front.function) {
-      return out.fail(status::unknown_function, "a staged update by a function that is not registered at s" +
-                                                    std::to_string(settings_.slot));
+      return out.fail(status::unknown_function,
+                      "a staged update by a function that is not registered at s" + std::to_string(settings_.slot));
     }
   }
   if (!keys_.has_room(static_cast<std::size_t>(staged_bytes(delta.bytes.size())))) throw memory_limit_reached();
@@ -251,7 +260,8 @@ void partition_store::apply_stage(std::uint16_t partition, std::string_view key,
   auto& waiting = at.value().waiting;
   if (keys_.owns(partition)) list(at.value(), key, front.clock);
   at.value().changes_type = at->second.changes_type || may_change_type(what, *f);
-  waiting.push_back({front.clock, front.rank, front.arrival, what, front.flags, f, delta.tag, shared_buffer::copy_of(delta.bytes)});
+  waiting.push_back(
+      {front.clock, front.rank, front.arrival, what, front.flags, f, delta.tag, shared_buffer::copy_of(delta.bytes)});
   keys_.count_bytes(staged_bytes(delta.bytes.size()));
   ++staged_count_;
   arrivals_ = std::max(arrivals_, front.arrival + 1);
@@ -259,7 +269,8 @@ void partition_store::apply_stage(std::uint16_t partition, std::string_view key,
 
 void partition_store::apply_applied(std::uint16_t partition, const record& r, key_outcome& out) {
   std::array<std::uint64_t, 2> of{};  // client, and its watermark
-  if (r.state.size() != sizeof of) return out.fail(status::bad_request, "an applied request has a client and its watermark");
+  if (r.state.size() != sizeof of)
+    return out.fail(status::bad_request, "an applied request has a client and its watermark");
   std::memcpy(of.data(), r.state.data(), sizeof of);
   // Items of replies that will be given out again are well formed.
   auto rest = r.value;

@@ -24,8 +24,11 @@ shared_buffer aligned(shared_buffer value) {
 }  // namespace
 
 table::table(table&& other) noexcept
-    : memory_(other.memory_), family_(other.family_), slots_(std::move(other.slots_)),
-      mask_(std::exchange(other.mask_, 0)), size_(std::exchange(other.size_, 0)) {}
+    : memory_(other.memory_),
+      family_(other.family_),
+      slots_(std::move(other.slots_)),
+      mask_(std::exchange(other.mask_, 0)),
+      size_(std::exchange(other.size_, 0)) {}
 
 table& table::operator=(table&& other) noexcept {
   if (this != &other) {
@@ -124,7 +127,8 @@ entry& table::put(slot& s, std::uint64_t hash, entry* fresh) noexcept {
 }
 
 entry& table::store(std::uint64_t hash, std::string_view key, const value_view& value) {
-  if (value.bytes.size() > net::tail_threshold_bytes) return store(hash, key, value.tag, shared_buffer::copy_of(value.bytes));
+  if (value.bytes.size() > net::tail_threshold_bytes)
+    return store(hash, key, value.tag, shared_buffer::copy_of(value.bytes));
   auto& s = place_for(hash, key);
   if (s != 0) {
     auto* e = entry_of(s);

@@ -6,11 +6,12 @@
 //
 //     u64 version | u32 value_bytes | u16 key_bytes | u8 tag | u8 large | key, filled to 8 | value, filled to 8
 //
-// A value above 64 KiB is not in the block but in a shared_buffer, most often the very message that brought it; the block then
-// ends with the pointer to it. Replies share the shared_buffer, and a change in place copies first while one still does.
+// A value above 64 KiB is not in the block but in a shared_buffer, most often the very message that brought it; the
+// block then ends with the pointer to it. Replies share the shared_buffer, and a change in place copies first while one
+// still does.
 //
-// Measured, 1 M keys of 20 characters with one double in 16,384 partitions: see test/unit/partition_table_test.cpp, which keeps
-// the bytes a key below 80.
+// Measured, 1 M keys of 20 characters with one double in 16,384 partitions: see test/unit/partition_table_test.cpp,
+// which keeps the bytes a key below 80.
 #pragma once
 
 #include <cstddef>
@@ -84,8 +85,8 @@ struct table_stats {
 ///
 /// Thread-safety: owned by the shard thread.
 /// Lifetime: arena and family outlive it.
-/// Cost: an access is one hash (the caller's), one line of slots and one of the entry. Nothing is allocated for an empty
-/// table; a rehash touches one partition of 16,384.
+/// Cost: an access is one hash (the caller's), one line of slots and one of the entry. Nothing is allocated for an
+/// empty table; a rehash touches one partition of 16,384.
 class table {
  public:
   table() = default;
@@ -96,9 +97,8 @@ class table {
 
   /// The entry of `key`, whose hash is `hash`, or nullptr. Valid until the next store, erase or clear.
   [[nodiscard]] entry* find(std::uint64_t hash, std::string_view key) const noexcept;
-  /// Sets the value and gives it a new version. `value` must not lie in this table. Above `net::tail_threshold_bytes` it
-  /// becomes a shared_buffer.
-  /// Throws: std::bad_alloc; the table is unchanged.
+  /// Sets the value and gives it a new version. `value` must not lie in this table. Above `net::tail_threshold_bytes`
+  /// it becomes a shared_buffer. Throws: std::bad_alloc; the table is unchanged.
   entry& store(std::uint64_t hash, std::string_view key, const value_view& value);
   /// The same with bytes that are taken over when they are large, and copied once if they are not aligned to 8.
   entry& store(std::uint64_t hash, std::string_view key, value_tag tag, shared_buffer value);
@@ -122,9 +122,9 @@ class table {
   }
   void prefetch_entry(std::uint64_t hash) const noexcept;
 
-  /// Calls f(const entry&) for each whose low 16 bits of the hash are in [first, first + width), in no particular order.
-  /// These bits stay with an entry whatever happens to the table, so that ranges name places in it.
-  /// Cost: O(slots * width / 65536), and O(slots) in a table of more than 65,536 of them.
+  /// Calls f(const entry&) for each whose low 16 bits of the hash are in [first, first + width), in no particular
+  /// order. These bits stay with an entry whatever happens to the table, so that ranges name places in it. Cost:
+  /// O(slots * width / 65536), and O(slots) in a table of more than 65,536 of them.
   template <class F>
   void for_each(std::uint32_t first, std::uint32_t width, const F& f) const {
     if (slots_ == nullptr) return;
@@ -148,9 +148,7 @@ class table {
   using slot = std::uint64_t;  // 0: empty
   static constexpr unsigned address_bits = 48;
 
-  static entry* entry_of(slot s) noexcept {
-    return reinterpret_cast<entry*>(s & ((slot{1} << address_bits) - 1));
-  }
+  static entry* entry_of(slot s) noexcept { return reinterpret_cast<entry*>(s & ((slot{1} << address_bits) - 1)); }
   static slot slot_of(const entry* e, std::uint64_t hash) noexcept {
     return (hash << address_bits) | reinterpret_cast<std::uintptr_t>(e);
   }

@@ -16,15 +16,15 @@ namespace paracel::srv {
 using net::status;
 
 row_service::problem row_service::stage(typed_table& t, const net::request_view& request, shared_buffer&& tail,
-                                          std::uint32_t folded_clock) {
+                                        std::uint32_t folded_clock) {
   const auto& h = request.header;
   auto payload = tail ? shared_buffer::own(std::move(tail)) : shared_buffer::copy_of(request.payload());
   auto held = counted(payload);
   const auto arrival = arrivals_++;
   for (const auto& x : in_hand_) changes_.rows_staged(net::table_id(t.name), x.partition, arrival);
   auto& whole = t.staged[net::any_partition];
-  whole.push_back({h.clock, h.rank, arrival, h.count, (h.flags & net::flag_named) != 0, std::move(payload),
-                   std::move(held)});
+  whole.push_back(
+      {h.clock, h.rank, arrival, h.count, (h.flags & net::flag_named) != 0, std::move(payload), std::move(held)});
   ++staged_count_;
   folded_to_ = std::min(folded_to_, h.clock);
   if (changes_.recording()) {
@@ -71,13 +71,14 @@ bool row_service::fold_before(std::uint32_t clock, const std::function<bool()>& 
   return true;
 }
 
-/// Folds the table's batches of clocks before this one, in the order (clock, rank, arrival), until `over`. Returns: whether
-/// none is left. Throws: std::bad_alloc; what is not folded is staged as before.
+/// Folds the table's batches of clocks before this one, in the order (clock, rank, arrival), until `over`. Returns:
+/// whether none is left. Throws: std::bad_alloc; what is not folded is staged as before.
 bool row_service::fold_before(std::uint32_t clock, typed_table& t, const std::function<bool()>& over) {
   // Partitions have no row in common. With copies a partition is folded as a whole: a copy is told up to which clock.
   if (changes_.recording() || t.staged.size() > 1) split_staged(t);
   for (auto& [partition, waiting] : t.staged) {
-    if (waiting.empty() || (partition != net::any_partition && !keys_.owns(partition))) continue;  // a copy: its head folds
+    if (waiting.empty() || (partition != net::any_partition && !keys_.owns(partition)))
+      continue;  // a copy: its head folds
     const auto due = std::partition(waiting.begin(), waiting.end(), [&](const auto& b) { return b.clock >= clock; });
     if (due == waiting.end()) continue;
     std::sort(due, waiting.end(), [](const auto& a, const auto& b) {
@@ -109,7 +110,7 @@ bool row_service::fold_before(std::uint32_t clock, typed_table& t, const std::fu
 
 /// If it fails and is the first of its partition, `failure` is put among the broken ones.
 void row_service::fold(typed_table& t, const staged_batch& b, std::uint16_t partition,
-                        std::map<std::uint16_t, refusal>::node_type& failure) noexcept {
+                       std::map<std::uint16_t, refusal>::node_type& failure) noexcept {
   net::rows_view r;
   (void)net::decode(b.payload.bytes(), b.count, b.named, t.layout().value_bytes(), r);  // was checked when it came
   problem p;

@@ -18,8 +18,8 @@ using net::verb;
 
 namespace {
 
-// Rows whose slots, and then the rows themselves, are fetched before the first is handled: as for keys, more than a core
-// keeps in flight, and little enough for the first-level cache.
+// Rows whose slots, and then the rows themselves, are fetched before the first is handled: as for keys, more than a
+// core keeps in flight, and little enough for the first-level cache.
 constexpr std::size_t rows_at_once = 32;
 constexpr std::size_t line_bytes = 64;
 // Beyond this the processor's own prefetcher has seen what is going on.
@@ -43,10 +43,14 @@ void prefetch_row(const std::byte* row, std::size_t bytes) noexcept {
 template <class F>
 void with_element(value_tag t, const F& f) {
   switch (t) {
-    case value_tag::i32: return f(std::int32_t{});
-    case value_tag::i64: return f(std::int64_t{});
-    case value_tag::f32: return f(float{});
-    default: return f(double{});
+    case value_tag::i32:
+      return f(std::int32_t{});
+    case value_tag::i64:
+      return f(std::int64_t{});
+    case value_tag::f32:
+      return f(float{});
+    default:
+      return f(double{});
   }
 }
 
@@ -69,8 +73,10 @@ void add(std::byte* row, const std::byte* delta, std::size_t width) noexcept {
 std::string described(const row_init& i) {
   const auto number = [](double d) { return std::to_string(d); };
   switch (i.what()) {
-    case row_init::kind::zeros: return "zeros";
-    case row_init::kind::constant: return "constant " + number(i.a());
+    case row_init::kind::zeros:
+      return "zeros";
+    case row_init::kind::constant:
+      return "constant " + number(i.a());
     case row_init::kind::uniform:
       return "uniform in [" + number(i.a()) + ", " + number(i.b()) + "), seed " + std::to_string(i.seed());
     case row_init::kind::normal:
@@ -90,7 +96,7 @@ std::string shown_row(std::string_view name) {
 }  // namespace
 
 row_service::typed_table::typed_table(std::string of, const net::table_definition& d, const loaded_update* f,
-                                       std::uint32_t partitions)
+                                      std::uint32_t partitions)
     : name(std::move(of)),
       init(d.init),
       function(f),
@@ -99,7 +105,10 @@ row_service::typed_table::typed_table(std::string of, const net::table_definitio
             partitions, false) {}
 
 row_service::row_service(const key_store& keys, plugin_registry& plugins, change_log& log)
-    : keys_(keys), plugins_(plugins), changes_(log), place_of_(partition_count, not_here),
+    : keys_(keys),
+      plugins_(plugins),
+      changes_(log),
+      place_of_(partition_count, not_here),
       partitions_((partition_count + keys.settings().threads - 1) / keys.settings().threads),
       staged_bytes_(keys.settings().max_memory_bytes) {
   const auto& s = keys.settings();
@@ -139,7 +148,7 @@ void row_service::clear() noexcept {
 }
 
 row_service::served row_service::handle(const net::request_view& request, shared_buffer tail, completion& done,
-                                          std::uint32_t& folded_clock) {
+                                        std::uint32_t& folded_clock) {
   reply out;
   problem p;
   if (tail && !request.payload().empty()) {
@@ -174,9 +183,9 @@ row_service::problem row_service::open(std::string_view name, std::span<const st
       return refusal{status::plugin_failed, e.what()};
     }
     const auto wanted = static_cast<value_tag>(f->function->value_tag);
-    const bool fits = f->optimizer != nullptr ? steps(*f, d.element)
-                                              : f->function->in_place != nullptr &&
-                                                    (wanted == value_tag::none || wanted == d.element);
+    const bool fits = f->optimizer != nullptr
+                          ? steps(*f, d.element)
+                          : f->function->in_place != nullptr && (wanted == value_tag::none || wanted == d.element);
     if (!fits) {  // no value has another type: this plug-in cannot serve such a table
       return refusal{status::plugin_failed,
                      f->name + (f->optimizer == nullptr && f->function->in_place == nullptr
@@ -243,12 +252,12 @@ row_table& row_service::rows_of(typed_table& t, bool named) {
 // ---- rows --------------------------------------------------------------------------------------------------------
 
 row_service::problem row_service::on_rows(const net::request_view& request, shared_buffer&& tail, reply& out,
-                                            std::uint32_t& folded_clock) {
+                                          std::uint32_t& folded_clock) {
   const auto& h = request.header;
   const auto found = tables_.find(h.table);
   if (found == tables_.end()) {
-    return refusal{status::bad_request, "no table with this id is open at s" + std::to_string(keys_.settings().slot) +
-                                            ": open it first"};
+    return refusal{status::bad_request,
+                   "no table with this id is open at s" + std::to_string(keys_.settings().slot) + ": open it first"};
   }
   auto& t = *found->second;
   if (h.what != verb::rows_scan && h.tag != t.layout().element) {
@@ -271,9 +280,9 @@ row_service::problem row_service::on_rows(const net::request_view& request, shar
   }
   if (auto p = locate(r, named)) return p;
   auto& rows = rows_of(t, named);
-  const bool staged =
-      h.what == verb::rows_update && (h.flags & net::flag_staged) != 0 && h.clock != net::no_clock;
-  if (!changes_.recording()) [[likely]] return change(t, rows, request, r, staged, std::move(tail), out, folded_clock);
+  const bool staged = h.what == verb::rows_update && (h.flags & net::flag_staged) != 0 && h.clock != net::no_clock;
+  if (!changes_.recording()) [[likely]]
+    return change(t, rows, request, r, staged, std::move(tail), out, folded_clock);
 
   touch_partitions();
   std::uint32_t removed_before = 0;
@@ -298,19 +307,25 @@ row_service::problem row_service::on_rows(const net::request_view& request, shar
 
 /// A request on rows that have been located. What is recorded has been noted, unless this is a pull or to be staged.
 row_service::problem row_service::change(typed_table& t, row_table& rows, const net::request_view& request,
-                                           const net::rows_view& r, bool staged, shared_buffer&& tail, reply& out,
-                                           std::uint32_t folded_clock) try {
+                                         const net::rows_view& r, bool staged, shared_buffer&& tail, reply& out,
+                                         std::uint32_t folded_clock) try {
   const auto& h = request.header;
   failed_row_ = 0;
-  const auto staged_bytes = staged ? r.values.size() + r.texts.size() + r.count * sizeof(std::uint64_t) + staged_batch_bytes : 0;
+  const auto staged_bytes =
+      staged ? r.values.size() + r.texts.size() + r.count * sizeof(std::uint64_t) + staged_batch_bytes : 0;
   if (h.what != verb::rows_remove && !has_room(t, rows, staged_bytes)) {
     return refusal{status::out_of_memory, memory_limit_reached().what()};
   }
   out.header.count = h.count;
   switch (h.what) {
-    case verb::rows_pull: return pull(t, rows, r, h.credit, out);
-    case verb::rows_push: push(t, rows, r); return {};
-    case verb::rows_remove: remove(rows, r, out); return {};
+    case verb::rows_pull:
+      return pull(t, rows, r, h.credit, out);
+    case verb::rows_push:
+      push(t, rows, r);
+      return {};
+    case verb::rows_remove:
+      remove(rows, r, out);
+      return {};
     default:
       if (staged) return stage(t, request, std::move(tail), folded_clock);
       return update(t, rows, r);
@@ -416,7 +431,7 @@ bool row_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, c
 }
 
 row_service::problem row_service::pull(typed_table& t, row_table& rows, const net::rows_view& r, std::uint32_t credit,
-                                         reply& out) {
+                                       reply& out) {
   const auto row_bytes = t.layout().value_bytes();
   const auto bytes = r.count * row_bytes;
   const auto most = keys_.settings().max_message_bytes - net::reply_header_bytes;
@@ -554,7 +569,7 @@ row_service::problem row_service::scan(typed_table& t, const net::request_view& 
     const auto* row = rows.next(behind);
     if (row == nullptr) break;
     if (keys_.keeps_copies() && !keys_.owns(partition_of(named ? net::hash_row(row_table::name_of(row))
-                                                             : net::hash_row(row_table::id_of(row))))) {
+                                                               : net::hash_row(row_table::id_of(row))))) {
       position = behind;  // a copy of another server's
       continue;
     }

@@ -17,12 +17,12 @@
 #include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
 #include "net/row_codec.hpp"
+#include "server/plugin/plugin_registry.hpp"
 #include "server/request/byte_budget.hpp"
 #include "server/request/completion.hpp"
 #include "server/store/change_log.hpp"
 #include "server/store/key_store.hpp"
 #include "server/store/partition_records.hpp"
-#include "server/plugin/plugin_registry.hpp"
 #include "server/store/row_table.hpp"
 
 namespace paracel::srv {
@@ -38,11 +38,12 @@ class row_service {
     std::size_t bytes_out = 0;
     bool failed = false;
   };
-  /// Verbs from table_open to rows_scan; answers `done`. `folded_clock` is the shard's: everything before it is complete.
-  /// A request for whose rows there is no memory is answered out_of_memory, and says how many of them were handled.
-  /// Throws: std::bad_alloc; no row is another than before.
+  /// Verbs from table_open to rows_scan; answers `done`. `folded_clock` is the shard's: everything before it is
+  /// complete. A request for whose rows there is no memory is answered out_of_memory, and says how many of them were
+  /// handled. Throws: std::bad_alloc; no row is another than before.
   served handle(const net::request_view& request, shared_buffer tail, completion& done, std::uint32_t& folded_clock);
-  /// What the request will be in while it is handled, for whoever watches over long runs; lives as long as the plug-ins.
+  /// What the request will be in while it is handled, for whoever watches over long runs; lives as long as the
+  /// plug-ins.
   [[nodiscard]] const std::string& doing(const net::request_header& header) const noexcept;
 
   /// Removes all rows and what is staged. The tables stay open.
@@ -72,14 +73,16 @@ class row_service {
   [[nodiscard]] std::size_t memory_bytes() const noexcept;
   /// Batches that wait for the clock.
   [[nodiscard]] std::uint64_t staged() const noexcept { return staged_count_; }
-  /// Folds batches of clocks before this one until `over` says so, which is asked after each. Returns: whether none is left.
+  /// Folds batches of clocks before this one until `over` says so, which is asked after each. Returns: whether none is
+  /// left.
   bool fold_before(std::uint32_t clock, const std::function<bool()>& over);
   [[nodiscard]] bool has_due(std::uint32_t clock) const noexcept { return staged_count_ != 0 && clock > folded_to_; }
   /// Other partitions are our own than before.
   void begin_epoch() noexcept { folded_to_ = 0; }
   /// A batch that could not be folded. Returns: its status, and why; or ok.
   net::status failed_fold(std::string& why) const;
-  /// What a rank has staged for iterations from `clock` on goes. Returns: how many batches; `example`, if empty, names one.
+  /// What a rank has staged for iterations from `clock` on goes. Returns: how many batches; `example`, if empty, names
+  /// one.
   std::uint64_t fence(std::uint32_t rank, std::uint32_t clock, std::string& example);
   [[nodiscard]] std::uint64_t rows() const noexcept;
 
@@ -136,8 +139,8 @@ class row_service {
   void record_rows(typed_table& t, bool named);
   void touch_partitions();
   [[nodiscard]] std::uint64_t owned_rows(const row_table& rows) const;
-  problem change(typed_table& t, row_table& rows, const net::request_view& request, const net::rows_view& r, bool staged,
-                 shared_buffer&& tail, reply& out, std::uint32_t folded_clock);
+  problem change(typed_table& t, row_table& rows, const net::request_view& request, const net::rows_view& r,
+                 bool staged, shared_buffer&& tail, reply& out, std::uint32_t folded_clock);
   problem scan(typed_table& t, const net::request_view& request, reply& out);
   problem locate(const net::rows_view& rows, bool named);
   row_table& rows_of(typed_table& t, bool named);
@@ -174,7 +177,7 @@ class row_service {
     std::uint32_t removed;
   };
   std::vector<partition_in_hand> in_hand_;  // of a request that is remembered, in ascending order
-  std::vector<std::uint16_t> place_of_;  // by partition: its number within the shard, or not_here
+  std::vector<std::uint16_t> place_of_;     // by partition: its number within the shard, or not_here
   std::uint32_t partitions_;
   byte_budget staged_bytes_;  // within the limit of the keys and rows
   std::map<std::uint32_t, std::unique_ptr<typed_table>> tables_;
@@ -188,9 +191,9 @@ class row_service {
   std::vector<std::string_view> names_;
   std::vector<const std::byte*> found_;
   std::vector<std::byte> body_;
-  std::vector<std::byte> before_;   // a row, to go back to
-  std::vector<double> gradient_;    // a row of a payload that is not aligned
-  std::size_t failed_row_ = 0;      // which was not handled, nor any behind it
+  std::vector<std::byte> before_;  // a row, to go back to
+  std::vector<double> gradient_;   // a row of a payload that is not aligned
+  std::size_t failed_row_ = 0;     // which was not handled, nor any behind it
 };
 
 }  // namespace paracel::srv

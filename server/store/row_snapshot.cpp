@@ -23,8 +23,8 @@ std::span<const std::byte> bytes_of_number(const T& v) noexcept {
 }
 
 /// The chosen rows of a batch as a payload of their own.
-shared_buffer chosen_rows(const net::rows_view& r, bool named, std::size_t row_bytes, std::span<const std::uint32_t> chosen,
-                 std::span<const std::string_view> names) {
+shared_buffer chosen_rows(const net::rows_view& r, bool named, std::size_t row_bytes,
+                          std::span<const std::uint32_t> chosen, std::span<const std::string_view> names) {
   std::size_t texts = 0;
   if (named) {
     for (const auto i : chosen) texts += names[i].size();
@@ -114,14 +114,15 @@ void row_service::split_staged(typed_table& t) {
 void row_service::forget_staged(typed_table& t, std::uint16_t partition, std::uint32_t before) {
   const auto at = t.staged.find(partition);
   if (at == t.staged.end()) return;
-  staged_count_ -= std::erase_if(at->second, [&](const auto& b) { return before == net::no_clock || b.clock < before; });
+  staged_count_ -=
+      std::erase_if(at->second, [&](const auto& b) { return before == net::no_clock || b.clock < before; });
   if (at->second.empty()) t.staged.erase(at);
 }
 
 // ---- rows as records ------------------------------------------------------------------------------------------------
 
 void row_service::encode_rows(std::uint32_t id, typed_table& t, bool named, std::uint16_t partition,
-                               std::vector<std::byte>& out) {
+                              std::vector<std::byte>& out) {
   const auto& rows = rows_of(t, named);
   std::vector<const std::byte*> found;
   rows.for_each(place_of_[partition], [&](const std::byte* row) { found.push_back(row); });
@@ -131,7 +132,8 @@ void row_service::encode_rows(std::uint32_t id, typed_table& t, bool named, std:
   for (const auto* row : found) append_row(out, id, rows, row);
 }
 
-void row_service::append_row(std::vector<std::byte>& out, std::uint32_t id, const row_table& rows, const std::byte* row) {
+void row_service::append_row(std::vector<std::byte>& out, std::uint32_t id, const row_table& rows,
+                             const std::byte* row) {
   record r;
   r.kind = record_kind::row;
   r.a = id;
@@ -190,14 +192,12 @@ void row_service::append_broken(std::vector<std::byte>& out, std::uint32_t id, c
 // ---- what has changed -----------------------------------------------------------------------------------------------
 
 void row_service::encode_changes(std::uint16_t partition, std::span<const change_log::row_change> rows,
-                                  std::span<const change_log::batch_change> batches, std::vector<std::byte>& out) {
+                                 std::span<const change_log::batch_change> batches, std::vector<std::byte>& out) {
   const auto place = place_of_[partition];
   for (const auto& b : batches) {
     const auto& t = *tables_.at(b.table);
     if (b.folded != 0) {
-      append(out, {.kind = record_kind::row_folded,
-                   .a = b.table,
-                   .value = bytes_of_number(b.folded)});
+      append(out, {.kind = record_kind::row_folded, .a = b.table, .value = bytes_of_number(b.folded)});
       if (const auto broken = t.broken.find(partition); broken != t.broken.end()) {
         append_broken(out, b.table, broken->second);
       }
@@ -213,8 +213,9 @@ void row_service::encode_changes(std::uint16_t partition, std::span<const change
     const auto& c = rows[i];
     const auto name = changes_.text(c.at, c.bytes);
     // They are in the order of their hashes: what is there several times stands together.
-    if (i + 1 < rows.size() && rows[i + 1].hash == c.hash && rows[i + 1].table == c.table && rows[i + 1].named == c.named &&
-        rows[i + 1].id == c.id && changes_.text(rows[i + 1].at, rows[i + 1].bytes) == name) {
+    if (i + 1 < rows.size() && rows[i + 1].hash == c.hash && rows[i + 1].table == c.table &&
+        rows[i + 1].named == c.named && rows[i + 1].id == c.id &&
+        changes_.text(rows[i + 1].at, rows[i + 1].bytes) == name) {
       continue;
     }
     auto& of = rows_of(*tables_.at(c.table), c.named);
@@ -265,9 +266,10 @@ void row_service::note_answers(const problem& p) {
   }
 }
 
-/// Of a request that came again: only the rows of partitions where it was not applied are left, in `rest` if not all are.
+/// Of a request that came again: only the rows of partitions where it was not applied are left, in `rest` if not all
+/// are.
 row_service::problem row_service::leave_out_applied(const net::request_header& h, typed_table& t, net::rows_view& r,
-                                                      shared_buffer& rest, std::uint32_t& removed) {
+                                                    shared_buffer& rest, std::uint32_t& removed) {
   const bool named = (h.flags & net::flag_named) != 0;
   std::map<std::uint16_t, bool> applied;
   std::vector<std::uint32_t> chosen;
@@ -332,8 +334,12 @@ status row_service::apply(std::uint16_t partition, const record& r, std::string&
       auto& t = *found->second;
       switch (r.kind) {
         case record_kind::row:
-        case record_kind::row_erase: p = apply_row(partition, t, r); break;
-        case record_kind::row_stage: p = apply_staged(partition, t, r); break;
+        case record_kind::row_erase:
+          p = apply_row(partition, t, r);
+          break;
+        case record_kind::row_stage:
+          p = apply_staged(partition, t, r);
+          break;
         case record_kind::row_folded: {
           std::uint32_t clock = 0;
           if (r.value.size() != sizeof clock) {
@@ -361,7 +367,8 @@ status row_service::apply(std::uint16_t partition, const record& r, std::string&
           t.broken.insert_or_assign(partition, std::move(how));
           break;
         }
-        default: p = refusal{status::bad_request, "not a record of a table"};
+        default:
+          p = refusal{status::bad_request, "not a record of a table"};
       }
     }
   }
@@ -403,7 +410,8 @@ row_service::problem row_service::apply_staged(std::uint16_t partition, typed_ta
   staged_front front;
   const bool named = (r.flags & record_named) != 0;
   net::rows_view rows;
-  if (!read(r.state, front) || front.clock == net::no_clock || front.what != static_cast<std::uint8_t>(verb::rows_update) ||
+  if (!read(r.state, front) || front.clock == net::no_clock ||
+      front.what != static_cast<std::uint8_t>(verb::rows_update) ||
       net::decode(r.value, front.count, named, t.layout().value_bytes(), rows) != nullptr) {
     return refusal{status::bad_request, "a staged batch of table \"" + t.name + "\" is malformed"};
   }
@@ -422,8 +430,8 @@ row_service::problem row_service::apply_staged(std::uint16_t partition, typed_ta
   split_staged(t);
   auto payload = shared_buffer::copy_of(r.value);
   auto held = counted(payload);
-  t.staged[partition].push_back({front.clock, front.rank, front.arrival, front.count, named, std::move(payload),
-                                 std::move(held)});
+  t.staged[partition].push_back(
+      {front.clock, front.rank, front.arrival, front.count, named, std::move(payload), std::move(held)});
   ++staged_count_;
   folded_to_ = std::min(folded_to_, front.clock);
   arrivals_ = std::max(arrivals_, front.arrival + 1);

@@ -5,8 +5,8 @@
 //     u64 id, or the place of its name | values | state of the optimizer | u32 steps (if they are counted)
 //
 // Each partition has an index of its own, open addressing with linear probing, whose slots are 8 bytes: 32 bits of the
-// row's hash, which settle nearly every comparison, and its number. So a row is one line of slots and the row itself, and
-// a batch of rows fetches all the slots and then all the rows while it waits for the first.
+// row's hash, which settle nearly every comparison, and its number. So a row is one line of slots and the row itself,
+// and a batch of rows fetches all the slots and then all the rows while it waits for the first.
 //
 // Memory: stride + 8 bytes a slot / load of 0.44 to 0.875, some 14 bytes a row over many partitions; row_table_test.cpp
 // keeps a row of floats below width * 4 * (1 + states) + 32 bytes.
@@ -37,7 +37,9 @@ struct row_layout {
   [[nodiscard]] std::size_t state_at() const noexcept { return value_at + value_bytes(); }
   [[nodiscard]] std::size_t state_bytes() const noexcept { return states * value_bytes(); }
   [[nodiscard]] std::size_t steps_at() const noexcept { return state_at() + state_bytes(); }
-  [[nodiscard]] std::size_t row_bytes() const noexcept { return steps_at() + (counts_steps ? sizeof(std::uint32_t) : 0); }
+  [[nodiscard]] std::size_t row_bytes() const noexcept {
+    return steps_at() + (counts_steps ? sizeof(std::uint32_t) : 0);
+  }
   /// From row to row: elements stay aligned.
   [[nodiscard]] std::size_t stride() const noexcept {
     const auto step = element_bytes(element);
@@ -126,8 +128,8 @@ class row_table {
     return {reinterpret_cast<const char*>(block) + sizeof bytes, bytes};
   }
 
-  /// The next row at or after `position`, which moves behind it; null at the end. Rows that are there all the time are met
-  /// once, whatever is made or erased between the calls.
+  /// The next row at or after `position`, which moves behind it; null at the end. Rows that are there all the time are
+  /// met once, whatever is made or erased between the calls.
   [[nodiscard]] const std::byte* next(std::uint64_t& position) const noexcept;
 
  private:
@@ -161,12 +163,12 @@ class row_table {
   std::uint32_t slab_mask_;
   std::size_t slab_bytes_;
   bool named_;
-  arena memory_;                       // slots and names
+  arena memory_;  // slots and names
   std::vector<index> partitions_;
   std::vector<std::byte*> slabs_;
-  std::vector<std::uint64_t> alive_;   // a bit a row
-  std::uint32_t made_ = 0;             // rows that have ever had a number
-  std::uint32_t free_ = none;          // numbers that were given back: a list through the rows
+  std::vector<std::uint64_t> alive_;  // a bit a row
+  std::uint32_t made_ = 0;            // rows that have ever had a number
+  std::uint32_t free_ = none;         // numbers that were given back: a list through the rows
   std::uint64_t size_ = 0;
 };
 

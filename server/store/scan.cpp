@@ -200,7 +200,10 @@ template <class Call>
 class collector {
  public:
   collector(Call& c, std::vector<std::byte>& body, std::size_t most_bytes)
-      : call_(c), body_(body), most_bytes_(most_bytes), front_(body.size()),
+      : call_(c),
+        body_(body),
+        most_bytes_(most_bytes),
+        front_(body.size()),
         keys_only_((c.request.header.flags & net::flag_keys_only) != 0) {}
 
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
@@ -261,8 +264,8 @@ scan_answer scan_service::scan(call& c) {
 
 namespace {
 
-/// One number in a key's value, as it is ordered: by value, exactly (an int64 beyond 2^53 differs from its neighbour), then
-/// by key.
+/// One number in a key's value, as it is ordered: by value, exactly (an int64 beyond 2^53 differs from its neighbour),
+/// then by key.
 struct candidate {
   double rounded;
   const entry* of;
@@ -293,13 +296,22 @@ class best {
   [[gnu::always_inline]] void visit(const entry& e) {
     double x = 0;
     switch (e.tag()) {
-      [[likely]] case value_tag::f64: x = number_at<double>(e.scalar()); break;
-      case value_tag::f32: x = number_at<float>(e.scalar()); break;
-      case value_tag::i32: x = number_at<std::int32_t>(e.scalar()); break;
-      case value_tag::i64: x = static_cast<double>(number_at<std::int64_t>(e.scalar())); break;
-      default: return skip(e);
+      [[likely]] case value_tag::f64 : x = number_at<double>(e.scalar());
+      break;
+      case value_tag::f32:
+        x = number_at<float>(e.scalar());
+        break;
+      case value_tag::i32:
+        x = number_at<std::int32_t>(e.scalar());
+        break;
+      case value_tag::i64:
+        x = static_cast<double>(number_at<std::int64_t>(e.scalar()));
+        break;
+      default:
+        return skip(e);
     }
-    if (!(x < worst_)) [[unlikely]] consider(x, e);
+    if (!(x < worst_)) [[unlikely]]
+      consider(x, e);
   }
   static bool end() noexcept { return true; }
 
@@ -535,10 +547,14 @@ scan_answer scan_service::handle(const net::request_view& request) {
     ~running() { host.runs(nullptr); }
   } mark(host_, c.filter);
   switch (h.what) {
-    case verb::top_k: return top_k(c, top.k);
-    case verb::reduce: return reduce(c, sums);
-    case verb::remove_if: return remove_if(c);
-    default: return scan(c);
+    case verb::top_k:
+      return top_k(c, top.k);
+    case verb::reduce:
+      return reduce(c, sums);
+    case verb::remove_if:
+      return remove_if(c);
+    default:
+      return scan(c);
   }
 }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The verbs that walk a shard: scan, top_k, reduce, remove_if. Each is a cursor without a memory in the server: a request
-// says where to begin, the server works until the reply is full or its slice of time is over, and answers with what it has
-// and with the place to go on from. So a scan of any length holds nobody up for longer than a slice, needs no message of
-// its size, and a client that goes away leaves nothing behind.
+// The verbs that walk a shard: scan, top_k, reduce, remove_if. Each is a cursor without a memory in the server: a
+// request says where to begin, the server works until the reply is full or its slice of time is over, and answers with
+// what it has and with the place to go on from. So a scan of any length holds nobody up for longer than a slice, needs
+// no message of its size, and a client that goes away leaves nothing behind.
 //
-// A place is (partition, low 16 bits of the hash): both stay with a key whatever is inserted, erased or rehashed between
-// two requests. A step of the walk covers a range of such places in one go: a group of partitions (read in the order of
-// addresses, where it is small enough), a partition, or a part of one; a range that does not fit the reply is halved. So
-// a key that is there all the time is met exactly once.
+// A place is (partition, low 16 bits of the hash): both stay with a key whatever is inserted, erased or rehashed
+// between two requests. A step of the walk covers a range of such places in one go: a group of partitions (read in the
+// order of addresses, where it is small enough), a partition, or a part of one; a range that does not fit the reply is
+// halved. So a key that is there all the time is met exactly once.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@
 
 #include "net/protocol.hpp"
 #include "net/scan_codec.hpp"
-#include "server/store/key_store.hpp"
 #include "server/plugin/plugin_registry.hpp"
+#include "server/store/key_store.hpp"
 
 namespace paracel::srv {
 
@@ -45,7 +45,7 @@ class scan_observer {
 
 struct scan_answer {
   net::status result = net::status::ok;
-  std::string text;                 ///< why not
+  std::string text;  ///< why not
   net::reply_header header;
   std::span<const std::byte> body;  ///< valid until the next request
 };
@@ -55,8 +55,8 @@ struct scan_answer {
 class scan_service {
  public:
   struct limits {
-    std::chrono::microseconds slice{4000};            ///< other clients wait as long at most, and a step longer
-    std::size_t reply_bytes = std::size_t{4} << 20;   ///< of a client that gives no credit
+    std::chrono::microseconds slice{4000};           ///< other clients wait as long at most, and a step longer
+    std::size_t reply_bytes = std::size_t{4} << 20;  ///< of a client that gives no credit
   };
 
   scan_service(key_store& keys, const plugin_registry& plugins, scan_observer& host, limits l)

@@ -80,14 +80,16 @@ kvclt::sequence kvclt::send(std::uint32_t thread, std::uint32_t channel, net::re
   h.body_bytes = static_cast<std::uint32_t>(key.size() + prefix.size() + payload.size());
   h.tail_bytes = tail.size();
   // Where servers stay the first one does: a ping over another connection is refused then.
-  if (shared_.may_change || !to.begun) [[unlikely]] begin_stream(to, h);
+  if (shared_.may_change || !to.begun) [[unlikely]]
+    begin_stream(to, h);
   front_.resize(net::request_header_bytes + key.size() + prefix.size());
   net::encode(h, std::span<std::byte, net::request_header_bytes>(front_.data(), net::request_header_bytes));
   const auto after_key = std::ranges::copy(net::bytes_of(key), front_.begin() + net::request_header_bytes).out;
   std::ranges::copy(prefix, after_key);
 
   const bool parks = h.what == net::verb::subscribe;
-  if (shared_.may_change && !parks) [[unlikely]] retain(thread, channel, h, payload, tail);
+  if (shared_.may_change && !parks) [[unlikely]]
+    retain(thread, channel, h, payload, tail);
   transmit(to, {.head = front_, .body = payload, .tail = std::move(tail)});
   if (front_.capacity() > kept_buffer_bytes) front_ = {};
   if (parks) return window.park({channel, h.clock, std::move(done)});
@@ -108,7 +110,8 @@ void kvclt::retain(std::uint32_t thread, std::uint32_t channel, const net::reque
   r.thread = thread;
 }
 
-void kvclt::resend(std::uint32_t thread, net::request_header& h, std::span<const std::byte> body, const shared_buffer& tail) {
+void kvclt::resend(std::uint32_t thread, net::request_header& h, std::span<const std::byte> body,
+                   const shared_buffer& tail) {
   auto& to = lines_[thread];
   h.epoch = shared_.epoch;
   h.low_watermark = shared_.window.low();

@@ -17,24 +17,25 @@
 #include <vector>
 
 #include "client/request_window.hpp"
-#include "core/shared_buffer.hpp"
 #include "core/hash.hpp"
 #include "core/membership.hpp"
+#include "core/shared_buffer.hpp"
+#include "net/clock_source.hpp"
 #include "net/link_monitor.hpp"
 #include "net/protocol.hpp"
-#include "net/clock_source.hpp"
 #include "net/transport.hpp"
 
 namespace paracel {
 
 struct kvclt_options {
-  /// Silence of the servers before a waiting call gives up; 0: never, for jobs whose scheduler watches over the servers.
+  /// Silence of the servers before a waiting call gives up; 0: never, for jobs whose scheduler watches over the
+  /// servers.
   std::chrono::milliseconds timeout{60'000};
   std::size_t max_outstanding_bytes = 256UL << 20;  ///< sent and not yet answered; a sender waits beyond it
   std::size_t max_message_bytes = 1UL << 30;
-  std::size_t multi_chunk_bytes = 8UL << 20;        ///< a multi request is cut into requests of about this size
-  std::uint64_t incarnation = 0;                    ///< 0: a random one is made
-  const net::clock_source* time = nullptr;           ///< none: that of the machine
+  std::size_t multi_chunk_bytes = 8UL << 20;  ///< a multi request is cut into requests of about this size
+  std::uint64_t incarnation = 0;              ///< 0: a random one is made
+  const net::clock_source* time = nullptr;    ///< none: that of the machine
 };
 
 /// What the clients of all servers share: who they are to the servers, their port, and their requests.
@@ -46,11 +47,11 @@ struct client_context {
   std::uint64_t job = 0;
   std::uint64_t incarnation = 0;
   std::uint32_t rank = 0;
-  std::uint32_t epoch = 0;       // of the membership in force
-  bool may_change = false;       // servers may: requests are retained until they are answered
-  bool left_behind = false;      // a retained request is to be sent again (request_replay)
-  bool in_handler = false;       // nothing may wait, and no place may change
-  std::size_t prepared_sets = 0; // at all shards
+  std::uint32_t epoch = 0;        // of the membership in force
+  bool may_change = false;        // servers may: requests are retained until they are answered
+  bool left_behind = false;       // a retained request is to be sent again (request_replay)
+  bool in_handler = false;        // nothing may wait, and no place may change
+  std::size_t prepared_sets = 0;  // at all shards
   before_request before{};
   request_window window;
 
@@ -124,7 +125,8 @@ class kvclt {
   /// has room. Of the header what is said here is set: who asks, the number, the lengths.
   /// Throws: network_error when it cannot be queued; it is not open then.
   sequence send(std::uint32_t thread, std::uint32_t channel, net::request_header& h, std::string_view key,
-                std::span<const std::byte> prefix, std::span<const std::byte> payload, shared_buffer&& tail, handler&& done);
+                std::span<const std::byte> prefix, std::span<const std::byte> payload, shared_buffer&& tail,
+                handler&& done);
   /// Sends a request again, or a part of it, under its old number. Epoch and watermark of the header are set.
   void resend(std::uint32_t thread, net::request_header& h, std::span<const std::byte> body, const shared_buffer& tail);
   /// Asks whether a thread lives. Nobody waits for the answer: it is no request of the window.
@@ -160,7 +162,7 @@ class kvclt {
 
  private:
   struct line {
-    int number = -1;      // of the port; -1 while it is not open
+    int number = -1;  // of the port; -1 while it is not open
     std::string address;
     bool begun = false;   // something has been sent over this connection
     bool broken = false;  // the other side has seen another connection

@@ -50,10 +50,14 @@ void gather(std::byte* to, const std::byte* from, std::span<const std::uint32_t>
     }
   };
   switch (bytes) {
-    case 0: return;
-    case 4: return each(std::integral_constant<std::size_t, 4>());
-    case 8: return each(std::integral_constant<std::size_t, 8>());
-    default: return each(bytes);
+    case 0:
+      return;
+    case 4:
+      return each(std::integral_constant<std::size_t, 4>());
+    case 8:
+      return each(std::integral_constant<std::size_t, 8>());
+    default:
+      return each(bytes);
   }
 }
 
@@ -191,9 +195,9 @@ void multi_client::receive_items(multi_request& g, std::size_t index, const kv_r
 }
 
 void multi_client::multi(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
-                  const item_handler& each) {
+                         const item_handler& each) {
   servers_.wait(multi_async(c, keys, values,
-                   [&each](std::size_t i, std::string_view, const net::reply_item& item) { each(i, item); }));
+                            [&each](std::size_t i, std::string_view, const net::reply_item& item) { each(i, item); }));
 }
 
 // ---- prepared key sets --------------------------------------------------------------------------------------------
@@ -300,7 +304,7 @@ void multi_client::send_part(multi_request& g, std::size_t index) {
   ++g.unanswered;
   try {
     const auto s = servers_.send(chunk.channel, h, text_of(g.set->parts[index].digest), {}, chunk.body.bytes(), {},
-                        [this, &g, index](const kv_result& r) { receive_part(g, index, r); });
+                                 [this, &g, index](const kv_result& r) { receive_part(g, index, r); });
     if (chunk.place == 0) chunk.place = s;
     if (const auto& retained = shared_.window.at(s).retained; shared_.may_change && retained != nullptr) {
       retained->place = chunk.place;  // what was sent after the first attempt stays behind it
@@ -321,9 +325,8 @@ void multi_client::receive_part(multi_request& g, std::size_t index, const kv_re
     const server_group::pin_routing here(servers_);
     if (++chunk.attempts < most_attempts && !chunk.unprepared && g.set->epoch == shared_.epoch) {
       if (shared_.before) shared_.before(g.header.what, nullptr);  // nothing may come between the keys and the request
-      send_prepare(*g.set, g.set->parts[index], [&g, index](const kv_result& prepared) {
-        g.chunks[index].unprepared = !prepared.ok();
-      });
+      send_prepare(*g.set, g.set->parts[index],
+                   [&g, index](const kv_result& prepared) { g.chunks[index].unprepared = !prepared.ok(); });
       return send_part(g, index);
     }
   }

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "client/sharded_keys.hpp"
 #include "client/kvclt.hpp"
 #include "client/multi_request.hpp"
 #include "client/routing_table.hpp"
+#include "client/sharded_keys.hpp"
 #include "net/protocol.hpp"
 
 namespace paracel {
@@ -57,8 +57,8 @@ class multi_client {
   /// The values that a request on a set carries: none (tag none and no items), numbers one after the other in the order
   /// of the keys, or anything as items.
   struct set_payload {
-    value_tag tag = value_tag::none;          ///< of each value
-    std::size_t value_bytes = 0;              ///< of each
+    value_tag tag = value_tag::none;  ///< of each value
+    std::size_t value_bytes = 0;      ///< of each
     std::span<const std::byte> numbers;
     std::span<const value_view> items;
   };
@@ -66,8 +66,8 @@ class multi_client {
   /// given the keys and the request again, before anything that this client asked of that shard afterwards. The values
   /// are copied. `each` runs for each part, then `end`.
   /// Throws: error when the set is one of another job.
-  sequence set_async(const call& c, std::shared_ptr<const sharded_keys> set, const set_payload& values, part_handler each,
-                     end_handler end = {});
+  sequence set_async(const call& c, std::shared_ptr<const sharded_keys> set, const set_payload& values,
+                     part_handler each, end_handler end = {});
   /// The membership has changed: sets are split anew.
   void forget_places() noexcept { sets_here_.clear(); }
 

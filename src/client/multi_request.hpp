@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "client/sharded_keys.hpp"
 #include "client/request_window.hpp"
+#include "client/sharded_keys.hpp"
 #include "core/inplace_function.hpp"
 #include "net/protocol.hpp"
 
@@ -70,7 +70,7 @@ struct multi_request {
   std::vector<std::uint32_t> channel_of;  // of each key
   std::vector<std::uint32_t> begin;       // of each channel, in the order
   std::vector<chunk> chunks;
-  std::size_t used = 0;                   // of the chunks
+  std::size_t used = 0;  // of the chunks
 
   chunk& add(std::uint32_t channel, std::uint32_t from, std::uint32_t to) {
     if (used == chunks.size()) chunks.emplace_back();

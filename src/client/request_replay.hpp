@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "client/retained_request.hpp"
 #include "client/kvclt.hpp"
 #include "client/request_window.hpp"
+#include "client/retained_request.hpp"
 #include "client/routing_table.hpp"
 #include "net/protocol.hpp"
 

@@ -28,8 +28,8 @@
 #include <vector>
 
 #include "client/retained_request.hpp"
-#include "core/shared_buffer.hpp"
 #include "core/inplace_function.hpp"
+#include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
 
 namespace paracel {
@@ -42,9 +42,7 @@ struct kv_result {
   std::span<const std::byte> body;
   shared_buffer tail;
   [[nodiscard]] bool ok() const noexcept { return header.result == net::status::ok; }
-  [[nodiscard]] value_view value() const noexcept {
-    return {header.tag, tail ? tail.bytes() : body};
-  }
+  [[nodiscard]] value_view value() const noexcept { return {header.tag, tail ? tail.bytes() : body}; }
   /// Why it failed, in the server's words.
   [[nodiscard]] std::string_view text() const noexcept { return net::text_of(body); }
 };
@@ -56,16 +54,17 @@ class request_window {
   using sequence = std::uint64_t;
   using handler = inplace_function<void(const kv_result&)>;
 
-  /// What a shard remembers of a client's requests (server/request/dedup_window.hpp), less those that a handler may add.
+  /// What a shard remembers of a client's requests (server/request/dedup_window.hpp), less those that a handler may
+  /// add.
   static constexpr std::uint64_t most_unanswered = 3072;
 
   struct entry {
     handler done;
-    std::uint32_t channel = 0;       ///< to which it went (routing_table)
+    std::uint32_t channel = 0;  ///< to which it went (routing_table)
     std::uint32_t bytes = 0;
     net::verb what = net::verb::none;
     bool open = false;
-    multi_request* multi = nullptr;  ///< it stands for several requests, and has no reply of its own
+    multi_request* multi = nullptr;                ///< it stands for several requests, and has no reply of its own
     std::unique_ptr<retained_request> retained{};  ///< where servers may change
   };
   /// A request that its server answers when something happens. Nobody waits for it.
@@ -95,7 +94,8 @@ class request_window {
 
   /// Makes room for the next request.
   void reserve() {
-    if (next_ - low_ >= entries_.size()) [[unlikely]] widen();
+    if (next_ - low_ >= entries_.size()) [[unlikely]]
+      widen();
   }
   /// The next request is on its way: at(next()) says what it is, but for what is said here. Returns: its number.
   sequence open(net::verb what, std::uint32_t channel, std::size_t bytes, handler&& done) noexcept {
@@ -115,7 +115,8 @@ class request_window {
   /// The request is answered. Its handler is to be taken out before.
   void close(entry& e) noexcept {
     e.open = false;
-    if (e.retained != nullptr) [[unlikely]] recycle(e);
+    if (e.retained != nullptr) [[unlikely]]
+      recycle(e);
     --in_flight_;
     bytes_ -= e.bytes;
     advance_watermark();
@@ -139,7 +140,8 @@ class request_window {
   [[nodiscard]] std::size_t parked() const noexcept { return parked_.size(); }
   /// The one that `s` answers, if it is one.
   std::optional<subscription> take_parked(sequence s) {
-    if (parked_.empty()) [[likely]] return std::nullopt;
+    if (parked_.empty()) [[likely]]
+      return std::nullopt;
     return find_parked(s);
   }
   /// Those of one channel that have a handler.
@@ -158,7 +160,7 @@ class request_window {
   sequence low_ = 1;
   std::size_t in_flight_ = 0;
   std::size_t bytes_ = 0;
-  std::vector<entry> entries_;  // ring over numbers; its size is a power of two
+  std::vector<entry> entries_;                            // ring over numbers; its size is a power of two
   std::vector<std::unique_ptr<retained_request>> spare_;  // with their memory
   std::map<sequence, subscription> parked_;
 };

@@ -21,10 +21,14 @@ constexpr bool is_items(verb v) noexcept { return v >= verb::pull_multi && v <= 
 
 constexpr verb multi_of(verb set) noexcept {
   switch (set) {
-    case verb::set_pull: return verb::pull_multi;
-    case verb::set_push: return verb::push_multi;
-    case verb::set_update: return verb::update_multi;
-    default: return verb::bupdate_multi;
+    case verb::set_pull:
+      return verb::pull_multi;
+    case verb::set_push:
+      return verb::push_multi;
+    case verb::set_update:
+      return verb::update_multi;
+    default:
+      return verb::bupdate_multi;
   }
 }
 

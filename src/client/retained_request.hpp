@@ -23,23 +23,23 @@ struct request_part {
   std::uint32_t channel = 0;
   std::vector<std::uint32_t> items{};  ///< by place in the whole request, ascending
   bool answered = false;
-  net::reply_header header{};        ///< of the answer
-  std::vector<std::byte> reply{};    ///< its body or tail
+  net::reply_header header{};      ///< of the answer
+  std::vector<std::byte> reply{};  ///< its body or tail
 };
 
 struct retained_request {
-  net::request_header header;        ///< as it was sent last
-  std::uint64_t place = 0;           ///< among the client's requests: its number, or that of the one whose work it does
-  std::vector<std::byte> body;       ///< with the key
+  net::request_header header;   ///< as it was sent last
+  std::uint64_t place = 0;      ///< among the client's requests: its number, or that of the one whose work it does
+  std::vector<std::byte> body;  ///< with the key
   shared_buffer tail;
-  std::uint32_t channel = 0;         ///< to which it went as a whole
-  std::uint32_t slot = 0;            ///< the server first asked, and which of its threads
+  std::uint32_t channel = 0;  ///< to which it went as a whole
+  std::uint32_t slot = 0;     ///< the server first asked, and which of its threads
   std::uint64_t incarnation = 0;
   std::uint32_t thread = 0;
   std::shared_ptr<const sharded_keys> set;  ///< of a request on a prepared key set
   std::uint32_t set_part = 0;
-  std::vector<request_part> parts;   ///< once it has been taken apart
-  std::size_t items = 0;             ///< of all parts
+  std::vector<request_part> parts;  ///< once it has been taken apart
+  std::size_t items = 0;            ///< of all parts
 };
 
 /// The keys or rows of a request.
@@ -62,7 +62,7 @@ class request_items_view {
  private:
   enum class form : std::uint8_t { items, rows };
   struct item {
-    std::string_view key;              // of an item, or the name or id of a row
+    std::string_view key;  // of an item, or the name or id of a row
     value_view value;
   };
   void read_items(std::span<const std::byte> payload);
@@ -71,7 +71,7 @@ class request_items_view {
 
   const retained_request& request_;
   form form_ = form::items;
-  net::verb what_;                     // of the requests that are written
+  net::verb what_;  // of the requests that are written
   std::vector<item> items_;
   std::vector<std::uint16_t> partitions_;
 };

@@ -41,8 +41,8 @@ std::vector<std::uint32_t> routing_table::apply(const membership& fresh) {
   auto before = std::exchange(clients_, {});
   std::vector<std::uint32_t> strangers;
   for (const auto& s : members_.servers) {
-    const auto known = std::ranges::find_if(
-        before, [&](const auto& c) { return c != nullptr && c->is_of(s.slot, s.incarnation); });
+    const auto known =
+        std::ranges::find_if(before, [&](const auto& c) { return c != nullptr && c->is_of(s.slot, s.incarnation); });
     if (takes_part(s.state) && known != before.end()) {
       clients_.push_back(std::move(*known));
       clients_.back()->set_serves(true);

@@ -21,9 +21,18 @@ constexpr subject subject_of(net::verb v) noexcept {
   if (v >= verb::pull && v <= verb::update_at) return subject::key;
   if (v >= verb::pull_multi && v <= verb::update_at_multi) return subject::keys;
   switch (v) {
-    case verb::clear: case verb::scan: case verb::top_k: case verb::reduce: case verb::remove_if:
-    case verb::set_pull: case verb::set_push: case verb::set_update: case verb::set_bupdate: return subject::keys;
-    default: return subject::other;
+    case verb::clear:
+    case verb::scan:
+    case verb::top_k:
+    case verb::reduce:
+    case verb::remove_if:
+    case verb::set_pull:
+    case verb::set_push:
+    case verb::set_update:
+    case verb::set_bupdate:
+      return subject::keys;
+    default:
+      return subject::other;
   }
 }
 

@@ -34,8 +34,8 @@
 #include "client/request_replay.hpp"
 #include "client/request_window.hpp"
 #include "client/routing_table.hpp"
-#include "core/shared_buffer.hpp"
 #include "core/membership.hpp"
+#include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
 #include "net/transport.hpp"
 
@@ -67,7 +67,8 @@ class server_group {
   /// Sends a single-key request and returns at once. `value` is copied unless `large` holds it, which then travels
   /// without a copy (its bytes must not change until the answer).
   /// Throws: network_error when it is larger than the limit; job_error when the job has ended.
-  sequence request(const call& c, std::string_view key, const value_view& value, handler done, shared_buffer large = {});
+  sequence request(const call& c, std::string_view key, const value_view& value, handler done,
+                   shared_buffer large = {});
   /// To one shard of one server (by its index in the membership); returns at once. `key` says no place.
   sequence shard_request(const call& c, std::uint32_t server, std::uint32_t shard, std::string_view key,
                          std::span<const std::byte> payload, handler done);
@@ -126,7 +127,8 @@ class server_group {
   /// Goes by the newest membership that this process has heard of, if that is another one. Nothing happens inside a
   /// handler.
   void refresh_membership() {
-    if (shared_.may_change) [[unlikely]] follow_newest();
+    if (shared_.may_change) [[unlikely]]
+      follow_newest();
   }
   /// While it exists places stay what they are (`channel_of`, `locate`, servers()), for a caller that asks for one and
   /// then sends there.
@@ -176,7 +178,7 @@ class server_group {
   std::shared_ptr<abort_signal> ended_;
   std::shared_ptr<latest_membership> board_;
   net::incoming incoming_;
-  bool broken_ = false;                 // one of the connections is
+  bool broken_ = false;  // one of the connections is
   unsigned pins_ = 0;
   bool subscribes_ = false;             // the clock has been told so
   std::chrono::nanoseconds waited_{};   // in vain, ever

@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
-#include <system_error>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "core/number_parsing.hpp"
 #include "paracel/error.hpp"
@@ -168,8 +168,8 @@ class tree_builder {
   }
   bool open(config_node::kind kind) {
     if (stack_.size() == config_depth_limit) {
-      throw config_error(place(file_, text_, read_ - 1) + ": nested deeper than " +
-                         std::to_string(config_depth_limit) + " levels");
+      throw config_error(place(file_, text_, read_ - 1) + ": nested deeper than " + std::to_string(config_depth_limit) +
+                         " levels");
     }
     config_node n;
     n.type = kind;
@@ -192,7 +192,8 @@ class tree_builder {
   std::size_t line_begin_ = 0;
 };
 
-/// The folders of configs, for the whole process, the newest first: who reads a config knows nothing of servers. Nodes stay.
+/// The folders of configs, for the whole process, the newest first: who reads a config knows nothing of servers. Nodes
+/// stay.
 struct folder_node {
   std::string folder;
   const folder_node* next = nullptr;
@@ -220,13 +221,19 @@ const config_node* config_node::find(std::string_view name) const noexcept {
 
 std::string config_node::described() const {
   switch (type) {
-    case kind::null: return "null";
-    case kind::boolean: return boolean ? "true" : "false";
+    case kind::null:
+      return "null";
+    case kind::boolean:
+      return boolean ? "true" : "false";
     case kind::integer:
-    case kind::number: return "number " + text;
-    case kind::string: return "string " + quote_for_error(text);
-    case kind::list: return "a list";
-    case kind::object: return "an object";
+    case kind::number:
+      return "number " + text;
+    case kind::string:
+      return "string " + quote_for_error(text);
+    case kind::list:
+      return "a list";
+    case kind::object:
+      return "an object";
   }
   return "nothing";
 }
@@ -263,9 +270,12 @@ std::optional<std::string> config_node::as_string() const {
   switch (type) {
     case kind::string:
     case kind::integer:
-    case kind::number: return text;
-    case kind::boolean: return boolean ? "true" : "false";
-    default: return std::nullopt;
+    case kind::number:
+      return text;
+    case kind::boolean:
+      return boolean ? "true" : "false";
+    default:
+      return std::nullopt;
   }
 }
 
@@ -332,7 +342,8 @@ config_node read_config(const std::string& file) {
 
 std::vector<std::string> config_folders() {
   std::vector<std::string> all;
-  for (const auto* n = folders_read.load(std::memory_order_acquire); n != nullptr; n = n->next) all.push_back(n->folder);
+  for (const auto* n = folders_read.load(std::memory_order_acquire); n != nullptr; n = n->next)
+    all.push_back(n->folder);
   std::ranges::reverse(all);
   return all;
 }

@@ -19,8 +19,8 @@ struct config_node {
 
   kind type = kind::null;
   bool boolean = false;
-  double number = 0;    ///< integer and number
-  std::string text;     ///< string: the string; integer and number: as written
+  double number = 0;                   ///< integer and number
+  std::string text;                    ///< string: the string; integer and number: as written
   std::vector<config_node> items;      ///< list
   std::vector<config_member> members;  ///< object, in file order, duplicates included
 

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "config/json_document.hpp"
-#include "storage/file_glob.hpp"
 #include "core/json_io.hpp"
 #include "paracel/error.hpp"
+#include "storage/file_glob.hpp"
 
 namespace paracel {
 

@@ -63,7 +63,8 @@ launch_facts facts_of_file(const std::string& file) {
     add_libraries(facts, m.value);
     if (!facts.standard_input.empty()) continue;
     if (!is_standard_input(m.value) && !std::ranges::any_of(m.value.items, is_standard_input)) continue;
-    facts.standard_input = file + ":" + std::to_string(m.line) + ":" + std::to_string(m.column) + ": key \"" + m.name + '"';
+    facts.standard_input =
+        file + ":" + std::to_string(m.line) + ":" + std::to_string(m.column) + ": key \"" + m.name + '"';
   }
   return facts;
 }

@@ -6,7 +6,8 @@
 //    "always_begins_anew": false}
 //   {"error": "cfg.json:4:3: key ...", "status": 3}
 //
-// A program answers `--check FILE` with it (worker/run.cpp); for one without a schema start_scheduler --print_config does.
+// A program answers `--check FILE` with it (worker/run.cpp); for one without a schema start_scheduler --print_config
+// does.
 #pragma once
 
 #include <string>
@@ -23,8 +24,8 @@ struct launch_facts {
   std::string standard_input;        ///< the first key that names it, for an error; empty: it is not read
 };
 
-/// Of a config that has passed its schema: keys for plug-ins, or of a name that Paracel 0.3 had for them, and texts that end
-/// in ".so"; "-" in a key for files.
+/// Of a config that has passed its schema: keys for plug-ins, or of a name that Paracel 0.3 had for them, and texts
+/// that end in ".so"; "-" in a key for files.
 [[nodiscard]] launch_facts facts_of(const config& checked);
 /// Of one without a schema: the same, but "-" in any key. Throws: config_error when `file` is no JSON object.
 [[nodiscard]] launch_facts facts_of_file(const std::string& file);

@@ -10,9 +10,9 @@
 #include <span>
 
 #include "config/json_document.hpp"
-#include "storage/file_glob.hpp"
 #include "core/number_parsing.hpp"
 #include "paracel/json_parser.hpp"
+#include "storage/file_glob.hpp"
 
 namespace paracel {
 
@@ -20,16 +20,26 @@ namespace {
 
 const char* type_name(key_type t) {
   switch (t) {
-    case key_type::string: return "string";
-    case key_type::integer: return "int";
-    case key_type::number: return "double";
-    case key_type::boolean: return "bool";
-    case key_type::numbers: return "doubles";
-    case key_type::strings: return "strings";
-    case key_type::file: return "file";
-    case key_type::files: return "files";
-    case key_type::plugin: return "plugin";
-    case key_type::output_folder: return "folder_out";
+    case key_type::string:
+      return "string";
+    case key_type::integer:
+      return "int";
+    case key_type::number:
+      return "double";
+    case key_type::boolean:
+      return "bool";
+    case key_type::numbers:
+      return "doubles";
+    case key_type::strings:
+      return "strings";
+    case key_type::file:
+      return "file";
+    case key_type::files:
+      return "files";
+    case key_type::plugin:
+      return "plugin";
+    case key_type::output_folder:
+      return "folder_out";
   }
   return "string";
 }
@@ -55,13 +65,19 @@ bool is_empty(const config_value& v) {
 
 config_value zero_of(key_type t) {
   switch (t) {
-    case key_type::integer: return std::int64_t{0};
-    case key_type::number: return 0.0;
-    case key_type::boolean: return false;
+    case key_type::integer:
+      return std::int64_t{0};
+    case key_type::number:
+      return 0.0;
+    case key_type::boolean:
+      return false;
     case key_type::files:
-    case key_type::strings: return std::vector<std::string>{};
-    case key_type::numbers: return std::vector<double>{};
-    default: return std::string();
+    case key_type::strings:
+      return std::vector<std::string>{};
+    case key_type::numbers:
+      return std::vector<double>{};
+    default:
+      return std::string();
   }
 }
 
@@ -84,7 +100,7 @@ std::string why_not_input(const std::string& name) {
   const auto files = expand_files(name);
   if (files.empty()) return "no file in folder: " + name;
   for (const auto& f : files) {
-    struct stat about{};
+    struct stat about {};
     if (::stat(f.c_str(), &about) != 0 || !S_ISREG(about.st_mode)) return "not a regular file: " + f;
     // Opened rather than asked: access(2) knows nothing of capabilities on network file systems.
     if (std::FILE* in = std::fopen(f.c_str(), "rbe")) {
@@ -133,7 +149,8 @@ key_spec& config_schema::key(std::string name, key_type type, std::string help) 
 
 void config_schema::add_output_files() {
   output_files_ = true;
-  key(output_files_key, key_type::integer, "1: one file of results of all workers; absent: one a worker").at_least(1)
+  key(output_files_key, key_type::integer, "1: one file of results of all workers; absent: one a worker")
+      .at_least(1)
       .at_most(1);
 }
 
@@ -176,8 +193,8 @@ std::string config_schema::help_text() const {
   for (const auto& k : keys_) width = std::max(width, k.name_.size());
   std::string s = program_ + (summary_.empty() ? "" : ": " + summary_) +
                   "\n\nusage: prun.py -w WORKERS -p SERVERS -c CONFIG.json -m local " + program_ + "\n       " +
-                  program_ + " --cfg_file CONFIG.json      one process with an embedded server\n       " +
-                  program_ + " --check CONFIG.json | --schema | --help\n\nkeys of the config:\n";
+                  program_ + " --cfg_file CONFIG.json      one process with an embedded server\n       " + program_ +
+                  " --check CONFIG.json | --schema | --help\n\nkeys of the config:\n";
   for (const auto& k : keys_) {
     s += "  " + k.name_ + std::string(width - k.name_.size() + 2, ' ') + type_name(k.type_);
     s += limits_text(k.least_, k.exclusive_least_, k.most_);
@@ -212,7 +229,8 @@ config config_schema::check_tree(const std::string& file, const config_node& roo
     result.entries_[k.name_].type = k.type_;
   }
   for (const auto& m : root.members) {
-    const auto place = file + ":" + std::to_string(m.line) + ":" + std::to_string(m.column) + ": key " + quote_for_error(m.name);
+    const auto place =
+        file + ":" + std::to_string(m.line) + ":" + std::to_string(m.column) + ": key " + quote_for_error(m.name);
     const auto spec = std::find_if(keys_.begin(), keys_.end(), [&](const auto& k) { return k.name_ == m.name; });
     if (spec == keys_.end()) {
       std::vector<std::string> names;
@@ -289,7 +307,8 @@ config_value config_schema::checked(const key_spec& spec, const config_node& nod
       std::vector<std::string> values;
       for (const auto& item : list ? std::span(node.items) : std::span(&node, 1)) {
         const auto& known = spec.choices_;
-        if (item.type != config_node::kind::string || item.text.find('\0') != std::string::npos) wrong("a list of strings");
+        if (item.type != config_node::kind::string || item.text.find('\0') != std::string::npos)
+          wrong("a list of strings");
         if (!known.empty() && std::find(known.begin(), known.end(), item.text) == known.end()) {
           wrong("a list of " + joined(known, ", "));
         }
@@ -320,7 +339,8 @@ config_value config_schema::checked(const key_spec& spec, const config_node& nod
     case key_type::string:
     case key_type::file:
     case key_type::plugin:
-    case key_type::output_folder: break;
+    case key_type::output_folder:
+      break;
   }
   if (node.type != config_node::kind::string) wrong("a string");
   const auto& text = node.text;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Invariants of this code, which no input can break: a failure is a mistake of the program, is written to standard error
-// with its place, and ends the process (SIGABRT). What input can break is an exception.
+// Invariants of this code, which no input can break: a failure is a mistake of the program, is written to standard
+// error with its place, and ends the process (SIGABRT). What input can break is an exception.
 //
 //     PARACEL_CHECK(condition)    in every build: costs nothing beside what stands around it
 //     PARACEL_ASSERT(condition)   where PARACEL_ASSERTIONS is defined (tool/test.sh, sanitizers); elsewhere it is

@@ -22,10 +22,12 @@ class inplace_function<R(A...), Room> {
   inplace_function() noexcept = default;
   inplace_function(std::nullptr_t) noexcept {}  // NOLINT(google-explicit-constructor): as std::function
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, inplace_function> && std::is_invocable_r_v<R, std::decay_t<F>&, A...>)
-  inplace_function(F&& f) {  // NOLINT(google-explicit-constructor): as std::function
+  requires(!std::is_same_v<std::remove_cvref_t<F>, inplace_function> &&
+           std::is_invocable_r_v<R, std::decay_t<F>&, A...>)
+      inplace_function(F&& f) {  // NOLINT(google-explicit-constructor): as std::function
     using function = std::decay_t<F>;
-    if constexpr (std::is_pointer_v<std::remove_cvref_t<F>> || requires { f.target_type(); }) {  // a std::function may be empty
+    if constexpr (std::is_pointer_v<std::remove_cvref_t<F>> ||
+                  requires { f.target_type(); }) {  // a std::function may be empty
       if (!f) return;
     }
     if constexpr (fits<function>) {
@@ -58,7 +60,8 @@ class inplace_function<R(A...), Room> {
   };
 
   template <class F>
-  static constexpr bool fits = sizeof(F) <= Room && alignof(F) <= alignof(void*) && std::is_nothrow_move_constructible_v<F>;
+  static constexpr bool fits = sizeof(F) <= Room &&
+                               alignof(F) <= alignof(void*) && std::is_nothrow_move_constructible_v<F>;
   template <class F>
   static F* at(std::byte* room) noexcept {
     return std::launder(reinterpret_cast<F*>(room));

@@ -124,13 +124,20 @@ std::vector<refused_function> read_refused(const json& list) {
 
 const char* name_of(server_state s) noexcept {
   switch (s) {
-    case server_state::up: return "up";
-    case server_state::joining: return "joining";
-    case server_state::down: return "down";
-    case server_state::entering: return "entering";
-    case server_state::leaving: return "leaving";
-    case server_state::left: return "left";
-    case server_state::gone: return "gone";
+    case server_state::up:
+      return "up";
+    case server_state::joining:
+      return "joining";
+    case server_state::down:
+      return "down";
+    case server_state::entering:
+      return "entering";
+    case server_state::leaving:
+      return "leaving";
+    case server_state::left:
+      return "left";
+    case server_state::gone:
+      return "gone";
   }
   return "unknown";
 }
@@ -153,8 +160,8 @@ std::string membership::to_json() const {
   if (replicas != 1) all["replicas"] = replicas;
   if (elastic) all["elastic"] = true;
   if (const auto& c = checkpoints; c != checkpoint_plan{}) {
-    all["checkpoints"] = {{"folder", c.folder}, {"every", c.every}, {"resume", c.resume}, {"clock", c.clock},
-                          {"workers", c.workers}};
+    all["checkpoints"] = {
+        {"folder", c.folder}, {"every", c.every}, {"resume", c.resume}, {"clock", c.clock}, {"workers", c.workers}};
   }
   for (const auto& f : refused) all["refused"].push_back({{"function", to_hex(f.id)}, {"why", f.why}});
   // a host name need not be UTF-8, and must not be able to end the scheduler

@@ -15,9 +15,10 @@
 
 namespace paracel {
 
-/// up: it serves. joining: it is being given copies and heads nothing yet. down: it is lost, and its slot waits for another.
-/// entering: as joining, in a slot that the job did not have. leaving: it serves until others have copies of what it has.
-/// left: it serves no more, and can still say so. gone: its process has ended, and the slot may enter again.
+/// up: it serves. joining: it is being given copies and heads nothing yet. down: it is lost, and its slot waits for
+/// another. entering: as joining, in a slot that the job did not have. leaving: it serves until others have copies of
+/// what it has. left: it serves no more, and can still say so. gone: its process has ended, and the slot may enter
+/// again.
 enum class server_state : std::uint8_t { up, joining, down, entering, leaving, left, gone };
 const char* name_of(server_state s) noexcept;
 /// Whether it may be the head of a partition.
@@ -86,8 +87,8 @@ struct membership {
   [[nodiscard]] std::string to_json() const;
   /// Reads what `to_json` writes; fields it does not know are ignored.
   /// Throws: protocol_error that names the field, for a text that is no JSON, too long or too deep, a field that is
-  /// missing, of another type or out of range, a slot that occurs twice, an unknown state, a number of addresses other than
-  /// `threads`.
+  /// missing, of another type or out of range, a slot that occurs twice, an unknown state, a number of addresses other
+  /// than `threads`.
   [[nodiscard]] static membership from_json(std::string_view text);
 
   friend bool operator==(const membership&, const membership&) = default;
@@ -112,14 +113,14 @@ struct location {
 
 /// From a key to the server and the shard thread that own it, and to the servers that keep copies of it.
 ///
-/// The order of a partition is its owner on the ring and then the other servers clockwise, whatever their states: a slot
-/// whose server is lost stays on the ring. Its chain is the first `replicas` servers of that order that serve, and behind
-/// them the joining ones that would be among the first `replicas` if they were up. The first of the chain, the head, serves
-/// the partition.
+/// The order of a partition is its owner on the ring and then the other servers clockwise, whatever their states: a
+/// slot whose server is lost stays on the ring. Its chain is the first `replicas` servers of that order that serve, and
+/// behind them the joining ones that would be among the first `replicas` if they were up. The first of the chain, the
+/// head, serves the partition.
 ///
-/// While servers enter or leave there are two rings: the chain goes by the one without those that enter, and behind it come
-/// all those that are of the chain by the other one, without those that leave. When these have their copies the second ring
-/// is the only one, and everybody in a chain was in that partition's chain before.
+/// While servers enter or leave there are two rings: the chain goes by the one without those that enter, and behind it
+/// come all those that are of the chain by the other one, without those that leave. When these have their copies the
+/// second ring is the only one, and everybody in a chain was in that partition's chain before.
 ///
 /// Thread-safety: const-concurrent.
 /// Cost: one hash and one load from a table of 64 KiB; making it costs the ring (ten servers: 0.5 ms, with copies or

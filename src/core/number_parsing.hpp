@@ -29,14 +29,15 @@ struct number_reading {
 /// Cost: about 3 ns for a short integer, 20 ns for 17 digits.
 number_reading read_number(const char* first, const char* last) noexcept;
 
-/// The same for what most numbers in data files are, in place: [-]digits[.digits] with at most 15 digits in all, and then a
-/// byte that is none of a number. False: look again with read_number. `end` is then unchanged.
-/// There must be a byte at or after `at` that is neither digit nor point (a line end), and `room` bytes must be readable.
-/// Cost: about 1 ns and 0.5 ns a digit.
-/// Source: 15 digits and the powers of ten to 10^15 are doubles, so one division rounds once (Clinger, "How to read floating
-/// point numbers accurately", 1990); eight digits at once as in Lemire, "Number parsing at a gigabyte per second", 2021.
+/// The same for what most numbers in data files are, in place: [-]digits[.digits] with at most 15 digits in all, and
+/// then a byte that is none of a number. False: look again with read_number. `end` is then unchanged. There must be a
+/// byte at or after `at` that is neither digit nor point (a line end), and `room` bytes must be readable. Cost: about 1
+/// ns and 0.5 ns a digit. Source: 15 digits and the powers of ten to 10^15 are doubles, so one division rounds once
+/// (Clinger, "How to read floating point numbers accurately", 1990); eight digits at once as in Lemire, "Number parsing
+/// at a gigabyte per second", 2021.
 inline bool read_short_number(const char*& end, std::size_t room, double& out) noexcept {
-  static constexpr double power[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+  static constexpr double power[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                     1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
   const auto digit = [](char c) { return static_cast<unsigned>(static_cast<unsigned char>(c)) - '0'; };
   const char* p = end;
   const char* const readable = p + room;
@@ -56,8 +57,9 @@ inline bool read_short_number(const char*& end, std::size_t room, double& out) n
           0x3333333333333333U) {
         eight -= 0x3030303030303030U;
         eight = eight * 10 + (eight >> 8U);
-        eight = ((eight & 0x000000ff000000ffU) * 0x000f424000000064U + ((eight >> 16U) & 0x000000ff000000ffU) *
-                 0x0000271000000001U) >> 32U;
+        eight = ((eight & 0x000000ff000000ffU) * 0x000f424000000064U +
+                 ((eight >> 16U) & 0x000000ff000000ffU) * 0x0000271000000001U) >>
+                32U;
         digits = digits * 100000000 + eight;
         p += 8;
       }
@@ -80,8 +82,8 @@ bool read_whole_number(std::string_view text, double& out) noexcept;
 /// The whole of `text` as an integer; false if it is none or does not fit.
 bool read_whole_integer(std::string_view text, std::int64_t& out) noexcept;
 
-/// A number of bytes: digits, and perhaps one of K, M, G, T for a power of 1024 (1.5 is none, nor is 2GB). False if it is
-/// none or does not fit.
+/// A number of bytes: digits, and perhaps one of K, M, G, T for a power of 1024 (1.5 is none, nor is 2GB). False if it
+/// is none or does not fit.
 bool read_byte_count(std::string_view text, std::uint64_t& out) noexcept;
 
 /// Appends the shortest text that reads back as the same double.

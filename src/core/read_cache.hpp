@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/value.hpp>
 #include <tsl/robin_map.h>
+#include <paracel/value.hpp>
 
 #include "core/hash.hpp"
 
@@ -59,8 +59,8 @@ class read_cache {
   [[nodiscard]] bool contains(std::string_view key) const { return entries_.contains(key); }
 
   /// Remembers a read that was sent when `minimum` was the slowest clock known. One that was sent when less was known
-  /// than for the entry that is there changes nothing if it was overtaken; if its version is newer, it contains what the
-  /// entry did, and is as fresh.
+  /// than for the entry that is there changes nothing if it was overtaken; if its version is newer, it contains what
+  /// the entry did, and is as fresh.
   void put(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum) {
     auto found = entries_.find(key);
     if (found == entries_.end()) found = entries_.try_emplace(std::string(key)).first;
@@ -72,8 +72,8 @@ class read_cache {
     e.minimum = std::max(e.minimum, minimum);
     e.object_type = nullptr;
   }
-  /// The entry contains the first `minimum` iterations of everybody, because the value still has the version that it had.
-  /// Returns: false when the entry is of another version, or knows more; it is then unchanged.
+  /// The entry contains the first `minimum` iterations of everybody, because the value still has the version that it
+  /// had. Returns: false when the entry is of another version, or knows more; it is then unchanged.
   bool raise(std::string_view key, std::uint64_t version, std::uint32_t minimum) {
     const auto found = entries_.find(key);
     if (found == entries_.end() || found->second.version != version || found->second.minimum >= minimum) return false;

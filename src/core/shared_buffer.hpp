@@ -15,7 +15,8 @@ namespace paracel {
 /// Counted bytes: the frame of its own in which a large value travels, is stored, and leaves again without a copy.
 ///
 /// Thread-safety: the count is atomic, the bytes are not; change them only while `unique()`.
-/// Lifetime: the memory may belong to a transport's message; the last shared_buffer gives it back through `control::destroy`.
+/// Lifetime: the memory may belong to a transport's message; the last shared_buffer gives it back through
+/// `control::destroy`.
 class shared_buffer {
  public:
   struct control {

@@ -10,8 +10,8 @@
 
 #include "config/json_document.hpp"
 #include "net/inproc_transport.hpp"
-#include "server/plugin/plugin_registry.hpp"
 #include "server/node/server_node.hpp"
+#include "server/plugin/plugin_registry.hpp"
 #include "worker/embedded.hpp"
 #include "worker/session.hpp"
 

@@ -21,7 +21,8 @@ bigraph_continuous::bigraph_continuous(const std::string& filename) {
   visit_lines(filename, 0, 1, [&](std::string&& line) {
     ++number;
     const auto refuse = [&](const char* want) {
-      throw data_error(filename + ":" + std::to_string(number) + ":1: found " + quote_for_error(line) + ", want " + want);
+      throw data_error(filename + ":" + std::to_string(number) + ":1: found " + quote_for_error(line) + ", want " +
+                       want);
     };
     if (number == 1) {
       default_id_type n = 0;
@@ -45,7 +46,8 @@ bigraph_continuous::bigraph_continuous(const std::string& filename) {
 }
 
 void bigraph_continuous::resize(default_id_type n) {
-  if (n > limit) throw error("a bigraph_continuous of " + std::to_string(n) + " left vertices, want at most 4294967295");
+  if (n > limit)
+    throw error("a bigraph_continuous of " + std::to_string(n) + " left vertices, want at most 4294967295");
   const auto& rows = out();
   indegree_.clear();
   if (n < size_) {

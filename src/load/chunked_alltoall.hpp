@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// All-to-all of items that are made when they are sent and used when they come, in rounds of bounded size: no worker holds
-// more than a round of it in buffers. Blocks that exist as a whole go with paracel/exchange.hpp.
+// All-to-all of items that are made when they are sent and used when they come, in rounds of bounded size: no worker
+// holds more than a round of it in buffers. Blocks that exist as a whole go with paracel/exchange.hpp.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 
 namespace paracel {
 
-/// Bytes that a worker sends, and at most receives, in a round. The communicator copies them a few times, and all of it has to
-/// stay below 64 MB; from 4 MB on the rounds themselves are not seen in the time.
+/// Bytes that a worker sends, and at most receives, in a round. The communicator copies them a few times, and all of it
+/// has to stay below 64 MB; from 4 MB on the rounds themselves are not seen in the time.
 inline constexpr std::size_t round_bytes = std::size_t{8} << 20;
 
 /// Sends `items[w]` items of `item_bytes` each to worker w.
@@ -25,7 +25,8 @@ inline constexpr std::size_t round_bytes = std::size_t{8} << 20;
 /// What a worker has for itself does not travel. What comes from one worker comes in the order in which it was sent.
 /// Blocks: a collective. Cost: at most max(items[w]) * item_bytes * workers / round_bytes rounds.
 template <class Fill, class Take>
-void exchange_items(Comm& comm, const std::vector<std::uint64_t>& items, std::size_t item_bytes, Fill&& fill, Take&& take) {
+void exchange_items(Comm& comm, const std::vector<std::uint64_t>& items, std::size_t item_bytes, Fill&& fill,
+                    Take&& take) {
   const auto size = comm.get_size();
   const auto self = comm.get_rank();
   const std::uint64_t per_round = std::max<std::uint64_t>(1, round_bytes / size / item_bytes);

@@ -9,9 +9,9 @@
 
 namespace paracel {
 
-/// Pairs of row and column, with a value each or without, in blocks: it grows without a copy, and what has been read can be
-/// given back while what is made of it grows.
-/// Cost: 8 bytes an entry (12 with 64-bit columns), 8 more with values, and one block.
+/// Pairs of row and column, with a value each or without, in blocks: it grows without a copy, and what has been read
+/// can be given back while what is made of it grows. Cost: 8 bytes an entry (12 with 64-bit columns), 8 more with
+/// values, and one block.
 template <class Column>
 class basic_entry_store {
  public:

@@ -15,7 +15,8 @@
 namespace paracel {
 
 /// Does `step` on every worker.
-/// Throws: on every worker what the first in the order of the ranks threw: of the kinds in error.hpp the same kind, with
+/// Throws: on every worker what the first in the order of the ranks threw: of the kinds in error.hpp the same kind,
+/// with
 ///         the same text. What is not an `error` becomes one.
 /// Blocks: a collective. Cost: one round trip.
 inline void all_or_throw(Comm& comm, const std::function<void()>& step) {

@@ -31,7 +31,8 @@ index_numbers::index_numbers(std::vector<std::uint32_t>&& place, global_ids& of)
     for_each_owner([&](std::size_t i, std::uint64_t n) { number[i] = static_cast<std::uint32_t>(n); });
     narrow = std::move(place);
     if (narrow.empty()) narrow = std::move(number);
-    else for (auto& p : narrow) p = number[p];
+    else
+      for (auto& p : narrow) p = number[p];
     return;
   }
   std::vector<std::uint64_t> of_place(number.size());
@@ -109,10 +110,10 @@ class row_buckets {
       const auto end = next_[r - low];
       if (valued_) sort_with_values(begin, end);
       else sort_columns(begin, end);
-      const bool distinct = rule == duplicate_rule::keep ||
-                            std::adjacent_find(column_.begin() + static_cast<std::ptrdiff_t>(begin),
-                                               column_.begin() + static_cast<std::ptrdiff_t>(end)) ==
-                                column_.begin() + static_cast<std::ptrdiff_t>(end);
+      const bool distinct =
+          rule == duplicate_rule::keep || std::adjacent_find(column_.begin() + static_cast<std::ptrdiff_t>(begin),
+                                                             column_.begin() + static_cast<std::ptrdiff_t>(end)) ==
+                                              column_.begin() + static_cast<std::ptrdiff_t>(end);
       auto kept = end;
       if (!distinct) {
         if (rule == duplicate_rule::refuse && !twice) {
@@ -207,11 +208,12 @@ void each_way(std::uint64_t a, std::uint64_t c, const build_options& o, F&& f) {
 }
 
 /// The entries that go to the owners of their rows, and those that come.
-/// For each worker the entries are walked through anew, each round from where the last one ended: no memory, and a compare
-/// an entry for each worker.
+/// For each worker the entries are walked through anew, each round from where the last one ended: no memory, and a
+/// compare an entry for each worker.
 template <class Column, class RowOf, class ColumnOf>
-std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::uint64_t>& first, chunked_vector& entries,
-                                            const build_options& o, RowOf&& row_of, ColumnOf&& column_of) {
+std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::uint64_t>& first,
+                                            chunked_vector& entries, const build_options& o, RowOf&& row_of,
+                                            ColumnOf&& column_of) {
   const auto size = comm.get_size();
   const bool valued = entries.valued();
   const std::size_t item = 4 + sizeof(Column) + (valued ? 8 : 0);
@@ -309,8 +311,8 @@ void translate(chunked_vector& entries, index_numbers& rows, index_numbers& colu
 
 template <class Column>
 numbered_rows<Column> build_rows(Comm comm, const std::vector<std::uint64_t>& first, chunked_vector& entries,
-                                 index_numbers& row_numbers, index_numbers& column_numbers, const build_options& options,
-                                 duplicate_entry& twice) {
+                                 index_numbers& row_numbers, index_numbers& column_numbers,
+                                 const build_options& options, duplicate_entry& twice) {
   const auto rank = comm.get_rank();
   const auto rows = static_cast<std::size_t>(first[rank + 1] - first[rank]);
   if (rows > std::numeric_limits<std::uint32_t>::max()) throw error("more than 4294967295 rows on one worker");
@@ -356,9 +358,11 @@ numbered_rows<Column> build_rows(Comm comm, const std::vector<std::uint64_t>& fi
               [&](const chunked_vector::block& b, std::size_t k) { return column_numbers[b.column[k]]; });
 }
 
-template numbered_rows<std::uint32_t> build_rows(Comm, const std::vector<std::uint64_t>&, chunked_vector&, index_numbers&,
-                                                 index_numbers&, const build_options&, duplicate_entry&);
-template numbered_rows<std::uint64_t> build_rows(Comm, const std::vector<std::uint64_t>&, chunked_vector&, index_numbers&,
-                                                 index_numbers&, const build_options&, duplicate_entry&);
+template numbered_rows<std::uint32_t> build_rows(Comm, const std::vector<std::uint64_t>&, chunked_vector&,
+                                                 index_numbers&, index_numbers&, const build_options&,
+                                                 duplicate_entry&);
+template numbered_rows<std::uint64_t> build_rows(Comm, const std::vector<std::uint64_t>&, chunked_vector&,
+                                                 index_numbers&, index_numbers&, const build_options&,
+                                                 duplicate_entry&);
 
 }  // namespace paracel

@@ -41,30 +41,28 @@ struct index_numbers {
   index_numbers() = default;
   /// `place`: of each index in the list that was numbered (empty: its own). Takes `place` of the numbering.
   index_numbers(std::vector<std::uint32_t>&& place, global_ids& of);
-  [[nodiscard]] std::uint64_t operator[](std::uint32_t i) const {
-    return identity ? i : is_wide ? wide[i] : narrow[i];
-  }
+  [[nodiscard]] std::uint64_t operator[](std::uint32_t i) const { return identity ? i : is_wide ? wide[i] : narrow[i]; }
 };
 
 struct build_options {
-  bool swap = false;        ///< rows are the second of each pair
-  bool both_ways = false;   ///< each entry (row, column) is followed by (column, row), but for row = column
-  bool self_loops = true;   ///< false: no entry with row = column
-  bool keep = false;        ///< entries are needed again
+  bool swap = false;       ///< rows are the second of each pair
+  bool both_ways = false;  ///< each entry (row, column) is followed by (column, row), but for row = column
+  bool self_loops = true;  ///< false: no entry with row = column
+  bool keep = false;       ///< entries are needed again
   duplicate_rule duplicates = duplicate_rule::sum;
 };
 
 /// Row and column of an entry that is there twice though this is refused.
 using duplicate_entry = std::optional<std::pair<std::uint64_t, std::uint64_t>>;
 
-/// Sends each entry to the worker whose numbers [first[w], first[w + 1]) have its row, and makes rows of what comes. What is
-/// there twice comes together in the order of the input. With `keep` the entries stay, but may have become numbers: both maps
-/// are then the identity.
-/// Blocks: a collective. Cost: 8 bytes an entry (12 with 64-bit columns), 8 more with a value, in bounded rounds.
+/// Sends each entry to the worker whose numbers [first[w], first[w + 1]) have its row, and makes rows of what comes.
+/// What is there twice comes together in the order of the input. With `keep` the entries stay, but may have become
+/// numbers: both maps are then the identity. Blocks: a collective. Cost: 8 bytes an entry (12 with 64-bit columns), 8
+/// more with a value, in bounded rounds.
 template <class Column>
 numbered_rows<Column> build_rows(Comm comm, const std::vector<std::uint64_t>& first, chunked_vector& entries,
-                                 index_numbers& row_numbers, index_numbers& column_numbers, const build_options& options,
-                                 duplicate_entry& twice);
+                                 index_numbers& row_numbers, index_numbers& column_numbers,
+                                 const build_options& options, duplicate_entry& twice);
 
 /// `place(n)` of each number n, in the memory of the numbers if it is as wide. `same`: every number is its own place.
 template <class Column, class F>

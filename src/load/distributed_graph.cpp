@@ -6,12 +6,12 @@
 #include <string>
 #include <utility>
 
-#include "load/format/entry_reader.hpp"
 #include "load/chunked_alltoall.hpp"
-#include "load/ids/rank_bitmap.hpp"
-#include "load/ids/global_ids.hpp"
-#include "load/duplicate_check.hpp"
 #include "load/csr_builder.hpp"
+#include "load/duplicate_check.hpp"
+#include "load/format/entry_reader.hpp"
+#include "load/ids/global_ids.hpp"
+#include "load/ids/rank_bitmap.hpp"
 #include "paracel/error.hpp"
 #include "paracel/exchange.hpp"
 
@@ -23,10 +23,12 @@ namespace {
 
 /// Loads what is left to load, with numbers of columns in that many bits.
 template <class Column>
-void build_graph(Comm& comm, const std::vector<std::string>& files, const graph_options& options, chunked_vector& entries,
-                 index_numbers& numbers, distributed_graph& out) {
+void build_graph(Comm& comm, const std::vector<std::string>& files, const graph_options& options,
+                 chunked_vector& entries, index_numbers& numbers, distributed_graph& out) {
   const bool both = options.incoming && !options.undirected;
-  build_options build{.both_ways = options.undirected, .self_loops = options.self_loops, .keep = both,
+  build_options build{.both_ways = options.undirected,
+                      .self_loops = options.self_loops,
+                      .keep = both,
                       .duplicates = options.entries.duplicates};
   duplicate_entry twice;
   auto leaving = build_rows<Column>(comm, out.first, entries, numbers, numbers, build, twice);
@@ -83,8 +85,9 @@ distributed_graph load_graph(Comm comm, const std::vector<std::string>& files, c
   auto wanted = options.entries;
   if (!options.weighted && wanted.values != entry_options::value_rule::need)
     wanted.values = entry_options::value_rule::ignore;
-  auto local = read_entries(
-      comm, files, wanted, {.values = options.weighted, .one_dictionary = true, .mirror_symmetric = !options.undirected});
+  auto local =
+      read_entries(comm, files, wanted,
+                   {.values = options.weighted, .one_dictionary = true, .mirror_symmetric = !options.undirected});
   auto& ids = local.rows;
   std::vector<std::uint32_t> weight;
   if (comm.get_size() > 1) {
@@ -113,11 +116,12 @@ distributed_graph load_graph(Comm comm, const std::vector<std::string>& files, c
   return out;
 }
 
-halo::halo(Comm comm, const distributed_graph& graph) : comm_(std::move(comm)), shared_(comm_.get_size()), blocks_(comm_.get_size()) {
+halo::halo(Comm comm, const distributed_graph& graph)
+    : comm_(std::move(comm)), shared_(comm_.get_size()), blocks_(comm_.get_size()) {
   std::vector<byte_vector> wanted(comm_.get_size(), byte_vector(exchange_room));
   for (std::size_t w = 0; w <= comm_.get_size(); ++w) {
-    ghost_first_.push_back(static_cast<std::size_t>(std::ranges::lower_bound(graph.ghosts, graph.first[w]) -
-                                                    graph.ghosts.begin()));
+    ghost_first_.push_back(
+        static_cast<std::size_t>(std::ranges::lower_bound(graph.ghosts, graph.first[w]) - graph.ghosts.begin()));
     if (w == 0) continue;
     for (auto g = ghost_first_[w - 1]; g < ghost_first_[w]; ++g) put_bytes(wanted[w - 1], graph.ghosts[g]);
   }

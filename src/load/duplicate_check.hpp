@@ -5,17 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "load/ids/global_ids.hpp"
 #include "load/csr_builder.hpp"
+#include "load/ids/global_ids.hpp"
 #include "paracel/comm.hpp"
 #include "paracel/sparse.hpp"
 
 namespace paracel {
 
-/// When some worker has an entry twice though that is refused, ends the load on all of them, with the place of the second one.
-/// `row_ids`: of this worker's rows; `columns`: who has which column's id.
-/// Throws: data_error, the same on every worker. Blocks: a collective.
+/// When some worker has an entry twice though that is refused, ends the load on all of them, with the place of the
+/// second one. `row_ids`: of this worker's rows; `columns`: who has which column's id. Throws: data_error, the same on
+/// every worker. Blocks: a collective.
 void duplicate_check(Comm comm, const duplicate_entry& twice, const id_list& row_ids, const global_ids& columns,
-                  const std::vector<std::string>& files, const entry_options& options, bool either_way);
+                     const std::vector<std::string>& files, const entry_options& options, bool either_way);
 
 }  // namespace paracel

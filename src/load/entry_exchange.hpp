@@ -49,7 +49,11 @@ class entry_exchange {
   /// `rows` and `columns` may be the same.
   entry_exchange(Comm comm, process_grid grid, interner<Id>& rows, interner<Id>& columns,
                  std::size_t bytes_a_round = round_bytes)
-      : comm_(std::move(comm)), grid_(grid), rows_(&rows), columns_(&columns), limit_(bytes_a_round),
+      : comm_(std::move(comm)),
+        grid_(grid),
+        rows_(&rows),
+        columns_(&columns),
+        limit_(bytes_a_round),
         got_(comm_.get_size()) {
     clear();
   }

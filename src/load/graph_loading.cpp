@@ -13,8 +13,8 @@
 #include "load/entry_exchange.hpp"
 #include "load/format/field_parser.hpp"
 #include "load/input/input.hpp"
-#include "load/process_grid.hpp"
 #include "load/input/load_progress.hpp"
+#include "load/process_grid.hpp"
 #include "paracel/graph.hpp"
 
 namespace paracel {
@@ -84,7 +84,8 @@ std::vector<Id> agree_on(Comm& comm, const interner<Id>& local, std::vector<std:
 
 void must_fit(std::size_t n, const char* what) {
   if (n > static_cast<std::size_t>(INT_MAX))
-    throw data_error("a sparse matrix of " + std::to_string(n) + " " + what + ", want at most 2147483647 on one worker");
+    throw data_error("a sparse matrix of " + std::to_string(n) + " " + what +
+                     ", want at most 2147483647 on one worker");
 }
 
 }  // namespace

@@ -56,9 +56,7 @@ class header_text {
   }
 
  private:
-  void skip_blanks() {
-    rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\n"), rest_.size()));
-  }
+  void skip_blanks() { rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\n"), rest_.size())); }
   std::string_view rest_;
 };
 

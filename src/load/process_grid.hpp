@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Paracel's patterns: which worker has which entries. The workers are a grid of npx times npy; worker x * npy + y has the
-// entries whose row hashes to x and whose column hashes to y.
+// Paracel's patterns: which worker has which entries. The workers are a grid of npx times npy; worker x * npy + y has
+// the entries whose row hashes to x and whose column hashes to y.
 //
 //     pattern                            grid
 //     fmap, fset, fvec, linesplit        n x 1    whole rows

@@ -6,11 +6,11 @@
 #include <string>
 #include <utility>
 
-#include "load/format/entry_reader.hpp"
-#include "load/ids/rank_bitmap.hpp"
-#include "load/ids/global_ids.hpp"
-#include "load/duplicate_check.hpp"
 #include "load/csr_builder.hpp"
+#include "load/duplicate_check.hpp"
+#include "load/format/entry_reader.hpp"
+#include "load/ids/global_ids.hpp"
+#include "load/ids/rank_bitmap.hpp"
 #include "paracel/error.hpp"
 
 namespace paracel {
@@ -39,8 +39,8 @@ std::vector<std::uint32_t> entries_of(chunked_vector& entries, const id_interner
 
 /// Rows as they were built, and what their ids and columns are called.
 template <class Column>
-void name_rows(Comm& comm, numbered_rows<Column>&& built, const global_ids& rows, const global_ids& columns, bool keep_values,
-               sparse_rows& out) {
+void name_rows(Comm& comm, numbered_rows<Column>&& built, const global_ids& rows, const global_ids& columns,
+               bool keep_values, sparse_rows& out) {
   out.row_first = rows.first;
   out.row_ids = rows.own;
   out.column_first = columns.first;
@@ -49,11 +49,12 @@ void name_rows(Comm& comm, numbered_rows<Column>&& built, const global_ids& rows
   rank_bitmap used(columns.total());
   for (const auto c : built.column) used.add(c);
   used.count();
-  if (used.size() > std::numeric_limits<std::uint32_t>::max()) throw error("more than 4294967295 columns on one worker");
+  if (used.size() > std::numeric_limits<std::uint32_t>::max())
+    throw error("more than 4294967295 columns on one worker");
   out.column_number.reserve(used.size());
   used.for_each([&](std::uint64_t c) { out.column_number.push_back(c); });
-  out.column = to_places(std::move(built.column), [&](std::uint64_t c) { return used.rank(c); },
-                         used.size() == columns.total());
+  out.column = to_places(
+      std::move(built.column), [&](std::uint64_t c) { return used.rank(c); }, used.size() == columns.total());
   out.begin = std::move(built.begin);
   out.value = std::move(built.value);
   if (!keep_values) out.value.assign(out.column.size(), 1.0);
@@ -62,7 +63,8 @@ void name_rows(Comm& comm, numbered_rows<Column>&& built, const global_ids& rows
 }
 
 /// `by_column`: the matrix by its columns as well, or null.
-sparse_rows load(Comm comm, const std::vector<std::string>& files, const entry_options& options, sparse_rows* by_column) {
+sparse_rows load(Comm comm, const std::vector<std::string>& files, const entry_options& options,
+                 sparse_rows* by_column) {
   const bool keep_values = options.values != entry_options::value_rule::ignore;
   auto local = read_entries(comm, files, options, {.values = keep_values});
   std::vector<std::uint32_t> row_weight;
@@ -80,7 +82,8 @@ sparse_rows load(Comm comm, const std::vector<std::string>& files, const entry_o
   const auto build = [&](bool swap, const global_ids& own, const global_ids& others, sparse_rows& out) {
     const build_options how{.swap = swap, .keep = by_column != nullptr && !swap, .duplicates = options.duplicates};
     const auto make = [&](auto column) {
-      name_rows(comm, build_rows<decltype(column)>(comm, own.first, local.entries, row_numbers, column_numbers, how, twice),
+      name_rows(comm,
+                build_rows<decltype(column)>(comm, own.first, local.entries, row_numbers, column_numbers, how, twice),
                 own, others, keep_values, out);
     };
     if (wide) make(std::uint64_t{});

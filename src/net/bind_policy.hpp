@@ -20,8 +20,9 @@ constexpr bool is_loopback(std::string_view address) noexcept {
 /// Throws: usage_error with the address.
 inline void check_bind(const std::string& address, bool insecure) {
   if (!insecure && !is_loopback(address))
-    throw usage_error(address + " can be reached from other hosts, by anybody and unencrypted: add --insecure if the "
-                                "network is trusted");
+    throw usage_error(address +
+                      " can be reached from other hosts, by anybody and unencrypted: add --insecure if the "
+                      "network is trusted");
 }
 
 }  // namespace paracel::net

@@ -7,8 +7,9 @@
 
 namespace paracel::net {
 
-/// CLOCK_BOOTTIME: the monotonic clock, and the time for which the machine was suspended as well, which CLOCK_MONOTONIC and
-/// with it std::chrono::steady_clock leave out. A lease that goes by this one is over when a laptop is opened again.
+/// CLOCK_BOOTTIME: the monotonic clock, and the time for which the machine was suspended as well, which CLOCK_MONOTONIC
+/// and with it std::chrono::steady_clock leave out. A lease that goes by this one is over when a laptop is opened
+/// again.
 struct boot_clock {
   using duration = std::chrono::nanoseconds;
   using rep = duration::rep;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // How a collective operation travels: one request of each rank, `verb::collective`, answered when every rank of the
-// communicator has sent its own (server/scheduler/collective_service.hpp). This header is the encoding alone, shared by both sides.
+// communicator has sent its own (server/scheduler/collective_service.hpp). This header is the encoding alone, shared by
+// both sides.
 //
 //   header.table     communicator               header.rank      rank in that communicator
 //   header.count     collective_kind            header.function  reduce_op (reduce only, otherwise 0)
@@ -47,19 +48,27 @@ using collective_front = std::array<std::byte, collective_front_bytes>;
 
 constexpr const char* name_of(collective_kind k) noexcept {
   switch (k) {
-    case collective_kind::barrier: return "barrier";
-    case collective_kind::allgather: return "allgather";
-    case collective_kind::bcast: return "bcast";
-    case collective_kind::reduce: return "reduce";
-    case collective_kind::alltoall: return "alltoall";
+    case collective_kind::barrier:
+      return "barrier";
+    case collective_kind::allgather:
+      return "allgather";
+    case collective_kind::bcast:
+      return "bcast";
+    case collective_kind::reduce:
+      return "reduce";
+    case collective_kind::alltoall:
+      return "alltoall";
   }
   return "unknown";
 }
 constexpr const char* name_of(reduce_op o) noexcept {
   switch (o) {
-    case reduce_op::sum: return "sum";
-    case reduce_op::max: return "max";
-    case reduce_op::min: return "min";
+    case reduce_op::sum:
+      return "sum";
+    case reduce_op::max:
+      return "max";
+    case reduce_op::min:
+      return "min";
   }
   return "unknown";
 }
@@ -80,9 +89,10 @@ struct collective_request {
 constexpr bool travels_as_tail(std::size_t bytes) noexcept { return bytes > tail_threshold_bytes; }
 
 /// Fills the fields of `h` that a collective uses (verb, rank, tag, function, table, count and the lengths; job, client
-/// and sequence stay as they are) and returns the first bytes of the body. The contribution follows them in the body or,
-/// when `travels_as_tail(contribution_bytes)`, is the tail.
-inline collective_front encode(const collective_request& r, std::size_t contribution_bytes, request_header& h) noexcept {
+/// and sequence stay as they are) and returns the first bytes of the body. The contribution follows them in the body
+/// or, when `travels_as_tail(contribution_bytes)`, is the tail.
+inline collective_front encode(const collective_request& r, std::size_t contribution_bytes,
+                               request_header& h) noexcept {
   const bool tail = travels_as_tail(contribution_bytes);
   h.what = verb::collective;
   h.rank = r.rank;

@@ -132,9 +132,16 @@ class heartbeat_driver::line {
 };
 
 heartbeat_driver::heartbeat_driver(port& to_scheduler, heartbeat_options options, std::function<std::string()> describe,
-                 std::function<void(const directive&)> obey, std::atomic<std::uint32_t>& followed, const clock_source& time)
-    : options_(std::move(options)), describe_(std::move(describe)), obey_(std::move(obey)), followed_(followed), time_(time),
-      scheduler_(std::make_unique<line>(to_scheduler, options_)), last_answer_(time.now()), next_beat_(last_answer_),
+                                   std::function<void(const directive&)> obey, std::atomic<std::uint32_t>& followed,
+                                   const clock_source& time)
+    : options_(std::move(options)),
+      describe_(std::move(describe)),
+      obey_(std::move(obey)),
+      followed_(followed),
+      time_(time),
+      scheduler_(std::make_unique<line>(to_scheduler, options_)),
+      last_answer_(time.now()),
+      next_beat_(last_answer_),
       own_(last_answer_, std::max(options_.limit / 4, options_.interval * 3 / 2)) {}
 
 heartbeat_driver::~heartbeat_driver() = default;
@@ -207,7 +214,9 @@ void heartbeat::run(port& to_scheduler) {
       continue;
     }
     const auto until_beat = std::chrono::ceil<std::chrono::milliseconds>(b.next_beat() - time.now());
-    if (b.listen(std::clamp(until_beat, std::chrono::milliseconds{1}, look_up_interval)) == heartbeat_driver::outcome::over) return;
+    if (b.listen(std::clamp(until_beat, std::chrono::milliseconds{1}, look_up_interval)) ==
+        heartbeat_driver::outcome::over)
+      return;
   }
 }
 

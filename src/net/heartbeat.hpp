@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "net/attention.hpp"
+#include "net/clock_source.hpp"
 #include "net/mutex.hpp"
 #include "net/protocol.hpp"
-#include "net/clock_source.hpp"
 #include "net/transport.hpp"
 
 namespace paracel::net {
@@ -27,15 +27,15 @@ inline constexpr std::chrono::milliseconds least_heartbeat_limit = 2 * heartbeat
 /// What the scheduler asked for in answer to a heartbeat, or what its silence means.
 struct directive {
   instruction what = instruction::go_on;
-  int status = 0;      ///< exit status that fits the cause
+  int status = 0;  ///< exit status that fits the cause
   std::string cause;
 };
 
 /// The directive in a reply of the scheduler; a failure is an abort, with the cause in the body as JSON or as text.
 directive directive_of(const reply_view& reply);
 
-/// A silent scheduler is waited for so many times as long as it waits for others itself. Its death is seen at once by its
-/// launcher, so this is for one that is paused alone, or on a host that is gone; leases end without it.
+/// A silent scheduler is waited for so many times as long as it waits for others itself. Its death is seen at once by
+/// its launcher, so this is for one that is paused alone, or on a host that is gone; leases end without it.
 inline constexpr int patience_with_scheduler = 3;
 
 struct heartbeat_options {
@@ -43,8 +43,8 @@ struct heartbeat_options {
   std::uint64_t job = 0;
   std::chrono::milliseconds interval = heartbeat_interval;
   std::chrono::milliseconds limit{3000};  ///< a scheduler silent for longer is lost
-  /// A beat was answered that had been sent at this time, and the scheduler knows us as who we say we are: until two seconds
-  /// after it nobody has been put in our place.
+  /// A beat was answered that had been sent at this time, and the scheduler knows us as who we say we are: until two
+  /// seconds after it nobody has been put in our place.
   std::function<void(clock_source::time_point)> on_answer{};
   /// A membership other than the followed one, as JSON. Returns: its epoch.
   std::function<std::uint32_t(std::string_view)> on_membership{};
@@ -60,7 +60,8 @@ class heartbeat_driver {
 
   /// `followed`: see heartbeat::follow.
   heartbeat_driver(port& to_scheduler, heartbeat_options options, std::function<std::string()> describe,
-          std::function<void(const directive&)> obey, std::atomic<std::uint32_t>& followed, const clock_source& time);
+                   std::function<void(const directive&)> obey, std::atomic<std::uint32_t>& followed,
+                   const clock_source& time);
   ~heartbeat_driver();
   heartbeat_driver(const heartbeat_driver&) = delete;
   heartbeat_driver& operator=(const heartbeat_driver&) = delete;
@@ -101,8 +102,8 @@ class heartbeat {
   heartbeat(const heartbeat&) = delete;
   heartbeat& operator=(const heartbeat&) = delete;
 
-  /// From now on a request for a membership that is not of this epoch lies at the scheduler, so that a change is here as
-  /// soon as it has happened. Thread-safety: any thread.
+  /// From now on a request for a membership that is not of this epoch lies at the scheduler, so that a change is here
+  /// as soon as it has happened. Thread-safety: any thread.
   void follow(std::uint32_t epoch);
 
  private:
@@ -113,7 +114,7 @@ class heartbeat {
   std::function<void(const directive&)> obey_;
   std::atomic<bool> stop_{false};
   std::atomic<std::uint32_t> epoch_{0};  // that is followed; 0: none
-  mutex mutex_;  // for wake_: what is waited for is atomic
+  mutex mutex_;                          // for wake_: what is waited for is atomic
   std::condition_variable wake_;
   std::thread thread_;
 };

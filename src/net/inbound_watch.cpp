@@ -14,10 +14,14 @@ constexpr std::uint8_t flag_command = 4;
 /// Whether this may be byte `at` of a greeting.
 bool fits_greeting(std::uint64_t at, std::byte b) noexcept {
   switch (at) {
-    case 0: return b == std::byte{0xff};
-    case 9: return b == std::byte{0x7f};
-    case 10: return b >= std::byte{3};
-    default: return true;
+    case 0:
+      return b == std::byte{0xff};
+    case 9:
+      return b == std::byte{0x7f};
+    case 10:
+      return b >= std::byte{3};
+    default:
+      return true;
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What one connection may bring. ZeroMQ hands a message on when its last part is there, and until then keeps every part in a
-// place of 64 bytes: its high-water mark counts whole messages and ZMQ_MAXMSGSIZE looks at one part, so 32 MB of empty parts
-// with the flag MORE make a process grow by a gigabyte. So the bytes are looked at before ZeroMQ gets them.
+// What one connection may bring. ZeroMQ hands a message on when its last part is there, and until then keeps every part
+// in a place of 64 bytes: its high-water mark counts whole messages and ZMQ_MAXMSGSIZE looks at one part, so 32 MB of
+// empty parts with the flag MORE make a process grow by a gigabyte. So the bytes are looked at before ZeroMQ gets them.
 //
 //     greeting   0xff | 8 bytes | 0x7f | u8 version >= 3 | 53 bytes
 //     part       u8 flags | u8 size, or with flag 2 u64 size, big endian | bytes
@@ -18,8 +18,8 @@
 namespace paracel::net {
 
 struct inbound_limits {
-  std::size_t most_parts = 8;                                  ///< of a message; ours have three
-  std::size_t most_message_bytes = std::size_t{2} << 30;       ///< of all its parts
+  std::size_t most_parts = 8;                             ///< of a message; ours have three
+  std::size_t most_message_bytes = std::size_t{2} << 30;  ///< of all its parts
   std::size_t most_command_bytes = std::size_t{64} << 10;
 };
 
@@ -42,11 +42,11 @@ class inbound_watch {
   inbound_limits limits_;
   state at_ = state::greeting;
   std::uint8_t flags_ = 0;
-  std::uint8_t size_left_ = 0;    // bytes of the size that are due
-  std::uint64_t size_ = 0;        // of the part
-  std::uint64_t taken_ = 0;       // bytes of the greeting or the content that have come
-  std::size_t parts_ = 0;         // of the message in hand
-  std::uint64_t bytes_ = 0;       // likewise
+  std::uint8_t size_left_ = 0;  // bytes of the size that are due
+  std::uint64_t size_ = 0;      // of the part
+  std::uint64_t taken_ = 0;     // bytes of the greeting or the content that have come
+  std::size_t parts_ = 0;       // of the message in hand
+  std::uint64_t bytes_ = 0;     // likewise
 };
 
 }  // namespace paracel::net

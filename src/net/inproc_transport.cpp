@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A port owns a mailbox. A channel holds the place (address) to which it is connected; the place holds the mailbox that is
-// bound there, or the requests that wait for one. Locks are taken in the order hub, place, mailbox.
+// A port owns a mailbox. A channel holds the place (address) to which it is connected; the place holds the mailbox that
+// is bound there, or the requests that wait for one. Locks are taken in the order hub, place, mailbox.
 #include "net/inproc_transport.hpp"
 
 #include <algorithm>
@@ -169,12 +169,15 @@ class inproc_transport::inproc_port final : public port {
     box->put(std::move(m));
   }
 
-  bool receive(incoming& out, std::chrono::milliseconds timeout) override { return receive_batch({&out, 1}, timeout) != 0; }
+  bool receive(incoming& out, std::chrono::milliseconds timeout) override {
+    return receive_batch({&out, 1}, timeout) != 0;
+  }
 
   std::size_t receive_batch(std::span<incoming> out, std::chrono::milliseconds timeout) override {
     for (message& m : current_) keep_buffer(std::move(m.frame));
     current_.clear();
-    const auto deadline = std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), longest_sleep);
+    const auto deadline =
+        std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), longest_sleep);
     while (current_.size() < out.size()) {
       // What was fetched may be replies on channels that were disconnected since: nobody's.
       if (batch_.empty() && (!current_.empty() || !fetch(timeout, deadline))) break;
@@ -229,7 +232,8 @@ class inproc_transport::inproc_port final : public port {
   void keep_buffer(std::vector<std::byte>&& buffer) {
     constexpr std::size_t most = 64;
     constexpr std::size_t largest = 256 * 1024;
-    if (buffer.capacity() != 0 && buffer.capacity() <= largest && spare_.size() < most) spare_.push_back(std::move(buffer));
+    if (buffer.capacity() != 0 && buffer.capacity() <= largest && spare_.size() < most)
+      spare_.push_back(std::move(buffer));
   }
 
   /// Takes over everything that has arrived; waits for something to arrive.

@@ -10,11 +10,12 @@
 
 namespace paracel::net {
 
-/// Ports that hand messages to each other. The transport object is the name space of its addresses: two objects never meet.
+/// Ports that hand messages to each other. The transport object is the name space of its addresses: two objects never
+/// meet.
 ///
-/// An address is any text, `inproc://name` by custom; a last `*` is replaced by a number that is free. Requests sent before the
-/// address is bound wait and are delivered then. Tails go by reference: the receiver holds the sender's shared_buffer, not a copy.
-/// Thread-safety: any thread. Lifetime: ports may outlive the transport and go in any order.
+/// An address is any text, `inproc://name` by custom; a last `*` is replaced by a number that is free. Requests sent
+/// before the address is bound wait and are delivered then. Tails go by reference: the receiver holds the sender's
+/// shared_buffer, not a copy. Thread-safety: any thread. Lifetime: ports may outlive the transport and go in any order.
 class inproc_transport final : public transport {
  public:
   explicit inproc_transport(transport_limits limits = {});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// When a line to a thread of a server is given up. A connection that breaks is made anew by the transport, and what was on
-// its way is lost: nobody says so, an answer is just late.
+// When a line to a thread of a server is given up. A connection that breaks is made anew by the transport, and what was
+// on its way is lost: nobody says so, an answer is just late.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,11 @@ namespace paracel::net {
 /// A server that lives answers within milliseconds. What is later than this is asked after.
 inline constexpr std::chrono::milliseconds late{1000};
 
-/// What is done about one line over which an answer is late: pings first, and a new connection when nothing at all comes
-/// for some time. That is for what no refused ping shows; a thread that is silent for so long may also be in a user function,
-/// or stopped (a server that is silent to the scheduler as well is replaced before), or a large message takes its time. So the
-/// time doubles with each attempt, six times at most, until a connection is known to have broken.
+/// What is done about one line over which an answer is late: pings first, and a new connection when nothing at all
+/// comes for some time. That is for what no refused ping shows; a thread that is silent for so long may also be in a
+/// user function, or stopped (a server that is silent to the scheduler as well is replaced before), or a large message
+/// takes its time. So the time doubles with each attempt, six times at most, until a connection is known to have
+/// broken.
 ///
 /// Thread-safety: none. Times are of any clock of the caller's that only goes forward.
 class link_monitor {

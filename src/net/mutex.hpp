@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A mutex that says what it guards: clang's thread safety analysis (-Wthread-safety) then refuses code that touches a member
-// without its lock. Other compilers see std::mutex.
+// A mutex that says what it guards: clang's thread safety analysis (-Wthread-safety) then refuses code that touches a
+// member without its lock. Other compilers see std::mutex.
 //
 //     mutex mutex_;
 //     std::string text_ PARACEL_GUARDED_BY(mutex_);

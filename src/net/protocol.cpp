@@ -19,8 +19,8 @@ static_assert(std::endian::native == std::endian::little, "values are used where
 // The two magics differ so that a reply sent to a server, or a request sent to a worker, is told at the first word.
 constexpr std::uint32_t request_magic = 0x51435250;  // "PRCQ"
 constexpr std::uint32_t reply_magic = 0x52435250;    // "PRCR"
-constexpr std::uint16_t known_flags = flag_staged | flag_bsp_read | flag_range | flag_keys_only | flag_named |
-                                      flag_stream | flag_first;
+constexpr std::uint16_t known_flags =
+    flag_staged | flag_bsp_read | flag_range | flag_keys_only | flag_named | flag_stream | flag_first;
 constexpr std::uint16_t known_reply_flags = reply_uniform | reply_more;
 constexpr const char* unknown = "unknown";
 
@@ -39,91 +39,170 @@ std::uint32_t item_value_bytes(const value_view& value) {
 
 const char* name_of(verb v) noexcept {
   switch (v) {
-    case verb::none: return "none";
-    case verb::pull: return "pull";
-    case verb::push: return "push";
-    case verb::update: return "update";
-    case verb::bupdate: return "bupdate";
-    case verb::contains: return "contains";
-    case verb::remove: return "remove";
-    case verb::pull_multi: return "pull_multi";
-    case verb::push_multi: return "push_multi";
-    case verb::update_multi: return "update_multi";
-    case verb::bupdate_multi: return "bupdate_multi";
-    case verb::contains_multi: return "contains_multi";
-    case verb::remove_multi: return "remove_multi";
-    case verb::clear: return "clear";
-    case verb::register_update: return "register_update";
-    case verb::register_bupdate: return "register_bupdate";
-    case verb::clock_tick: return "clock_tick";
-    case verb::clock_wait: return "clock_wait";
-    case verb::proxy: return "proxy";
-    case verb::ping: return "ping";
-    case verb::stats: return "stats";
-    case verb::stop: return "stop";
-    case verb::join: return "join";
-    case verb::heartbeat: return "heartbeat";
-    case verb::progress: return "progress";
-    case verb::leave: return "leave";
-    case verb::abort: return "abort";
-    case verb::update_default: return "update_default";
-    case verb::cas: return "cas";
-    case verb::pull_at: return "pull_at";
-    case verb::update_at: return "update_at";
-    case verb::update_default_multi: return "update_default_multi";
-    case verb::pull_at_multi: return "pull_at_multi";
-    case verb::update_at_multi: return "update_at_multi";
-    case verb::register_filter: return "register_filter";
-    case verb::scan: return "scan";
-    case verb::top_k: return "top_k";
-    case verb::reduce: return "reduce";
-    case verb::remove_if: return "remove_if";
-    case verb::set_prepare: return "set_prepare";
-    case verb::set_pull: return "set_pull";
-    case verb::set_push: return "set_push";
-    case verb::set_update: return "set_update";
-    case verb::set_bupdate: return "set_bupdate";
-    case verb::table_open: return "table_open";
-    case verb::rows_pull: return "rows_pull";
-    case verb::rows_push: return "rows_push";
-    case verb::rows_update: return "rows_update";
-    case verb::rows_remove: return "rows_remove";
-    case verb::rows_scan: return "rows_scan";
-    case verb::subscribe: return "subscribe";
-    case verb::clock_moved: return "clock_moved";
-    case verb::collective: return "collective";
-    case verb::watch: return "watch";
-    case verb::report_death: return "report_death";
-    case verb::resize: return "resize";
-    case verb::replicate: return "replicate";
-    case verb::handover: return "handover";
-    case verb::fence: return "fence";
-    case verb::fold: return "fold";
-    case verb::checkpoint: return "checkpoint";
+    case verb::none:
+      return "none";
+    case verb::pull:
+      return "pull";
+    case verb::push:
+      return "push";
+    case verb::update:
+      return "update";
+    case verb::bupdate:
+      return "bupdate";
+    case verb::contains:
+      return "contains";
+    case verb::remove:
+      return "remove";
+    case verb::pull_multi:
+      return "pull_multi";
+    case verb::push_multi:
+      return "push_multi";
+    case verb::update_multi:
+      return "update_multi";
+    case verb::bupdate_multi:
+      return "bupdate_multi";
+    case verb::contains_multi:
+      return "contains_multi";
+    case verb::remove_multi:
+      return "remove_multi";
+    case verb::clear:
+      return "clear";
+    case verb::register_update:
+      return "register_update";
+    case verb::register_bupdate:
+      return "register_bupdate";
+    case verb::clock_tick:
+      return "clock_tick";
+    case verb::clock_wait:
+      return "clock_wait";
+    case verb::proxy:
+      return "proxy";
+    case verb::ping:
+      return "ping";
+    case verb::stats:
+      return "stats";
+    case verb::stop:
+      return "stop";
+    case verb::join:
+      return "join";
+    case verb::heartbeat:
+      return "heartbeat";
+    case verb::progress:
+      return "progress";
+    case verb::leave:
+      return "leave";
+    case verb::abort:
+      return "abort";
+    case verb::update_default:
+      return "update_default";
+    case verb::cas:
+      return "cas";
+    case verb::pull_at:
+      return "pull_at";
+    case verb::update_at:
+      return "update_at";
+    case verb::update_default_multi:
+      return "update_default_multi";
+    case verb::pull_at_multi:
+      return "pull_at_multi";
+    case verb::update_at_multi:
+      return "update_at_multi";
+    case verb::register_filter:
+      return "register_filter";
+    case verb::scan:
+      return "scan";
+    case verb::top_k:
+      return "top_k";
+    case verb::reduce:
+      return "reduce";
+    case verb::remove_if:
+      return "remove_if";
+    case verb::set_prepare:
+      return "set_prepare";
+    case verb::set_pull:
+      return "set_pull";
+    case verb::set_push:
+      return "set_push";
+    case verb::set_update:
+      return "set_update";
+    case verb::set_bupdate:
+      return "set_bupdate";
+    case verb::table_open:
+      return "table_open";
+    case verb::rows_pull:
+      return "rows_pull";
+    case verb::rows_push:
+      return "rows_push";
+    case verb::rows_update:
+      return "rows_update";
+    case verb::rows_remove:
+      return "rows_remove";
+    case verb::rows_scan:
+      return "rows_scan";
+    case verb::subscribe:
+      return "subscribe";
+    case verb::clock_moved:
+      return "clock_moved";
+    case verb::collective:
+      return "collective";
+    case verb::watch:
+      return "watch";
+    case verb::report_death:
+      return "report_death";
+    case verb::resize:
+      return "resize";
+    case verb::replicate:
+      return "replicate";
+    case verb::handover:
+      return "handover";
+    case verb::fence:
+      return "fence";
+    case verb::fold:
+      return "fold";
+    case verb::checkpoint:
+      return "checkpoint";
   }
   return unknown;
 }
 
 const char* name_of(status s) noexcept {
   switch (s) {
-    case status::ok: return "ok";
-    case status::not_found: return "not_found";
-    case status::type_mismatch: return "type_mismatch";
-    case status::unknown_function: return "unknown_function";
-    case status::plugin_failed: return "plugin_failed";
-    case status::bad_request: return "bad_request";
-    case status::wrong_owner: return "wrong_owner";
-    case status::stale_epoch: return "stale_epoch";
-    case status::too_large: return "too_large";
-    case status::deadline_exceeded: return "deadline_exceeded";
-    case status::job_ended: return "job_ended";
-    case status::wrong_job: return "wrong_job";
-    case status::internal: return "internal";
-    case status::conflict: return "conflict";
-    case status::unknown_set: return "unknown_set";
-    case status::out_of_memory: return "out_of_memory";
-    case status::expired: return "expired";
-    case status::connection_reset: return "connection_reset";
+    case status::ok:
+      return "ok";
+    case status::not_found:
+      return "not_found";
+    case status::type_mismatch:
+      return "type_mismatch";
+    case status::unknown_function:
+      return "unknown_function";
+    case status::plugin_failed:
+      return "plugin_failed";
+    case status::bad_request:
+      return "bad_request";
+    case status::wrong_owner:
+      return "wrong_owner";
+    case status::stale_epoch:
+      return "stale_epoch";
+    case status::too_large:
+      return "too_large";
+    case status::deadline_exceeded:
+      return "deadline_exceeded";
+    case status::job_ended:
+      return "job_ended";
+    case status::wrong_job:
+      return "wrong_job";
+    case status::internal:
+      return "internal";
+    case status::conflict:
+      return "conflict";
+    case status::unknown_set:
+      return "unknown_set";
+    case status::out_of_memory:
+      return "out_of_memory";
+    case status::expired:
+      return "expired";
+    case status::connection_reset:
+      return "connection_reset";
   }
   return unknown;
 }
@@ -131,26 +210,16 @@ const char* name_of(status s) noexcept {
 // Fields in the order of the drawing in README.md: their offsets follow from their types. Golden frames pin them.
 void encode(const request_header& h, std::span<std::byte, request_header_bytes> out) noexcept {
   [[maybe_unused]] const auto* end =
-      store_fields(out.data(), request_magic, protocol_version, h.what, h.flags,
-               h.job ^ job_key(), h.client, h.sequence, h.low_watermark,
-               h.rank, h.clock,
-               h.epoch, h.partition, h.tag, std::uint8_t{0},
-               h.function,
-               h.table, h.credit,
-               h.deadline_ms, h.count,
-               h.key_bytes, h.body_bytes,
-               h.tail_bytes);
+      store_fields(out.data(), request_magic, protocol_version, h.what, h.flags, h.job ^ job_key(), h.client,
+                   h.sequence, h.low_watermark, h.rank, h.clock, h.epoch, h.partition, h.tag, std::uint8_t{0},
+                   h.function, h.table, h.credit, h.deadline_ms, h.count, h.key_bytes, h.body_bytes, h.tail_bytes);
   PARACEL_ASSERT(end == out.data() + out.size());
 }
 
 void encode(const reply_header& h, std::span<std::byte, reply_header_bytes> out) noexcept {
   [[maybe_unused]] const auto* end =
-      store_fields(out.data(), reply_magic, protocol_version, h.what, h.result,
-               h.sequence, h.value_version, h.server,
-               h.clock, h.epoch,
-               h.count, h.body_bytes,
-               h.tail_bytes,
-               h.tag, h.order, h.flags, h.credit);
+      store_fields(out.data(), reply_magic, protocol_version, h.what, h.result, h.sequence, h.value_version, h.server,
+                   h.clock, h.epoch, h.count, h.body_bytes, h.tail_bytes, h.tag, h.order, h.flags, h.credit);
   PARACEL_ASSERT(end == out.data() + out.size());
 }
 
@@ -161,15 +230,9 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, req
   std::uint32_t magic = 0;
   std::uint8_t version = 0;
   std::uint8_t zero = 0;
-  load_fields(frame.data(), magic, version, h.what, h.flags,
-              h.job, h.client, h.sequence, h.low_watermark,
-              h.rank, h.clock,
-              h.epoch, h.partition, h.tag, zero,
-              h.function,
-              h.table, h.credit,
-              h.deadline_ms, h.count,
-              h.key_bytes, h.body_bytes,
-              h.tail_bytes);
+  load_fields(frame.data(), magic, version, h.what, h.flags, h.job, h.client, h.sequence, h.low_watermark, h.rank,
+              h.clock, h.epoch, h.partition, h.tag, zero, h.function, h.table, h.credit, h.deadline_ms, h.count,
+              h.key_bytes, h.body_bytes, h.tail_bytes);
   h.job ^= job_key();
   const auto body = frame.subspan(request_header_bytes);
   if (magic != request_magic) return "not a request: wrong magic";
@@ -196,12 +259,8 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, rep
   auto& h = out.header;
   std::uint32_t magic = 0;
   std::uint8_t version = 0;
-  load_fields(frame.data(), magic, version, h.what, h.result,
-              h.sequence, h.value_version, h.server,
-              h.clock, h.epoch,
-              h.count, h.body_bytes,
-              h.tail_bytes,
-              h.tag, h.order, h.flags, h.credit);
+  load_fields(frame.data(), magic, version, h.what, h.result, h.sequence, h.value_version, h.server, h.clock, h.epoch,
+              h.count, h.body_bytes, h.tail_bytes, h.tag, h.order, h.flags, h.credit);
   const auto body = frame.subspan(reply_header_bytes);
   if (magic != reply_magic) return "not a reply: wrong magic";
   if (version != protocol_version) return "reply of another protocol version";

@@ -33,29 +33,73 @@ inline constexpr std::size_t max_key_bytes = 65535;
 enum class verb : std::uint8_t {
   none = 0,
   // single key, to the shard that owns it
-  pull = 1, push = 2, update = 3, bupdate = 4, contains = 5, remove = 6, update_default = 7, cas = 8,
-  pull_at = 9, update_at = 10,
+  pull = 1,
+  push = 2,
+  update = 3,
+  bupdate = 4,
+  contains = 5,
+  remove = 6,
+  update_default = 7,
+  cas = 8,
+  pull_at = 9,
+  update_at = 10,
   // many keys of one shard: the number of the single form + 15
-  pull_multi = 16, push_multi = 17, update_multi = 18, bupdate_multi = 19, contains_multi = 20, remove_multi = 21,
-  update_default_multi = 22, pull_at_multi = 24, update_at_multi = 25,
+  pull_multi = 16,
+  push_multi = 17,
+  update_multi = 18,
+  bupdate_multi = 19,
+  contains_multi = 20,
+  remove_multi = 21,
+  update_default_multi = 22,
+  pull_at_multi = 24,
+  update_at_multi = 25,
   // whole shard
-  clear = 32, register_update = 33, register_bupdate = 34, register_filter = 35,
-  scan = 36, top_k = 37, reduce = 38, remove_if = 39,
+  clear = 32,
+  register_update = 33,
+  register_bupdate = 34,
+  register_filter = 35,
+  scan = 36,
+  top_k = 37,
+  reduce = 38,
+  remove_if = 39,
   // prepared key sets
-  set_prepare = 40, set_pull = 41, set_push = 42, set_update = 43, set_bupdate = 44,
+  set_prepare = 40,
+  set_pull = 41,
+  set_push = 42,
+  set_update = 43,
+  set_bupdate = 44,
   // clock thread
-  clock_tick = 48, clock_wait = 49,
+  clock_tick = 48,
+  clock_wait = 49,
   // control thread
-  proxy = 64, ping = 65, stats = 66, stop = 67,
+  proxy = 64,
+  ping = 65,
+  stats = 66,
+  stop = 67,
   // scheduler
-  join = 80, heartbeat = 81, progress = 82, leave = 83, abort = 84, collective = 85,
-  watch = 86, report_death = 87, resize = 88,
+  join = 80,
+  heartbeat = 81,
+  progress = 82,
+  leave = 83,
+  abort = 84,
+  collective = 85,
+  watch = 86,
+  report_death = 87,
+  resize = 88,
   // rows of a typed table, of one shard
-  table_open = 96, rows_pull = 97, rows_push = 98, rows_update = 99, rows_remove = 100, rows_scan = 101,
+  table_open = 96,
+  rows_pull = 97,
+  rows_push = 98,
+  rows_update = 99,
+  rows_remove = 100,
+  rows_scan = 101,
   // changed keys, sent when the clock moves
-  subscribe = 104, clock_moved = 105,
+  subscribe = 104,
+  clock_moved = 105,
   // copies of partitions, between servers and their shard threads
-  replicate = 106, handover = 107, checkpoint = 108,
+  replicate = 106,
+  handover = 107,
+  checkpoint = 108,
   // another process is the worker of this rank now
   fence = 109,
   // what BSP has staged
@@ -67,32 +111,44 @@ const char* name_of(verb v) noexcept;
 /// Whether a request of this verb changes no value.
 constexpr bool only_looks(verb v) noexcept {
   switch (v) {
-    case verb::pull: case verb::contains: case verb::pull_at: case verb::pull_multi: case verb::contains_multi:
-    case verb::pull_at_multi: case verb::scan: case verb::top_k: case verb::reduce: case verb::set_pull: case verb::rows_pull:
-    case verb::rows_scan: return true;
-    default: return false;
+    case verb::pull:
+    case verb::contains:
+    case verb::pull_at:
+    case verb::pull_multi:
+    case verb::contains_multi:
+    case verb::pull_at_multi:
+    case verb::scan:
+    case verb::top_k:
+    case verb::reduce:
+    case verb::set_pull:
+    case verb::rows_pull:
+    case verb::rows_scan:
+      return true;
+    default:
+      return false;
   }
 }
 
 enum class status : std::uint16_t {
   ok = 0,
-  not_found = 1,          ///< the key is not there
-  type_mismatch = 2,      ///< the value or delta has another type than the function takes
-  unknown_function = 3,   ///< register it first
-  plugin_failed = 4,      ///< a plug-in could not be loaded or its function threw; the value is unchanged
-  bad_request = 5,        ///< malformed or impossible
-  wrong_owner = 6,        ///< the partition is not here
-  stale_epoch = 7,        ///< the sender's membership is older than ours, which is the body
+  not_found = 1,         ///< the key is not there
+  type_mismatch = 2,     ///< the value or delta has another type than the function takes
+  unknown_function = 3,  ///< register it first
+  plugin_failed = 4,     ///< a plug-in could not be loaded or its function threw; the value is unchanged
+  bad_request = 5,       ///< malformed or impossible
+  wrong_owner = 6,       ///< the partition is not here
+  stale_epoch = 7,       ///< the sender's membership is older than ours, which is the body
   too_large = 8,
   deadline_exceeded = 9,
-  job_ended = 10,         ///< the job is aborting; the body says why
+  job_ended = 10,  ///< the job is aborting; the body says why
   wrong_job = 11,
   internal = 12,
-  conflict = 13,          ///< cas: the value has another version than expected
-  unknown_set = 14,       ///< no key set with this digest is here: prepare it again
-  out_of_memory = 15,     ///< beyond --max-memory of the server; nothing has changed
-  expired = 16,         ///< sent again too late: whether it was applied is no longer known
-  connection_reset = 17,       ///< the connection is a new one, and what was sent before may be lost: begin anew, with all of it
+  conflict = 13,       ///< cas: the value has another version than expected
+  unknown_set = 14,    ///< no key set with this digest is here: prepare it again
+  out_of_memory = 15,  ///< beyond --max-memory of the server; nothing has changed
+  expired = 16,        ///< sent again too late: whether it was applied is no longer known
+  connection_reset =
+      17,  ///< the connection is a new one, and what was sent before may be lost: begin anew, with all of it
 };
 const char* name_of(status s) noexcept;
 
@@ -101,11 +157,12 @@ const char* name_of(status s) noexcept;
 enum class instruction : std::uint8_t { go_on = 0, abort = 1, shutdown = 2, checkpoint = 3 };
 
 /// Request flags.
-inline constexpr std::uint16_t flag_staged = 1;   ///< BSP: fold this update when the clock moves, in rank order
-inline constexpr std::uint16_t flag_bsp_read = 2; ///< BSP: header.clock iterations of every worker are complete; fold them first
-inline constexpr std::uint16_t flag_range = 4;    ///< at verbs: a range of elements and not a list of them
+inline constexpr std::uint16_t flag_staged = 1;  ///< BSP: fold this update when the clock moves, in rank order
+inline constexpr std::uint16_t flag_bsp_read =
+    2;  ///< BSP: header.clock iterations of every worker are complete; fold them first
+inline constexpr std::uint16_t flag_range = 4;      ///< at verbs: a range of elements and not a list of them
 inline constexpr std::uint16_t flag_keys_only = 8;  ///< scan: without the values
-inline constexpr std::uint16_t flag_named = 16;   ///< rows: named by texts and not by 64-bit ids
+inline constexpr std::uint16_t flag_named = 16;     ///< rows: named by texts and not by 64-bit ids
 /// One of a stream: all that client and rank send to this thread come over one connection, in order. The first over a
 /// connection says so; one over another connection than the last first is refused `connection_reset`.
 inline constexpr std::uint16_t flag_stream = 32;
@@ -116,7 +173,7 @@ inline constexpr std::uint32_t ping_alive = 1;
 inline constexpr std::uint32_t known_sender = 1;
 /// Reply flags.
 inline constexpr std::uint16_t reply_uniform = 1;  ///< set_pull: the values without their items, all of the reply's tag
-inline constexpr std::uint16_t reply_more = 2;     ///< there is more: ask again from the cursor that the body begins with
+inline constexpr std::uint16_t reply_more = 2;  ///< there is more: ask again from the cursor that the body begins with
 
 struct request_header {
   verb what = verb::none;
@@ -132,10 +189,10 @@ struct request_header {
   value_tag tag = value_tag::none;  ///< of the value or delta of a single-key request
   std::uint64_t function = 0;
   std::uint32_t table = 0;
-  std::uint32_t credit = 0;         ///< bytes the client will take in one reply; 0 = no limit of its own
-  std::uint32_t deadline_ms = 0;    ///< 0 = none
-  std::uint32_t count = 0;          ///< items of a multi request
-  std::uint32_t key_bytes = 0;      ///< the key stands first in the body
+  std::uint32_t credit = 0;       ///< bytes the client will take in one reply; 0 = no limit of its own
+  std::uint32_t deadline_ms = 0;  ///< 0 = none
+  std::uint32_t count = 0;        ///< items of a multi request
+  std::uint32_t key_bytes = 0;    ///< the key stands first in the body
   std::uint32_t body_bytes = 0;
   std::uint64_t tail_bytes = 0;
 };
@@ -145,8 +202,8 @@ struct reply_header {
   status result = status::ok;
   std::uint64_t sequence = 0;
   std::uint64_t value_version = 0;
-  std::uint64_t server = 0;       ///< incarnation of the server
-  std::uint32_t clock = 0;        ///< slowest worker's clock as far as the answerer knows
+  std::uint64_t server = 0;  ///< incarnation of the server
+  std::uint32_t clock = 0;   ///< slowest worker's clock as far as the answerer knows
   std::uint32_t epoch = 0;
   std::uint32_t count = 0;
   std::uint32_t body_bytes = 0;
@@ -179,15 +236,16 @@ struct reply_view {
 };
 
 /// Decodes and checks one frame: magic, version, known verb and tag, lengths that add up, key inside the body.
-/// On failure returns the reason; `out.header` holds what could be read (sequence and verb if the frame is long enough).
-/// Cost: O(1), no allocation.
+/// On failure returns the reason; `out.header` holds what could be read (sequence and verb if the frame is long
+/// enough). Cost: O(1), no allocation.
 [[nodiscard]] const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, request_view& out) noexcept;
 [[nodiscard]] const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, reply_view& out) noexcept;
 
 // ---- items of multi requests and replies ------------------------------------------------------------------------
 //
 // request item: u32 key_bytes | u32 value_bytes | u8 tag | 3 zero bytes | key | value        (12 bytes before the key)
-// reply item:   u32 value_bytes | u8 tag | u8 zero | u16 status | u64 version | value         (16 bytes before the value)
+// reply item:   u32 value_bytes | u8 tag | u8 zero | u16 status | u64 version | value         (16 bytes before the
+// value)
 
 struct request_item {
   std::string_view key;

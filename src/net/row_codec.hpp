@@ -93,14 +93,21 @@ inline const char* decode(std::span<const std::byte> payload, table_definition& 
     return "the parameters of an initialiser are finite";
   const bool whole = out.element == value_tag::i32 || out.element == value_tag::i64;
   switch (static_cast<row_init::kind>(kind)) {
-    case row_init::kind::zeros: out.init = row_init::zeros(); break;
+    case row_init::kind::zeros:
+      out.init = row_init::zeros();
+      break;
     case row_init::kind::constant:
       if (whole && (a < -0x1.0p31 || a >= 0x1.0p31)) return "a constant is out of the range of int32";
       out.init = row_init::constant(a);
       break;
-    case row_init::kind::uniform: out.init = row_init::uniform(a, b, seed); break;
-    case row_init::kind::normal: out.init = row_init::normal(a, b, seed); break;
-    default: return "unknown initialiser of rows";
+    case row_init::kind::uniform:
+      out.init = row_init::uniform(a, b, seed);
+      break;
+    case row_init::kind::normal:
+      out.init = row_init::normal(a, b, seed);
+      break;
+    default:
+      return "unknown initialiser of rows";
   }
   if (whole && kind > static_cast<std::uint8_t>(row_init::kind::constant))
     return "rows of whole numbers begin as zeros or as a constant";
@@ -118,7 +125,7 @@ struct rows_view {
   const std::byte* ids = nullptr;      ///< without flag_named
   const std::byte* lengths = nullptr;  ///< with it
   std::string_view texts;
-  std::span<const std::byte> values;   ///< empty when none were asked for
+  std::span<const std::byte> values;  ///< empty when none were asked for
 
   [[nodiscard]] std::uint64_t id(std::size_t i) const noexcept {
     return load_field<std::uint64_t>(ids + i * sizeof(std::uint64_t));

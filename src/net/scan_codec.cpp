@@ -24,7 +24,9 @@ const char* problem_of(const scan_cursor& c) noexcept {
 
 }  // namespace
 
-void append(std::vector<std::byte>& payload, const scan_cursor& next) { put_fields(payload, next.partition, next.position); }
+void append(std::vector<std::byte>& payload, const scan_cursor& next) {
+  put_fields(payload, next.partition, next.position);
+}
 void append(std::vector<std::byte>& payload, const scan_request& r) { append(payload, r.from); }
 void append(std::vector<std::byte>& payload, const top_k_request& r) {
   append(payload, r.from);
@@ -45,7 +47,8 @@ const char* decode(std::span<const std::byte> payload, top_k_request& out) noexc
 }
 const char* decode(std::span<const std::byte> payload, reduce_request& out) noexcept {
   std::uint32_t zero = 0;
-  if (!take_fields(payload, out.from.partition, out.from.position, out.bins, zero, out.low, out.high) || !payload.empty()) {
+  if (!take_fields(payload, out.from.partition, out.from.position, out.bins, zero, out.low, out.high) ||
+      !payload.empty()) {
     return wrong_size;
   }
   if (zero != 0) return "a reserved field is not zero";
@@ -96,13 +99,14 @@ const char* decode(std::span<const std::byte> body, scan_reply& out) noexcept {
   return problem_of(out.next);
 }
 const char* decode(std::span<const std::byte> body, top_k_reply& out) noexcept {
-  if (!take_fields(body, out.next.partition, out.next.position, out.skipped)) return "the reply is too short for its cursor";
+  if (!take_fields(body, out.next.partition, out.next.position, out.skipped))
+    return "the reply is too short for its cursor";
   out.items = body;
   return problem_of(out.next);
 }
 const char* decode(std::span<const std::byte> rest, summary& out) {
-  if (!take_fields(rest, out.keys, out.numbers, out.skipped, out.sum, out.correction, out.minimum, out.maximum, out.below,
-            out.above)) {
+  if (!take_fields(rest, out.keys, out.numbers, out.skipped, out.sum, out.correction, out.minimum, out.maximum,
+                   out.below, out.above)) {
     return "the reply is too short for a summary";
   }
   if (rest.size() % sizeof(std::uint64_t) != 0 || rest.size() / sizeof(std::uint64_t) > most_histogram_bins) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the requests that walk a shard carry (scan, top_k, reduce, remove_if), drawn in README.md. They are cursors without
-// a memory in the server: a request says where to begin, its answer how far it came (`reply_more`: ask again from there).
+// What the requests that walk a shard carry (scan, top_k, reduce, remove_if), drawn in README.md. They are cursors
+// without a memory in the server: a request says where to begin, its answer how far it came (`reply_more`: ask again
+// from there).
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,9 @@
 
 namespace paracel::net {
 
-/// A place in a shard: the first partition that is still to be looked at, and in it the first value of the low 16 bits of
-/// a key's hash. These bits stay with a key when its table grows or others go, so the place is good at any later time.
+/// A place in a shard: the first partition that is still to be looked at, and in it the first value of the low 16 bits
+/// of a key's hash. These bits stay with a key when its table grows or others go, so the place is good at any later
+/// time.
 struct scan_cursor {
   std::uint32_t partition = 0;
   std::uint32_t position = 0;
@@ -50,13 +52,13 @@ void append(std::vector<std::byte>& payload, const reduce_request& r);
 /// The numbers of some keys in one: scalars, and the elements of arrays. Partials of it merge.
 struct summary {
   std::uint64_t keys = 0;
-  std::uint64_t numbers = 0;     ///< without NaN
-  std::uint64_t skipped = 0;     ///< keys whose value is not numeric, and every NaN
-  double sum = 0;                ///< with `correction`: compensated, so that the order hardly matters
+  std::uint64_t numbers = 0;  ///< without NaN
+  std::uint64_t skipped = 0;  ///< keys whose value is not numeric, and every NaN
+  double sum = 0;             ///< with `correction`: compensated, so that the order hardly matters
   double correction = 0;
-  double minimum = 0;            ///< of no number: +infinity
-  double maximum = 0;            ///< of no number: -infinity
-  std::uint64_t below = 0;       ///< numbers outside the edges of the histogram
+  double minimum = 0;       ///< of no number: +infinity
+  double maximum = 0;       ///< of no number: -infinity
+  std::uint64_t below = 0;  ///< numbers outside the edges of the histogram
   std::uint64_t above = 0;
   std::vector<std::uint64_t> bins;
 

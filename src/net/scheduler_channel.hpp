@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A line to the scheduler over which one request at a time waits for its answer, through connections that break while both
-// ends live: what was lost with one goes again under its number, and the scheduler takes it once (server/scheduler/reply_cache.hpp).
+// A line to the scheduler over which one request at a time waits for its answer, through connections that break while
+// both ends live: what was lost with one goes again under its number, and the scheduler takes it once
+// (server/scheduler/reply_cache.hpp).
 #pragma once
 
 #include <chrono>
@@ -25,7 +26,8 @@ class scheduler_channel {
   /// `id` is this line's alone, in the whole job, and not 0.
   scheduler_channel(transport& over, std::string address, std::uint64_t id);
 
-  /// Sends a request; fills in client, number, stream and lengths of its header. Its answer is what `receive` waits for.
+  /// Sends a request; fills in client, number, stream and lengths of its header. Its answer is what `receive` waits
+  /// for.
   void ask(request_header h, std::span<const std::byte> body, shared_buffer tail = {});
   /// One whose answer nobody waits for; it may be lost with a connection. Between questions only.
   void tell(request_header h, std::span<const std::byte> body);
@@ -55,7 +57,7 @@ class scheduler_channel {
   shared_buffer tail_;
   // Collectives bring contributions of any size, and pings wait behind them.
   link_monitor care_{std::chrono::milliseconds{60'000}};
-  std::chrono::nanoseconds waited_{};   // in vain, ever
+  std::chrono::nanoseconds waited_{};  // in vain, ever
   std::chrono::nanoseconds silence_{};
   incoming in_;
 };

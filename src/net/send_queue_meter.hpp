@@ -8,8 +8,8 @@
 // it has left too. Whatever a client says of itself, this is what it costs the process.
 #pragma once
 
-#include <atomic>
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -26,11 +26,11 @@ namespace paracel::net {
 /// The accounts of one port's peers.
 ///
 /// Thread-safety: owned by the port's thread; marks are released on any.
-/// Cost: of a reply, a comparison when it goes where the last one went, otherwise a lookup; of a request, one comparison
-/// while no peer has more than `noticed_bytes` unread.
+/// Cost: of a reply, a comparison when it goes where the last one went, otherwise a lookup; of a request, one
+/// comparison while no peer has more than `noticed_bytes` unread.
 class send_queue_meter {
   struct account {
-    std::atomic<std::uint64_t> left{0};    ///< bytes known to have left
+    std::atomic<std::uint64_t> left{0};     ///< bytes known to have left
     std::atomic<std::uint32_t> holders{1};  ///< the table and the marks on their way
     std::uint64_t sent = 0;
     std::uint64_t probed = 0;  ///< `sent` when the last probe was sent
@@ -51,7 +51,8 @@ class send_queue_meter {
     /// ZeroMQ's function for the end of a message; `hint` is the probe.
     static void release(void*, void* hint) {
       auto* m = static_cast<probe*>(hint);
-      auto* of = m->of_.load(std::memory_order_acquire);  // pairs with the store in `due`: ZeroMQ's hand-over is not seen
+      auto* of =
+          m->of_.load(std::memory_order_acquire);  // pairs with the store in `due`: ZeroMQ's hand-over is not seen
       auto known = of->left.load(std::memory_order_relaxed);
       while (known < m->sent_ && !of->left.compare_exchange_weak(known, m->sent_, std::memory_order_relaxed)) {
       }
@@ -82,7 +83,8 @@ class send_queue_meter {
   [[nodiscard]] probe* due(const peer& to, std::size_t frame_bytes, std::size_t tail_bytes) {
     account& a = account_of(to);
     a.sent += frame_bytes + tail_bytes + bytes_a_reply;
-    if (a.sent - a.probed < mark_interval_bytes) [[likely]] return nullptr;
+    if (a.sent - a.probed < mark_interval_bytes) [[likely]]
+      return nullptr;
     void* memory = std::malloc(sizeof(probe) + (tail_bytes == 0 ? frame_bytes : 0));
     if (memory == nullptr) throw std::bad_alloc();
     auto* m = new (memory) probe;
@@ -95,7 +97,8 @@ class send_queue_meter {
 
   /// Bytes of replies to this peer that have not left, right to 64 KiB; 0 below `noticed_bytes`.
   [[nodiscard]] std::uint64_t unread(const peer& from) {
-    if (noticed_ == 0) [[likely]] return 0;
+    if (noticed_ == 0) [[likely]]
+      return 0;
     const auto at = accounts_.find(from);
     if (at == accounts_.end()) return 0;
     return notice(*at->second);
@@ -114,7 +117,8 @@ class send_queue_meter {
     static constexpr std::size_t named_by_zeromq = 5;  // a length that the compiler knows needs no call
     bool operator()(const peer& a, const peer& b) const noexcept {
       if (a.size != b.size) return false;
-      if (a.size == named_by_zeromq) [[likely]] return std::memcmp(a.id.data(), b.id.data(), named_by_zeromq) == 0;
+      if (a.size == named_by_zeromq) [[likely]]
+        return std::memcmp(a.id.data(), b.id.data(), named_by_zeromq) == 0;
       return std::memcmp(a.id.data(), b.id.data(), a.size) == 0;
     }
   };
@@ -124,7 +128,8 @@ class send_queue_meter {
   }
 
   account& account_of(const peer& to) {
-    if (last_ != nullptr && equal{}(to, last_peer_)) [[likely]] return *last_;
+    if (last_ != nullptr && equal{}(to, last_peer_)) [[likely]]
+      return *last_;
     auto at = accounts_.find(to);
     if (at == accounts_.end()) {
       if (accounts_.size() >= next_sweep_) sweep();

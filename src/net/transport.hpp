@@ -31,8 +31,8 @@ struct peer {
   }
 };
 
-/// A message to send. `head` and `body` become one frame; `tail`, when there is one, a second frame sent without a copy.
-/// The bytes of head and body are copied before the call returns.
+/// A message to send. `head` and `body` become one frame; `tail`, when there is one, a second frame sent without a
+/// copy. The bytes of head and body are copied before the call returns.
 struct outgoing {
   std::span<const std::byte> head;
   std::span<const std::byte> body{};
@@ -44,12 +44,14 @@ struct incoming {
   int channel = -1;                  ///< >= 0: a reply on that channel; -1: a request, to be answered to `from`
   peer from{};                       ///< set when channel is -1
   std::span<const std::byte> frame;  ///< first frame, any alignment
-  shared_buffer tail{};                       ///< second frame or empty
-  std::uint64_t unread_bytes = 0;    ///< of replies to `from` that still wait in this process; 0 when it is little, or unknown
+  shared_buffer tail{};              ///< second frame or empty
+  std::uint64_t unread_bytes =
+      0;  ///< of replies to `from` that still wait in this process; 0 when it is little, or unknown
 };
 
 struct transport_limits {
-  std::size_t max_message_bytes = std::size_t{1} << 30;  ///< larger frames are refused before sending and cut off on receipt
+  std::size_t max_message_bytes = std::size_t{1}
+                                  << 30;  ///< larger frames are refused before sending and cut off on receipt
 };
 
 /// One thread's end of the transport.
@@ -76,9 +78,9 @@ class port {
   /// The next message from anywhere. Malformed envelopes are dropped.
   /// Blocks: until a message is there, at most `timeout` (zero: not at all). False when nothing came.
   virtual bool receive(incoming& out, std::chrono::milliseconds timeout) = 0;
-  /// The next messages in the order in which `receive` would give them: at least one unless nothing came, and no more than
-  /// `out` has room for. More than the first are taken only if they are here already; there may be more than were taken.
-  /// Blocks: as `receive`. Returns: how many.
+  /// The next messages in the order in which `receive` would give them: at least one unless nothing came, and no more
+  /// than `out` has room for. More than the first are taken only if they are here already; there may be more than were
+  /// taken. Blocks: as `receive`. Returns: how many.
   virtual std::size_t receive_batch(std::span<incoming> out, std::chrono::milliseconds timeout) {
     return !out.empty() && receive(out.front(), timeout) ? 1 : 0;
   }

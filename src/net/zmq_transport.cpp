@@ -29,30 +29,33 @@ using std::chrono::steady_clock;
 
 // A job of 64 servers with 32 threads each is 2,048 sockets in a worker; ZeroMQ's own limit is 1,023.
 constexpr int max_sockets = 16384;
-// What is unsent when a port closes still gets this long, so that a last reply leaves; a dead peer costs no more than this.
+// What is unsent when a port closes still gets this long, so that a last reply leaves; a dead peer costs no more than
+// this.
 constexpr int linger_ms = 200;
-// Processes of a job start together: who connects first must not wait long for who binds last. The time between attempts
-// doubles from the first to the second figure, so that a server that is gone costs little.
+// Processes of a job start together: who connects first must not wait long for who binds last. The time between
+// attempts doubles from the first to the second figure, so that a server that is gone costs little.
 constexpr int reconnect_ms = 2;
 constexpr int longest_reconnect_ms = 50;
-// A silent tcp peer is looked at every 2 s and given up after 30 s. Deaths are seen sooner by the scheduler; this only frees
-// the connections of a vanished host. It must not be short: a stopped process that goes on must find its replies.
+// A silent tcp peer is looked at every 2 s and given up after 30 s. Deaths are seen sooner by the scheduler; this only
+// frees the connections of a vanished host. It must not be short: a stopped process that goes on must find its replies.
 constexpr int tcp_heartbeat_ms = 2000;
 constexpr int tcp_heartbeat_timeout_ms = 30000;
 // Requests of one peer that wait in this process before its connection is no longer read. Replies have no such mark: a
-// client bounds them itself by the bytes it lets be outstanding, and a dropped reply would be a request without an answer.
+// client bounds them itself by the bytes it lets be outstanding, and a dropped reply would be a request without an
+// answer.
 constexpr int request_high_water_mark = 4096;
 // So many messages from one socket, then the others have their turn.
 constexpr int burst = 64;
 // The most that one call gives.
 constexpr std::size_t largest_batch = 32;
-// Asking a router that turns out to be empty costs a system call. After that was in vain, so many calls at most take what
-// they have before one looks again whether requests come faster than they are answered.
+// Asking a router that turns out to be empty costs a system call. After that was in vain, so many calls at most take
+// what they have before one looks again whether requests come faster than they are answered.
 constexpr unsigned longest_doubt = 15;
 // What ZeroMQ and poll can count, in milliseconds.
 constexpr milliseconds longest_wait(INT_MAX);
 
-// What ZeroMQ opens when it starts, two threads and the first socket, with some to spare. It ends the process where it gets none.
+// What ZeroMQ opens when it starts, two threads and the first socket, with some to spare. It ends the process where it
+// gets none.
 constexpr std::size_t first_descriptors = 16;
 
 [[noreturn]] void fail(const std::string& what, const zmq::error_t& error) {
@@ -256,9 +259,9 @@ class zmq_transport::zmq_port final : public port {
     zmq::socket_t socket;
     int channel = -1;
     int descriptor = -1;
-    int receive_timeout_ms = -1;     // what RCVTIMEO is set to
-    std::uint64_t outstanding = 0;   // requests without a reply; a channel without any has nothing to say
-    bool may_have_input = true;      // false: it was found empty and its descriptor will tell
+    int receive_timeout_ms = -1;    // what RCVTIMEO is set to
+    std::uint64_t outstanding = 0;  // requests without a reply; a channel without any has nothing to say
+    bool may_have_input = true;     // false: it was found empty and its descriptor will tell
   };
   enum class outcome { message, nothing, interrupted, dropped };
 
@@ -320,8 +323,8 @@ class zmq_transport::zmq_port final : public port {
     return error;
   }
 
-  /// The one socket from which something can come, if there is just one: then ZeroMQ can do the waiting, which saves two
-  /// system calls a message against asking first and waiting afterwards.
+  /// The one socket from which something can come, if there is just one: then ZeroMQ can do the waiting, which saves
+  /// two system calls a message against asking first and waiting afterwards.
   end* only_source() {
     end* found = nullptr;
     for (end& e : ends_) {
@@ -503,7 +506,7 @@ class zmq_transport::zmq_port final : public port {
   std::vector<std::size_t> polled_ends_;
   unsigned doubt_ = 0;       // how many calls in a row may take one request without looking for a second
   unsigned doubt_left_ = 0;  // of these
-  send_queue_meter unread_;    // of the router's peers
+  send_queue_meter unread_;  // of the router's peers
   zmq::message_t id_, delimiter_, extra_;
   std::array<zmq::message_t, largest_batch> frames_;  // of the messages that the caller has in hand
   std::size_t held_ = 0;                              // how many of them

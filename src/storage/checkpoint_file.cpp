@@ -23,8 +23,8 @@ constexpr std::size_t hashed_header_bytes = checkpoint_header_bytes - 8;
 
 std::array<std::byte, checkpoint_header_bytes> encode_header(const checkpoint_header& h) {
   std::array<std::byte, checkpoint_header_bytes> out{};
-  store_fields(out.data(), front_mark, checkpoint_version, static_cast<std::uint16_t>(h.kind), std::uint16_t{0}, h.clock,
-               h.index, h.job, h.thread, h.count);
+  store_fields(out.data(), front_mark, checkpoint_version, static_cast<std::uint16_t>(h.kind), std::uint16_t{0},
+               h.clock, h.index, h.job, h.thread, h.count);
   store_fields(out.data() + hashed_header_bytes, hash_block(std::span(out).first(hashed_header_bytes), 0));
   return out;
 }
@@ -93,7 +93,8 @@ checkpoint_digest checkpoint_writer::finish() {
   return {bytes_, whole_.value()};
 }
 
-checkpoint_reader::checkpoint_reader(const file_system& on, std::string path) : path_(std::move(path)), file_(on.open(path_)) {
+checkpoint_reader::checkpoint_reader(const file_system& on, std::string path)
+    : path_(std::move(path)), file_(on.open(path_)) {
   size_ = file_->size();
   if (size_ < checkpoint_header_bytes + checkpoint_footer_bytes) {
     refuse(size_, "ends here, a checkpoint has at least " + number(checkpoint_header_bytes + checkpoint_footer_bytes) +
@@ -111,7 +112,8 @@ checkpoint_reader::checkpoint_reader(const file_system& on, std::string path) : 
   load_fields(h.data() + 12, kind, zero, header_.clock, header_.index, header_.job, header_.thread, header_.count);
   header_.kind = static_cast<checkpoint_kind>(kind);
   const auto checksum = load_field<std::uint64_t>(h.data() + hashed_header_bytes);
-  if (hash_block(std::span(h).first(hashed_header_bytes), 0) != checksum) refuse(0, "the checksum of the header is wrong");
+  if (hash_block(std::span(h).first(hashed_header_bytes), 0) != checksum)
+    refuse(0, "the checksum of the header is wrong");
   if (header_.kind != checkpoint_kind::server && header_.kind != checkpoint_kind::worker) {
     refuse(12, "kind " + number(kind) + " is unknown");
   }
@@ -149,8 +151,8 @@ bool checkpoint_reader::read_front() {
   load_fields(f.data(), next_.seed);
   const auto left = end - at_ - checkpoint_block_front_bytes;
   if (next_.bytes == 0 || next_.bytes > std::min<std::uint64_t>(left, checkpoint_block_bytes)) {
-    refuse(at_, "a block of " + number(next_.bytes) + " bytes, with " + number(left) + " before the footer and at most " +
-                    number(checkpoint_block_bytes) + " allowed");
+    refuse(at_, "a block of " + number(next_.bytes) + " bytes, with " + number(left) +
+                    " before the footer and at most " + number(checkpoint_block_bytes) + " allowed");
   }
   return true;
 }

@@ -6,7 +6,8 @@
 //   0   u8[8] "PRCLCKPT" | u32 version 1 | u16 kind | u16 0 | u32 clock | u32 slot or rank
 //   24  u64 job | u32 thread | u32 of how many | u64 0 | u64 0 | u64 XXH3-64 of the 56 bytes before
 //   64  blocks: u32 bytes | u32 section | u64 XXH3-64 of the payload, seeded with the 8 bytes before | payload
-//   end u64 blocks | u64 bytes of the file | u64 XXH3-64 of (checksum of the header, of each block, blocks, bytes) | "PRCLDONE"
+//   end u64 blocks | u64 bytes of the file | u64 XXH3-64 of (checksum of the header, of each block, blocks, bytes) |
+//   "PRCLDONE"
 #pragma once
 
 #include <array>
@@ -36,7 +37,7 @@ enum class checkpoint_kind : std::uint16_t { server = 1, worker = 2 };
 struct checkpoint_header {
   checkpoint_kind kind = checkpoint_kind::server;
   std::uint32_t clock = 0;
-  std::uint32_t index = 0;   ///< slot of the server, rank of the worker
+  std::uint32_t index = 0;  ///< slot of the server, rank of the worker
   std::uint64_t job = 0;
   std::uint32_t thread = 0;  ///< of a server
   std::uint32_t count = 0;   ///< threads of the server, workers of the job
@@ -86,7 +87,8 @@ class checkpoint_reader {
   bool next(std::uint32_t& section, std::vector<std::byte>& payload) {
     return next(section, payload, [](std::uint32_t) { return true; });
   }
-  /// The next section that is wanted. Of the others the lengths are read and not the payloads; then `digest` is nobody's.
+  /// The next section that is wanted. Of the others the lengths are read and not the payloads; then `digest` is
+  /// nobody's.
   bool next(std::uint32_t& section, std::vector<std::byte>& payload, const std::function<bool(std::uint32_t)>& wanted);
   /// Where the section that `next` gave last begins in the file.
   [[nodiscard]] std::uint64_t offset() const noexcept { return section_at_; }
@@ -120,6 +122,7 @@ class checkpoint_reader {
 };
 
 /// Reads the whole file. Throws: as checkpoint_reader.
-checkpoint_digest verify_checkpoint_file(const file_system& on, const std::string& path, checkpoint_header* header = nullptr);
+checkpoint_digest verify_checkpoint_file(const file_system& on, const std::string& path,
+                                         checkpoint_header* header = nullptr);
 
 }  // namespace paracel::net

@@ -84,12 +84,12 @@ std::string path_in(const std::string& folder, const std::string& name) { return
 
 std::string to_json(const checkpoint_entry& e) {
   return json_text({{"name", e.name},
-               {"kind", static_cast<std::uint16_t>(e.header.kind)},
-               {"index", e.header.index},
-               {"thread", e.header.thread},
-               {"count", e.header.count},
-               {"bytes", e.digest.bytes},
-               {"xxh3", to_hex(e.digest.hash)}});
+                    {"kind", static_cast<std::uint16_t>(e.header.kind)},
+                    {"index", e.header.index},
+                    {"thread", e.header.thread},
+                    {"count", e.header.count},
+                    {"bytes", e.digest.bytes},
+                    {"xxh3", to_hex(e.digest.hash)}});
 }
 
 checkpoint_entry entry_from_json(std::string_view text, std::uint32_t clock, std::uint64_t job) try {
@@ -111,17 +111,19 @@ checkpoint_entry entry_from_json(std::string_view text, std::uint32_t clock, std
 }
 
 std::string checkpoint_manifest::to_text() const {
-  json inner = {{"format", format_name}, {"version", checkpoint_version}, {"job", to_hex(job)},
-                {"clock", clock},        {"workers", workers},            {"servers", servers},
-                {"program", program},    {"config_xxh3", to_hex(config)}, {"functions", json::array()},
-                {"files", json::array()}};
+  json inner = {{"format", format_name},      {"version", checkpoint_version},
+                {"job", to_hex(job)},         {"clock", clock},
+                {"workers", workers},         {"servers", servers},
+                {"program", program},         {"config_xxh3", to_hex(config)},
+                {"functions", json::array()}, {"files", json::array()}};
   for (const auto& f : functions) {
-    inner["functions"].push_back({{"id", to_hex(f.id)}, {"plugin", f.plugin}, {"symbol", f.symbol}, {"filter", f.filter}});
+    inner["functions"].push_back(
+        {{"id", to_hex(f.id)}, {"plugin", f.plugin}, {"symbol", f.symbol}, {"filter", f.filter}});
   }
   for (const auto& f : files) {
     const bool server = f.header.kind == checkpoint_kind::server;
-    json one = {{"name", f.name}, {"bytes", f.digest.bytes}, {"xxh3", to_hex(f.digest.hash)},
-                {"count", f.header.count}};
+    json one = {
+        {"name", f.name}, {"bytes", f.digest.bytes}, {"xxh3", to_hex(f.digest.hash)}, {"count", f.header.count}};
     if (server) {
       one["slot"] = f.header.index;
       one["thread"] = f.header.thread;

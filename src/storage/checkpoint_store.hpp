@@ -46,11 +46,11 @@ struct checkpoint_function {
 
 struct checkpoint_manifest {
   std::uint64_t job = 0;
-  std::uint32_t clock = 0;    ///< iterations that every worker had finished
+  std::uint32_t clock = 0;  ///< iterations that every worker had finished
   std::uint32_t workers = 0;
   std::uint32_t servers = 0;
   std::string program{};
-  std::uint64_t config = 0;   ///< XXH3-64 of the config file's text, 0: none
+  std::uint64_t config = 0;  ///< XXH3-64 of the config file's text, 0: none
   std::vector<checkpoint_function> functions{};
   std::vector<checkpoint_entry> files{};
 
@@ -71,8 +71,8 @@ checkpoint_manifest read_manifest(const file_system& on, const std::string& fold
 /// Throws: data_error with file and offset, error when a file cannot be read.
 checkpoint_manifest verify_checkpoint(const file_system& on, const std::string& folder);
 
-/// The clocks for which there is a folder, ascending; whether their checkpoints are whole is not looked at. No folder at
-/// all is an empty list.
+/// The clocks for which there is a folder, ascending; whether their checkpoints are whole is not looked at. No folder
+/// at all is an empty list.
 std::vector<std::uint32_t> checkpoint_clocks(const file_system& on, const std::string& folder);
 
 struct broken_checkpoint {
@@ -84,22 +84,21 @@ struct chosen_checkpoint {
   checkpoint_manifest manifest;
   std::vector<broken_checkpoint> passed_over;  ///< newer ones that do not verify, the newest first
 };
-/// The newest checkpoint that verifies. `folder`: of a job's checkpoints, or one checkpoint itself, which then is the only
-/// one that is looked at.
-/// Throws: data_error with why each of them was refused, when none is left.
-/// Cost: reads the files of the chosen one and of the newer ones.
+/// The newest checkpoint that verifies. `folder`: of a job's checkpoints, or one checkpoint itself, which then is the
+/// only one that is looked at. Throws: data_error with why each of them was refused, when none is left. Cost: reads the
+/// files of the chosen one and of the newer ones.
 chosen_checkpoint choose_checkpoint(const file_system& on, const std::string& folder);
 
 /// Removes what is older than the newest `keep` checkpoints that verify.
 ///
-/// `known_good`: clocks that need not be read again; those that were found good are added. A broken one that is newer stays
-/// for whoever wants to look at it, and is not counted.
-/// Returns: the clocks that were removed. Throws: error when something cannot be removed.
+/// `known_good`: clocks that need not be read again; those that were found good are added. A broken one that is newer
+/// stays for whoever wants to look at it, and is not counted. Returns: the clocks that were removed. Throws: error when
+/// something cannot be removed.
 std::vector<std::uint32_t> prune_checkpoints(file_system& on, const std::string& folder, std::uint32_t keep,
                                              std::map<std::uint32_t, bool>& known);
 
-/// Gives the folders of later clocks than `clock` other names ("0000000030.old", ".old2"), so that a run that goes on from
-/// there is not taken for theirs. Returns: the new names.
+/// Gives the folders of later clocks than `clock` other names ("0000000030.old", ".old2"), so that a run that goes on
+/// from there is not taken for theirs. Returns: the new names.
 std::vector<std::string> set_aside_after(file_system& on, const std::string& folder, std::uint32_t clock);
 
 }  // namespace paracel::net

@@ -88,7 +88,9 @@ void sync_folder(const std::string& folder) {
   if (::fsync(above.get()) != 0) refuse(folder, "cannot be synchronised", errno);
 }
 
-bool is_unfinished(const std::string& name) { return name.starts_with(temporary_front) && name.ends_with(temporary_back); }
+bool is_unfinished(const std::string& name) {
+  return name.starts_with(temporary_front) && name.ends_with(temporary_back);
+}
 
 class posix_writer final : public file_writer {
  public:
@@ -148,7 +150,8 @@ class posix_reader final : public file_reader {
   [[nodiscard]] std::size_t read_at(std::uint64_t offset, std::span<std::byte> into) const override {
     std::size_t filled = 0;
     while (filled < into.size()) {
-      const auto got = ::pread(file_.get(), into.data() + filled, into.size() - filled, static_cast<off_t>(offset + filled));
+      const auto got =
+          ::pread(file_.get(), into.data() + filled, into.size() - filled, static_cast<off_t>(offset + filled));
       if (got < 0) {
         if (errno == EINTR) continue;
         refuse(path_, "cannot be read", errno);
@@ -167,9 +170,13 @@ class posix_reader final : public file_reader {
 
 }  // namespace
 
-std::unique_ptr<file_writer> posix_file_system::create(const std::string& path) { return std::make_unique<posix_writer>(path); }
+std::unique_ptr<file_writer> posix_file_system::create(const std::string& path) {
+  return std::make_unique<posix_writer>(path);
+}
 
-std::unique_ptr<file_reader> posix_file_system::open(const std::string& path) const { return std::make_unique<posix_reader>(path); }
+std::unique_ptr<file_reader> posix_file_system::open(const std::string& path) const {
+  return std::make_unique<posix_reader>(path);
+}
 
 std::vector<std::byte> posix_file_system::read(const std::string& path, std::size_t most_bytes) const {
   const descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -230,7 +237,8 @@ void posix_file_system::make_folder(const std::string& folder) {
 void posix_file_system::require_own(const std::string& folder) const {
   struct stat about {};
   if (::stat(folder.c_str(), &about) != 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return;  // there is none, and whoever makes it will be told why it cannot be
+    if (errno == ENOENT || errno == ENOTDIR)
+      return;  // there is none, and whoever makes it will be told why it cannot be
     refuse(folder, "cannot be examined", errno);
   }
   if (about.st_uid != ::geteuid()) {
@@ -243,7 +251,8 @@ bool posix_file_system::remove_folder(const std::string& folder) {
   std::error_code failed;
   std::vector<std::string> names;
   for (std::filesystem::directory_iterator i(folder, failed), end; !failed && i != end; i.increment(failed)) {
-    if (i->is_directory(failed) && !i->is_symlink(failed)) refuse(i->path().string(), "is a folder and not removed", EISDIR);
+    if (i->is_directory(failed) && !i->is_symlink(failed))
+      refuse(i->path().string(), "is a folder and not removed", EISDIR);
     names.push_back(i->path().string());
   }
   if (failed == std::errc::no_such_file_or_directory) return false;

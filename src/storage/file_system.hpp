@@ -26,7 +26,8 @@ class file_writer {
   virtual void commit() = 0;
 };
 
-/// A file that is being read. Throws: error with the path and the reason of the system. Thread-safety: const-concurrent.
+/// A file that is being read. Throws: error with the path and the reason of the system. Thread-safety:
+/// const-concurrent.
 class file_reader {
  public:
   file_reader() = default;

@@ -4,9 +4,9 @@
 //
 //     ("paracel array", elements, type tag of one, elements of a piece, bits of the first value, [salt of each piece])
 //
-// and piece i is the key <name>#<i>.<salt>. Whoever comes first picks the salts so that the pieces go round the shards of
-// the servers that there are; everybody else reads them, so that the names stay what they are. Definition and pieces are
-// made by updates that keep what is there, so it does not matter how many workers begin at once.
+// and piece i is the key <name>#<i>.<salt>. Whoever comes first picks the salts so that the pieces go round the shards
+// of the servers that there are; everybody else reads them, so that the names stay what they are. Definition and pieces
+// are made by updates that keep what is there, so it does not matter how many workers begin at once.
 #include <paracel/array.hpp>
 
 #include <algorithm>
@@ -28,16 +28,17 @@ namespace {
 const std::string magic = "paracel array";
 const std::string default_plugin = "libparacel_default.so";
 
-// Measured with tool/bench/bench_array, one worker and two servers on two cores that others used too, a whole read: 32 KB
-// take 58 us in one piece and 127 in two, 128 KB 63 and 139. So small arrays are not cut. Pieces of large ones are a
-// megabyte, which is also what an update in place may have to copy; 8 MB were read in 4 to 13 ms with any size of piece.
+// Measured with tool/bench/bench_array, one worker and two servers on two cores that others used too, a whole read: 32
+// KB take 58 us in one piece and 127 in two, 128 KB 63 and 139. So small arrays are not cut. Pieces of large ones are a
+// megabyte, which is also what an update in place may have to copy; 8 MB were read in 4 to 13 ms with any size of
+// piece.
 constexpr std::size_t least_piece_bytes = std::size_t{64} << 10;
 constexpr std::size_t most_piece_bytes = std::size_t{1} << 20;
 constexpr std::size_t largest_piece_bytes = std::size_t{128} << 20;  // half of what a server takes by default
 constexpr std::size_t piece_step_bytes = 64;  // a line: no two pieces share one, and vector loops have no rest
 
-using definition = std::tuple<std::string, std::uint64_t, std::uint32_t, std::uint64_t, std::uint64_t,
-                              std::vector<std::uint32_t>>;
+using definition =
+    std::tuple<std::string, std::uint64_t, std::uint32_t, std::uint64_t, std::uint64_t, std::vector<std::uint32_t>>;
 
 std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
@@ -187,8 +188,8 @@ array_base::array_base(paralg& owner, const str_type& name, std::size_t n, value
   std::size_t shards = 0;
   for (const auto& s : servers.client().servers().servers) shards += may_head(s.state) ? s.shards.size() : 0;
   const auto wanted = piece_elements(n, width, shards, options.piece_bytes);
-  const definition mine{magic, n, static_cast<std::uint32_t>(element), wanted, first_bits,
-                        choose_salts(servers.client(), name, divide_up(n, wanted))};
+  const definition mine{magic,  n,          static_cast<std::uint32_t>(element),
+                        wanted, first_bits, choose_salts(servers.client(), name, divide_up(n, wanted))};
   definition all;
   bool is_definition = false;
   {
@@ -208,7 +209,8 @@ array_base::array_base(paralg& owner, const str_type& name, std::size_t n, value
     throw type_error("key \"" + name + "\" holds a value and is not the definition of an array");
   if (size != n || tag != static_cast<std::uint32_t>(element)) {
     throw error("array \"" + name + "\" is there with " + std::to_string(size) + " elements of type " +
-                name_of(static_cast<value_tag>(tag)) + "; asked for " + std::to_string(n) + " of type " + name_of(element));
+                name_of(static_cast<value_tag>(tag)) + "; asked for " + std::to_string(n) + " of type " +
+                name_of(element));
   }
   layout_ = std::make_unique<layout>(layout{servers, name, size, element, width, piece, {}});
   std::vector<encoded<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>>> beginnings;
@@ -239,7 +241,8 @@ void array_base::remove() {
 
 void array_base::same_size(std::size_t given, std::size_t wanted) const {
   if (given == wanted) return;
-  throw error("array \"" + layout_->name + "\": got " + std::to_string(given) + " numbers, want " + std::to_string(wanted));
+  throw error("array \"" + layout_->name + "\": got " + std::to_string(given) + " numbers, want " +
+              std::to_string(wanted));
 }
 
 void array_base::read(std::size_t first, std::span<std::byte> out) const {
@@ -302,21 +305,22 @@ void array_base::write(std::size_t first, std::span<const std::byte> values) {
   std::vector<shared_buffer> kept;
   kept.reserve(2);
   bool some_in_part = false;
-  l.for_each_piece(first, values.size() / l.width,
-                   [&](std::size_t i, std::uint64_t begin, std::uint64_t here, std::uint64_t done) {
-    const auto numbers = values.subspan(done * l.width, here * l.width);
-    parasrv_multi::part p{.key = l.keys[i], .what = net::verb::push, .value = {l.array_tag(), numbers}, .large = {}};
-    if (here != l.elements_of(i)) {
-      some_in_part = true;
-      const auto offset = static_cast<std::uint32_t>(begin);
-      kept.push_back(shared_buffer::allocate(sizeof offset + numbers.size()));
-      append_numbers(append_numbers(kept.back().mutable_data(), &offset, 1), numbers.data(), numbers.size());
-      p.what = net::verb::update_at;
-      p.flags = net::flag_range;
-      p.value.bytes = kept.back().bytes();
-    }
-    parts.push_back(std::move(p));
-  });
+  l.for_each_piece(
+      first, values.size() / l.width, [&](std::size_t i, std::uint64_t begin, std::uint64_t here, std::uint64_t done) {
+        const auto numbers = values.subspan(done * l.width, here * l.width);
+        parasrv_multi::part p{
+            .key = l.keys[i], .what = net::verb::push, .value = {l.array_tag(), numbers}, .large = {}};
+        if (here != l.elements_of(i)) {
+          some_in_part = true;
+          const auto offset = static_cast<std::uint32_t>(begin);
+          kept.push_back(shared_buffer::allocate(sizeof offset + numbers.size()));
+          append_numbers(append_numbers(kept.back().mutable_data(), &offset, 1), numbers.data(), numbers.size());
+          p.what = net::verb::update_at;
+          p.flags = net::flag_range;
+          p.value.bytes = kept.back().bytes();
+        }
+        parts.push_back(std::move(p));
+      });
   const auto assign = some_in_part ? l.servers.functions().find_function(default_plugin, "paracel_assign") : 0;
   l.servers.many().write_parts(l.name, parts, assign);
 }
@@ -337,21 +341,22 @@ async_functor_type array_base::update(std::size_t first, std::span<const std::by
   std::vector<parasrv_multi::part> parts;
   std::vector<shared_buffer> kept;
   kept.reserve(2);
-  l.for_each_piece(first, deltas.size() / l.width,
-                   [&](std::size_t i, std::uint64_t begin, std::uint64_t here, std::uint64_t done) {
-    const auto numbers = deltas.subspan(done * l.width, here * l.width);
-    parasrv_multi::part p{.key = l.keys[i], .what = net::verb::update, .value = {l.array_tag(), numbers}, .large = {}};
-    if (here != l.elements_of(i)) {
-      const auto offset = static_cast<std::uint32_t>(begin);
-      kept.push_back(shared_buffer::allocate(sizeof offset + numbers.size()));
-      append_numbers(append_numbers(kept.back().mutable_data(), &offset, 1), numbers.data(), numbers.size());
-      p.what = net::verb::update_at;
-      p.flags = net::flag_range;
-      p.value.bytes = kept.back().bytes();
-      if (p.value.bytes.size() > net::tail_threshold_bytes) p.large = kept.back();
-    }
-    parts.push_back(std::move(p));
-  });
+  l.for_each_piece(
+      first, deltas.size() / l.width, [&](std::size_t i, std::uint64_t begin, std::uint64_t here, std::uint64_t done) {
+        const auto numbers = deltas.subspan(done * l.width, here * l.width);
+        parasrv_multi::part p{
+            .key = l.keys[i], .what = net::verb::update, .value = {l.array_tag(), numbers}, .large = {}};
+        if (here != l.elements_of(i)) {
+          const auto offset = static_cast<std::uint32_t>(begin);
+          kept.push_back(shared_buffer::allocate(sizeof offset + numbers.size()));
+          append_numbers(append_numbers(kept.back().mutable_data(), &offset, 1), numbers.data(), numbers.size());
+          p.what = net::verb::update_at;
+          p.flags = net::flag_range;
+          p.value.bytes = kept.back().bytes();
+          if (p.value.bytes.size() > net::tail_threshold_bytes) p.large = kept.back();
+        }
+        parts.push_back(std::move(p));
+      });
   return l.servers.many().update_parts(l.name, parts, id, !waits);
 }
 
@@ -368,8 +373,10 @@ async_functor_type array_base::update_at(std::span<const std::uint64_t> indices,
     auto both = shared_buffer::allocate(count * (sizeof(std::uint32_t) + l.width));
     auto* numbers = append_numbers(both.mutable_data(), sorted.offsets.data() + sorted.begin[k], count);
     move_numbers(l.width, deltas.data(), sorted.places.data() + sorted.begin[k], numbers, nullptr, count);
-    parasrv_multi::part p{.key = l.keys[sorted.touched[k]], .what = net::verb::update_at,
-                    .value = {l.array_tag(), both.bytes()}, .large = {}};
+    parasrv_multi::part p{.key = l.keys[sorted.touched[k]],
+                          .what = net::verb::update_at,
+                          .value = {l.array_tag(), both.bytes()},
+                          .large = {}};
     if (both.size() > net::tail_threshold_bytes) p.large = both;
     kept.push_back(std::move(both));
     parts.push_back(std::move(p));

@@ -25,15 +25,13 @@ void bulk_access::write_multi(const list_type<str_type>& keys, const std::vector
   servers_->many().write_multi(keys, values);
 }
 void bulk_access::update_multi(const list_type<str_type>& keys, const std::vector<value_view>& deltas,
-                                   std::uint64_t function, bool clocked, const multi_sink* put) {
+                               std::uint64_t function, bool clocked, const multi_sink* put) {
   servers_->many().update_multi(keys, deltas, function, clocked, put);
 }
-bool bulk_access::paracel_remove_multi(const list_type<str_type>& keys) {
-  return servers_->many().remove_multi(keys);
-}
+bool bulk_access::paracel_remove_multi(const list_type<str_type>& keys) { return servers_->many().remove_multi(keys); }
 void bulk_access::paracel_clear() { servers_->many().clear(); }
 void bulk_access::update_default_multi(const list_type<str_type>& keys, const std::vector<value_view>& initials,
-                                           const std::vector<value_view>& deltas, std::uint64_t function) {
+                                       const std::vector<value_view>& deltas, std::uint64_t function) {
   servers_->many().update_default_multi(keys, initials, deltas, function);
 }
 std::uint64_t bulk_access::read_filter() const {
@@ -41,7 +39,7 @@ std::uint64_t bulk_access::read_filter() const {
 }
 
 void bulk_access::scan(std::string_view prefix, std::uint64_t filter, bool keys_only, const item_sink& put,
-                           const std::function<void()>& chunk_end) {
+                       const std::function<void()>& chunk_end) {
   scan_client(*servers_).scan({prefix, filter}, keys_only, put, chunk_end);
 }
 void bulk_access::top_k(int k, std::uint64_t filter, const item_sink& put) {

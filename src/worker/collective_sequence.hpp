@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Which number each collective of a worker has. They count from 0, the same at every rank, because every rank calls them in
-// the same order. A process in the place of a worker that died calls again what that one had called before each loop, and
-// what belongs to the iteration after its last commit; the loops' earlier ones it does not. It gives them the numbers that
-// they had, and the scheduler answers from what it has kept.
+// Which number each collective of a worker has. They count from 0, the same at every rank, because every rank calls
+// them in the same order. A process in the place of a worker that died calls again what that one had called before each
+// loop, and what belongs to the iteration after its last commit; the loops' earlier ones it does not. It gives them the
+// numbers that they had, and the scheduler answers from what it has kept.
 //
 //     0 1 2 3 | 4 5 | 6 7 | 8 9 | 10 ...     0 to 3: before first_iteration(); then two to an iteration; two commits
 //     again:  0 1 2 3, then 8 9 10 ...
@@ -68,12 +68,13 @@ class collective_sequence {
   [[nodiscard]] bool repeats_setup() const noexcept { return at_ < setups_.size(); }
   [[noreturn]] void differ() const {
     throw error("in the place of a worker that died: before its loop that one called collectives up to number " +
-                std::to_string(setups_[at_].second) + ", this one does not call the same (now " + std::to_string(next_) + ")");
+                std::to_string(setups_[at_].second) + ", this one does not call the same (now " +
+                std::to_string(next_) + ")");
   }
 
   std::vector<std::pair<std::uint64_t, std::uint64_t>> setups_;
-  std::size_t at_ = 0;        // the one that is called again; beyond them: none
-  std::uint64_t since_ = 0;   // the first one after the last commit, or the beginning of the last loop
+  std::size_t at_ = 0;       // the one that is called again; beyond them: none
+  std::uint64_t since_ = 0;  // the first one after the last commit, or the beginning of the last loop
   std::uint64_t next_ = 0;
   std::uint64_t passed_ = 0;
 };

@@ -12,8 +12,8 @@
 
 namespace paracel {
 
-/// Collectives of local processes: every rank sends its part to the scheduler, which folds in rank order and answers all.
-/// Cost: one round trip an operation; the scheduler handles size * bytes.
+/// Collectives of local processes: every rank sends its part to the scheduler, which folds in rank order and answers
+/// all. Cost: one round trip an operation; the scheduler handles size * bytes.
 class comm_scheduler final : public comm_backend {
  public:
   /// `job` is called at the first operation, so that a communicator can exist before the job is joined.

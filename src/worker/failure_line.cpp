@@ -46,12 +46,14 @@ int tell_failure(const std::string& program, const std::exception_ptr& failure) 
 void end_with(int status) noexcept {
   static int wanted = exit_status::ok;
   if (std::exchange(wanted, status) != exit_status::ok) return;
-  on_exit([](int said, void*) {
-    if (said != exit_status::ok) return;
-    std::cout.flush();
-    std::fflush(nullptr);
-    std::_Exit(wanted);
-  }, nullptr);
+  on_exit(
+      [](int said, void*) {
+        if (said != exit_status::ok) return;
+        std::cout.flush();
+        std::fflush(nullptr);
+        std::_Exit(wanted);
+      },
+      nullptr);
 }
 
 void end_on_uncaught(const std::string& program) {

@@ -27,13 +27,13 @@
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
 #include "worker/comm_scheduler.hpp"
-#include "worker/single_comm.hpp"
 #include "worker/embedded.hpp"
 #include "worker/failure_line.hpp"
 #include "worker/live_algorithms.hpp"
 #include "worker/mpi_library.hpp"
 #include "worker/output_folder.hpp"
 #include "worker/session.hpp"
+#include "worker/single_comm.hpp"
 
 namespace paracel {
 
@@ -60,7 +60,8 @@ std::optional<std::uint32_t> number_in(const char* name) {
 std::size_t byte_count(const char* text) {
   std::uint64_t count = 0;
   if (!read_byte_count(text, count))
-    throw usage_error(std::string("environment variable PARACEL_MAX_MESSAGE_BYTES=") + text + ": want a number of bytes");
+    throw usage_error(std::string("environment variable PARACEL_MAX_MESSAGE_BYTES=") + text +
+                      ": want a number of bytes");
   return count;
 }
 
@@ -144,7 +145,8 @@ struct main_env::impl {
     o.size = size;
     o.grace = grace;
     if (const char* folder = variable("PARACEL_STATE_DIR")) o.state_folder = folder;
-    if (const auto limit = number_in("PARACEL_HEARTBEAT_LIMIT_MS")) o.heartbeat_limit = std::chrono::milliseconds{*limit};
+    if (const auto limit = number_in("PARACEL_HEARTBEAT_LIMIT_MS"))
+      o.heartbeat_limit = std::chrono::milliseconds{*limit};
     job = session::join(std::move(o));
     return job;
   }
@@ -167,7 +169,8 @@ struct main_env::impl {
     if (!failing && finalize_mpi) mpi->finalize();
   }
 
-  /// The program has called exit, so that nobody destroys the main_env. That of a program which fails is told by its status.
+  /// The program has called exit, so that nobody destroys the main_env. That of a program which fails is told by its
+  /// status.
   static void at_exit(int status, void*) {
     auto* env = current();
     if (env == nullptr || status != 0) return;
@@ -217,8 +220,8 @@ main_env::main_env(int& argc, char**& argv) : impl_(std::make_unique<impl>()) {
       throw usage_error("PARACEL_RANK must be below PARACEL_SIZE, as prun.py sets them");
     if (impl_->size == 1) impl_->world = std::make_shared<single_comm>();
     else
-      impl_->world = std::make_shared<comm_scheduler>(impl_->rank, impl_->size,
-                                                      [raw = impl_.get()] { return raw->join(""); });
+      impl_->world =
+          std::make_shared<comm_scheduler>(impl_->rank, impl_->size, [raw = impl_.get()] { return raw->join(""); });
   }
   impl::current() = impl_.get();
 }

@@ -44,9 +44,7 @@ kept_paths& kept() {
   return all;
 }
 
-[[noreturn]] void failed(const std::string& path) {
-  throw error(path + ": cannot be opened: " + std::strerror(errno));
-}
+[[noreturn]] void failed(const std::string& path) { throw error(path + ": cannot be opened: " + std::strerror(errno)); }
 
 int open_own(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -99,7 +97,8 @@ bool is_list_of(const std::string& program, std::string_view name) {
   constexpr std::string_view ending = ".files";
   if (!name.starts_with(program + ".") || !name.ends_with(ending)) return false;
   name.remove_prefix(program.size() + 1);
-  return name.size() > ending.size() && name.substr(0, name.size() - ending.size()).find_first_not_of("0123456789") == name.npos;
+  return name.size() > ending.size() &&
+         name.substr(0, name.size() - ending.size()).find_first_not_of("0123456789") == name.npos;
 }
 
 /// The files that the manifest of a model names, and itself.
@@ -127,7 +126,7 @@ output_folder::output_folder(std::string folder, owner who) : folder_(std::move(
   std::replace(who_.program.begin(), who_.program.end(), '/', '_');
   const auto mine = folder_ + "/.paracel";
   if (::mkdir(mine.c_str(), 0777) != 0 && errno != EEXIST) failed(mine);
-  struct stat about{};
+  struct stat about {};
   if (::lstat(mine.c_str(), &about) != 0 || !S_ISDIR(about.st_mode)) throw error(mine + ": is no folder");
   files_ = own(who_.program + "." + std::to_string(who_.rank) + ".files");
   enter();
@@ -145,7 +144,8 @@ void output_folder::enter() {
     for (;; std::this_thread::sleep_for(poll)) {
       const auto waited = clock::now() - began;
       if (!lock(turn.fd, LOCK_EX)) {
-        if (waited > turn_limit) throw error("output folder " + folder_ + ": another process does not let this one enter");
+        if (waited > turn_limit)
+          throw error("output folder " + folder_ + ": another process does not let this one enter");
         continue;
       }
       if (lock(job_fd_, LOCK_EX)) {  // nobody is here
@@ -220,7 +220,8 @@ void output_folder::keep(const std::vector<std::string>& paths) {
 output_folder& output_folders::at(const std::string& folder, std::uint64_t job, std::uint32_t rank) {
   const auto where = folder.empty() ? std::string(".") : folder;
   auto& entered = entered_[where];
-  if (!entered) entered = std::make_unique<output_folder>(where, output_folder::owner{job, rank, program_invocation_short_name});
+  if (!entered)
+    entered = std::make_unique<output_folder>(where, output_folder::owner{job, rank, program_invocation_short_name});
   return *entered;
 }
 

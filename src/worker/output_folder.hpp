@@ -6,8 +6,8 @@
 //     out/.paracel/job              the job that is here, each of whose workers holds a shared lock on it
 //     out/.paracel/kmeans.2.files   what worker 2 of the last run of kmeans wrote: a name a line, below `out`
 //
-// The kernel releases the locks of a process that dies. Who enters first for a job removes what the last run of the same
-// program has listed, and nothing else: inputs, files of other programs and what somebody appends to stay.
+// The kernel releases the locks of a process that dies. Who enters first for a job removes what the last run of the
+// same program has listed, and nothing else: inputs, files of other programs and what somebody appends to stay.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ class output_folder {
 
   /// `folder`: is there.
   /// Throws: config_error that names the folder when a job that is running has it; error of the file system.
-  /// Blocks: up to two seconds for the processes of a job that is ending. Cost: where the file system has no locks nobody is
-  /// refused.
+  /// Blocks: up to two seconds for the processes of a job that is ending. Cost: where the file system has no locks
+  /// nobody is refused.
   output_folder(std::string folder, owner who);
   ~output_folder();
   output_folder(const output_folder&) = delete;
@@ -42,8 +42,8 @@ class output_folder {
   /// `name` (below the folder) is written by this run: the program's next run removes it.
   void record(const std::string& name);
 
-  /// What this process reads of earlier results is not removed: files, or folders with a saved model. To be called before
-  /// the folder is entered.
+  /// What this process reads of earlier results is not removed: files, or folders with a saved model. To be called
+  /// before the folder is entered.
   static void keep(const std::vector<std::string>& paths);
 
  private:

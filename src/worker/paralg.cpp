@@ -11,11 +11,11 @@
 
 #include <paracel/run.hpp>
 
-#include "storage/file_glob.hpp"
 #include "core/json_io.hpp"
 #include "load/collective_errors.hpp"
 #include "load/input/input.hpp"
 #include "load/input/load_progress.hpp"
+#include "storage/file_glob.hpp"
 #include "storage/file_system.hpp"
 #include "worker/live_algorithms.hpp"
 #include "worker/parasrv.hpp"
@@ -46,7 +46,9 @@ paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, i
     : paralg(server_info, std::move(comm), output, rounds, checked_consistency(limit_s, ssp_switch)) {}
 
 paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, int rounds, const consistency& c)
-    : graph_loading(std::move(comm)), output_(output), session_(comm_.job() ? comm_.job() : main_env::job(server_info)) {
+    : graph_loading(std::move(comm)),
+      output_(output),
+      session_(comm_.job() ? comm_.job() : main_env::job(server_info)) {
   if (!comm_.job()) comm_ = comm_.within(session_);
   servers_ = std::make_unique<parasrv>(session_, c, session_->parts().begin_of_next(session_->finished()));
   if (rounds > 0) set_total_iters(rounds);
@@ -214,7 +216,8 @@ void paralg::dump(const str_type& filename, const str_type& ending, bool append,
   };
   if (one_output_file_) {
     const auto name = merge ? filename + "merge" : result_name(filename, ending);
-    write_together(comm_, [&] { return std::make_unique<result_file>(result(name), append); }, next);
+    write_together(
+        comm_, [&] { return std::make_unique<result_file>(result(name), append); }, next);
     return;
   }
   result_file out(result(result_name(filename, ending)), append);

@@ -109,9 +109,8 @@ void parasrv::receive_read(const kv_result& r, value_sink to, const std::string*
 kvclt::sequence parasrv::start_read(const std::string& key, value_sink to, std::function<void()> then) {
   const bool is_clocked = clock_.is_clocked();
   if (!is_clocked && !then) {
-    return client_->request(clock_.read_call(net::verb::pull), key, {}, [this, to](const kv_result& r) {
-      receive_read(r, to, nullptr, true);
-    });
+    return client_->request(clock_.read_call(net::verb::pull), key, {},
+                            [this, to](const kv_result& r) { receive_read(r, to, nullptr, true); });
   }
   if (is_clocked) {
     if (clock_.may_cache()) {
@@ -135,9 +134,8 @@ kvclt::sequence parasrv::start_read(const std::string& key, value_sink to, std::
 }
 
 bool parasrv::read(const std::string& key, const put_value& put) {
-  return finish(start_read(key, {const_cast<put_value*>(&put), [](void* to, const value_view& v) {
-                                   (*static_cast<const put_value*>(to))(v);
-                                 }}));
+  return finish(start_read(key, {const_cast<put_value*>(&put),
+                                 [](void* to, const value_view& v) { (*static_cast<const put_value*>(to))(v); }}));
 }
 
 std::uint64_t parasrv::read_version(const std::string& key, const put_value& put) {
@@ -257,8 +255,8 @@ void parasrv::bupdate(const std::string& key, const value_view& delta, std::uint
 bool parasrv::contains(const std::string& key) {
   if (clock_.is_clocked()) clock_.wait_for_minimum();
   outcome o;
-  client_->wait(client_->request(clock_.read_call(net::verb::contains), key, {},
-                                 [&](const kv_result& r) { o = outcome(r); }));
+  client_->wait(
+      client_->request(clock_.read_call(net::verb::contains), key, {}, [&](const kv_result& r) { o = outcome(r); }));
   if (!o.ok() && o.result != net::status::not_found) o.raise("looking for \"" + key + "\"");
   return o.ok();
 }

@@ -158,8 +158,8 @@ class parasrv {
   worker_cache cache_;
   parasrv_multi many_;
   combiner combiner_;
-  std::optional<bool> combining_;            // as it was said
-  std::deque<std::function<void()>> ready_;  // callbacks, to be run at the next waiting point
+  std::optional<bool> combining_;                                      // as it was said
+  std::deque<std::function<void()>> ready_;                            // callbacks, to be run at the next waiting point
   std::shared_ptr<parasrv*> self_ = std::make_shared<parasrv*>(this);  // futures look whether it is still there
 };
 

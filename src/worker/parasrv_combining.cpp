@@ -53,18 +53,21 @@ async_functor_type parasrv::combine(const std::string& key, const value_view& de
 /// `waits`, a member of `u`: it is still to be sent.
 async_functor_type parasrv::future_of(std::shared_ptr<shared_update> u, bool* waits) {
   const std::shared_ptr<const std::vector<kvclt::sequence>> requests(u, &u->sent);
-  return result_of(std::async(std::launch::deferred, [self = std::weak_ptr(self_), u = std::move(u), waits] {
-    const auto there = self.lock();
-    if (!there || *there == nullptr)
-      throw error("the future of an update of \"" + u->name + "\" was asked after its paralg had gone");
-    auto& me = **there;
-    const std::string_view only = u->name;
-    if (waits != nullptr && *waits) me.send_combined_before(&only);
-    for (const auto s : u->sent) me.client_->wait(s);
-    me.failures_.take(u);
-    if (u->result != net::status::ok) throw_status(u->result, u->text, "updating \"" + u->name + "\"");
-    return true;
-  }), requests);
+  return result_of(
+      std::async(std::launch::deferred,
+                 [self = std::weak_ptr(self_), u = std::move(u), waits] {
+                   const auto there = self.lock();
+                   if (!there || *there == nullptr)
+                     throw error("the future of an update of \"" + u->name + "\" was asked after its paralg had gone");
+                   auto& me = **there;
+                   const std::string_view only = u->name;
+                   if (waits != nullptr && *waits) me.send_combined_before(&only);
+                   for (const auto s : u->sent) me.client_->wait(s);
+                   me.failures_.take(u);
+                   if (u->result != net::status::ok) throw_status(u->result, u->text, "updating \"" + u->name + "\"");
+                   return true;
+                 }),
+      requests);
 }
 
 /// What is not sent must not look as if it had been acknowledged.
@@ -79,12 +82,14 @@ void parasrv::send_combined(combiner::entry e) {
   auto view = e.view();
   shared_buffer large;
   if (view.bytes.size() > net::tail_threshold_bytes) large = std::move(e.sum);
-  e.ticket->sent.push_back(client_->request(clock_.update_call(net::verb::update, e.function, true), e.key, view,
-                                            [this, u = e.ticket](const kv_result& r) {
-                                              if (r.ok()) return;
-                                              cache_.drop(u->name);
-                                              failures_.record(u, r.header.result, r.text());
-                                            }, std::move(large)));
+  e.ticket->sent.push_back(client_->request(
+      clock_.update_call(net::verb::update, e.function, true), e.key, view,
+      [this, u = e.ticket](const kv_result& r) {
+        if (r.ok()) return;
+        cache_.drop(u->name);
+        failures_.record(u, r.header.result, r.text());
+      },
+      std::move(large)));
   e.ticket->result = net::status::ok;
 }
 
@@ -104,9 +109,8 @@ void parasrv::send_all_combined() {
   // One request a shard for all keys whose updates have the same function; what is large goes by itself.
   auto all = combiner_.take_all();
   for (auto& e : all) unsent(*e.ticket);
-  const auto small_end = std::stable_partition(all.begin(), all.end(), [](const combiner::entry& e) {
-    return e.sum.size() <= net::tail_threshold_bytes;
-  });
+  const auto small_end = std::stable_partition(
+      all.begin(), all.end(), [](const combiner::entry& e) { return e.sum.size() <= net::tail_threshold_bytes; });
   for (auto e = small_end; e != all.end(); ++e) send_combined(std::move(*e));
   all.erase(small_end, all.end());
   std::ranges::stable_sort(all, {}, &combiner::entry::function);
@@ -127,13 +131,13 @@ void parasrv::send_all_combined() {
       e->ticket->text = "no answer came: it is unknown whether it was applied";
     }
     client_->many().multi(clock_.update_call(net::verb::update_multi, from->function, true), keys, sums,
-                   [&](std::size_t i, const net::reply_item& item) {
-                     const auto& u = from[static_cast<std::ptrdiff_t>(i)].ticket;
-                     u->result = item.result;
-                     if (item.result == net::status::ok) return;
-                     cache_.drop(u->name);
-                     failures_.record(u, item.result, net::text_of(item.value.bytes));
-                   });
+                          [&](std::size_t i, const net::reply_item& item) {
+                            const auto& u = from[static_cast<std::ptrdiff_t>(i)].ticket;
+                            u->result = item.result;
+                            if (item.result == net::status::ok) return;
+                            cache_.drop(u->name);
+                            failures_.record(u, item.result, net::text_of(item.value.bytes));
+                          });
     from = to;
   }
 }
@@ -155,7 +159,8 @@ bool parasrv::add_unsent(std::string_view key, read_cache::entry& e) const {
 
 void parasrv::subscribe(const std::vector<std::string>& keys) {
   set_push(true);
-  many_.read_multi(keys, [](std::size_t, const value_view&) {}, true);
+  many_.read_multi(
+      keys, [](std::size_t, const value_view&) {}, true);
   cache_.subscribe(keys);
 }
 

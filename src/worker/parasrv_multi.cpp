@@ -322,11 +322,14 @@ void parasrv_multi::read_parts(const std::string& name, std::span<const part> pa
   for (std::size_t i = 0; i < parts.size(); ++i) {
     auto c = servers_.clock().read_call(parts[i].what);
     c.flags |= parts[i].flags;
-    sent.push_back(servers_.client().request(c, parts[i].key, parts[i].value, [state, i](const kv_result& r) {
-      if (state->put == nullptr) return;
-      if (r.ok()) (*state->put)(i, r.value());
-      else if (state->how.ok()) state->how = outcome(r);
-    }, parts[i].large));
+    sent.push_back(servers_.client().request(
+        c, parts[i].key, parts[i].value,
+        [state, i](const kv_result& r) {
+          if (state->put == nullptr) return;
+          if (r.ok()) (*state->put)(i, r.value());
+          else if (state->how.ok()) state->how = outcome(r);
+        },
+        parts[i].large));
   }
   for (const auto s : sent) servers_.client().wait(s);
   if (!state->how.ok()) state->how.raise("reading \"" + name + "\"");
@@ -354,9 +357,12 @@ async_functor_type parasrv_multi::update_parts(const std::string& name, std::spa
     c.flags |= p.flags;
     servers_.cache().changing(std::string(p.key));
     servers_.cache().drop(p.key);
-    all->sent.push_back(servers_.client().request(c, p.key, p.value, [this, all](const kv_result& r) {
-      if (!r.ok()) servers_.failures().record(all, r.header.result, r.text());
-    }, std::move(p.large)));
+    all->sent.push_back(servers_.client().request(
+        c, p.key, p.value,
+        [this, all](const kv_result& r) {
+          if (!r.ok()) servers_.failures().record(all, r.header.result, r.text());
+        },
+        std::move(p.large)));
   }
   return servers_.result_of(std::move(all));
 }

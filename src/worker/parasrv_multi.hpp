@@ -14,8 +14,8 @@
 #include <paracel/types.hpp>
 #include <paracel/value.hpp>
 
-#include "client/sharded_keys.hpp"
 #include "client/kvclt.hpp"
+#include "client/sharded_keys.hpp"
 #include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
 
@@ -67,8 +67,8 @@ class parasrv_multi {
   struct part {
     std::string_view key;
     net::verb what = net::verb::none;
-    value_view value;  ///< what goes along
-    shared_buffer large;        ///< in its place: travels without a copy
+    value_view value;     ///< what goes along
+    shared_buffer large;  ///< in its place: travels without a copy
     std::uint16_t flags = 0;
   };
   /// All parts at once, as a read of one key. Throws: key_error when a part is not there; the others then may have

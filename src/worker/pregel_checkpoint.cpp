@@ -130,7 +130,8 @@ std::vector<std::uint64_t> find_checkpoints(const std::string& folder, const che
       throw error(path + ": is a checkpoint of " + std::to_string(theirs.workers) + " workers, want " +
                   std::to_string(shape.workers));
     if (theirs != shape)
-      throw error(path + ": is a checkpoint of another graph, or of a computation with another name or other arguments");
+      throw error(path +
+                  ": is a checkpoint of another graph, or of a computation with another name or other arguments");
     found.push_back(superstep);
   });
   return found;

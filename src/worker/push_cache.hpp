@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/value.hpp>
 #include <tsl/robin_map.h>
+#include <paracel/value.hpp>
 
 #include "client/server_group.hpp"
 #include "core/read_cache.hpp"
@@ -21,8 +21,9 @@ namespace paracel {
 /// Keeps a worker's cache fresh: the shards send the subscribed keys that have changed when the clock moves (ESSP).
 ///
 /// A pushed value goes into the cache only when it is known to contain every own change. Answers of one shard come in
-/// the order in which it gave them, so it does if all own changes of the key have been answered when it comes; while one
-/// is on its way the value is dropped, and the next read asks. Changes that are still added up here are added to it.
+/// the order in which it gave them, so it does if all own changes of the key have been answered when it comes; while
+/// one is on its way the value is dropped, and the next read asks. Changes that are still added up here are added to
+/// it.
 ///
 /// Thread-safety: owned by the thread of its client.
 class push_cache {
@@ -35,7 +36,11 @@ class push_cache {
 
   /// `heard` is told what the slowest worker has finished. Lifetime: client and cache outlive it.
   push_cache(server_group& client, read_cache& cache, add_unsent add, std::function<void(std::uint32_t)> heard)
-      : client_(client), cache_(cache), add_(std::move(add)), heard_(std::move(heard)), epoch_(client.servers().epoch) {}
+      : client_(client),
+        cache_(cache),
+        add_(std::move(add)),
+        heard_(std::move(heard)),
+        epoch_(client.servers().epoch) {}
 
   /// The key has been read through the cache in this iteration.
   void wants(const std::string& key, std::uint32_t iteration);
@@ -48,10 +53,10 @@ class push_cache {
 
  private:
   struct interest {
-    std::uint32_t iteration = 0;         // of the last read
-    kvclt::sequence last_change = 0;     // own one
+    std::uint32_t iteration = 0;      // of the last read
+    kvclt::sequence last_change = 0;  // own one
   };
-  struct place {                         // a shard
+  struct place {  // a shard
     std::uint32_t server = 0;
     std::uint32_t shard = 0;
     std::vector<std::string> keys;
@@ -74,7 +79,7 @@ class push_cache {
   add_unsent add_;
   std::function<void(std::uint32_t)> heard_;
   tsl::robin_map<std::string, interest, hash, std::equal_to<>> wanted_;
-  std::uint32_t epoch_;                // of these places
+  std::uint32_t epoch_;  // of these places
   std::vector<place> places_;
   std::vector<kvclt::sequence> many_;  // own changes of many keys that may not be answered
   std::uint32_t iteration_ = 0;

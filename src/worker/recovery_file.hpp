@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a worker leaves behind for another process in its place (`--on-worker-death wait:T`): written at every commit, after
-// all of the iteration's updates are acknowledged and before the clock is told. So what is there is an iteration that counts,
-// whether or not the clock has heard of it.
+// What a worker leaves behind for another process in its place (`--on-worker-death wait:T`): written at every commit,
+// after all of the iteration's updates are acknowledged and before the clock is told. So what is there is an iteration
+// that counts, whether or not the clock has heard of it.
 //
 //     <folder>/worker-<rank>.kept<0|1>   by turns, each   u64 bytes behind | u64 XXH3-64 of them |
-//         u64 job | u32 clock | u32 ranges | u64 from | ranges x (u64 begin, u64 end) | u32 bytes | why it cannot be replaced |
-//         what worker_checkpoint writes
-//     <folder>/worker-<rank>.clients     u64 job, then the ids of its clients, u64 each, written before they send anything
+//         u64 job | u32 clock | u32 ranges | u64 from | ranges x (u64 begin, u64 end) | u32 bytes | why it cannot be
+//         replaced | what worker_checkpoint writes
+//     <folder>/worker-<rank>.clients     u64 job, then the ids of its clients, u64 each, written before they send
+//     anything
 //
-// Written in place and without fsync: it has to outlive a process, not the machine. One that is half written has a wrong
-// checksum, and the other one is of the commit before.
+// Written in place and without fsync: it has to outlive a process, not the machine. One that is half written has a
+// wrong checksum, and the other one is of the commit before.
 #pragma once
 
 #include <array>
@@ -24,8 +25,8 @@
 
 namespace paracel {
 
-/// Collectives that another process in this worker's place calls again: those of every setup, [begin, end), and then those
-/// from `from` on, which are of the iteration after the last commit.
+/// Collectives that another process in this worker's place calls again: those of every setup, [begin, end), and then
+/// those from `from` on, which are of the iteration after the last commit.
 struct replay_range {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
   std::uint64_t from = 0;
@@ -39,7 +40,7 @@ class recovery_file {
   struct commit {
     std::uint32_t clock = 0;  ///< iterations that the worker has finished
     replay_range collectives;
-    std::string cannot;       ///< why no other process could go on from here; empty: one can
+    std::string cannot;  ///< why no other process could go on from here; empty: one can
     std::vector<std::byte> parts;
   };
 

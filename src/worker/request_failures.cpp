@@ -19,13 +19,19 @@ constexpr std::size_t most_kept_failures = 4096;
 void throw_status(net::status why, const std::string& text, const std::string& doing) {
   const auto line = text.empty() ? doing + ": " + net::name_of(why) : text;
   switch (why) {
-    case net::status::not_found: throw key_error(line);
-    case net::status::type_mismatch: throw type_error(line);
+    case net::status::not_found:
+      throw key_error(line);
+    case net::status::type_mismatch:
+      throw type_error(line);
     case net::status::plugin_failed:
-    case net::status::unknown_function: throw plugin_error(line);
-    case net::status::deadline_exceeded: throw network_error(line, true, exit_status::timeout);
-    case net::status::job_ended: throw job_error(line, exit_status::failure);
-    default: throw error(doing + ": " + net::name_of(why) + (text.empty() ? "" : ": " + text));
+    case net::status::unknown_function:
+      throw plugin_error(line);
+    case net::status::deadline_exceeded:
+      throw network_error(line, true, exit_status::timeout);
+    case net::status::job_ended:
+      throw job_error(line, exit_status::failure);
+    default:
+      throw error(doing + ": " + net::name_of(why) + (text.empty() ? "" : ": " + text));
   }
 }
 

@@ -74,7 +74,7 @@ class request_failures {
 
   std::vector<failed_request> failed_;
   std::vector<std::shared_ptr<shared_update>> joint_;  // whose futures nobody has asked
-  std::unordered_set<sequence> missing_;              // reads of this iteration, not yet asked for
+  std::unordered_set<sequence> missing_;               // reads of this iteration, not yet asked for
 };
 
 }  // namespace paracel

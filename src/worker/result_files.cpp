@@ -62,9 +62,7 @@ result_file::~result_file() {
   else std::filesystem::remove(written_, none);
 }
 
-void result_file::fail(const char* what) const {
-  throw data_error(path_ + ": " + what + ": " + std::strerror(errno));
-}
+void result_file::fail(const char* what) const { throw data_error(path_ + ": " + what + ": " + std::strerror(errno)); }
 
 void result_file::write(std::string_view text) {
   if (!text.empty() && std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size()) fail("cannot be written");
@@ -98,8 +96,7 @@ void write_together(Comm& comm, const std::function<std::unique_ptr<result_file>
     };
     std::vector<offer> offers;
     const std::vector<std::int64_t> mine{static_cast<std::int64_t>(chunk.size()), ended ? 1 : 0};
-    for (const auto& o : comm.allgather(mine))
-      offers.push_back({static_cast<std::uint64_t>(o[0]), o[1] != 0});
+    for (const auto& o : comm.allgather(mine)) offers.push_back({static_cast<std::uint64_t>(o[0]), o[1] != 0});
     // Those from `turn` on send, up to the first that has more: so ranks that have little or nothing share a round.
     auto end = turn + 1;
     for (auto bytes = offers[turn].bytes; end < ranks && offers[end - 1].last; ++end) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Files of results, below the output folder of a job. Written, joined and copied in pieces: memory stays bounded however
-// large they become.
+// Files of results, below the output folder of a job. Written, joined and copied in pieces: memory stays bounded
+// however large they become.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,9 @@ namespace paracel {
 /// Throws: data_error when that is not below the output folder.
 std::string result_path(const std::string& output, const std::string& name);
 
-/// A file that is being written: under another name, so that it is whole or not there; or after what is there, which is all
-/// that stays when the rest cannot be written.
-/// Throws: every function throws data_error with the path and the reason of the system.
+/// A file that is being written: under another name, so that it is whole or not there; or after what is there, which is
+/// all that stays when the rest cannot be written. Throws: every function throws data_error with the path and the
+/// reason of the system.
 class result_file {
  public:
   /// `append`: after what is there; otherwise what is there goes.
@@ -72,8 +72,8 @@ void write_together(Comm& comm, const std::function<std::unique_ptr<result_file>
 void join_results(Comm& comm, const std::string& part, std::uint64_t begin, const std::string& whole, bool append,
                   std::uint64_t chunk_bytes = std::uint64_t{4} << 20);
 
-/// Copies `files` one after the other into `whole`, which is left out if it is one of them; a last line without an end gets
-/// one. Throws: data_error that names the file.
+/// Copies `files` one after the other into `whole`, which is left out if it is one of them; a last line without an end
+/// gets one. Throws: data_error that names the file.
 void copy_results(const std::vector<std::string>& files, const std::string& whole, bool append);
 
 }  // namespace paracel

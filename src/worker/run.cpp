@@ -11,8 +11,8 @@
 
 #include <paracel/error.hpp>
 
-#include "storage/file_glob.hpp"
 #include "config/launch_facts.hpp"
+#include "storage/file_glob.hpp"
 #include "worker/failure_line.hpp"
 #include "worker/output_folder.hpp"
 

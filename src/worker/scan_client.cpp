@@ -33,7 +33,9 @@ struct shard_progress {
 /// Behind every place.
 constexpr net::scan_cursor the_end{partition_count, 0};
 
-[[noreturn]] void malformed(const char* why) { throw protocol_error(std::string("a server's answer to a walk: ") + why); }
+[[noreturn]] void malformed(const char* why) {
+  throw protocol_error(std::string("a server's answer to a walk: ") + why);
+}
 
 template <class Reply>
 Reply decoded(std::span<const std::byte> bytes) {
@@ -64,12 +66,12 @@ struct ranked {
 long double number_of(const value_view& v) {
   long double number = 0;
   const bool is_one = is_numeric(v.tag) && !is_array(v.tag) && codec_detail::with_element(v.tag, [&](auto* p) {
-    std::remove_const_t<std::remove_pointer_t<decltype(p)>> x;
-    if (v.bytes.size() != sizeof x) return false;
-    std::memcpy(&x, v.bytes.data(), sizeof x);
-    number = static_cast<long double>(x);
-    return true;
-  });
+                        std::remove_const_t<std::remove_pointer_t<decltype(p)>> x;
+                        if (v.bytes.size() != sizeof x) return false;
+                        std::memcpy(&x, v.bytes.data(), sizeof x);
+                        number = static_cast<long double>(x);
+                        return true;
+                      });
   if (!is_one) malformed("an item of a top_k is not a number");
   return number;
 }
@@ -192,7 +194,9 @@ void scan_client::top_k(const key_selection& keys, std::uint32_t k, const put_it
   std::vector<ranked> best;
   scan(
       net::verb::top_k, 0, keys,
-      [k](std::vector<std::byte>& payload, net::scan_cursor from) { net::append(payload, net::top_k_request{from, k}); },
+      [k](std::vector<std::byte>& payload, net::scan_cursor from) {
+        net::append(payload, net::top_k_request{from, k});
+      },
       [&](const net::reply_header& h, std::span<const std::byte> body) {
         for_each_item(decoded<net::top_k_reply>(body).items, h.count, [&](std::string_view key, const value_view& v) {
           best.push_back({std::string(key), v.tag, {v.bytes.begin(), v.bytes.end()}, number_of(v)});

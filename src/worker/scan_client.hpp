@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The calls that look at many keys without naming them, over all shards of all servers at once. Each shard is asked for a
-// chunk, and for the next one while that is looked at, so that the worker never holds more than two chunks a shard.
+// The calls that look at many keys without naming them, over all shards of all servers at once. Each shard is asked for
+// a chunk, and for the next one while that is looked at, so that the worker never holds more than two chunks a shard.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ class scan_client {
 
   explicit scan_client(parasrv& servers) noexcept : servers_(servers) {}
 
-  /// Calls `put` for each key, in no particular order; it may use the servers, and what it throws ends the walk. The views
-  /// are valid during the call. `chunk_end`, if given, is called between chunks.
+  /// Calls `put` for each key, in no particular order; it may use the servers, and what it throws ends the walk. The
+  /// views are valid during the call. `chunk_end`, if given, is called between chunks.
   void scan(const key_selection& keys, bool keys_only, const put_item& put,
             const std::function<void()>& chunk_end = nullptr);
   /// The k keys with the largest single number, the largest first; equal ones by key.
@@ -48,8 +48,8 @@ class scan_client {
   /// Up to where a partition has been walked.
   using place_of = std::function<net::scan_cursor(std::uint16_t partition)>;
   using begin_again = std::function<void(const place_of&)>;
-  /// Asks every shard from cursor to cursor. `ask` writes the payload for a cursor; `look` sees each answer. When partitions
-  /// have moved to other servers meanwhile, `again` is told how far the walk came, and it begins anew.
+  /// Asks every shard from cursor to cursor. `ask` writes the payload for a cursor; `look` sees each answer. When
+  /// partitions have moved to other servers meanwhile, `again` is told how far the walk came, and it begins anew.
   void scan(net::verb what, std::uint16_t flags, const key_selection& keys,
             const std::function<void(std::vector<std::byte>&, net::scan_cursor)>& ask,
             const std::function<void(const net::reply_header&, std::span<const std::byte> body)>& look,

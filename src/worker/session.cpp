@@ -125,13 +125,13 @@ session::~session() {
 
 std::unique_ptr<server_group> session::open_client() {
   kvclt_options o;
-  // The scheduler watches over the servers, and an embedded one lives as long as this process: a slow update function is
-  // no reason to give up.
+  // The scheduler watches over the servers, and an embedded one lives as long as this process: a slow update function
+  // is no reason to give up.
   o.timeout = std::chrono::milliseconds{0};
   o.max_message_bytes = options_.max_message_bytes;
   const auto newest = board_->newest();
   auto client = std::make_unique<server_group>(*options_.over, newest != nullptr ? *newest : members_, rank(), o,
-                                        has_scheduler() ? ended_ : nullptr, board_);
+                                               has_scheduler() ? ended_ : nullptr, board_);
   if (keeps_ != nullptr) keeps_->add_client(client->incarnation());
   return client;
 }
@@ -186,12 +186,9 @@ void session::checkpoint() {
   body["clock"] = clock;
   std::string path;
   try {
-    const auto file = parts_.write(disk, folder,
-                                   {.kind = net::checkpoint_kind::worker,
-                                    .clock = clock,
-                                    .index = rank(),
-                                    .job = options_.job,
-                                    .count = size()});
+    const auto file = parts_.write(
+        disk, folder,
+        {.kind = net::checkpoint_kind::worker, .clock = clock, .index = rank(), .job = options_.job, .count = size()});
     path = folder + "/" + file.name;
     body["file"] = nlohmann::json::parse(net::to_json(file));
   } catch (const std::exception& e) {  // the disk's, or what the algorithm could not save
@@ -208,10 +205,11 @@ void session::checkpoint() {
   }
 }
 
-// ---- in the place of another process ----------------------------------------------------------------------------------
+// ---- in the place of another process
+// ----------------------------------------------------------------------------------
 
-/// The servers give up what the process before had sent for the iteration that it did not commit, and take nothing more of
-/// it; the clock hears of its last commit, if it has not.
+/// The servers give up what the process before had sent for the iteration that it did not commit, and take nothing more
+/// of it; the clock hears of its last commit, if it has not.
 void session::take_over() {
   const auto before = keeps_->clients();
   const auto client = open_client();
@@ -225,7 +223,8 @@ void session::take_over() {
     });
     client->refresh_membership();
     if (client->servers().epoch != epoch) continue;  // who heads a partition now may have been its copy then
-    if (!failure.empty()) throw error("a server did not take the new worker of rank " + std::to_string(rank()) + ": " + failure);
+    if (!failure.empty())
+      throw error("a server did not take the new worker of rank " + std::to_string(rank()) + ": " + failure);
     break;
   }
   if (finished() != 0) client->wait(client->clock_request(net::verb::clock_tick, finished(), nullptr));
@@ -255,8 +254,8 @@ void session::loop_ends(std::size_t part) {
 
 /// The job ends, because what the process before had done counts twice, or may.
 void session::refuse_to_repeat() {
-  const auto cause = "worker " + std::to_string(rank()) + " is another process than the one that began, and " + cannot_ +
-                     ": what that one had done may count twice";
+  const auto cause = "worker " + std::to_string(rank()) + " is another process than the one that began, and " +
+                     cannot_ + ": what that one had done may count twice";
   const nlohmann::json body{{"status", exit_status::worker_lost}, {"cause", cause}};
   net::request_header h;
   h.what = net::verb::abort;
@@ -298,13 +297,16 @@ void session::leave() {
   if (stages_ || (has_scheduler() && size() > 1)) {
     const auto client = open_client();
     auto slowest = finished();
-    client->wait(client->clock_request(net::verb::clock_tick, net::no_clock, [&](const kv_result& r) {
-      if (!r.ok()) return;
-      slowest = r.header.clock;
-      if (r.header.count != 0)
-        warn("updates since the last iter_commit are lost (" + std::to_string(r.header.count) + "; one is of " +
-             std::string(r.text()) + "): under bsp they would have taken effect at the next one");
-    }, stages_ ? net::flag_staged : std::uint16_t{0}));
+    client->wait(client->clock_request(
+        net::verb::clock_tick, net::no_clock,
+        [&](const kv_result& r) {
+          if (!r.ok()) return;
+          slowest = r.header.clock;
+          if (r.header.count != 0)
+            warn("updates since the last iter_commit are lost (" + std::to_string(r.header.count) + "; one is of " +
+                 std::string(r.text()) + "): under bsp they would have taken effect at the next one");
+        },
+        stages_ ? net::flag_staged : std::uint16_t{0}));
     if (stages_) fold_everywhere(*client, slowest);
   }
   if (!has_scheduler()) return;
@@ -315,8 +317,8 @@ void session::leave() {
   try {
     ask(h, net::bytes_of(json_text(body)));
   } catch (const job_error& e) {
-    // The scheduler goes when the last one has left, and its answer may be lost with a connection. Whether it has crashed
-    // instead is for its parent to say.
+    // The scheduler goes when the last one has left, and its answer may be lost with a connection. Whether it has
+    // crashed instead is for its parent to say.
     if (e.status() != exit_status::scheduler_lost) throw;
   }
 }

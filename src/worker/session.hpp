@@ -15,17 +15,17 @@
 
 #include "client/abort_signal.hpp"
 #include "client/server_group.hpp"
-#include "core/shared_buffer.hpp"
 #include "core/membership.hpp"
+#include "core/shared_buffer.hpp"
 #include "net/heartbeat.hpp"
 #include "net/mutex.hpp"
 #include "net/protocol.hpp"
 #include "net/scheduler_channel.hpp"
 #include "net/transport.hpp"
-#include "worker/worker_checkpoint.hpp"
 #include "worker/collective_sequence.hpp"
-#include "worker/recovery_file.hpp"
 #include "worker/output_folder.hpp"
+#include "worker/recovery_file.hpp"
+#include "worker/worker_checkpoint.hpp"
 
 namespace paracel {
 
@@ -88,16 +88,16 @@ class session {
   /// The paralgs of this worker, and what a checkpoint has of them.
   [[nodiscard]] worker_checkpoint& parts() noexcept { return parts_; }
   /// Writes this worker's part of a checkpoint at the clock that it has just committed, and waits for the others'. That
-  /// one failed is the scheduler's to tell; the job goes on. Blocks: until every worker has come here and the servers have
-  /// written, or one of them cannot. Throws: job_error.
+  /// one failed is the scheduler's to tell; the job goes on. Blocks: until every worker has come here and the servers
+  /// have written, or one of them cannot. Throws: job_error.
   void checkpoint();
 
   // ---- workers that may be replaced (doc/workers.md)
 
   /// Whether each commit is written down first.
   [[nodiscard]] bool keeps() const noexcept { return keeps_ != nullptr; }
-  /// Part `part` is about to commit an iteration, whose updates are all acknowledged. Throws: error of the disk; the job
-  /// must not go on then.
+  /// Part `part` is about to commit an iteration, whose updates are all acknowledged. Throws: error of the disk; the
+  /// job must not go on then.
   void keep(std::size_t part);
   /// The number of the collective that is called now.
   std::uint64_t next_operation();
@@ -105,7 +105,8 @@ class session {
   void loop_begins(std::size_t part);
   /// A paralg goes. When it has never asked, nobody can know whether what it did is done twice by whoever repeats it.
   void loop_ends(std::size_t part);
-  /// This process is in the place of another one and repeats what that one has done: up to the next collective, at least.
+  /// This process is in the place of another one and repeats what that one has done: up to the next collective, at
+  /// least.
   [[nodiscard]] bool repeats() const noexcept { return numbers_.repeats(); }
 
   /// An algorithm of this worker works under BSP: before it leaves, it looks whether all its updates could be folded.
@@ -115,9 +116,9 @@ class session {
     if (!failure_) failure_ = std::move(why);
   }
 
-  /// Says that this worker is done, to the clock (nobody waits for it any more) and to the scheduler; the job is complete
-  /// when all have said so. Throws, and says nothing: what an update failed with that nobody has waited for, or that could
-  /// not be folded.
+  /// Says that this worker is done, to the clock (nobody waits for it any more) and to the scheduler; the job is
+  /// complete when all have said so. Throws, and says nothing: what an update failed with that nobody has waited for,
+  /// or that could not be folded.
   void leave();
 
   /// In the embedded mode the server is told to accept plug-ins of a folder; elsewhere prun.py has done so.
@@ -150,14 +151,14 @@ class session {
   collective_sequence numbers_;
   bool stages_ = false;
   std::exception_ptr failure_;
-  std::string cannot_;  // be replaced, because
+  std::string cannot_;     // be replaced, because
   bool replaces_ = false;  // another process
   std::atomic<bool> caught_up_{false};
   mutex mutex_;
   replay_range kept_collectives_ PARACEL_GUARDED_BY(mutex_);  // the heartbeat tells the scheduler
   net::reply_view answer_;
   std::atomic<bool> closing_{false};
-  std::atomic<bool> done_{false};  // the job is, and all have left
+  std::atomic<bool> done_{false};              // the job is, and all have left
   std::unique_ptr<net::heartbeat> heartbeat_;  // last: it stops first
 };
 

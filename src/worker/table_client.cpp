@@ -29,10 +29,14 @@ void add_row(std::byte* sum, const std::byte* delta, std::size_t bytes) noexcept
 
 void add_row(value_tag element, std::byte* sum, const std::byte* delta, std::size_t bytes) noexcept {
   switch (element) {
-    case value_tag::i32: return add_row<std::uint32_t>(sum, delta, bytes);  // unsigned: wraps as the server does
-    case value_tag::i64: return add_row<std::uint64_t>(sum, delta, bytes);
-    case value_tag::f32: return add_row<float>(sum, delta, bytes);
-    default: return add_row<double>(sum, delta, bytes);
+    case value_tag::i32:
+      return add_row<std::uint32_t>(sum, delta, bytes);  // unsigned: wraps as the server does
+    case value_tag::i64:
+      return add_row<std::uint64_t>(sum, delta, bytes);
+    case value_tag::f32:
+      return add_row<float>(sum, delta, bytes);
+    default:
+      return add_row<double>(sum, delta, bytes);
   }
 }
 
@@ -152,7 +156,8 @@ void table_client::plan(const names& rows, std::size_t bytes_a_row, duplicates w
 
 /// The names of a part's rows and their values: in `large` if that is much, and then the span is empty; otherwise in a
 /// buffer that is good until the next call.
-std::span<const std::byte> table_client::encode(const names& rows, const part& p, const std::byte* values, shared_buffer& large) {
+std::span<const std::byte> table_client::encode(const names& rows, const part& p, const std::byte* values,
+                                                shared_buffer& large) {
   const auto row = [&](std::uint32_t k) { return row_of_[order_[p.first + k]]; };
   std::size_t front = p.count * sizeof(std::uint64_t);
   if (rows.ids == nullptr) {
@@ -194,7 +199,7 @@ std::span<const std::byte> table_client::encode(const names& rows, const part& p
 }
 
 void table_client::send_parts(kvclt::call c, const names& rows, const std::byte* values,
-                            const std::function<void(const kv_result&)>& done, std::vector<kvclt::sequence>* sent) {
+                              const std::function<void(const kv_result&)>& done, std::vector<kvclt::sequence>* sent) {
   c.table = id_;
   if (rows.ids == nullptr) c.flags |= net::flag_named;
   const server_group::pin_routing here(servers_.client());
@@ -207,7 +212,7 @@ void table_client::send_parts(kvclt::call c, const names& rows, const std::byte*
 }
 
 void table_client::finish_parts(const kvclt::call& c, const names& rows, const std::byte* values, const char* doing,
-                              const std::function<void(const kv_result&)>& each) {
+                                const std::function<void(const kv_result&)>& each) {
   // Shared with the handlers: one that is left behind by an exception finds it.
   struct progress {
     net::status result = net::status::ok;
@@ -292,24 +297,27 @@ async_functor_type table_client::pull_async(const names& rows, std::byte* out) {
   auto p = send_pull(rows, out);
   const auto what = "pulling rows of " + place();
   const std::shared_ptr<const std::vector<kvclt::sequence>> requests(p, &p->sent);
-  return servers_.result_of(std::async(std::launch::deferred, [self = servers_.self(), p = std::move(p), what] {
-    const auto there = self.lock();
-    if (!there || *there == nullptr) throw error(what + ": the future was asked after its paralg had gone");
-    try {
-      for (const auto s : p->sent) (*there)->client().wait(s);
-    } catch (...) {
-      p->out = nullptr;
-      throw;
-    }
-    if (p->result != net::status::ok) throw_status(p->result, p->text, what);
-    return true;
-  }), requests);
+  return servers_.result_of(std::async(std::launch::deferred,
+                                       [self = servers_.self(), p = std::move(p), what] {
+                                         const auto there = self.lock();
+                                         if (!there || *there == nullptr)
+                                           throw error(what + ": the future was asked after its paralg had gone");
+                                         try {
+                                           for (const auto s : p->sent) (*there)->client().wait(s);
+                                         } catch (...) {
+                                           p->out = nullptr;
+                                           throw;
+                                         }
+                                         if (p->result != net::status::ok) throw_status(p->result, p->text, what);
+                                         return true;
+                                       }),
+                            requests);
 }
 
 namespace {
 
-/// Rows that a walk has given to its caller, for the case that it has to begin again: the partitions of the shards that it
-/// has finished, and of the shard in hand the rows' hashes.
+/// Rows that a walk has given to its caller, for the case that it has to begin again: the partitions of the shards that
+/// it has finished, and of the shard in hand the rows' hashes.
 class rows_seen {
  public:
   explicit rows_seen(bool has_copies) : remembers_(has_copies), finished_(has_copies ? partition_count : 0) {}
@@ -396,8 +404,8 @@ void table_client::scan(bool named, const each_row& each) {
       ++next;
       continue;
     }
-    // The rows of a shard are with others now, or an answer was lost with its connection: from the first shard on, without
-    // those that have been given already.
+    // The rows of a shard are with others now, or an answer was lost with its connection: from the first shard on,
+    // without those that have been given already.
     if (!more) seen.finish(channel_of_, channel);
     seen.begin_again();
     find_places();
@@ -417,11 +425,12 @@ void table_client::update(const names& rows, const std::byte* deltas, bool wait)
   const auto c = servers_.clock().update_call(net::verb::rows_update, 0, !wait);
   plan(rows, row_bytes_ + sizeof(std::uint64_t), duplicates::sum);
   if (wait) return finish_parts(c, rows, deltas, "updating rows of ", nullptr);
-  send_parts(c, rows, deltas,
-             [failures = &servers_.failures(), what = "updating \"a row of " + place() + "\""](const kv_result& r) {
-               if (!r.ok()) failures->record(0, r.header.result, r.text(), what);
-             },
-             nullptr);
+  send_parts(
+      c, rows, deltas,
+      [failures = &servers_.failures(), what = "updating \"a row of " + place() + "\""](const kv_result& r) {
+        if (!r.ok()) failures->record(0, r.header.result, r.text(), what);
+      },
+      nullptr);
 }
 
 std::uint64_t table_client::remove(const names& rows) {

@@ -22,8 +22,8 @@
 namespace paracel {
 
 /// Thread-safety: owned by the thread of the parasrv, which outlives it.
-/// Cost: two passes over the rows (one to count them by shard, one to place them); for updates a lookup a row more, to find
-/// duplicates. The scratch is kept from call to call.
+/// Cost: two passes over the rows (one to count them by shard, one to place them); for updates a lookup a row more, to
+/// find duplicates. The scratch is kept from call to call.
 class table_client {
  public:
   using names = table_detail::row_names;
@@ -65,8 +65,8 @@ class table_client {
   std::span<const std::byte> encode(const names& rows, const part& p, const std::byte* values, shared_buffer& large);
   std::shared_ptr<pending_pull> send_pull(const names& rows, std::byte* out);
   /// Sends the planned requests, each with its part of the values (null: names alone).
-  void send_parts(kvclt::call c, const names& rows, const std::byte* values, const std::function<void(const kv_result&)>& done,
-                  std::vector<kvclt::sequence>* sent);
+  void send_parts(kvclt::call c, const names& rows, const std::byte* values,
+                  const std::function<void(const kv_result&)>& done, std::vector<kvclt::sequence>* sent);
   /// The same, and waits. `each` gets the answers that are ok. `doing` is for the error's text.
   void finish_parts(const kvclt::call& c, const names& rows, const std::byte* values, const char* doing,
                     const std::function<void(const kv_result&)>& each);
@@ -78,9 +78,9 @@ class table_client {
   std::uint32_t id_;
   value_tag element_;
   std::size_t row_bytes_;
-  std::uint32_t epoch_ = 0;                 // of these places
-  std::vector<std::uint32_t> channel_of_;   // by partition
-  std::vector<std::uint32_t> channels_;     // all, of shards
+  std::uint32_t epoch_ = 0;                // of these places
+  std::vector<std::uint32_t> channel_of_;  // by partition
+  std::vector<std::uint32_t> channels_;    // all, of shards
   std::uint32_t most_channels_ = 0;
 
   // Of the call in hand.

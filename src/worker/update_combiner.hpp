@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/value.hpp>
 #include <tsl/robin_map.h>
+#include <paracel/value.hpp>
 
-#include "core/shared_buffer.hpp"
 #include "core/hash.hpp"
+#include "core/shared_buffer.hpp"
 
 namespace paracel {
 
@@ -33,10 +33,14 @@ inline void add_numbers(value_tag element, std::span<std::byte> sum, std::span<c
     }
   };
   switch (element) {
-    case value_tag::i32: return add(std::uint32_t{});
-    case value_tag::i64: return add(std::uint64_t{});
-    case value_tag::f32: return add(float{});
-    default: return add(double{});
+    case value_tag::i32:
+      return add(std::uint32_t{});
+    case value_tag::i64:
+      return add(std::uint64_t{});
+    case value_tag::f32:
+      return add(float{});
+    default:
+      return add(double{});
   }
 }
 

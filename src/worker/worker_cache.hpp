@@ -12,15 +12,15 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/value.hpp>
 #include <tsl/robin_map.h>
+#include <paracel/value.hpp>
 
-#include "client/sharded_keys.hpp"
 #include "client/server_group.hpp"
+#include "client/sharded_keys.hpp"
 #include "core/read_cache.hpp"
 #include "net/protocol.hpp"
-#include "worker/server_functions.hpp"
 #include "worker/push_cache.hpp"
+#include "worker/server_functions.hpp"
 #include "worker/worker_clock.hpp"
 
 namespace paracel {
@@ -103,8 +103,8 @@ class worker_cache {
   worker_clock& clock_;
   const server_functions& functions_;
   read_cache entries_;
-  std::size_t reads_in_flight_ = 0;  // that are to be remembered
-  std::uint64_t changes_ = 0;        // own changes while there were any
+  std::size_t reads_in_flight_ = 0;                     // that are to be remembered
+  std::uint64_t changes_ = 0;                           // own changes while there were any
   tsl::robin_map<std::string, std::uint64_t> changed_;  // the last of these, by key
   std::unique_ptr<push_cache> pushed_;                  // null: off
 };

@@ -44,7 +44,8 @@ saved_state saved_state::from_bytes(std::span<const std::byte> bytes) {
     std::uint32_t tag = 0;
     std::uint64_t value_bytes = 0;
     take_state_fields(bytes, name_bytes, tag, value_bytes);
-    if (name_bytes > bytes.size() || value_bytes > bytes.size() - name_bytes) throw protocol_error("saved state: cut off");
+    if (name_bytes > bytes.size() || value_bytes > bytes.size() - name_bytes)
+      throw protocol_error("saved state: cut off");
     const std::string name(reinterpret_cast<const char*>(bytes.data()), name_bytes);
     const auto value = bytes.subspan(name_bytes, value_bytes);
     const value_view v{static_cast<value_tag>(tag), value};
@@ -58,7 +59,8 @@ saved_state saved_state::from_bytes(std::span<const std::byte> bytes) {
   return s;
 }
 
-void worker_checkpoint::read(const net::file_system& disk, const checkpoint_plan& plan, std::uint32_t rank, std::uint32_t workers) {
+void worker_checkpoint::read(const net::file_system& disk, const checkpoint_plan& plan, std::uint32_t rank,
+                             std::uint32_t workers) {
   const auto manifest = net::read_manifest(disk, plan.resume);
   std::set<std::uint32_t> ranks;
   for (const auto& f : manifest.files) {
@@ -81,7 +83,7 @@ void worker_checkpoint::read(const net::file_system& disk, const checkpoint_plan
 }
 
 std::vector<worker_checkpoint::kept> worker_checkpoint::read_file(const net::file_system& disk, const std::string& path,
-                                                                const net::checkpoint_header& expected) {
+                                                                  const net::checkpoint_header& expected) {
   net::checkpoint_reader file(disk, path);
   if (file.header() != expected) throw data_error(path + ": byte 0: is of another job, clock or worker");
   std::vector<kept> all;
@@ -89,7 +91,8 @@ std::vector<worker_checkpoint::kept> worker_checkpoint::read_file(const net::fil
   std::vector<std::byte> payload;
   while (file.next(section, payload)) {
     try {
-      if (section != all.size() + 1) throw protocol_error("section " + std::to_string(section) + " is not expected here");
+      if (section != all.size() + 1)
+        throw protocol_error("section " + std::to_string(section) + " is not expected here");
       all.push_back(take_section(payload));
     } catch (const protocol_error& e) {
       throw data_error(path + ": byte " + std::to_string(file.offset()) + ": " + e.what());
@@ -161,7 +164,7 @@ saved_states worker_checkpoint::states(std::size_t number) const {
 }
 
 net::checkpoint_entry worker_checkpoint::write(net::file_system& disk, const std::string& folder,
-                                              const net::checkpoint_header& h) const {
+                                               const net::checkpoint_header& h) const {
   net::checkpoint_entry e;
   e.header = h;
   e.name = net::checkpoint_file_name(h);

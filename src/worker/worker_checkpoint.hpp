@@ -50,13 +50,14 @@ class worker_checkpoint {
   [[nodiscard]] bool is_resumed(std::size_t number) const;
   [[nodiscard]] saved_states states(std::size_t number) const;
 
-  /// The same without a file, with one iteration more of part `committing`, and from there. Throws: what a `save` throws;
-  /// protocol_error.
+  /// The same without a file, with one iteration more of part `committing`, and from there. Throws: what a `save`
+  /// throws; protocol_error.
   [[nodiscard]] std::vector<std::byte> to_bytes(std::size_t committing) const;
   void from_bytes(std::span<const std::byte> bytes);
 
   /// Throws: error of the disk, and what a `save` throws.
-  [[nodiscard]] net::checkpoint_entry write(net::file_system& disk, const std::string& folder, const net::checkpoint_header& h) const;
+  [[nodiscard]] net::checkpoint_entry write(net::file_system& disk, const std::string& folder,
+                                            const net::checkpoint_header& h) const;
 
  private:
   struct kept {
@@ -66,7 +67,8 @@ class worker_checkpoint {
   };
   [[nodiscard]] static std::vector<std::byte> section(const part& p, std::uint32_t commits);
   [[nodiscard]] static kept take_section(std::span<const std::byte> bytes);
-  static std::vector<kept> read_file(const net::file_system& disk, const std::string& path, const net::checkpoint_header& expected);
+  static std::vector<kept> read_file(const net::file_system& disk, const std::string& path,
+                                     const net::checkpoint_header& expected);
 
   std::vector<part> parts_;
   // Only this worker's, or by rank, nothing for one that had gone; the first that had not gone is in the place of a

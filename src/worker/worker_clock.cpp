@@ -46,11 +46,14 @@ bool worker_clock::tick() {
   const auto next = finished() + 1;
   bool stops = false;
   outcome o;
-  client_.wait(client_.clock_request(net::verb::clock_tick, next, [&](const kv_result& r) {
-    stops = r.header.order == net::instruction::checkpoint;
-    if (r.ok()) record_slowest(r.header.clock);
-    else o = outcome(r);
-  }, model_ == consistency_model::bsp ? net::flag_staged : std::uint16_t{0}));
+  client_.wait(client_.clock_request(
+      net::verb::clock_tick, next,
+      [&](const kv_result& r) {
+        stops = r.header.order == net::instruction::checkpoint;
+        if (r.ok()) record_slowest(r.header.clock);
+        else o = outcome(r);
+      },
+      model_ == consistency_model::bsp ? net::flag_staged : std::uint16_t{0}));
   if (!o.ok()) o.raise("committing iteration " + std::to_string(next));
   job_.set_finished(next);
   return stops;

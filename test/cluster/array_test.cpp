@@ -134,7 +134,8 @@ TEST(Array, SaysWhatIsThereWhenAnotherOneIsAskedFor) {
     paralg a("", comm);
     array<double> theta(a, "theta", 10);
     theta.write(counting(10));
-    EXPECT_THAT(text_of_error([&] { array<double>(a, "theta", 11); }), HasSubstr("10 elements of type f64; asked for 11"));
+    EXPECT_THAT(text_of_error([&] { array<double>(a, "theta", 11); }),
+                HasSubstr("10 elements of type f64; asked for 11"));
     EXPECT_THAT(text_of_error([&] { array<float>(a, "theta", 10); }), HasSubstr("asked for 10 of type f32"));
     EXPECT_EQ(array<double>(a, "theta", 10, 3.0).read(), counting(10)) << "who comes later finds what is there";
     a.paracel_write("value", 1.0);

@@ -72,8 +72,14 @@ TEST(Async, RequestsForOneKeyAreExecutedInTheOrderTheyWereMade) {
       const auto& key = keys[random() % keys.size()];
       const std::int64_t x = static_cast<std::int64_t>(random() % 1000);
       switch (random() % 7) {
-        case 0: a.paracel_update(key, x); model[key] += x; break;
-        case 1: a.paracel_write_async(key, x); model[key] = x; break;
+        case 0:
+          a.paracel_update(key, x);
+          model[key] += x;
+          break;
+        case 1:
+          a.paracel_write_async(key, x);
+          model[key] = x;
+          break;
         case 2:
           reads.push_back({-1, model[key]});
           a.paracel_read_async(key, reads.back().got);
@@ -164,7 +170,8 @@ TEST(Async, AFailureThatNobodyAskedForSurfacesAtTheNextWaitingPointOnce) {
     EXPECT_THROW(a.iter_commit(), error);
     EXPECT_NO_THROW(a.iter_commit());
 
-    a.paracel_read_async<std::string>("text", [](const std::string&) { throw std::runtime_error("from the callback"); });
+    a.paracel_read_async<std::string>("text",
+                                      [](const std::string&) { throw std::runtime_error("from the callback"); });
     EXPECT_THROW(a.paracel_wait(), std::runtime_error);
   });
 }
@@ -233,7 +240,8 @@ TEST(Async, AKeyThatIsTooLongFailsTheCallBeforeAnythingIsSent) {
     a.set_consistency(consistency_model::ssp);
     const std::string longest(70'000, 'k');
     a.paracel_write("k", 1.0);
-    EXPECT_THROW(a.paracel_update_multi(std::vector<std::string>{longest, "k"}, std::vector<double>{1, 1}), protocol_error);
+    EXPECT_THROW(a.paracel_update_multi(std::vector<std::string>{longest, "k"}, std::vector<double>{1, 1}),
+                 protocol_error);
     EXPECT_THROW((void)a.paracel_read_multi<double>({longest, "k"}), protocol_error);
     EXPECT_THROW(a.paracel_prepare({"k", longest}), protocol_error);
     a.paracel_update("k", 2.0);

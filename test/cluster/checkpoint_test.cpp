@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Checkpoints of whole jobs: what is in them, who stops for them, what a failure does to the run, and that a bsp run that
-// goes on from one ends with the same bits as one that was never stopped.
+// Checkpoints of whole jobs: what is in them, who stops for them, what a failure does to the run, and that a bsp run
+// that goes on from one ends with the same bits as one that was never stopped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -83,7 +83,9 @@ class Checkpoint : public testing::Test {
     o.checkpoints.plan.clock = m.clock;
     o.checkpoints.plan.workers = m.workers;
   }
-  [[nodiscard]] std::vector<std::uint32_t> clocks() const { return net::checkpoint_clocks(net::posix_file_system(), folder_); }
+  [[nodiscard]] std::vector<std::uint32_t> clocks() const {
+    return net::checkpoint_clocks(net::posix_file_system(), folder_);
+  }
 
   std::string folder_;
   event_list events_;
@@ -91,7 +93,8 @@ class Checkpoint : public testing::Test {
 
 using numbers = std::vector<double>;
 
-/// Everything that a job can have in its servers, and a random engine in each worker. Sums whose order shows in the bits.
+/// Everything that a job can have in its servers, and a random engine in each worker. Sums whose order shows in the
+/// bits.
 class wanderer : public paralg {
  public:
   wanderer(Comm comm, int rounds) : paralg("", std::move(comm), "", rounds) {
@@ -258,7 +261,8 @@ TEST_F(Checkpoint, WhoeverAsksGetsOneAtTheFirstClockThatNobodyHasPassed) {
   cluster again(o);
   again.run([&](Comm comm) {
     paralg a("", comm, "", 100, 3, true);
-    EXPECT_EQ(a.paracel_read<std::int64_t>("k"), 3 * clock) << "every update of the first " << clock << " iterations, no other";
+    EXPECT_EQ(a.paracel_read<std::int64_t>("k"), 3 * clock)
+        << "every update of the first " << clock << " iterations, no other";
   });
 }
 

@@ -50,8 +50,8 @@ TEST(UpdateDefault, CountsWordsInOneCall) {
     for (const auto& [word, n] : words) ASSERT_EQ(a.paracel_read<std::int64_t>(word), 1000 + 19 * n) << word;
     a.paracel_sync();
     if (a.get_worker_id() == 0) {
-      EXPECT_TRUE(a.paracel_update_default_multi({"w1", "new"}, list_type<double>{5, 5},
-                                                 list_type<std::int64_t>{1, 1}));
+      EXPECT_TRUE(
+          a.paracel_update_default_multi({"w1", "new"}, list_type<double>{5, 5}, list_type<std::int64_t>{1, 1}));
       EXPECT_EQ(a.paracel_read<double>("new"), 5.0);
       EXPECT_EQ(a.paracel_read<std::int64_t>("w1"), 1020);
       EXPECT_THROW(a.paracel_update_default_multi({"a"}, list_type<double>{1, 2}, list_type<double>{1}), error);

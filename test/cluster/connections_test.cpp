@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Connections that break while both ends live, in jobs with copies: what is lost is sent again, counts once, and stays in
-// order.
+// Connections that break while both ends live, in jobs with copies: what is lost is sent again, counts once, and stays
+// in order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -134,8 +134,9 @@ TEST_P(Connections, WhoeverOnlyPollsHasItsAnswersToo) {
     std::int64_t last = 0;
     constexpr std::int64_t additions = 30;
     for (std::int64_t i = 1; i <= additions; ++i) {
-      const auto s = client->request({.what = verb::bupdate}, "polled", one.view(),
-                                     [&last](const kv_result& r) { last = r.ok() ? decode<std::int64_t>(r.value()) : -1; });
+      const auto s = client->request({.what = verb::bupdate}, "polled", one.view(), [&last](const kv_result& r) {
+        last = r.ok() ? decode<std::int64_t>(r.value()) : -1;
+      });
       const auto end = std::chrono::steady_clock::now() + 60s;
       while (!client->answered(s)) {
         client->poll();
@@ -155,7 +156,8 @@ TEST(ConnectionsToTheOnlyCopy, WhatIsLostIsSaidInsteadOfWaitedForForEver) {
     const auto keys = names("k", 8);
     const encoded<std::int64_t> one(1);
     const auto add = [&](int i) {
-      client->wait(client->request({.what = verb::update}, keys[static_cast<std::size_t>(i) % keys.size()], one.view(), nullptr));
+      client->wait(client->request({.what = verb::update}, keys[static_cast<std::size_t>(i) % keys.size()], one.view(),
+                                   nullptr));
     };
     for (int i = 0; i < 16; ++i) add(i);
     flaky->set_breaks(true);

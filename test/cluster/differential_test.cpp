@@ -2,13 +2,15 @@
 //
 // Random operations of the whole interface, several workers against several servers.
 //
-//   own keys      Each worker has keys that nobody else touches and a plain std::map that says what must be there. Every
+//   own keys      Each worker has keys that nobody else touches and a plain std::map that says what must be there.
+//   Every
 //                 answer is compared with it, under asp, ssp (reads come from the cache) and bsp (updates come later).
 //   shared keys   Integers and an array that all workers add to, in every way there is to add: the sums are exact.
-//   histories     Clients with several requests in flight on a few keys; what they saw must be linearizable, key by key.
+//   histories     Clients with several requests in flight on a few keys; what they saw must be linearizable, key by
+//   key.
 //
-// PARACEL_DIFFERENTIAL_SECONDS: how long each of them runs (2). PARACEL_SEED: of the first round; it is in the text of every
-// failure. An operation more is a line in `operations` and a method.
+// PARACEL_DIFFERENTIAL_SECONDS: how long each of them runs (2). PARACEL_SEED: of the first round; it is in the text of
+// every failure. An operation more is a line in `operations` and a method.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,9 +36,9 @@
 #include <paracel/paralg.hpp>
 
 #include "test/support/cluster.hpp"
-#include "test/support/server_killer.hpp"
 #include "test/support/linearizability.hpp"
 #include "test/support/paths.hpp"
+#include "test/support/server_killer.hpp"
 
 namespace paracel {
 namespace {
@@ -149,7 +151,8 @@ class generator {
  public:
   explicit generator(std::uint64_t seed) : engine_(seed) {}
 
-  /// An update that comes again after a loss is told what it was told before only if that was small (README of server/).
+  /// An update that comes again after a loss is told what it was told before only if that was small (README of
+  /// server/).
   static inline std::atomic<bool> makes_small_values{false};
 
   std::size_t number(std::size_t below) { return engine_() % below; }
@@ -165,9 +168,7 @@ class generator {
 
   template <class T>
   requires std::is_integral_v<T>
-  void fill(T& x) {
-    x = static_cast<T>(one_in(4) ? engine_() : engine_() % 2001 - 1000);
-  }
+  void fill(T& x) { x = static_cast<T>(one_in(4) ? engine_() : engine_() % 2001 - 1000); }
   template <class T>
   requires std::is_floating_point_v<T>
   void fill(T& x) {
@@ -353,7 +354,9 @@ class worker {
   }
 
   [[nodiscard]] bool bsp() const { return model_ == consistency_model::bsp; }
-  std::string any_key() { return "w" + std::to_string(comm_.get_rank()) + "_" + std::to_string(random_.number(own_keys)); }
+  std::string any_key() {
+    return "w" + std::to_string(comm_.get_rank()) + "_" + std::to_string(random_.number(own_keys));
+  }
   /// A key, its entry with everything folded that a read would fold.
   entry& at(const std::string& key) {
     auto& e = map_[key];
@@ -372,8 +375,8 @@ class worker {
     fold(e, UINT32_MAX);
     return e.now;
   }
-  /// Under bsp a write between an update and its fold may make the update impossible; a key with updates to come is left
-  /// alone by what acts at once. What is due is folded here first: bupdate and remove do not ask for it.
+  /// Under bsp a write between an update and its fold may make the update impossible; a key with updates to come is
+  /// left alone by what acts at once. What is due is folded here first: bupdate and remove do not ask for it.
   bool may_act_at_once(const std::string& key) {
     if (!bsp()) return true;
     if (!at(key).staged.empty()) return false;
@@ -880,11 +883,21 @@ class worker {
     random_.fill(n);
     sums_[k] = sum(sums_[k], n);
     switch (random_.number(6)) {
-      case 0: a_.paracel_update(key, n); break;
-      case 1: a_.paracel_bupdate(key, n); break;
-      case 2: a_.paracel_incr(key, n); break;
-      case 3: a_.paracel_update_default(key, n, n); break;
-      case 4: a_.paracel_update_multi(texts{key, key}, std::vector<std::int64_t>{n, 0}); break;
+      case 0:
+        a_.paracel_update(key, n);
+        break;
+      case 1:
+        a_.paracel_bupdate(key, n);
+        break;
+      case 2:
+        a_.paracel_incr(key, n);
+        break;
+      case 3:
+        a_.paracel_update_default(key, n, n);
+        break;
+      case 4:
+        a_.paracel_update_multi(texts{key, key}, std::vector<std::int64_t>{n, 0});
+        break;
       default: {  // by hand
         std::int64_t is = 0;
         auto version = a_.paracel_read_version(key, is);
@@ -1065,10 +1078,13 @@ TEST_P(Differential, EveryAnswerIsThatOfAMap) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Settings, Differential,
-                         testing::Values(setting{consistency_model::asp, 4, 3, 2}, setting{consistency_model::asp, 2, 1, 1},
-                                         setting{consistency_model::ssp, 4, 2, 2}, setting{consistency_model::bsp, 3, 2, 1}));
+                         testing::Values(setting{consistency_model::asp, 4, 3, 2},
+                                         setting{consistency_model::asp, 2, 1, 1},
+                                         setting{consistency_model::ssp, 4, 2, 2},
+                                         setting{consistency_model::bsp, 3, 2, 1}));
 INSTANTIATE_TEST_SUITE_P(ServersAreLost, Differential,
-                         testing::Values(setting{consistency_model::asp, 3, 3, 2, 2}, setting{consistency_model::ssp, 3, 3, 2, 2},
+                         testing::Values(setting{consistency_model::asp, 3, 3, 2, 2},
+                                         setting{consistency_model::ssp, 3, 3, 2, 2},
                                          setting{consistency_model::bsp, 3, 3, 2, 2},
                                          setting{consistency_model::asp, 2, 4, 1, 3}));
 
@@ -1078,10 +1094,10 @@ INSTANTIATE_TEST_SUITE_P(ServersAreLost, Differential,
 struct seen {
   net::verb what = net::verb::none;
   std::int64_t argument = 0;
-  std::int64_t initial = 0;     ///< of update_default
-  std::uint64_t expected = 0;   ///< of cas
+  std::int64_t initial = 0;    ///< of update_default
+  std::uint64_t expected = 0;  ///< of cas
   net::status result = net::status::ok;
-  std::uint64_t version = 0;    ///< of the answer
+  std::uint64_t version = 0;  ///< of the answer
   std::int64_t answer = 0;
 };
 
@@ -1106,10 +1122,14 @@ bool explains(integer& i, const seen& s) {
     case net::verb::contains:
       if (s.result == net::status::not_found) return !i.there;
       return s.result == net::status::ok && i.there && s.version == i.version;
-    case net::verb::push: return set(s.argument);
-    case net::verb::update: return set(sum(i.there ? i.n : 0, s.argument));
-    case net::verb::bupdate: return set(sum(i.there ? i.n : 0, s.argument)) && s.answer == i.n;
-    case net::verb::update_default: return set(i.there ? sum(i.n, s.argument) : s.initial);
+    case net::verb::push:
+      return set(s.argument);
+    case net::verb::update:
+      return set(sum(i.there ? i.n : 0, s.argument));
+    case net::verb::bupdate:
+      return set(sum(i.there ? i.n : 0, s.argument)) && s.answer == i.n;
+    case net::verb::update_default:
+      return set(i.there ? sum(i.n, s.argument) : s.initial);
     case net::verb::cas:
       if (s.result == net::status::conflict) return s.version == i.version && s.version != s.expected;
       return i.version == s.expected && set(s.argument);
@@ -1118,14 +1138,15 @@ bool explains(integer& i, const seen& s) {
       if (s.result != net::status::ok || !i.there) return false;
       i = {false, 0, 0, i.last};
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
 using history = std::vector<test::timed<seen>>;
 
-/// A client that makes random requests on `keys`, up to `in_flight` of them at once. A value is `width` equal list_of, so
-/// that one half old and half new is seen.
+/// A client that makes random requests on `keys`, up to `in_flight` of them at once. A value is `width` equal list_of,
+/// so that one half old and half new is seen.
 class prober {
  public:
   prober(std::unique_ptr<server_group> client, std::uint64_t seed, std::vector<std::string> keys, std::size_t width)
@@ -1139,10 +1160,9 @@ class prober {
       auto& h = histories_[k];
       auto& t = h.emplace_back();
       auto& s = t.operation;
-      constexpr std::array verbs{net::verb::pull,   net::verb::pull,    net::verb::push,
-                                 net::verb::update, net::verb::bupdate, net::verb::update_default,
-                                 net::verb::cas,    net::verb::cas,     net::verb::contains,
-                                 net::verb::remove};
+      constexpr std::array verbs{net::verb::pull,     net::verb::pull,           net::verb::push, net::verb::update,
+                                 net::verb::bupdate,  net::verb::update_default, net::verb::cas,  net::verb::cas,
+                                 net::verb::contains, net::verb::remove};
       s.what = verbs[random_.number(verbs.size())];
       random_.fill(s.argument);
       random_.fill(s.initial);
@@ -1194,9 +1214,9 @@ class prober {
   std::string complaint_;
 };
 
-/// `one_by_one`: each client waits for its answers, which are small. Of two requests that were on their way together when a
-/// server was lost, a read may be carried out after the update behind it; and what an update answered is not kept if it was
-/// large, so that one that comes again is told the value of now.
+/// `one_by_one`: each client waits for its answers, which are small. Of two requests that were on their way together
+/// when a server was lost, a read may be carried out after the update behind it; and what an update answered is not
+/// kept if it was large, so that one that comes again is told the value of now.
 void check_histories(cluster& c, bool one_by_one) {
   constexpr std::size_t clients = 4, keys = 5;
   const auto seed = first_seed();

@@ -50,7 +50,8 @@ class FactorTraffic : public testing::Test {
   template <class Algorithm, class Settings>
   traffic of(const config_schema& schema, const std::string& input_key, const std::string& rest, std::size_t workers,
              std::size_t servers) {
-    test::cluster c({.workers = workers, .servers = servers, .threads = 1, .plugin_folders = {test::default_plugin_folder()}});
+    test::cluster c(
+        {.workers = workers, .servers = servers, .threads = 1, .plugin_folders = {test::default_plugin_folder()}});
     const auto text = "{\"" + input_key + "\": \"" + (folder_ / "ratings.csv").string() + "\", \"output\": \"" +
                       (folder_ / "out").string() + "\", " + rest + "}";
     const Settings settings(schema.check_text("cfg.json", text));
@@ -95,7 +96,8 @@ TEST_F(FactorTraffic, AClockOfMfIsAPullAndAnUpdateAShardAndTheRowsOfItsItemsTwic
       EXPECT_EQ(more("rows_update"), rounds * shards);
       // The loss of the round: an update of each worker; rank 0 reads and removes the sum.
       EXPECT_LE(more("update") + more("pull") + more("remove"), 5 * (static_cast<std::int64_t>(workers) + 2));
-      // Rows of k + 2 numbers with 8 bytes of id: their ids and the deltas in, the rows out; beyond that heads of messages.
+      // Rows of k + 2 numbers with 8 bytes of id: their ids and the deltas in, the rows out; beyond that heads of
+      // messages.
       const std::int64_t rows = rounds * items;
       const std::int64_t row = 8 * (k + 2);
       EXPECT_GE(many.bytes_out - few.bytes_out, rows * row);

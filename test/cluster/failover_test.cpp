@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a client does when servers change, with servers whose copies are perfect: they share one store, which remembers what
-// it has applied. So whatever is lost or doubled here, the client has lost or doubled.
+// What a client does when servers change, with servers whose copies are perfect: they share one store, which remembers
+// what it has applied. So whatever is lost or doubled here, the client has lost or doubled.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -123,9 +123,13 @@ class twin final : public srv::request_handler {
     net::reply_header reply;
     std::vector<std::byte> body;
     switch (h.what) {
-      case verb::pull: body = bytes(store_.get(std::string(in.key()))); break;
+      case verb::pull:
+        body = bytes(store_.get(std::string(in.key())));
+        break;
       case verb::update:
-      case verb::bupdate: body = bytes(store_.once(h, std::string(in.key()), decode<std::int64_t>({h.tag, payload}))); break;
+      case verb::bupdate:
+        body = bytes(store_.once(h, std::string(in.key()), decode<std::int64_t>({h.tag, payload})));
+        break;
       case verb::pull_multi:
       case verb::bupdate_multi:
       case verb::update_multi: {
@@ -133,7 +137,8 @@ class twin final : public srv::request_handler {
         for (net::request_item i; items.next(i);) {
           const std::string key(i.key);
           if (!is_mine(key)) return done.fail(status::wrong_owner, "of " + key);
-          const auto now = h.what == verb::pull_multi ? store_.get(key) : store_.once(h, key, decode<std::int64_t>(i.value));
+          const auto now =
+              h.what == verb::pull_multi ? store_.get(key) : store_.once(h, key, decode<std::int64_t>(i.value));
           net::append_item(body, status::ok, 1, encoded<std::int64_t>(now).view());
         }
         reply.count = h.count;
@@ -173,7 +178,8 @@ class twin final : public srv::request_handler {
         reply.count = cleared_.insert({h.client, h.sequence}).second ? 1 : 0;
         break;
       }
-      default: return done.fail(status::bad_request, "not a verb of this test");
+      default:
+        return done.fail(status::bad_request, "not a verb of this test");
     }
     reply.tag = value_tag::i64;
     if (!muted_) return done.answer(reply, body);
@@ -326,14 +332,14 @@ TEST_F(Failover, KeySetsGoOnUnderTheirNewShards) {
     int failures = 0;
     const auto send = [&] {
       client.many().set_async({.what = verb::set_bupdate}, set, payload,
-                       [&](std::span<const std::uint32_t> order, const kv_result& r) {
-                         net::reply_items items(r.body, r.header.count);
-                         net::reply_item item;
-                         for (const auto i : order) {
-                           if (!items.next(item) || item.result != status::ok) ++failures;
-                           else last[i] = decode<std::int64_t>(item.value);
-                         }
-                       });
+                              [&](std::span<const std::uint32_t> order, const kv_result& r) {
+                                net::reply_items items(r.body, r.header.count);
+                                net::reply_item item;
+                                for (const auto i : order) {
+                                  if (!items.next(item) || item.result != status::ok) ++failures;
+                                  else last[i] = decode<std::int64_t>(item.value);
+                                }
+                              });
     };
     send();
     client.wait_all();

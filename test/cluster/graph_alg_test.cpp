@@ -40,7 +40,8 @@ struct named_graph {
   test_graph graph;
 };
 
-/// Graphs that have something of everything: dense and sparse, skewed, with self-loops, paths, no edges, nothing at all.
+/// Graphs that have something of everything: dense and sparse, skewed, with self-loops, paths, no edges, nothing at
+/// all.
 std::vector<named_graph> graphs() {
   std::vector<named_graph> all;
   all.push_back({"sparse", random_graph(1, 400, 380)});
@@ -164,10 +165,11 @@ std::vector<double> least_of_component(const test_graph& g, bool both_ways) {
 }
 
 TEST(GraphAlgorithms, WeakComponentsAreTheLeastVertexOfEach) {
-  check({}, false, [](const auto& g) { return least_of_component(g, true); },
-        [](Comm comm, const distributed_graph& part, const put& to) {
-          put_all(part, alg::weak_components(comm, part).labels, to);
-        });
+  check(
+      {}, false, [](const auto& g) { return least_of_component(g, true); },
+      [](Comm comm, const distributed_graph& part, const put& to) {
+        put_all(part, alg::weak_components(comm, part).labels, to);
+      });
 }
 
 TEST(GraphAlgorithms, APathThatGoesToAndFroBetweenTheWorkersIsFinishedByTheFirst) {
@@ -192,10 +194,11 @@ TEST(GraphAlgorithms, APathThatGoesToAndFroBetweenTheWorkersIsFinishedByTheFirst
 
 TEST(GraphAlgorithms, StrongComponentsAreTheSameWhetherTheCoreIsGatheredOrNot) {
   for (const std::uint64_t limit : {std::uint64_t{1} << 20U, std::uint64_t{0}}) {
-    check({}, false, [](const auto& g) { return least_of_component(g, false); },
-          [limit](Comm comm, const distributed_graph& part, const put& to) {
-            put_all(part, alg::strong_components(comm, part, limit).labels, to);
-          });
+    check(
+        {}, false, [](const auto& g) { return least_of_component(g, false); },
+        [limit](Comm comm, const distributed_graph& part, const put& to) {
+          put_all(part, alg::strong_components(comm, part, limit).labels, to);
+        });
   }
 }
 
@@ -344,10 +347,11 @@ spread_labels labels_of(const test_graph& g, std::uint64_t rounds) {
 
 TEST(GraphAlgorithms, LabelsSpreadAsOnOneMachine) {
   for (const std::uint64_t rounds : {0U, 3U, 100U}) {
-    check({.undirected = true}, false, [rounds](const auto& g) { return labels_of(g, rounds).labels; },
-          [rounds](Comm comm, const distributed_graph& part, const put& to) {
-            put_all(part, alg::propagate_labels(comm, part, rounds).labels, to);
-          });
+    check(
+        {.undirected = true}, false, [rounds](const auto& g) { return labels_of(g, rounds).labels; },
+        [rounds](Comm comm, const distributed_graph& part, const put& to) {
+          put_all(part, alg::propagate_labels(comm, part, rounds).labels, to);
+        });
   }
 }
 
@@ -421,15 +425,16 @@ std::vector<double> ranks_of(const test_graph& g, bool weighted, bool paracel, s
 TEST(GraphAlgorithms, PageRankIsTheFormulaWithAndWithoutWeights) {
   for (const bool weighted : {false, true}) {
     for (const bool paracel : {false, true}) {
-      check({.weighted = weighted}, true, [&](const auto& g) { return ranks_of(reversed(g), weighted, paracel, 25); },
-            [&](Comm comm, const distributed_graph& part, const put& to) {
-              const auto found = alg::page_ranks(comm, part, {.rounds = 25, .paracel = paracel});
-              put_all(part, found.scores, to);
-              if (!paracel && part.vertices_total() > 0) {
-                EXPECT_NEAR(found.sum, 1, 1e-12);
-              }
-            },
-            1e-12);
+      check(
+          {.weighted = weighted}, true, [&](const auto& g) { return ranks_of(reversed(g), weighted, paracel, 25); },
+          [&](Comm comm, const distributed_graph& part, const put& to) {
+            const auto found = alg::page_ranks(comm, part, {.rounds = 25, .paracel = paracel});
+            put_all(part, found.scores, to);
+            if (!paracel && part.vertices_total() > 0) {
+              EXPECT_NEAR(found.sum, 1, 1e-12);
+            }
+          },
+          1e-12);
     }
   }
 }
@@ -443,13 +448,14 @@ TEST(GraphAlgorithms, PageRankGoesBackToThePersonalisationVector) {
     for (std::uint64_t v = 0; v < g.vertices; ++v) personal[v] = t(v, g.vertices);
     return ranks_of(reversed(g), false, false, 30, personal);
   };
-  check({}, true, oracle,
-        [&](Comm comm, const distributed_graph& part, const put& to) {
-          std::vector<double> personal(part.own());
-          for (std::size_t v = 0; v < part.own(); ++v) personal[v] = t(part.number(v), part.vertices_total());
-          put_all(part, alg::page_ranks(comm, part, {.rounds = 30, .personalization = personal}).scores, to);
-        },
-        1e-12);
+  check(
+      {}, true, oracle,
+      [&](Comm comm, const distributed_graph& part, const put& to) {
+        std::vector<double> personal(part.own());
+        for (std::size_t v = 0; v < part.own(); ++v) personal[v] = t(part.number(v), part.vertices_total());
+        put_all(part, alg::page_ranks(comm, part, {.rounds = 30, .personalization = personal}).scores, to);
+      },
+      1e-12);
 }
 
 TEST(GraphAlgorithms, PageRankStopsAtTheTolerance) {

@@ -60,7 +60,8 @@ class GraphLoading : public testing::Test {
     });
   }
 
-  /// What all workers have together; an edge on two workers is a failure, and so is one on a worker that does not own it.
+  /// What all workers have together; an edge on two workers is a failure, and so is one on a worker that does not own
+  /// it.
   template <class Graph>
   static entries<typename Graph::id_type> load_all(std::size_t workers, const std::string& pattern,
                                                    const std::function<Graph(paralg&)>& load) {
@@ -103,7 +104,8 @@ std::string random_lines(unsigned seed, bool mixed, entries<Id>& said) {
   std::mt19937_64 engine(seed);
   std::uniform_real_distribution<double> real(-1, 1);
   const auto any = [&] {
-    return engine() % 8 == 0 ? id<Id>(~std::uint64_t{0} - engine() % 5 * (std::uint64_t{1} << 61U)) : id<Id>(engine() % 40);
+    return engine() % 8 == 0 ? id<Id>(~std::uint64_t{0} - engine() % 5 * (std::uint64_t{1} << 61U))
+                             : id<Id>(engine() % 40);
   };
   std::string text;
   for (int line = 0; line < 200; ++line) {
@@ -145,14 +147,16 @@ TYPED_TEST(EveryId, EveryPatternGivesEveryEdgeToItsOwnerForAnyNumberOfWorkers) {
     const auto path = this->file("edges", random_lines(++seed, mixed, said));
     for (const auto workers : counts_of_workers) {
       SCOPED_TRACE(pattern + " of " + std::to_string(workers));
-      EXPECT_EQ(this->template load_all<digraph<Id>>(workers, pattern, [&](paralg& a) {
-        digraph<Id> g;
-        a.paracel_load_as_graph(g, path, parser, pattern);
-        return g;
-      }), said);
-      EXPECT_EQ(this->template load_all<bigraph<Id>>(workers, pattern, [&](paralg& a) {
-        return a.paracel_load_as_graph<bigraph<Id>>(path, pattern);
-      }), said);
+      EXPECT_EQ(this->template load_all<digraph<Id>>(workers, pattern,
+                                                     [&](paralg& a) {
+                                                       digraph<Id> g;
+                                                       a.paracel_load_as_graph(g, path, parser, pattern);
+                                                       return g;
+                                                     }),
+                said);
+      EXPECT_EQ(this->template load_all<bigraph<Id>>(
+                    workers, pattern, [&](paralg& a) { return a.paracel_load_as_graph<bigraph<Id>>(path, pattern); }),
+                said);
     }
   }
 }
@@ -288,11 +292,13 @@ TEST_F(GraphLoading, TheLastWeightOfAnEdgeIsTheLastOfTheFilesForAnyNumberOfWorke
   for (int i = 1; i <= 1000; ++i) text += "1,2," + std::to_string(i) + "\n";
   const std::vector<std::string> files{file("a", text), file("b", "1,2,0.125\n")};
   for (const auto workers : counts_of_workers) {
-    EXPECT_EQ(load_all<digraph<>>(workers, "fmap", [&](paralg& a) {
-      digraph<> g;
-      a.paracel_load_as_graph(g, files);
-      return g;
-    }), (entries<default_id_type>{{{1, 2}, 0.125}}));
+    EXPECT_EQ(load_all<digraph<>>(workers, "fmap",
+                                  [&](paralg& a) {
+                                    digraph<> g;
+                                    a.paracel_load_as_graph(g, files);
+                                    return g;
+                                  }),
+              (entries<default_id_type>{{{1, 2}, 0.125}}));
   }
 }
 
@@ -313,9 +319,8 @@ TEST_F(GraphLoading, ALineLongerThanABlockIsWhole) {
   for (int i = 1; i <= 100'000; ++i) text += "," + std::to_string(i) + ":0.5";
   const auto path = file("long", text + "\n7,8\n");
   for (const auto workers : counts_of_workers) {
-    const auto all = load_all<digraph<>>(workers, "fset", [&](paralg& a) {
-      return a.paracel_load_as_graph<digraph<>>(path, "fset");
-    });
+    const auto all = load_all<digraph<>>(workers, "fset",
+                                         [&](paralg& a) { return a.paracel_load_as_graph<digraph<>>(path, "fset"); });
     EXPECT_EQ(all.size(), 100'001U);
     EXPECT_EQ(all.at({0, 100'000}), 0.5);
   }
@@ -440,7 +445,8 @@ TEST(EntryExchange, ManySmallRoundsKeepTheOrder) {
       std::vector<std::uint64_t> own;
       for (std::uint64_t i = 0; i < 50 * comm.get_rank(); ++i) own.push_back(i * i);
       const auto parity = comm.get_rank() % 2;
-      const auto all = union_of_ids(comm, own, [&](std::size_t r) { return r % 2 == parity; }, 64);
+      const auto all = union_of_ids(
+          comm, own, [&](std::size_t r) { return r % 2 == parity; }, 64);
       const auto greatest = workers - 1 - ((workers - 1) % 2 == parity ? 0 : 1);
       EXPECT_EQ(all.size(), 50 * greatest);
       EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));

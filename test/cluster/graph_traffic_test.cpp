@@ -51,7 +51,8 @@ TEST(GraphTraffic, ARoundOfPageRankIsOneExchangeOf8BytesAGhostAndOneReduction) {
     for (const int k : {0, 1}) {
       const auto before = count;
       alg::page_ranks(comm, part, {.rounds = k == 0 ? 5U : 15U});
-      rounds[k] = {count.alltoalls - before.alltoalls, count.reductions - before.reductions, 0, count.bytes - before.bytes};
+      rounds[k] = {count.alltoalls - before.alltoalls, count.reductions - before.reductions, 0,
+                   count.bytes - before.bytes};
     }
     EXPECT_EQ(rounds[1].alltoalls - rounds[0].alltoalls, 10U);
     EXPECT_EQ(rounds[1].reductions - rounds[0].reductions, 10U);
@@ -68,7 +69,8 @@ TEST(GraphTraffic, ARoundOfLabelPropagationIsOneExchangeOf8BytesAGhostAndOneRedu
     for (const int k : {0, 1}) {
       const auto before = count;
       alg::propagate_labels(comm, part, k == 0 ? 0 : 1);
-      rounds[k] = {count.alltoalls - before.alltoalls, count.reductions - before.reductions, 0, count.bytes - before.bytes};
+      rounds[k] = {count.alltoalls - before.alltoalls, count.reductions - before.reductions, 0,
+                   count.bytes - before.bytes};
     }
     EXPECT_EQ(rounds[1].alltoalls - rounds[0].alltoalls, 1U);
     EXPECT_EQ(rounds[1].reductions - rounds[0].reductions, 1U);

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/samples.hpp>
 #include <paracel/paralg.hpp>
+#include <paracel/samples.hpp>
 
 #include "load/input/input.hpp"
 #include "test/support/cluster.hpp"
@@ -52,8 +52,8 @@ class GrowingInput : public ::testing::Test {
     return text;
   }
 
-  /// What four workers read of `name`, one after the other, when `change` happens after rank 0 has looked. An error, which
-  /// must be the same on every worker, instead.
+  /// What four workers read of `name`, one after the other, when `change` happens after rank 0 has looked. An error,
+  /// which must be the same on every worker, instead.
   static std::string read_after(const std::string& name, const std::function<void()>& change) {
     cluster job({.workers = workers});
     std::vector<std::string> parts(workers);
@@ -153,7 +153,8 @@ TEST_F(GrowingInput, ALineThatHadBegunIsReadToItsEnd) {
 
 TEST_F(GrowingInput, AFileThatBecameShorterIsAnErrorOfAllThatNamesIt) {
   const auto name = write("log", lines(0, 1000));
-  EXPECT_EQ(read_after(name, [&] { fs::resize_file(name, 1000); }).find(name + ": became shorter while it was loaded"), 0U);
+  EXPECT_EQ(read_after(name, [&] { fs::resize_file(name, 1000); }).find(name + ": became shorter while it was loaded"),
+            0U);
 }
 
 TEST_F(GrowingInput, AFileThatWasReplacedOrRewrittenIsAnErrorOfAllThatNamesIt) {
@@ -164,11 +165,14 @@ TEST_F(GrowingInput, AFileThatWasReplacedOrRewrittenIsAnErrorOfAllThatNamesIt) {
   EXPECT_EQ(read_after(name, [&] { write("log", lines(5000, 9000)); }).find(want), 0U);
   // In its middle alone, which the length and the ends do not show.
   write_long_ago("log", text);
-  EXPECT_EQ(read_after(name, [&] {
-              std::fstream file(name, std::ios::in | std::ios::out | std::ios::binary);
-              file.seekp(6000);
-              file << 'L';
-            }).find(want), 0U);
+  EXPECT_EQ(read_after(name,
+                       [&] {
+                         std::fstream file(name, std::ios::in | std::ios::out | std::ios::binary);
+                         file.seekp(6000);
+                         file << 'L';
+                       })
+                .find(want),
+            0U);
 }
 
 TEST_F(GrowingInput, AnotherFileOfThatNameIsRefusedOnThisHostAndElsewhereWhenItsContentDiffers) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What kmeans, ridge, lasso, lr_l1 and spectral_clustering say to each other and to the servers: their READMEs state it,
-// these tests hold it. The sizes are chosen so that no two steps of an algorithm send the same number of bytes.
+// What kmeans, ridge, lasso, lr_l1 and spectral_clustering say to each other and to the servers: their READMEs state
+// it, these tests hold it. The sizes are chosen so that no two steps of an algorithm send the same number of bytes.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -41,7 +41,7 @@ constexpr std::size_t tag = 1;  // byte before what a bcast or a gather carries
 struct spoken {
   std::vector<collective_log> by;  // rank
   std::map<std::string, std::int64_t> requests;
-  std::int64_t bytes_in = 0;   // of the shards
+  std::int64_t bytes_in = 0;  // of the shards
   std::int64_t bytes_out = 0;
   std::uint64_t served = 0;
 };
@@ -57,7 +57,9 @@ collective_log more(collective_log many, collective_log few) {
   std::ranges::set_difference(many, few, std::back_inserter(rest), before);
   return rest;
 }
-collective_log reductions(std::size_t times, std::size_t bytes) { return collective_log(times, collective{reduce, bytes}); }
+collective_log reductions(std::size_t times, std::size_t bytes) {
+  return collective_log(times, collective{reduce, bytes});
+}
 
 std::size_t at_of(const collective_log& log, std::size_t from, test::collective_kind kind, std::size_t bytes) {
   while (from < log.size() && !(log[from].kind == kind && log[from].sent == bytes)) ++from;
@@ -180,8 +182,8 @@ TEST_P(LinearTraffic, TheSeedsOfKmeansAreThirteenCollectives) {
 TEST_P(LinearTraffic, AnEmptyCentreOfKmeansIsAGatherMoreWithTheFarthestPoints) {
   const std::size_t k = 15, d = 2;
   {
-    // A round of seeding takes the point that is farthest by far from the others, which are at the origin or near it: after
-    // all its rounds there are fewer seeds than centres.
+    // A round of seeding takes the point that is farthest by far from the others, which are at the origin or near it:
+    // after all its rounds there are fewer seeds than centres.
     std::ofstream file(path("points"));
     for (int i = 0; i < 180; ++i) file << "0,0\n";
     double x = 1;
@@ -210,13 +212,15 @@ TEST_P(LinearTraffic, ExactRidgeIsSevenSumsAndTwoSolutionsFromTheFirstWorker) {
     const auto& log = found.by[w];
     const auto solution = collective{bcast, w == 0 ? 8 * p + tag : 0};
     const auto correlation = collective{reduce, 8 * (p + 2)};
-    const collective_log want{correlation, {reduce, 8 * (2 * p + 2)}, correlation, {reduce, 4 * p * (p + 1)}, solution,
-                              correlation, solution, {reduce, 8}};
+    const collective_log want{
+        correlation, {reduce, 8 * (2 * p + 2)}, correlation, {reduce, 4 * p * (p + 1)}, solution, correlation, solution,
+        {reduce, 8}};
     const auto at = at_of(log, 0, reduce, 8 * (p + 2));
     ASSERT_LE(at + want.size(), log.size()) << testing::PrintToString(log);
     EXPECT_TRUE(std::equal(want.begin(), want.end(), log.begin() + static_cast<std::ptrdiff_t>(at)))
         << testing::PrintToString(log);
-    EXPECT_EQ(log.count(bcast), collective_log(log.begin(), log.begin() + static_cast<std::ptrdiff_t>(at)).count(bcast) + 2);
+    EXPECT_EQ(log.count(bcast),
+              collective_log(log.begin(), log.begin() + static_cast<std::ptrdiff_t>(at)).count(bcast) + 2);
   }
   EXPECT_LT(found.served, 20U);
 }
@@ -295,7 +299,8 @@ TEST_P(LinearTraffic, ABlockOfLassoIsASolutionAndAGradientAndItsGramMatrixWhenIt
     std::size_t grown, most_blocks;
   };
   // Up to 512 features are one block: the first penalty and each further one of a path take a block or two.
-  const std::vector<job> jobs{{50, R"("penalty": 0.03)", 1, 3}, {50, R"("path": 8)", 1, 3 + 7 * 2},
+  const std::vector<job> jobs{{50, R"("penalty": 0.03)", 1, 3},
+                              {50, R"("path": 8)", 1, 3 + 7 * 2},
                               {700, R"("penalty": 0.002, "tolerance": 1e-6)", 2, 20}};
   for (const auto& [p, keys, grown, most_blocks] : jobs) {
     write_sparse("rows", 400, p, p / 4, false);

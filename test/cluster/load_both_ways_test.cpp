@@ -91,7 +91,8 @@ TEST_F(LoadBothWays, AnEntryThatIsThereTwiceIsRefusedWithItsPlace) {
         (void)load_sparse_both_ways(comm, {file}, options);
         ADD_FAILURE();
       } catch (const data_error& e) {
-        EXPECT_NE(std::string(e.what()).find(R"(twice:4:1: found an entry of row "2" and column "2")"), std::string::npos)
+        EXPECT_NE(std::string(e.what()).find(R"(twice:4:1: found an entry of row "2" and column "2")"),
+                  std::string::npos)
             << e.what();
       }
     });

@@ -173,7 +173,9 @@ std::vector<entry> random_entries(std::uint64_t seed, std::size_t n, std::uint64
 
 std::string scattered(std::uint64_t n) { return std::to_string(mix64(n + 17)); }
 std::string plain(std::uint64_t n) { return std::to_string(n); }
-std::string named(std::uint64_t n) { return "n" + std::to_string(n % 7) + std::string(n % 23, 'x') + std::to_string(n); }
+std::string named(std::uint64_t n) {
+  return "n" + std::to_string(n % 7) + std::string(n % 23, 'x') + std::to_string(n);
+}
 
 TEST(LoadSparse, IsTheSumOfItsEntriesWhateverTheNumberOfWorkers) {
   const folder here;
@@ -203,11 +205,13 @@ TEST(LoadSparse, ValuesKeepEveryBit) {
 
 TEST(LoadSparse, IdsOf2To63AndAboveStayWhatTheyAre) {
   const folder here;
-  const auto file = here.write("e", "9223372036854775808 18446744073709551615 1\n9223372036854775807 0 2\n"
-                                    "18446744073709551615 9223372036854775809 3\n");
+  const auto file = here.write("e",
+                               "9223372036854775808 18446744073709551615 1\n9223372036854775807 0 2\n"
+                               "18446744073709551615 9223372036854775809 3\n");
   for (const auto workers : worker_counts) {
     const auto got = gather(workers, {file});
-    EXPECT_EQ(got.rows, (std::vector<std::string>{"9223372036854775807", "9223372036854775808", "18446744073709551615"}));
+    EXPECT_EQ(got.rows,
+              (std::vector<std::string>{"9223372036854775807", "9223372036854775808", "18446744073709551615"}));
     EXPECT_EQ(got.columns, (std::vector<std::string>{"0", "9223372036854775809", "18446744073709551615"}));
   }
 }
@@ -274,7 +278,10 @@ TEST(LoadSparse, AFormIsReadAsItSays) {
   expect("a\tlib c:any\t2\nb\tx:y\n", {"a", "b"}, {"lib c:any", "x:y"}, {2, 1});
   expect("\"a,1\",\"b \"\"c\"\"\",2\n", {"a,1"}, {"b \"c\""}, {2});
   expect("# a comment\n1 2\n#\n3 4\n", {"1", "3"}, {"2", "4"}, {1, 1});
-  expect("\xef\xbb\xbf" "1,2,3", {"1"}, {"2"}, {3});
+  expect(
+      "\xef\xbb\xbf"
+      "1,2,3",
+      {"1"}, {"2"}, {3});
   entry_options header;
   header.header = entry_options::header_rule::yes;
   expect("user,item,rating\n1,2,3\n", {"1"}, {"2"}, {3}, header);
@@ -287,7 +294,8 @@ TEST(LoadSparse, AFormIsReadAsItSays) {
   expect("5 3:1 10:2\n4 10:7\n", {"4", "5"}, {"3", "10"}, {7, 1, 2});
   expect("%%MatrixMarket matrix coordinate real general\n% said\n3 4 2\n1 2 0.5\n3 1 7\n", {"1", "2", "3"},
          {"1", "2", "3", "4"}, {0.5, 7});
-  expect("%%MatrixMarket matrix coordinate integer symmetric\n2 2 2\n1 1 3\n2 1 4\n", {"1", "2"}, {"1", "2"}, {3, 4, 4});
+  expect("%%MatrixMarket matrix coordinate integer symmetric\n2 2 2\n1 1 3\n2 1 4\n", {"1", "2"}, {"1", "2"},
+         {3, 4, 4});
   expect("%%MatrixMarket matrix coordinate pattern general\n1 2 1\n1 2\n", {"1"}, {"1", "2"}, {1});
   expect("", {}, {}, {});
   expect("\n\n", {}, {}, {});
@@ -309,7 +317,8 @@ TEST(LoadSparse, ValuesBelowZeroAreRefusedOnlyWhereTheyAreReadAndMinusZeroIsNone
 
 TEST(LoadSparse, AllRowsOfALargeMatrixWithFewEntriesExist) {
   const folder here;
-  const auto file = here.write("m", "%%MatrixMarket matrix coordinate real general\n1500000 2000000 1\n1400000 7 2.5\n");
+  const auto file =
+      here.write("m", "%%MatrixMarket matrix coordinate real general\n1500000 2000000 1\n1400000 7 2.5\n");
   for (const std::size_t workers : {1U, 3U}) {
     test::cluster c({.workers = workers});
     std::atomic<std::uint64_t> at{0};
@@ -369,9 +378,10 @@ TEST(LoadSparse, WrongInputIsTheSameErrorOnAllWorkers) {
   entry_options ignore;
   ignore.values = entry_options::value_rule::ignore;
   for (const auto& options : {entry_options{}, ignore}) {
-    expect("1 2:3\n4 5:0.5 6:1\n", ":2:3: found \"5:0.5\" with a field after it, want id:value alone, or the format libsvm",
+    expect("1 2:3\n4 5:0.5 6:1\n",
+           ":2:3: found \"5:0.5\" with a field after it, want id:value alone, or the format libsvm", options);
+    expect("a\tb:1\tc\n", ":1:3: found \"b:1\" with a field after it, want id:value alone, or the format libsvm",
            options);
-    expect("a\tb:1\tc\n", ":1:3: found \"b:1\" with a field after it, want id:value alone, or the format libsvm", options);
   }
   entry_options positive;
   positive.non_negative = true;
@@ -382,11 +392,12 @@ TEST(LoadSparse, WrongInputIsTheSameErrorOnAllWorkers) {
   expect(good + "b,c:-2\n", ":41:5: found \"-2\", want a number of at least 0", positive);
   expect(good + "4,5,nan\n", ":41:5: found \"nan\", want a finite number", positive);
   expect("4 5:1 6:-2\n", ":1:9: found \"-2\", want a number of at least 0", positive);
-  expect("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 -7\n", ":3:5: found \"-7\", want a number of at least 0",
-         positive);
+  expect("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 -7\n",
+         ":3:5: found \"-7\", want a number of at least 0", positive);
   const std::string banner = "%%MatrixMarket matrix coordinate real general\n";
   expect(banner + "4294967295 1 0\n", ":2:1: found \"4294967295\", want at most 4294967294 rows");
-  expect(banner + "1 10000000000000000000 0\n", ":2:3: found \"10000000000000000000\", want at most 4294967294 columns");
+  expect(banner + "1 10000000000000000000 0\n",
+         ":2:3: found \"10000000000000000000\", want at most 4294967294 columns");
   const std::string market = "%%MatrixMarket matrix coordinate real general\n";
   expect(market + "2 2 2\n1 1 1\n", ":2:1: found 1 entries, want 2 as this line says");
   expect(market + "2 2 1\n1 3 1\n", ":3:3: found \"3\", want a column from 1 to 2");
@@ -397,7 +408,8 @@ TEST(LoadSparse, WrongInputIsTheSameErrorOnAllWorkers) {
   expect(market, ":2:1: found the end of the file, want rows, columns and entries");
   entry_options once;
   once.duplicates = duplicate_rule::refuse;
-  expect(good + good, ":41:1: found an entry of row \"0\" and column \"2\" that is there before, want each one once", once);
+  expect(good + good, ":41:1: found an entry of row \"0\" and column \"2\" that is there before, want each one once",
+         once);
   expect(good + "a,b\n" + good + "7,2,1\n",
          ":42:1: found an entry of row \"0\" and column \"2\" that is there before, want each one once", once);
   expect(market + "% said\n2 2 2\n1 2 1\n1 2 3\n",
@@ -671,7 +683,8 @@ TEST(BuildRows, ColumnsOfMoreThan32BitsAreKeptWhole) {
         ASSERT_EQ(built.begin[i + 1], i + 1);
         const auto r = comm.get_rank() * 10 + i;
         EXPECT_EQ(built.column[i], large + (r * 7) % 3);
-        EXPECT_EQ(built.value[i], static_cast<double>(workers * (workers - 1)) / 2 + 0.5 * static_cast<double>(workers));
+        EXPECT_EQ(built.value[i],
+                  static_cast<double>(workers * (workers - 1)) / 2 + 0.5 * static_cast<double>(workers));
       }
     });
   }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Samples read by several workers at once: the same rows in the same order whatever their number, and one error for all.
-#include <paracel/samples.hpp>
+// Samples read by several workers at once: the same rows in the same order whatever their number, and one error for
+// all.
 #include <paracel/paralg.hpp>
+#include <paracel/samples.hpp>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -86,7 +87,8 @@ class LoadSamples : public ::testing::Test {
 
 TEST_F(LoadSamples, RowsAreThoseOfTheFileWhateverTheNumberOfWorkers) {
   std::string text;
-  for (int i = 0; i < 97; ++i) text += std::to_string(i) + ".5 1:" + std::to_string(i) + " " + std::to_string(i % 7 + 2) + ":1\n";
+  for (int i = 0; i < 97; ++i)
+    text += std::to_string(i) + ".5 1:" + std::to_string(i) + " " + std::to_string(i % 7 + 2) + ":1\n";
   const auto name = write("a.libsvm", text);
   sample_options real;
   real.label = sample_options::label_rule::real;
@@ -186,7 +188,8 @@ TEST_F(LoadSamples, AMatrixOfNumPyIsSpreadByRows) {
   for (const std::size_t workers : {1U, 2U, 3U, 5U}) EXPECT_EQ(load(workers, {name}, none).value, values);
   const auto text = write("b.csv", "1,2\n");
   for (const std::size_t workers : {1U, 3U}) {
-    EXPECT_EQ(error_of(workers, {name, text}, none), text + ": found no .npy header, want one: the first file is an .npy file");
+    EXPECT_EQ(error_of(workers, {name, text}, none),
+              text + ": found no .npy header, want one: the first file is an .npy file");
   }
 }
 
@@ -234,9 +237,8 @@ TEST_F(LoadSamples, LinesOfAnAlgorithmComeThroughTheSameDoor) {
     EXPECT_EQ(a.paracel_loadall(names), want);
     EXPECT_EQ(a.paracel_loadall(std::string("-")), (std::vector<std::string>{"a", "b"}));
     std::vector<std::string> all;
-    a.paracel_sequential_loadall(names, [&](std::vector<std::string>& lines) {
-      all.insert(all.end(), lines.begin(), lines.end());
-    });
+    a.paracel_sequential_loadall(
+        names, [&](std::vector<std::string>& lines) { all.insert(all.end(), lines.begin(), lines.end()); });
     EXPECT_EQ(all, want);
   });
   ::dup2(kept, 0);

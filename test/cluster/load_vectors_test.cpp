@@ -79,7 +79,8 @@ class LoadVectors : public testing::Test {
 TEST_F(LoadVectors, IsTheSameForAnyNumberOfWorkers) {
   for (const std::string last : {"1000", "last"}) {  // with a name among the ids, on one worker alone
     std::string text;
-    for (int i = 0; i < 40; ++i) text += std::to_string(i) + "\t" + std::to_string(i) + ".5|" + std::to_string(-i) + "\n";
+    for (int i = 0; i < 40; ++i)
+      text += std::to_string(i) + "\t" + std::to_string(i) + ".5|" + std::to_string(-i) + "\n";
     text += last + "\t1|2\n";
     const auto file = write(text);
     const auto whole = parse_vectors(file, text);

@@ -83,11 +83,14 @@ TEST_F(OneOutputFile, HoldsWhatTheFilesOfTheWorkersHoldInTheirOrder) {
         if (rank + 1 == workers) a.paracel_dump_prob_mtx({{"u", {{"v", 1}}}, {"w", {}}}, "prob_");
         else a.paracel_dump_prob_mtx({}, "prob_");
         int left = 3;
-        a.paracel_dump_pieces("pieces_", [&](str_type& text) {
-          if (left-- == 0) return false;
-          text += std::string(static_cast<std::size_t>(left), 'p');  // the last one is empty
-          return true;
-        }, ".bin");
+        a.paracel_dump_pieces(
+            "pieces_",
+            [&](str_type& text) {
+              if (left-- == 0) return false;
+              text += std::string(static_cast<std::size_t>(left), 'p');  // the last one is empty
+              return true;
+            },
+            ".bin");
         if (one && rank == 0) {
           EXPECT_TRUE(std::filesystem::exists(path("one" + std::to_string(workers) + "/pieces.bin")));
         }
@@ -97,9 +100,12 @@ TEST_F(OneOutputFile, HoldsWhatTheFilesOfTheWorkersHoldInTheirOrder) {
     std::map<std::string, std::string> expected;
     for (std::size_t rank = 0; rank < workers; ++rank) {
       const auto number = std::to_string(rank);
-      for (const auto& [part, whole] : {std::pair{"lines_" + number, "lines.txt"}, {"row" + number, "row.txt"},
-                                        {"nothing_" + number, "nothing.txt"}, {"table_" + number, "table.txt"},
-                                        {"prob_" + number, "prob.txt"}, {"pieces_" + number + ".bin", "pieces.bin"}}) {
+      for (const auto& [part, whole] : {std::pair{"lines_" + number, "lines.txt"},
+                                        {"row" + number, "row.txt"},
+                                        {"nothing_" + number, "nothing.txt"},
+                                        {"table_" + number, "table.txt"},
+                                        {"prob_" + number, "prob.txt"},
+                                        {"pieces_" + number + ".bin", "pieces.bin"}}) {
         expected[whole] += parts.at(part);
       }
     }
@@ -226,21 +232,23 @@ TEST_F(OneOutputFile, TravelsInRoundsOfABoundedSizeThatSmallPartsShare) {
     std::uint64_t chunk;
     std::uint64_t rounds;
   };
-  for (const auto& [pieces, chunk, rounds] : {given{{1, 2, 0, 3}, 1000, 1}, given{{0, 0, 0, 0}, 1000, 1},
-                                              given{{0, 100, 0, 1}, 1000, 11}, given{{25, 0, 25, 0}, 1000, 6},
-                                              given{{3, 3, 3, 3}, 1, 16}}) {
+  for (const auto& [pieces, chunk, rounds] :
+       {given{{1, 2, 0, 3}, 1000, 1}, given{{0, 0, 0, 0}, 1000, 1}, given{{0, 100, 0, 1}, 1000, 11},
+        given{{25, 0, 25, 0}, 1000, 6}, given{{3, 3, 3, 3}, 1, 16}}) {
     std::atomic<std::uint64_t> most{0}, seen{0};
     cluster c({.workers = workers, .servers = 1});
     c.run([&](Comm comm) {
       Comm measured(std::make_shared<measured_comm>(comm, most, seen));
       const auto rank = comm.get_rank();
       int left = pieces[rank];
-      write_together(measured, [&] { return std::make_unique<result_file>(path("whole"), false); },
-                     [&](std::string& text) {
-                       if (left-- <= 0) return false;
-                       text += std::string(piece - 1, static_cast<char>('a' + rank)) + static_cast<char>('0' + left % 10);
-                       return true;
-                     }, chunk);
+      write_together(
+          measured, [&] { return std::make_unique<result_file>(path("whole"), false); },
+          [&](std::string& text) {
+            if (left-- <= 0) return false;
+            text += std::string(piece - 1, static_cast<char>('a' + rank)) + static_cast<char>('0' + left % 10);
+            return true;
+          },
+          chunk);
     });
     std::string expected;
     for (std::size_t r = 0; r < workers; ++r)

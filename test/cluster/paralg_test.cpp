@@ -71,7 +71,8 @@ TEST(Paralg, ConcurrentUpdatesOfEightWorkersSumExactly) {
     a.iter_commit();
     a.paracel_sync();
     EXPECT_EQ(a.paracel_read<std::int64_t>("sum"), static_cast<std::int64_t>(workers) * updates);
-    EXPECT_EQ(a.paracel_read<std::vector<std::int64_t>>("vector")[0], static_cast<std::int64_t>(workers) * updates / 10);
+    EXPECT_EQ(a.paracel_read<std::vector<std::int64_t>>("vector")[0],
+              static_cast<std::int64_t>(workers) * updates / 10);
   });
 }
 
@@ -215,8 +216,9 @@ TEST(Comm, CollectivesOfLocalProcessesAgreeWithPlainLoops) {
       for (std::size_t r = 0; r < workers; ++r)
         EXPECT_EQ(in[r], (std::vector<int>{static_cast<int>(r), static_cast<int>(rank)}));
       std::vector<int> mine{static_cast<int>(rank)};
-      const auto folded = comm.treereduce(
-          mine, [](const std::vector<int>& got, std::vector<int>& into) { into.insert(into.end(), got.begin(), got.end()); });
+      const auto folded = comm.treereduce(mine, [](const std::vector<int>& got, std::vector<int>& into) {
+        into.insert(into.end(), got.begin(), got.end());
+      });
       if (rank == 0) {
         ASSERT_EQ(folded.size(), workers);
         for (std::size_t r = 0; r < workers; ++r) EXPECT_EQ(folded[r], static_cast<int>(r));

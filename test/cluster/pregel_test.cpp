@@ -363,7 +363,8 @@ TEST(Pregel, ACheckpointThatIsCutOffIsNotTakenAndOneOfOtherWorkersIsRefused) {
 }
 
 /// What the run on 2 workers throws, if it does.
-std::string message_of(const test_graph& g, const std::function<void(pregel_run<rank_sum>&)>& f, part_options options = {}) {
+std::string message_of(const test_graph& g, const std::function<void(pregel_run<rank_sum>&)>& f,
+                       part_options options = {}) {
   try {
     cluster c({.workers = 2, .servers = 1});
     c.run([&](Comm comm) {
@@ -460,8 +461,8 @@ TEST(Pregel, ARunThatHasFinishedRemovesItsCheckpointsAndOneThatWasStoppedLeavesT
   };
   once({.max_supersteps = 3, .checkpoint_folder = folder, .checkpoint_every = 1}, false, false);
   EXPECT_EQ(files(), 3);
-  // Its files are gone even if it writes none after those that it went back to, one that a kill left unfinished too; what is
-  // not its own stays.
+  // Its files are gone even if it writes none after those that it went back to, one that a kill left unfinished too;
+  // what is not its own stays.
   std::ofstream(folder / "pregel_notes") << "kept";
   std::ofstream(folder / ".paracel.12.0.tmp") << "begun";
   EXPECT_EQ(once({}, true, true), want);

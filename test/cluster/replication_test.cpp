@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Servers whose partitions have copies: what was acknowledged is there when a server has gone, once, whatever verb it was.
+// Servers whose partitions have copies: what was acknowledged is there when a server has gone, once, whatever verb it
+// was.
 #include "server/replication/replication_chain.hpp"
 
 #include <gtest/gtest.h>
@@ -81,7 +82,8 @@ class asker {
     d.plugin = plugin;
     d.symbol = symbol;
     const auto payload = net::encode(d);
-    client_->broadcast({.what = verb::table_open}, table, payload, [](const kv_result& r) { ASSERT_TRUE(r.ok()) << r.text(); });
+    client_->broadcast({.what = verb::table_open}, table, payload,
+                       [](const kv_result& r) { ASSERT_TRUE(r.ok()) << r.text(); });
   }
   /// One request a row.
   answer row(verb what, std::string_view table, std::uint64_t id, const std::vector<float>& values,
@@ -94,8 +96,8 @@ class asker {
     c.what = what;
     c.table = net::table_id(table);
     answer a;
-    client_->wait(client_->shard_request(c, client_->channel_of(partition_of(net::hash_row(id))), 1, value_tag::f32, payload,
-                                         [&](const kv_result& r) { a = of(r); }));
+    client_->wait(client_->shard_request(c, client_->channel_of(partition_of(net::hash_row(id))), 1, value_tag::f32,
+                                         payload, [&](const kv_result& r) { a = of(r); }));
     EXPECT_EQ(a.result, status::ok) << net::text_of(a.body);
     return a;
   }
@@ -258,14 +260,14 @@ TEST_P(Chain, WhatEveryVerbHasChangedIsThereWithTheNextHead) {
     const std::vector<value_view> halves(many.size(), half.view());
     for (int i = 0; i < 3; ++i) {
       a.client().many().multi({.what = verb::update_multi}, many, halves,
-                       [](std::size_t, const net::reply_item& item) { ASSERT_EQ(item.result, status::ok); });
+                              [](std::size_t, const net::reply_item& item) { ASSERT_EQ(item.result, status::ok); });
     }
     const auto set = a.client().many().split(many);
     const std::vector<double> ones(many.size(), 1);
     for (int i = 0; i < 3; ++i) {
-      a.client().wait(a.client().many().set_async({.what = verb::set_update}, set,
-                                           {value_tag::f64, 8, std::as_bytes(std::span(ones)), {}},
-                                           [](std::span<const std::uint32_t>, const kv_result& r) { ASSERT_TRUE(r.ok()); }));
+      a.client().wait(a.client().many().set_async(
+          {.what = verb::set_update}, set, {value_tag::f64, 8, std::as_bytes(std::span(ones)), {}},
+          [](std::span<const std::uint32_t>, const kv_result& r) { ASSERT_TRUE(r.ok()); }));
     }
     a.open("added", 2);
     a.open("stepped", 2, "libparacel_default.so", "paracel_adam");
@@ -338,7 +340,8 @@ TEST_P(Chain, WhatEveryVerbHasChangedIsThereWithTheNextHead) {
       row_init::uniform(-1, 1, 3).fill(id + 3000, std::span(wanted));
       wanted[0] += 1;
       wanted[1] += 1;
-      EXPECT_EQ(floats_of(a.row(verb::rows_pull, "added", id + 3000, {}, {.clock = 2, .flags = net::flag_bsp_read})), wanted);
+      EXPECT_EQ(floats_of(a.row(verb::rows_pull, "added", id + 3000, {}, {.clock = 2, .flags = net::flag_bsp_read})),
+                wanted);
     }
     // Clear takes away what is there, and what is a copy elsewhere.
     std::uint32_t cleared = 0;
@@ -412,7 +415,8 @@ TEST_P(Chain, NothingIsAnsweredWithoutALease) {
     for (std::size_t i = 0; i < 3; ++i) c.node(i).set_lease_end(net::boot_clock::now());
     bool answered = false;
     const auto s = a.client().request({.what = verb::pull}, "k", {}, [&](const kv_result&) { answered = true; });
-    for (const auto end = std::chrono::steady_clock::now() + 100ms; std::chrono::steady_clock::now() < end;) a.client().poll();
+    for (const auto end = std::chrono::steady_clock::now() + 100ms; std::chrono::steady_clock::now() < end;)
+      a.client().poll();
     EXPECT_FALSE(answered);
     for (std::size_t i = 0; i < 3; ++i) c.node(i).set_lease_end(net::clock_source::time_point::max());
     a.client().wait(s);
@@ -422,7 +426,8 @@ TEST_P(Chain, NothingIsAnsweredWithoutALease) {
     for (std::size_t i = 0; i < 3; ++i) c.node(i).set_lease_end(net::clock_source::time_point::max());
     answered = false;
     a.client().request({.what = verb::pull}, "k", {}, [&](const kv_result&) { answered = true; });
-    for (const auto end = std::chrono::steady_clock::now() + 100ms; std::chrono::steady_clock::now() < end;) a.client().poll();
+    for (const auto end = std::chrono::steady_clock::now() + 100ms; std::chrono::steady_clock::now() < end;)
+      a.client().poll();
     EXPECT_FALSE(answered);
   });
 }
@@ -451,10 +456,9 @@ TEST_P(Chain, TheClockGoesOnWithTheNextServer) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Copies, Chain, testing::Values(copies{2, 1}, copies{2, 3}, copies{3, 2}),
-                         [](const auto& i) {
-                           return std::to_string(i.param.replicas) + "Of" + std::to_string(i.param.threads) + "Threads";
-                         });
+INSTANTIATE_TEST_SUITE_P(Copies, Chain, testing::Values(copies{2, 1}, copies{2, 3}, copies{3, 2}), [](const auto& i) {
+  return std::to_string(i.param.replicas) + "Of" + std::to_string(i.param.threads) + "Threads";
+});
 
 }  // namespace
 }  // namespace paracel

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Servers enter and leave a job that counts all the time: nothing is lost and nothing counts twice, also when servers die
-// in the middle of it.
+// Servers enter and leave a job that counts all the time: nothing is lost and nothing counts twice, also when servers
+// die in the middle of it.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -24,13 +24,13 @@
 namespace paracel {
 namespace {
 
-using test::cluster;
 using std::chrono::milliseconds;
+using test::cluster;
 
 constexpr std::size_t workers = 3;
 
-/// Three workers count with every kind of request until `disturb`, in a thread of its own, has come to its end. What each
-/// counts alone is exact at every step, what all count at the end.
+/// Three workers count with every kind of request until `disturb`, in a thread of its own, has come to its end. What
+/// each counts alone is exact at every step, what all count at the end.
 void count(cluster& c, const std::function<void()>& disturb) {
   std::atomic<std::int64_t> in_all{0};
   std::atomic<bool> is_over{false};
@@ -83,9 +83,9 @@ void count(cluster& c, const std::function<void()>& disturb) {
     std::vector<double> numbers(row_ones.size());
     rows.pull(ids, numbers);
     for (const auto v : numbers) EXPECT_EQ(v, static_cast<double>(total));
-    for (const auto v : places.read_at(std::vector<std::uint64_t>{7, 2000, 4095})) EXPECT_EQ(v, static_cast<double>(total));
-    for (int k = 0; k < 2000; ++k)
-      EXPECT_EQ(a.paracel_read<std::int64_t>("ballast" + me + "_" + std::to_string(k)), k);
+    for (const auto v : places.read_at(std::vector<std::uint64_t>{7, 2000, 4095}))
+      EXPECT_EQ(v, static_cast<double>(total));
+    for (int k = 0; k < 2000; ++k) EXPECT_EQ(a.paracel_read<std::int64_t>("ballast" + me + "_" + std::to_string(k)), k);
     a.paracel_sync();
   });
 }
@@ -113,14 +113,19 @@ TEST_P(Resize, CountsAreExactWhileServersEnterAndLeave) {
 
 TEST_P(Resize, WhatCannotWaitForAMembershipComesAgain) {
   const auto [replicas, servers, threads] = GetParam();
-  cluster c({.workers = workers, .servers = servers, .threads = threads, .replicas = replicas, .elastic = true,
+  cluster c({.workers = workers,
+             .servers = servers,
+             .threads = threads,
+             .replicas = replicas,
+             .elastic = true,
              .max_parked_bytes = 1});
   count(c, [&] { grow_and_shrink(c); });
 }
 
 std::string name_of_setting(const testing::TestParamInfo<setting>& i) {
   const auto& [replicas, servers, threads] = i.param;
-  return std::to_string(replicas) + "copies_" + std::to_string(servers) + "servers_" + std::to_string(threads) + "threads";
+  return std::to_string(replicas) + "copies_" + std::to_string(servers) + "servers_" + std::to_string(threads) +
+         "threads";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Resize,

@@ -64,16 +64,19 @@ TEST_F(ResultFiles, EveryFormOfADictionaryIsWrittenInTheOrderOfItsKeys) {
     EXPECT_EQ(text("doubles_0"), "x\t0.1\ny\t1e+300\n") << "every bit comes back";
     a.paracel_dump_dict(dict_type<default_id_type, list_type<double>>{{10, {1, 2.5}}, {9, {}}}, "lists_");
     EXPECT_EQ(text("lists_0"), "9\t\n10\t1|2.5\n");
-    a.paracel_dump_dict(dict_type<str_type, list_type<std::pair<str_type, double>>>{{"u", {{"v", 0.5}, {"w", 2}}}}, "pairs_");
+    a.paracel_dump_dict(dict_type<str_type, list_type<std::pair<str_type, double>>>{{"u", {{"v", 0.5}, {"w", 2}}}},
+                        "pairs_");
     EXPECT_EQ(text("pairs_0"), "u\tv:0.5|w:2\n");
-    a.paracel_dump_dict(dict_type<default_id_type, list_type<std::pair<default_id_type, double>>>{{7, {{8, 0.25}}}}, "ids_");
+    a.paracel_dump_dict(dict_type<default_id_type, list_type<std::pair<default_id_type, double>>>{{7, {{8, 0.25}}}},
+                        "ids_");
     EXPECT_EQ(text("ids_0"), "7\t8:0.25\n");
     a.paracel_dump_dict(dict_type<str_type, str_type>{{"k", "v"}}, "sep_", " = ");
     a.paracel_dump_dict(dict_type<str_type, str_type>{{"l", "w"}}, "sep_", str_type(" = "), true);
     EXPECT_EQ(text("sep_0"), "k = v\nl = w\n");
     a.paracel_dump_prob_mtx({{"u", {}}, {"v", {{"w", 1}}}}, "prob_");
     EXPECT_EQ(text("prob_0"), "v\tw:1\n");
-    a.paracel_dump_vector(list_type<double>{1, 2, 3}, dict_type<std::size_t, str_type>{{0, "zero"}, {2, "two"}}, "named_");
+    a.paracel_dump_vector(list_type<double>{1, 2, 3}, dict_type<std::size_t, str_type>{{0, "zero"}, {2, "two"}},
+                          "named_");
     EXPECT_EQ(text("named_0"), "zero:1,two:3\n");
     a.paracel_dump_vector(list_type<double>{}, "empty_");
     EXPECT_EQ(text("empty_0"), "");
@@ -241,7 +244,9 @@ TEST_F(ResultFiles, InputIsLoadedWholeInPartsOrLineByLine) {
     list_type<str_type> together;
     for (const auto& part : comm.allgather(mine)) together.insert(together.end(), part.begin(), part.end());
     EXPECT_EQ(together, lines);
-    EXPECT_THROW(a.paracel_load_handle(folder_, [](const str_type&) {}, "diagonal"), usage_error);
+    EXPECT_THROW(a.paracel_load_handle(
+                     folder_, [](const str_type&) {}, "diagonal"),
+                 usage_error);
   });
 }
 

@@ -79,8 +79,8 @@ class client {
 };
 
 json server() {
-  return {{"role", "server"}, {"slot", 0}, {"incarnation", 7}, {"threads", 1}, {"host", "h"}, {"pid", 1},
-          {"shards", {"a"}}, {"clock", "b"}, {"control", "c"}};
+  return {{"role", "server"}, {"slot", 0},       {"incarnation", 7}, {"threads", 1},  {"host", "h"},
+          {"pid", 1},         {"shards", {"a"}}, {"clock", "b"},     {"control", "c"}};
 }
 json worker(int rank, int size) {
   return {{"role", "worker"}, {"rank", rank}, {"size", size}, {"host", "h"}, {"pid", 2 + rank}};
@@ -141,8 +141,8 @@ TEST_F(SchedulerNode, AJobFromJoinToDone) {
   EXPECT_EQ(node->status(), 0);
   std::vector<std::string> kinds;
   for (const auto& line : book.lines()) kinds.push_back(line["event"]);
-  EXPECT_EQ(kinds, (std::vector<std::string>{"ready", "joined", "joined", "joined", "started", "progress", "left", "left",
-                                             "done"}));
+  EXPECT_EQ(kinds, (std::vector<std::string>{"ready", "joined", "joined", "joined", "started", "progress", "left",
+                                             "left", "done"}));
 }
 
 TEST_F(SchedulerNode, ALostWorkerIsFoundByTheClock) {
@@ -164,7 +164,8 @@ TEST_F(SchedulerNode, ALostWorkerIsFoundByTheClock) {
     std::this_thread::sleep_for(10ms);
   }
   EXPECT_EQ(last["status"], 10);
-  EXPECT_NE(last["cause"].get<std::string>().find("worker 0 (pid 2 on h) lost: no heartbeat for 0."), std::string::npos);
+  EXPECT_NE(last["cause"].get<std::string>().find("worker 0 (pid 2 on h) lost: no heartbeat for 0."),
+            std::string::npos);
   EXPECT_EQ(node->status(), 10);
 }
 
@@ -190,7 +191,8 @@ TEST_F(SchedulerNode, AnAbortFromOutsideAnswersWhoWaits) {
   node->abort(143, "the scheduler was told to stop");
   const auto reply = w.wait();
   EXPECT_EQ(reply.header.result, status::job_ended);
-  EXPECT_EQ(json::parse(net::text_of(reply.body)), (json{{"status", 143}, {"cause", "the scheduler was told to stop"}}));
+  EXPECT_EQ(json::parse(net::text_of(reply.body)),
+            (json{{"status", 143}, {"cause", "the scheduler was told to stop"}}));
 }
 
 TEST_F(SchedulerNode, WhoStillWaitsAtTheEndIsAnswered) {

@@ -27,7 +27,8 @@ TEST(ServerGroup, KeepsTheOrderOfRequestsForOneKeyWithThousandsInFlight) {
   constexpr int requests = 5000;  // more than the window begins with
   std::vector<std::int64_t> seen;
   for (int i = 0; i < requests; ++i)
-    client->request({.what = net::verb::bupdate}, "k", one.view(), [&](const kv_result& r) { seen.push_back(number_in(r)); });
+    client->request({.what = net::verb::bupdate}, "k", one.view(),
+                    [&](const kv_result& r) { seen.push_back(number_in(r)); });
   EXPECT_GT(client->in_flight(), 1024U);
   client->wait_all();
   ASSERT_EQ(seen.size(), static_cast<std::size_t>(requests));
@@ -80,20 +81,18 @@ TEST(ServerGroup, AMultiRequestIsCutIntoChunksAndComesBackWhole) {
     views.push_back(values.back().view());
   }
   client->many().multi({.what = net::verb::push_multi}, keys, views,
-                [](std::size_t, const net::reply_item& item) { ASSERT_EQ(item.result, net::status::ok); });
+                       [](std::size_t, const net::reply_item& item) { ASSERT_EQ(item.result, net::status::ok); });
   std::vector<std::int64_t> got(keys.size(), -1);
-  client->many().multi({.what = net::verb::pull_multi}, keys, {}, [&](std::size_t i, const net::reply_item& item) {
-    got[i] = decode<std::int64_t>(item.value);
-  });
+  client->many().multi({.what = net::verb::pull_multi}, keys, {},
+                       [&](std::size_t i, const net::reply_item& item) { got[i] = decode<std::int64_t>(item.value); });
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], static_cast<std::int64_t>(i));
 }
 
 TEST(ServerGroup, AServerThatNeverAnswersIsGivenUpAndNothingIsClaimedAboutTheRequest) {
   net::inproc_transport nobody;
   membership m;
-  m.servers.push_back({.shards = {"inproc://nobody_shard"},
-                       .clock = "inproc://nobody_clock",
-                       .control = "inproc://nobody_control"});
+  m.servers.push_back(
+      {.shards = {"inproc://nobody_shard"}, .clock = "inproc://nobody_clock", .control = "inproc://nobody_control"});
   kvclt_options o;
   o.timeout = std::chrono::milliseconds{300};
   server_group client(nobody, m, 0, o);

@@ -12,9 +12,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <ctime>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -50,7 +50,8 @@ constexpr milliseconds patience{10'000};
 value_view view(const double& d) { return {value_tag::f64, std::as_bytes(std::span(&d, 1))}; }
 value_view view(const std::vector<double>& d) { return {value_tag::f64_array, std::as_bytes(std::span(d))}; }
 
-std::vector<std::byte> frame_of(net::request_header h, std::string_view key, const value_view& value, std::size_t tail = 0) {
+std::vector<std::byte> frame_of(net::request_header h, std::string_view key, const value_view& value,
+                                std::size_t tail = 0) {
   h.tag = value.tag;
   h.key_bytes = static_cast<std::uint32_t>(key.size());
   h.body_bytes = static_cast<std::uint32_t>(key.size() + value.bytes.size());
@@ -222,7 +223,8 @@ TEST_P(ServerNodeTest, EveryKeyIsReachedAtTheAddressThatTheRingNames) {
     EXPECT_EQ(a.header.epoch, 1U);
   }
   std::uint64_t keys = 0;
-  for (const auto& s : members_.servers) keys += nlohmann::json::parse(c.ask(s.control, verb::stats).text())["keys"].get<int>();
+  for (const auto& s : members_.servers)
+    keys += nlohmann::json::parse(c.ask(s.control, verb::stats).text())["keys"].get<int>();
   EXPECT_EQ(keys, 200U);
 }
 
@@ -328,7 +330,8 @@ TEST_P(ServerNodeTest, AProxyReachesEveryKeyThroughAnyServer) {
   const double one = 1;
   std::vector<std::byte> both;
   for (int i = 0; i < 2; ++i) net::append_item(both, {}, view(one));
-  for (int i = 0; i < 2; ++i) ASSERT_EQ(proxy(verb::update_default, "d", {value_tag::none, both}).header.result, status::ok);
+  for (int i = 0; i < 2; ++i)
+    ASSERT_EQ(proxy(verb::update_default, "d", {value_tag::none, both}).header.result, status::ok);
   EXPECT_EQ(proxy(verb::pull, "d", {}).doubles(), std::vector<double>{2});
   std::vector<std::byte> never(sizeof(std::uint64_t) + sizeof one);  // version 0: the key must not be there
   const auto conflict = proxy(verb::cas, "d", {value_tag::f64, never});
@@ -416,8 +419,9 @@ TEST_P(ServerNodeTest, RandomCutAndFlippedFramesDisturbNobody) {
       frame = good[random() % good.size()];
       if (i % 3 == 1) frame.resize(random() % frame.size());
       // Not in the verb (it could become stop or clear) and not in the key, which would be a right request for another.
-      else frame[random() % 2 == 0 ? 6 + random() % 90 : 99 + random() % (frame.size() - 99)] ^=
-          static_cast<std::byte>(1U << (random() % 8));
+      else
+        frame[random() % 2 == 0 ? 6 + random() % 90 : 99 + random() % (frame.size() - 99)] ^=
+            static_cast<std::byte>(1U << (random() % 8));
     }
     shared_buffer tail;
     if (random() % 10 == 0) tail = shared_buffer::allocate(random() % 100);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The staleness rule, watched from outside: every worker publishes what it has begun to commit before it commits, so that
-// a read may be compared with a lower bound on everybody's progress.
+// The staleness rule, watched from outside: every worker publishes what it has begun to commit before it commits, so
+// that a read may be compared with a lower bound on everybody's progress.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -71,8 +71,9 @@ TEST_P(Ssp, LeadNeverExceedsTheStalenessAndReadsHoldWhatTheRulePromises) {
   EXPECT_LE(greatest_lead.load(), s);
 }
 
-INSTANTIATE_TEST_SUITE_P(Staleness, Ssp, ::testing::Combine(::testing::Values(0, 1, 3, 10),
-                                                            ::testing::Values<std::size_t>(1, 2, 4, 8)));
+INSTANTIATE_TEST_SUITE_P(Staleness, Ssp,
+                         ::testing::Combine(::testing::Values(0, 1, 3, 10),
+                                            ::testing::Values<std::size_t>(1, 2, 4, 8)));
 
 TEST(SspLead, ReachesTheLimitBehindOneSlowWorkerAndStopsThere) {
   constexpr int s = 3;
@@ -111,9 +112,9 @@ TEST(Ssp, CachedReadsAskNoServerWhileTheyAreFresh) {
 // ---- random schedules -------------------------------------------------------------------------------------------
 
 /// The rule, whatever a worker does between its commits: every read contains at least all updates of everybody's first
-/// c - s iterations, and all of its own, and never one that nobody has made. Worker w counts its updates in element w of
-/// each key, and tells the others after each call how many it has made (`made`) and, before each commit, how many the
-/// iterations up to then have (`by_iteration`).
+/// c - s iterations, and all of its own, and never one that nobody has made. Worker w counts its updates in element w
+/// of each key, and tells the others after each call how many it has made (`made`) and, before each commit, how many
+/// the iterations up to then have (`by_iteration`).
 class SspSchedule : public ::testing::TestWithParam<std::tuple<unsigned, int, bool, bool>> {};
 
 TEST_P(SspSchedule, EveryReadHoldsWhatTheRulePromises) {
@@ -164,9 +165,13 @@ TEST_P(SspSchedule, EveryReadHoldsWhatTheRulePromises) {
         const auto k = random() % keys;
         switch (random() % 11) {
           case 0:
-          case 1: ASSERT_NO_FATAL_FAILURE(check(k, a.paracel_read<counts>(name(k)))); break;
+          case 1:
+            ASSERT_NO_FATAL_FAILURE(check(k, a.paracel_read<counts>(name(k))));
+            break;
           case 2:
-          case 3: ASSERT_NO_FATAL_FAILURE(check(k, a.paracel_read_ref<counts>(name(k)))); break;
+          case 3:
+            ASSERT_NO_FATAL_FAILURE(check(k, a.paracel_read_ref<counts>(name(k))));
+            break;
           case 4: {
             const auto other = random() % keys;
             const auto both = a.paracel_read_multi<counts>({name(k), name(other)});
@@ -176,14 +181,18 @@ TEST_P(SspSchedule, EveryReadHoldsWhatTheRulePromises) {
           }
           case 5:
           case 6:
-          case 7: a.paracel_update(name(k), one(k)); break;
+          case 7:
+            a.paracel_update(name(k), one(k));
+            break;
           case 8: {
             auto done = a.paracel_update(name(k), one(k));
             a.paracel_update(name(k), one(k));
             ASSERT_TRUE(done.get());
             break;
           }
-          case 9: a.paracel_bupdate(name(k), one(k)); break;
+          case 9:
+            a.paracel_bupdate(name(k), one(k));
+            break;
           default: {
             // The same sum by a function that no worker knows to be one: it is neither combined nor added to a copy.
             a.paracel_update(name(k), one(k), "element_updates", "plain_sum_update");
@@ -202,8 +211,9 @@ TEST_P(SspSchedule, EveryReadHoldsWhatTheRulePromises) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, SspSchedule, ::testing::Combine(::testing::Range(1U, 5U), ::testing::Values(0, 1, 2, 3),
-                                                                ::testing::Bool(), ::testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(Seeds, SspSchedule,
+                         ::testing::Combine(::testing::Range(1U, 5U), ::testing::Values(0, 1, 2, 3), ::testing::Bool(),
+                                            ::testing::Bool()));
 
 // ---- values that come by themselves -----------------------------------------------------------------------------
 
@@ -282,7 +292,8 @@ TEST(Combining, SendsOneRequestAShardAtTheCommit) {
     EXPECT_EQ(c.requests_served(), before + 1);
     const auto other = c.client();
     std::vector<double> seen;
-    other->wait(other->request({.what = net::verb::pull}, "b", {}, [&](const kv_result& r) { decode_into(r.value(), seen); }));
+    other->wait(
+        other->request({.what = net::verb::pull}, "b", {}, [&](const kv_result& r) { decode_into(r.value(), seen); }));
     EXPECT_EQ(seen, (std::vector<double>{100, 200}));
   });
 }
@@ -385,7 +396,8 @@ TEST(Combining, WhatWasNotCommittedIsSentWhenTheAlgorithmEnds) {
       a.paracel_update("k", 1.0);
     }
     paralg b("", comm);
-    for (int i = 0; i < 1000 && !b.paracel_contains("k"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    for (int i = 0; i < 1000 && !b.paracel_contains("k"); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
     EXPECT_EQ(b.paracel_read<double>("k"), 2);
   });
 }

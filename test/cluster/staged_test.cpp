@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What BSP has staged: when it is folded, what memory it takes, and who hears that it could not be folded. Also, under every
-// consistency, an update that fails when nobody waits for it any more.
+// What BSP has staged: when it is folded, what memory it takes, and who hears that it could not be folded. Also, under
+// every consistency, an update that fails when nobody waits for it any more.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +60,8 @@ TEST(Bsp, MemoryOfWhatIsUpdatedAndNeverReadStaysBounded) {
       while (sum_over_shards(c, 2, "staged") != 0 && std::chrono::steady_clock::now() < end)
         std::this_thread::sleep_for(std::chrono::milliseconds{2});
       EXPECT_EQ(sum_over_shards(c, 2, "staged"), 0U);
-      EXPECT_LT(sum_over_shards(c, 2, "memory_bytes"), replicas * (4U << 20U) + (20U << 20U)) << "rows have slabs of 8 MB";
+      EXPECT_LT(sum_over_shards(c, 2, "memory_bytes"), replicas * (4U << 20U) + (20U << 20U))
+          << "rows have slabs of 8 MB";
       EXPECT_EQ(a.paracel_read<std::vector<double>>("large"), std::vector<double>(20'000, 200.0));
     });
   }
@@ -113,8 +114,8 @@ TEST(Bsp, WhatNoCommitFollowsIsLostWithAWarning) {
       EXPECT_EQ(a.paracel_read<double>("sum"), 2.0);
     });
     const auto said = testing::internal::GetCapturedStderr();
-    EXPECT_THAT(said,
-                testing::HasSubstr("worker 1: warning: updates since the last iter_commit are lost (3; one is of key \"sum\")"));
+    EXPECT_THAT(said, testing::HasSubstr(
+                          "worker 1: warning: updates since the last iter_commit are lost (3; one is of key \"sum\")"));
     EXPECT_THAT(said, testing::Not(testing::HasSubstr("worker 0: warning")));
   }
 }
@@ -204,12 +205,15 @@ TEST(Bsp, WhatCouldNotBeFoldedEndsTheProgramAtTheNextSync) {
 
 TEST(Bsp, WhatCouldNotBeFoldedEndsTheProgramAtItsEnd) {
   for (const std::uint32_t replicas : {1U, 2U}) {
-    const auto text = end_of(2, [](paralg& a, Comm comm) {
-      a.set_consistency(consistency_model::bsp);
-      a.paracel_register_update("server_updates", "refuse_negative_update");
-      a.paracel_update("a", comm.get_rank() == 1 ? -1.0 : 1.0);
-      a.iter_commit();
-    }, replicas);
+    const auto text = end_of(
+        2,
+        [](paralg& a, Comm comm) {
+          a.set_consistency(consistency_model::bsp);
+          a.paracel_register_update("server_updates", "refuse_negative_update");
+          a.paracel_update("a", comm.get_rank() == 1 ? -1.0 : 1.0);
+          a.iter_commit();
+        },
+        replicas);
     EXPECT_THAT(text, testing::HasSubstr("key \"a\"")) << replicas;
     EXPECT_THAT(text, testing::HasSubstr("a negative delta")) << replicas;
   }
@@ -232,13 +236,15 @@ TEST(Ssp, TheFailureOfTheLastUpdateEndsTheProgram) {
 
 // A read that is on its way when the algorithm goes fills nothing any more.
 TEST(Ssp, AReadThatNobodyWaitsForIsForgottenWithItsAlgorithm) {
-  EXPECT_EQ(end_of(1, [](paralg& a, Comm) {
-    a.paracel_write("v", std::vector<double>(1000, 1.0));
-    for (int i = 0; i < 100; ++i) {
-      auto gone = std::make_unique<std::vector<double>>();
-      (void)a.paracel_read_async("v", *gone);
-    }
-  }), "");
+  EXPECT_EQ(end_of(1,
+                   [](paralg& a, Comm) {
+                     a.paracel_write("v", std::vector<double>(1000, 1.0));
+                     for (int i = 0; i < 100; ++i) {
+                       auto gone = std::make_unique<std::vector<double>>();
+                       (void)a.paracel_read_async("v", *gone);
+                     }
+                   }),
+            "");
 }
 
 }  // namespace

@@ -18,8 +18,8 @@
 #include "core/hash.hpp"
 #include "net/row_codec.hpp"
 #include "test/support/cluster.hpp"
-#include "test/support/server_killer.hpp"
 #include "test/support/paths.hpp"
+#include "test/support/server_killer.hpp"
 
 namespace paracel {
 namespace {
@@ -162,7 +162,9 @@ void random_operations(cluster& c, unsigned seed, int least, std::chrono::steady
     std::vector<double> out(width);
     t.pull(ids{5}, out);
     EXPECT_EQ(out, begin("5")) << "the definition is still there";
-    if (disasters) { EXPECT_GT(disasters->stop(), 0); }
+    if (disasters) {
+      EXPECT_GT(disasters->stop(), 0);
+    }
   });
 }
 
@@ -378,13 +380,16 @@ TEST(Table, AnotherDefinitionUnderTheSameNameIsRefusedWithTheDifference) {
                 HasSubstr("elements f32; it was asked for with f64"));
     EXPECT_THAT(refusal([&] { table<float> o(a, "t", 5, row_init::uniform(0, 1, 5), adagrad); }), HasSubstr("width 4"));
     EXPECT_THAT(refusal([&] { table<float> o(a, "t", 4, row_init::uniform(0, 1, 6), adagrad); }), HasSubstr("seed 5"));
-    EXPECT_THAT(refusal([&] { table<float> o(a, "t", 4, row_init::uniform(0, 1, 5)); }), HasSubstr("asked for with add"));
+    EXPECT_THAT(refusal([&] { table<float> o(a, "t", 4, row_init::uniform(0, 1, 5)); }),
+                HasSubstr("asked for with add"));
     EXPECT_THAT(refusal([&] {
                   table<float> o(a, "t", 4, row_init::uniform(0, 1, 5),
                                  {"libparacel_default.so", "paracel_adagrad", {{"lr", 0.25}}});
                 }),
                 HasSubstr("other hyper-parameters"));
-    EXPECT_THAT(refusal([&] { table<float> o(a, "o", 4, row_init::zeros(), {"libparacel_default.so", "paracel_no", {}}); }),
+    EXPECT_THAT(refusal([&] {
+                  table<float> o(a, "o", 4, row_init::zeros(), {"libparacel_default.so", "paracel_no", {}});
+                }),
                 HasSubstr("paracel_no"));
     EXPECT_THAT(refusal([&] {
                   table<float> o(a, "o", 4, row_init::zeros(), {"libparacel_default.so", "paracel_sgd", {{"rate", 1}}});
@@ -451,9 +456,13 @@ TEST(Keys, OptimizersStepKeysInEveryForm) {
   c.run([](Comm comm) {
     paralg a("", comm, "", 10, 0, true);
     using list = std::vector<double>;
-    EXPECT_THAT(refusal([&] { a.paracel_register_update("libparacel_default.so", "paracel_adagrad", {{"rate", 1}}); }),
+    EXPECT_THAT(refusal([&] {
+                  a.paracel_register_update("libparacel_default.so", "paracel_adagrad", {{"rate", 1}});
+                }),
                 HasSubstr("it has lr, eps"));
-    EXPECT_THAT(refusal([&] { a.paracel_register_update("libparacel_default.so", "paracel_adagrad", {{"lr", NAN}}); }),
+    EXPECT_THAT(refusal([&] {
+                  a.paracel_register_update("libparacel_default.so", "paracel_adagrad", {{"lr", NAN}});
+                }),
                 HasSubstr("finite"));
     a.paracel_register_update("libparacel_default.so", "paracel_adagrad", {{"lr", 1}, {"eps", 0}});
     a.paracel_register_bupdate("libparacel_default.so", "paracel_sgd", {{"lr", 0.5}});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What lda asks of the servers in a clock, and that word counts and similarities ask nothing of them: their READMEs say it,
-// these tests hold it.
+// What lda asks of the servers in a clock, and that word counts and similarities ask nothing of them: their READMEs say
+// it, these tests hold it.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -54,9 +54,11 @@ class TextTraffic : public testing::Test {
   template <class Solve>
   traffic of(const config_schema& schema, const char* input, const std::string& rest, std::size_t workers,
              std::size_t servers, Solve&& solve) {
-    test::cluster c({.workers = workers, .servers = servers, .threads = 1, .plugin_folders = {test::default_plugin_folder()}});
-    const auto settings = schema.check_text("cfg.json", "{\"input\": \"" + (folder_ / input).string() + "\", \"output\": \"" +
-                                                            (folder_ / "out").string() + "\"" + rest + "}");
+    test::cluster c(
+        {.workers = workers, .servers = servers, .threads = 1, .plugin_folders = {test::default_plugin_folder()}});
+    const auto settings =
+        schema.check_text("cfg.json", "{\"input\": \"" + (folder_ / input).string() + "\", \"output\": \"" +
+                                          (folder_ / "out").string() + "\"" + rest + "}");
     c.run([&](Comm comm) { solve(comm, settings); });
     traffic t;
     for (std::size_t s = 0; s < servers; ++s) {
@@ -79,9 +81,8 @@ TEST_F(TextTraffic, AClockOfLdaIsAPullAndAnUpdateAShardAndOneEachForTheTotals) {
   for (const std::size_t workers : {1UL, 2UL}) {
     for (const std::size_t servers : {1UL, 3UL}) {
       const auto run = [&](int sweeps) {
-        return of(lda_schema(), "text",
-                  R"(, "k_topics": 12, "report_every": 0, "iters": )" + std::to_string(sweeps), workers, servers,
-                  [](const Comm& comm, const config& c) { lda(comm, "", lda_settings(c)).solve(); });
+        return of(lda_schema(), "text", R"(, "k_topics": 12, "report_every": 0, "iters": )" + std::to_string(sweeps),
+                  workers, servers, [](const Comm& comm, const config& c) { lda(comm, "", lda_settings(c)).solve(); });
       };
       auto few = run(2);
       auto many = run(2 + static_cast<int>(clocks));
@@ -102,7 +103,8 @@ TEST_F(TextTraffic, AClockOfLdaIsAPullAndAnUpdateAShardAndOneEachForTheTotals) {
 
 TEST_F(TextTraffic, WordCountsAndSimilaritiesAskNothingOfTheServers) {
   const auto none = [](traffic t) {
-    for (const char* verb : {"pull", "push", "update", "rows_pull", "rows_update", "rows_push", "pull_multi", "push_multi"}) {
+    for (const char* verb :
+         {"pull", "push", "update", "rows_pull", "rows_update", "rows_push", "pull_multi", "push_multi"}) {
       EXPECT_EQ(t.requests[verb], 0) << verb;
     }
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a level of decision_tree_rec and a round of steady_state_inversion send, as their READMEs say: the reductions are
-// counted between the algorithm and the scheduler.
+// What a level of decision_tree_rec and a round of steady_state_inversion send, as their READMEs say: the reductions
+// are counted between the algorithm and the scheduler.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -58,9 +58,10 @@ class ReductionCost : public testing::Test {
   fs::path folder_;
 };
 
-alg::dtr_settings tree_settings(const std::string& users, const std::string& items, const std::string& output, int level) {
-  const auto text = R"({"user_fac_input": ")" + users + R"(", "item_fac_input": ")" + items + R"(", "output": ")" + output +
-                    R"(", "level": )" + std::to_string(level) + "}";
+alg::dtr_settings tree_settings(const std::string& users, const std::string& items, const std::string& output,
+                                int level) {
+  const auto text = R"({"user_fac_input": ")" + users + R"(", "item_fac_input": ")" + items + R"(", "output": ")" +
+                    output + R"(", "level": )" + std::to_string(level) + "}";
   return alg::dtr_settings(alg::dtr_schema().check_text("config", text));
 }
 
@@ -106,7 +107,8 @@ TEST_F(ReductionCost, ARoundOfAnInversionIsThreeReductions) {
     for (std::size_t i = 0; i < left; ++i) {
       counter_random random(5, 0, i);
       for (std::size_t j = 0; j < right; ++j) {
-        if (j == i % right || random.below(4) == 0) edges << i << "L," << j << "R," << random.uniform_above_zero() << '\n';
+        if (j == i % right || random.below(4) == 0)
+          edges << i << "L," << j << "R," << random.uniform_above_zero() << '\n';
       }
       shares << i << "L," << 1.0 / left << '\n';
     }
@@ -118,7 +120,8 @@ TEST_F(ReductionCost, ARoundOfAnInversionIsThreeReductions) {
                       R"(", "output": ")" + path("out") + R"(", "feasibility": "never", "epsilon": 1e-9, "rounds": )" +
                       std::to_string(rounds) + "}";
     at.push_back(measured([&](Comm comm) {
-      alg::steady_state_inversion(comm, "", alg::steady_settings(alg::steady_schema().check_text("config", text))).solve();
+      alg::steady_state_inversion(comm, "", alg::steady_settings(alg::steady_schema().check_text("config", text)))
+          .solve();
     }));
   }
   EXPECT_EQ(at[1].size() - at[0].size(), 3U * 3U);

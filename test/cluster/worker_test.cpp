@@ -24,8 +24,8 @@
 namespace paracel {
 namespace {
 
-using test::cluster;
 using std::chrono::milliseconds;
+using test::cluster;
 
 // ---- the client --------------------------------------------------------------------------------------------------
 
@@ -57,7 +57,7 @@ TEST(Kvclt, AMultiCallThatFailsWhileItSendsLeavesNoHandlerBehind) {
   const auto refuse = std::make_shared<int>(0);
   const auto ask = [&] {
     client->many().multi({.what = net::verb::pull_multi}, keys, {},
-                  [refuse](std::size_t, const net::reply_item&) { throw type_error("not what was asked for"); });
+                         [refuse](std::size_t, const net::reply_item&) { throw type_error("not what was asked for"); });
   };
   EXPECT_THROW(ask(), type_error);
   EXPECT_GT(client->in_flight(), 0U);
@@ -271,8 +271,11 @@ TEST(Paralg, RefusesWhatItCannotMeanAndSaysWhatWouldBeRight) {
 TEST(Comm, ARootThatIsNoWorkerIsRefused) {
   Comm comm(std::make_shared<single_comm>());
   int number = 1;
-  for (const auto& call : std::vector<std::function<void()>>{
-           [&] { comm.bcast(number, 1); }, [&] { (void)comm.treereduce(number, [](int from, int& to) { to += from; }, 7); }}) {
+  for (const auto& call : std::vector<std::function<void()>>{[&] { comm.bcast(number, 1); },
+                                                             [&] {
+                                                               (void)comm.treereduce(
+                                                                   number, [](int from, int& to) { to += from; }, 7);
+                                                             }}) {
     try {
       call();
       ADD_FAILURE() << "no error";
@@ -290,12 +293,13 @@ TEST(Heartbeat, ASchedulerThatWasNotAskedIsNotSilent) {
   std::atomic<int> beats{0};
   std::atomic<bool> ended{false};
   {
-    net::heartbeat h(c.transport(), {c.scheduler_address(), cluster::job, milliseconds{200}, milliseconds{100}},
-                     [&] {
-                       ++beats;
-                       return std::string(R"({"role":"server","slot":0,"pid":1,"busy":[]})");
-                     },
-                     [&](const net::directive&) { ended = true; });
+    net::heartbeat h(
+        c.transport(), {c.scheduler_address(), cluster::job, milliseconds{200}, milliseconds{100}},
+        [&] {
+          ++beats;
+          return std::string(R"({"role":"server","slot":0,"pid":1,"busy":[]})");
+        },
+        [&](const net::directive&) { ended = true; });
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{5};
     while (beats < 4 && !ended && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(milliseconds{5});
   }
@@ -310,7 +314,8 @@ TEST(Heartbeat, AnOrderToEndIsNoSignThatItMayGoOn) {
   std::atomic<int> signs{0}, orders{0};
   net::heartbeat_options o{"inproc://s", 1, milliseconds{10}, milliseconds{5000}};
   o.on_answer = [&](net::clock_source::time_point) { ++signs; };
-  net::heartbeat h(over, std::move(o), [] { return std::string("{}"); }, [&](const net::directive&) { ++orders; });
+  net::heartbeat h(
+      over, std::move(o), [] { return std::string("{}"); }, [&](const net::directive&) { ++orders; });
   const auto answer = [&](net::instruction order, std::uint32_t count = net::known_sender) {
     net::incoming in;
     net::request_view asked;
@@ -340,12 +345,13 @@ TEST(Heartbeat, ASilentSchedulerIsLostWithinTheLimit) {
   std::string cause;
   const auto begin = std::chrono::steady_clock::now();
   {
-    net::heartbeat h(nobody, {"inproc://nobody", 1, milliseconds{20}, milliseconds{300}}, [] { return std::string("{}"); },
-                     [&](const net::directive& o) {
-                       cause = o.cause;
-                       EXPECT_EQ(o.status, exit_status::scheduler_lost);
-                       ended = true;
-                     });
+    net::heartbeat h(
+        nobody, {"inproc://nobody", 1, milliseconds{20}, milliseconds{300}}, [] { return std::string("{}"); },
+        [&](const net::directive& o) {
+          cause = o.cause;
+          EXPECT_EQ(o.status, exit_status::scheduler_lost);
+          ended = true;
+        });
     while (!ended && std::chrono::steady_clock::now() - begin < std::chrono::seconds{5})
       std::this_thread::sleep_for(milliseconds{5});
   }

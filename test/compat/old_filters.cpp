@@ -30,7 +30,8 @@ class filtered : public paracel::paralg {
   virtual ~filtered() {}
 
   virtual void solve() {
-    // Worker r writes the keys that are r modulo the number of workers: score_i = 37 i modulo n, and a name for every fifth.
+    // Worker r writes the keys that are r modulo the number of workers: score_i = 37 i modulo n, and a name for every
+    // fifth.
     paracel::dict_type<string, double> scores;
     for (int i = static_cast<int>(get_worker_id()); i < n; i += static_cast<int>(get_worker_size())) {
       scores["score_" + std::to_string(i)] = static_cast<double>(i * 37 % n);
@@ -44,7 +45,7 @@ class filtered : public paracel::paralg {
     auto all = paracel_read_special<double>(filter_file, "score_filter");
     check(static_cast<int>(all.size()) == n);
     for (auto& kv : all) check(kv.second == static_cast<double>(std::stoi(kv.first.substr(6)) * 37 % n));
-    auto names = paracel_read_special<vector<string> >(filter_file, "name_filter");
+    auto names = paracel_read_special<vector<string>>(filter_file, "name_filter");
     check(static_cast<int>(names.size()) == (n + 4) / 5 && names.at("5_name")[1] == "5");
 
     size_t seen = 0;
@@ -53,7 +54,7 @@ class filtered : public paracel::paralg {
     check(static_cast<int>(seen) == n);
 
     paracel_read_topk_with_key_filter(7, best, filter_file, "score_filter");
-    paracel::list_type<std::pair<string, double> > whole;
+    paracel::list_type<std::pair<string, double>> whole;
     check(best.size() == 7 && best[0].second == static_cast<double>(n - 1));
     paracel_sync();
 
@@ -85,7 +86,7 @@ class filtered : public paracel::paralg {
   int n;
   bool good = true;
   paracel::dict_type<string, double> large;
-  paracel::list_type<std::pair<string, double> > best;
+  paracel::list_type<std::pair<string, double>> best;
 };
 
 }  // namespace alg
@@ -98,8 +99,8 @@ int main(int argc, char* argv[]) {
   google::ParseCommandLineFlags(&argc, &argv, true);
 
   paracel::json_parser pt(FLAGS_cfg_file);
-  paracel::alg::filtered solver(comm, FLAGS_server_info, pt.parse<string>("output"), pt.check_parse<string>("filter_file"),
-                                pt.parse<int>("n"));
+  paracel::alg::filtered solver(comm, FLAGS_server_info, pt.parse<string>("output"),
+                                pt.check_parse<string>("filter_file"), pt.parse<int>("n"));
   solver.solve();
   solver.dump_result();
   if (!solver.is_good()) std::cout << "checks: bad" << std::endl;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A program in the manner of Paracel 0.3: degrees, in-links and distances in a graph that the workers have loaded together.
+// A program in the manner of Paracel 0.3: degrees, in-links and distances in a graph that the workers have loaded
+// together.
 #include <cstddef>
 #include <iostream>
 #include <string>
@@ -47,7 +48,7 @@ class graph_numbers : public paracel::paralg {
     good = static_cast<size_t>(npx) * npy == get_worker_size();
 
     // Links that come in, at the servers: key by key lists of (from, weight).
-    paracel::dict_type<string, vector<std::pair<node_t, double> > > links;
+    paracel::dict_type<string, vector<std::pair<node_t, double>>> links;
     auto link_lambda = [&](const node_t& a, const node_t& b, double w) {
       links[paracel::cvt(b) + "_links"].push_back(std::make_pair(a, w));
       edges += 1;
@@ -57,7 +58,7 @@ class graph_numbers : public paracel::paralg {
     paracel_sync();
     for (auto& kv : links) {
       double sum = 0.;
-      for (auto& link : paracel_read<vector<std::pair<node_t, double> > >(kv.first)) sum += link.second;
+      for (auto& link : paracel_read<vector<std::pair<node_t, double>>>(kv.first)) sum += link.second;
       in_weight[kv.first.substr(0, kv.first.find('_'))] = sum;
     }
     get_comm().allreduce(edges);
@@ -67,8 +68,8 @@ class graph_numbers : public paracel::paralg {
     paracel_sync();
     paracel::digraph<node_t> whole, part;
     for (size_t r = 0; r < get_worker_size(); ++r) {
-      paracel_read<paracel::digraph<node_t> >("G_" + std::to_string(r), part);
-      paracel::list_type<std::tuple<node_t, node_t, double> > triples;
+      paracel_read<paracel::digraph<node_t>>("G_" + std::to_string(r), part);
+      paracel::list_type<std::tuple<node_t, node_t, double>> triples;
       part.dump2triples(triples);
       whole.construct_from_triples(triples);
     }
@@ -93,7 +94,8 @@ class graph_numbers : public paracel::paralg {
     auto cc_lambda = [&](const node_t& v, int id) { component[paracel::cvt(v)] = id; };
     cc.handleCC(cc_lambda);
     whole.reverse();
-    for (auto& v : whole.vertex_bag()) good = good && in_degree[paracel::cvt(v)] == static_cast<int>(whole.outdegree(v));
+    for (auto& v : whole.vertex_bag())
+      good = good && in_degree[paracel::cvt(v)] == static_cast<int>(whole.outdegree(v));
 
     // Names on two sides, mixed lines: "a b:0.1|c:0.2".
     auto parser = paracel::gen_parser(paracel::parser_b, ' ', '|');
@@ -108,7 +110,7 @@ class graph_numbers : public paracel::paralg {
     paracel::bigraph_continuous numbered;
     paracel::dict_type<node_t, node_t> rm, cm;
     paracel_load_as_graph(numbered, rm, cm, input, f_parser, pattern);
-    paracel::dict_type<node_t, paracel::dict_type<node_t, double> > last;
+    paracel::dict_type<node_t, paracel::dict_type<node_t, double>> last;
     auto last_lambda = [&](node_t a, node_t b, double w) { last[rm[a]][cm[b]] = w; };
     numbered.traverse(last_lambda);
     for (auto& kv : last) good = good && local_graph.adjacent(kv.first) == kv.second;
@@ -139,7 +141,7 @@ class graph_numbers : public paracel::paralg {
   vector<node_t> reached;
   paracel::dict_type<string, double> in_weight;
   paracel::dict_type<string, int> out_degree, in_degree, distance, component;
-  paracel::dict_type<string, paracel::list_type<std::pair<string, double> > > best;
+  paracel::dict_type<string, paracel::list_type<std::pair<string, double>>> best;
 };
 
 }  // namespace alg

@@ -25,8 +25,8 @@ extern paracel::filter_with_key_result name_filter;
 extern paracel::filter_result large_filter;
 }
 
-static vector<pair<node_t, double> > join(const vector<pair<node_t, double> >& a, const vector<pair<node_t, double> >& b) {
-  vector<pair<node_t, double> > r(a);
+static vector<pair<node_t, double>> join(const vector<pair<node_t, double>>& a, const vector<pair<node_t, double>>& b) {
+  vector<pair<node_t, double>> r(a);
   r.insert(r.end(), b.begin(), b.end());
   return r;
 }

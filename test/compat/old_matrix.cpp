@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include <eigen3/Eigen/Dense>
-#include <eigen3/Eigen/Sparse>
 #include <gflags/gflags.h>
 #include <mpi.h>
+#include <eigen3/Eigen/Dense>
+#include <eigen3/Eigen/Sparse>
 
 #include "load.hpp"
 #include "paracel_types.hpp"
@@ -31,7 +31,11 @@ class matrix_numbers : public paracel::paralg {
  public:
   matrix_numbers(paracel::Comm comm, string hosts, string _ratings, string _vectors, string output, string _file,
                  string _pattern)
-      : paracel::paralg(hosts, comm, output), ratings(_ratings), vectors(_vectors), update_file(_file), pattern(_pattern) {}
+      : paracel::paralg(hosts, comm, output),
+        ratings(_ratings),
+        vectors(_vectors),
+        update_file(_file),
+        pattern(_pattern) {}
   virtual ~matrix_numbers() {}
 
   virtual void solve() {

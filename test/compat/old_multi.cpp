@@ -38,7 +38,7 @@ class many_keys : public paracel::paralg {
       for (auto& key : keys) first[key] = 0.;
       for (auto& key : max_keys) first[key] = -1.;
       paracel_write_multi(first);
-      paracel::dict_type<string, vector<double> > rows;
+      paracel::dict_type<string, vector<double>> rows;
       for (int i = 0; i < n; ++i) rows["row_" + std::to_string(i)] = vector<double>(3, i);
       paracel_write_multi(rows);
     }
@@ -71,7 +71,7 @@ class many_keys : public paracel::paralg {
     sums = paracel_read_multi<double>(keys);
     maxima_read = paracel_read_multi<double>(max_keys);
     alone = paracel_read<double>("alone");
-    auto rows = paracel_read_multi<vector<double> >({"row_2", "row_0"});
+    auto rows = paracel_read_multi<vector<double>>({"row_2", "row_0"});
     check(rows[0] == vector<double>(3, 2.) && rows[1] == vector<double>(3, 0.));
     check(is_cached(keys[0]) && get_cache<double>(keys[0]) == sums[0]);
     paracel_sync();
@@ -105,8 +105,9 @@ int main(int argc, char* argv[]) {
   google::ParseCommandLineFlags(&argc, &argv, true);
 
   paracel::json_parser pt(FLAGS_cfg_file);
-  paracel::alg::many_keys solver(comm, FLAGS_server_info, pt.parse<string>("output"), pt.check_parse<string>("update_file"),
-                                 pt.parse<int>("rounds"), pt.parse<int>("limit_s"), pt.parse<int>("n"));
+  paracel::alg::many_keys solver(comm, FLAGS_server_info, pt.parse<string>("output"),
+                                 pt.check_parse<string>("update_file"), pt.parse<int>("rounds"),
+                                 pt.parse<int>("limit_s"), pt.parse<int>("n"));
   solver.solve();
   solver.dump_result();
   if (!solver.is_good()) std::cout << "checks: bad" << std::endl;

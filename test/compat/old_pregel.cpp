@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A program in the manner of Paracel 0.3: two vertex programs. In one every vertex ends with the greatest id that reaches
-// it, in the other with the number of links from one vertex.
+// A program in the manner of Paracel 0.3: two vertex programs. In one every vertex ends with the greatest id that
+// reaches it, in the other with the number of links from one vertex.
 #include <functional>
 #include <iostream>
 #include <string>
@@ -38,8 +38,9 @@ class greatest_id : public paracel::pregel::vertex<double, double> {
 
 class link_distance : public paracel::pregel::vertex<double, double> {
  public:
-  link_distance(Comm comm, std::string hosts_dct_str, std::string input, std::string output, paracel::parser_type parser,
-                std::function<double(const std::string&)> init_func, std::string _update_file)
+  link_distance(Comm comm, std::string hosts_dct_str, std::string input, std::string output,
+                paracel::parser_type parser, std::function<double(const std::string&)> init_func,
+                std::string _update_file)
       : paracel::pregel::vertex<double, double>(comm, hosts_dct_str, input, output, parser, init_func),
         update_file(_update_file) {}
 
@@ -75,7 +76,8 @@ int main(int argc, char* argv[]) {
   greatest.dump_result("max_");
 
   auto zero_there = [&](const std::string& id) { return id == source ? 0. : 1000000.; };
-  paracel::pregel::link_distance distance(comm, FLAGS_server_info, input, output, input_parser, zero_there, update_file);
+  paracel::pregel::link_distance distance(comm, FLAGS_server_info, input, output, input_parser, zero_there,
+                                          update_file);
   distance.run_supersteps();
   distance.dump_result("distance_");
   return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A program in the manner of Paracel 0.3, written from that interface alone: ridge regression by gradient descent. It must
-// compile as it is against paracel::compat, and give the same theta in every way to run it.
+// A program in the manner of Paracel 0.3, written from that interface alone: ridge regression by gradient descent. It
+// must compile as it is against paracel::compat, and give the same theta in every way to run it.
 #include <cmath>
 #include <cstddef>
 #include <iostream>
@@ -63,7 +63,7 @@ class ridge : public paracel::paralg {
     paracel_sync();
 
     for (int rd = 0; rd < rounds; ++rd) {
-      theta = paracel_read<vector<double> >("theta");
+      theta = paracel_read<vector<double>>("theta");
       paracel_sync();
       vector<double> delta(theta.size(), 0.);
       for (size_t s = 0; s < samples.size(); ++s) {
@@ -76,7 +76,7 @@ class ridge : public paracel::paralg {
       paracel_sync();
       iter_commit();
     }
-    theta = paracel_read<vector<double> >("theta");
+    theta = paracel_read<vector<double>>("theta");
     paracel_sync();
   }
 
@@ -103,10 +103,10 @@ class ridge : public paracel::paralg {
     auto counts = paracel_read_multi<int>(keys);
     bool good = true;
     for (auto c : counts) good = good && c == 3;
-    paracel::dict_type<paracel::str_type, vector<string> > names;
+    paracel::dict_type<paracel::str_type, vector<string>> names;
     names[mine + "_names"] = {"a", "b"};
     paracel_write_multi(names);
-    good = good && paracel_read<vector<string> >(mine + "_names").size() == 2;
+    good = good && paracel_read<vector<string>>(mine + "_names").size() == 2;
     paracel_sync();
     good = good && paracel_contains(mine) && paracel_remove(mine) && !paracel_contains(mine);
     int value = 5;
@@ -114,13 +114,13 @@ class ridge : public paracel::paralg {
 
     // Many keys at once, with and without a function of their own; all workers on the same keys.
     paracel::list_type<string> shared = {"shared_a", "shared_b"};
-    paracel::list_type<vector<double> > deltas(2, vector<double>(3, 1.));
+    paracel::list_type<vector<double>> deltas(2, vector<double>(3, 1.));
     paracel_bupdate_multi(shared, deltas, update_file, update_func);
-    paracel::dict_type<string, vector<double> > more;
+    paracel::dict_type<string, vector<double>> more;
     more["shared_a"] = vector<double>(3, 2.);
     paracel_bupdate_multi(more, update_file, update_func);
     paracel_sync();
-    auto sums = paracel_read_multi<vector<double> >(shared);
+    auto sums = paracel_read_multi<vector<double>>(shared);
     good = good && sums[0][2] == 3. * get_worker_size() && sums[1][0] == 1. * get_worker_size();
     good = good && !is_cached("never_read");
     paracel_write(mine + "_text", "some");
@@ -157,14 +157,14 @@ class ridge : public paracel::paralg {
     paracel::dict_type<string, double> errors;
     errors["theta0"] = theta[0];
     paracel_dump_dict(errors, "errors_", true);
-    paracel::dict_type<paracel::default_id_type, vector<double> > rows;
+    paracel::dict_type<paracel::default_id_type, vector<double>> rows;
     rows[worker_id] = theta;
     paracel_dump_dict(rows, "rows_");
-    paracel::dict_type<string, paracel::list_type<std::pair<string, double> > > near;
+    paracel::dict_type<string, paracel::list_type<std::pair<string, double>>> near;
     near["a"].push_back(std::make_pair("b", 0.5));
     paracel_dump_dict(near, "near_");
     paracel_dump_prob_mtx(near, "near_", true);
-    paracel::dict_type<paracel::default_id_type, paracel::list_type<std::pair<paracel::default_id_type, double> > > ids;
+    paracel::dict_type<paracel::default_id_type, paracel::list_type<std::pair<paracel::default_id_type, double>>> ids;
     ids[1].push_back(std::make_pair(2, 0.5));
     paracel_dump_dict(ids, "ids_", false, true);
     paracel_dump_vector(theta, "merged_", ",", false, true);
@@ -187,7 +187,7 @@ class ridge : public paracel::paralg {
 
   void dump_result() {
     if (worker_id == 0) paracel_dump_vector(theta, "theta_", "|");
-    vector<std::pair<double, double> > pairs;
+    vector<std::pair<double, double>> pairs;
     for (size_t s = 0; s < samples.size(); ++s)
       pairs.push_back(std::make_pair(targets[s], paracel::dot_product(samples[s], theta)));
     paracel_dump_vector(pairs, "pred_v_", "\n");
@@ -198,7 +198,7 @@ class ridge : public paracel::paralg {
   size_t worker_id;
   int rounds;
   double alpha, beta;
-  vector<vector<double> > samples;
+  vector<vector<double>> samples;
   vector<double> targets, theta;
 };
 

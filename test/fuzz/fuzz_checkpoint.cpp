@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes as a file of a checkpoint, as a manifest and as what a worker has saved: read or refused with a reason, never
-// more memory than there are bytes. What is accepted is written again to the same bytes. An odd first byte repairs the
-// checksums first, so that the parsers behind them are reached.
+// Any bytes as a file of a checkpoint, as a manifest and as what a worker has saved: read or refused with a reason,
+// never more memory than there are bytes. What is accepted is written again to the same bytes. An odd first byte
+// repairs the checksums first, so that the parsers behind them are reached.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

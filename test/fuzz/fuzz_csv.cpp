@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes are CSV samples or a data_error; what is accepted keeps the promises of sample_rows, and neither the quick path
-// nor reading in parts makes a difference. The first byte chooses the kind of labels, whether it is input to predict, and
-// whether fields are named.
+// Any bytes are CSV samples or a data_error; what is accepted keeps the promises of sample_rows, and neither the quick
+// path nor reading in parts makes a difference. The first byte chooses the kind of labels, whether it is input to
+// predict, and whether fields are named.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -11,9 +11,9 @@
 #include <string>
 #include <string_view>
 
-#include "paracel/error.hpp"
-#include "load/input/byte_range.hpp"
 #include "load/format/sample_parser.hpp"
+#include "load/input/byte_range.hpp"
+#include "paracel/error.hpp"
 
 namespace {
 
@@ -31,8 +31,8 @@ std::string outcome(const std::function<paracel::sample_rows()>& read, paracel::
 }
 
 bool same(const paracel::sample_rows& a, const paracel::sample_rows& b) {
-  return a.value == b.value && a.label == b.label && a.columns == b.columns && a.rows() == b.rows() && a.names == b.names &&
-         a.column == b.column;
+  return a.value == b.value && a.label == b.label && a.columns == b.columns && a.rows() == b.rows() &&
+         a.names == b.names && a.column == b.column;
 }
 
 }  // namespace
@@ -71,7 +71,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const double v : rows.label) require(options.label == rule::real ? std::isfinite(v) : v == 1 || v == -1);
   }
   paracel::sample_rows others;
-  require(outcome([&] { return read(true, text.size()); }, others) == problem && (!problem.empty() || same(rows, others)));
+  require(outcome([&] { return read(true, text.size()); }, others) == problem &&
+          (!problem.empty() || same(rows, others)));
   // A header is looked for at the front of the file alone.
   const auto cut = paracel::line_begin(text, text.size() / 2);
   require(outcome([&] { return read(false, cut); }, others) == problem && (!problem.empty() || same(rows, others)));

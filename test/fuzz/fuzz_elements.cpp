@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes as the elements of pull_at and update_at, on an array of any size. What is accepted is done to a plain vector
-// as well, element by element, and must give the same.
+// Any bytes as the elements of pull_at and update_at, on an array of any size. What is accepted is done to a plain
+// vector as well, element by element, and must give the same.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -90,7 +90,8 @@ void update(std::span<const std::byte> payload, bool range, bool adds, std::vect
     }
   }
   const auto now = e.value();
-  for (std::size_t i = 0; i < model.size(); ++i) require(load(now, i) == model[i], "exactly the chosen elements change");
+  for (std::size_t i = 0; i < model.size(); ++i)
+    require(load(now, i) == model[i], "exactly the chosen elements change");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes are entries in one of the formats or a data_error; what is accepted keeps its promises, the quick way through a
-// line of numbers reads what the thorough one reads, and reading in parts gives what reading at once gives.
+// Any bytes are entries in one of the formats or a data_error; what is accepted keeps its promises, the quick way
+// through a line of numbers reads what the thorough one reads, and reading in parts gives what reading at once gives.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -11,8 +11,8 @@
 #include <tuple>
 #include <vector>
 
-#include "load/input/byte_range.hpp"
 #include "load/format/entry_parser.hpp"
+#include "load/input/byte_range.hpp"
 #include "paracel/error.hpp"
 
 namespace {

@@ -45,11 +45,14 @@ std::string read_all(const std::string& name, std::size_t ranks, std::size_t pie
   std::string all;
   for (std::size_t r = 0; r < ranks; ++r) {
     paracel::input_set input({name});
-    input.visit(r, ranks, [&](const paracel::input_piece& piece) {
-      require(all.empty() || all.back() == '\n');
-      require(!piece.text().empty() || piece.begins_file());
-      all += piece.text();
-    }, {}, piece_bytes);
+    input.visit(
+        r, ranks,
+        [&](const paracel::input_piece& piece) {
+          require(all.empty() || all.back() == '\n');
+          require(!piece.text().empty() || piece.begins_file());
+          all += piece.text();
+        },
+        {}, piece_bytes);
   }
   return all;
 }
@@ -61,9 +64,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   const std::size_t piece = 1 + data[0] / 4;
   switch (data[0] % 4) {
-    case 0: bytes = gzip(bytes); break;
-    case 1: bytes = zstd(bytes); break;
-    default: break;  // as they are: perhaps they begin like one of these
+    case 0:
+      bytes = gzip(bytes);
+      break;
+    case 1:
+      bytes = zstd(bytes);
+      break;
+    default:
+      break;  // as they are: perhaps they begin like one of these
   }
   const memory_file file(bytes);
   try {

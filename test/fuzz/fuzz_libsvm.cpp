@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes are libsvm samples or a data_error; what is accepted keeps the promises of sample_rows, and neither the quick
-// path nor reading in parts makes a difference. The first byte chooses the kind of labels and the features that are known.
+// Any bytes are libsvm samples or a data_error; what is accepted keeps the promises of sample_rows, and neither the
+// quick path nor reading in parts makes a difference. The first byte chooses the kind of labels and the features that
+// are known.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -10,9 +11,9 @@
 #include <string>
 #include <string_view>
 
-#include "paracel/error.hpp"
-#include "load/input/byte_range.hpp"
 #include "load/format/sample_parser.hpp"
+#include "load/input/byte_range.hpp"
+#include "paracel/error.hpp"
 
 namespace {
 
@@ -74,7 +75,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto problem = outcome([&] { return read(false, text.size()); }, rows);
   if (problem.empty()) check(rows, options);
   paracel::sample_rows others;
-  require(outcome([&] { return read(true, text.size()); }, others) == problem && (!problem.empty() || same(rows, others)));
-  require(outcome([&] { return read(false, text.size() / 3); }, others) == problem && (!problem.empty() || same(rows, others)));
+  require(outcome([&] { return read(true, text.size()); }, others) == problem &&
+          (!problem.empty() || same(rows, others)));
+  require(outcome([&] { return read(false, text.size() / 3); }, others) == problem &&
+          (!problem.empty() || same(rows, others)));
   return 0;
 }

@@ -63,7 +63,8 @@ void walk_reply_items(std::span<const std::byte> body, std::uint32_t count) {
 
 void as_payload_of_a_key(std::span<const std::byte> payload) {
   if (srv::default_and_delta both; srv::parse(payload, both)) {
-    require(inside(both.initial.bytes, payload) && inside(both.delta.bytes, payload), "two values stay in their payload");
+    require(inside(both.initial.bytes, payload) && inside(both.delta.bytes, payload),
+            "two values stay in their payload");
     bytes again;
     append_item(again, {}, both.initial);
     append_item(again, {}, both.delta);

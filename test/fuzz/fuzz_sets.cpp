@@ -33,7 +33,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (count != 0) {
         const auto last = values.at(count - 1);
         require(is_well_formed(last), "a uniform value is a value");
-        require(last.bytes.data() + last.bytes.size() == body.data() + body.size(), "the last value ends with the body");
+        require(last.bytes.data() + last.bytes.size() == body.data() + body.size(),
+                "the last value ends with the body");
       }
     } else {
       net::request_items walk(body, count);

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "paracel/error.hpp"
 #include "paracel/dense_rows.hpp"
+#include "paracel/error.hpp"
 
 namespace {
 
@@ -21,7 +21,8 @@ void require(bool holds) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   try {
-    const auto rows = paracel::parse_vectors("fuzz", {reinterpret_cast<const char*>(data) + 1, size - 1}, {data[0] % 4U});
+    const auto rows =
+        paracel::parse_vectors("fuzz", {reinterpret_cast<const char*>(data) + 1, size - 1}, {data[0] % 4U});
     require(rows.columns > 0 && rows.rows() > 0);
     require(rows.value.size() == rows.rows() * rows.columns);
     for (const double v : rows.value) require(std::isfinite(v));

@@ -63,7 +63,8 @@ void history::answered_read(counter& c, std::int64_t found, std::int64_t seen_be
 }
 
 void history::saw(counter& c, std::int64_t found) {
-  if (found > c.begun) wrong(c.key + " is " + std::to_string(found) + " after " + std::to_string(c.begun) + " additions");
+  if (found > c.begun)
+    wrong(c.key + " is " + std::to_string(found) + " after " + std::to_string(c.begun) + " additions");
   c.seen = std::max(c.seen, found);
 }
 
@@ -85,8 +86,9 @@ void history::asks(std::uint32_t rank) const {
   const auto mine = finished_[rank];
   const auto least = *std::ranges::min_element(finished_);
   if (mine != gone && !may_read(mine, least, staleness_)) {
-    wrong("worker " + std::to_string(rank) + " goes on after " + std::to_string(mine) + " iterations, the slowest has " +
-          "finished " + std::to_string(least) + ", the staleness is " + std::to_string(staleness_));
+    wrong("worker " + std::to_string(rank) + " goes on after " + std::to_string(mine) +
+          " iterations, the slowest has " + "finished " + std::to_string(least) + ", the staleness is " +
+          std::to_string(staleness_));
   }
 }
 
@@ -116,7 +118,8 @@ void history::answered_clock(std::uint32_t rank, std::uint32_t slowest, std::uin
   if (slowest > least) {
     wrong(who + " hears of clock " + std::to_string(slowest) + ", the slowest has finished " + std::to_string(least));
   }
-  if (slowest < needed) wrong(who + " may go on at clock " + std::to_string(slowest) + " and needs " + std::to_string(needed));
+  if (slowest < needed)
+    wrong(who + " may go on at clock " + std::to_string(slowest) + " and needs " + std::to_string(needed));
   const auto last = clock_seen_[rank];
   if (slowest < last) {
     wrong("the clock went back from " + std::to_string(last) + " to " + std::to_string(slowest) + " for " + who);
@@ -134,7 +137,8 @@ void history::look_at_request(const connection& c, std::span<const std::byte> fr
 
 void history::look_at_reply(const process& by, const connection& c, std::span<const std::byte> frame) {
   net::reply_view r;
-  if (net::decode(frame, 0, r) != nullptr || (r.header.result != status::ok && r.header.result != status::not_found)) return;
+  if (net::decode(frame, 0, r) != nullptr || (r.header.result != status::ok && r.header.result != status::not_found))
+    return;
   const auto at = asked_.find({c.number, r.header.sequence});
   if (at == asked_.end() || at->second.second != r.header.what) return;
   const auto partition = at->second.first;

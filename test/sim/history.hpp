@@ -3,12 +3,14 @@
 // What is known of a job from what its workers asked and were answered, and what therefore may never be.
 //
 // Workers add 1 to counters and read them, each iteration some of both, then tell the clock. In half of the jobs with
-// staleness 0 they also add to sums, staged (BSP): numbers so different in size that the order of adding shows in the bits.
+// staleness 0 they also add to sums, staged (BSP): numbers so different in size that the order of adding shows in the
+// bits.
 //   * What a request finds is no less than what any answered before it began has found: nothing that was seen vanishes.
 //   * No two additions have the same result, and at the end there are as many as were acknowledged: each counts once.
 //   * A worker that has finished c iterations asks nothing while another has finished less than c - s, and the clock
 //     never goes back; s is the staleness.
-//   * A sum that is read after c iterations has exactly the bits of all that was staged before, in order of clock and rank.
+//   * A sum that is read after c iterations has exactly the bits of all that was staged before, in order of clock and
+//   rank.
 //   * What a job goes on from is what was counted when all workers had stopped for that checkpoint.
 //   * Of each partition the answers come from one server an epoch, and never of an older epoch than one before.
 #pragma once
@@ -74,7 +76,9 @@ class history {
   void knows_client(std::uint64_t incarnation) { clients_.insert(incarnation); }
   void answered_add(counter& c, std::int64_t found, std::int64_t seen_before);
   void answered_read(counter& c, std::int64_t found, std::int64_t seen_before);
-  void begins_add(sum& s, std::uint32_t clock, std::uint32_t rank, double number) { s.parts.push_back({clock, rank, number}); }
+  void begins_add(sum& s, std::uint32_t clock, std::uint32_t rank, double number) {
+    s.parts.push_back({clock, rank, number});
+  }
   /// By a worker that has finished `clock` iterations.
   void answered_read(const sum& s, double found, std::uint32_t clock);
 
@@ -104,7 +108,9 @@ class history {
 
  private:
   void saw(counter& c, std::int64_t found);
-  [[nodiscard]] std::uint64_t index_of(const counter& c) const { return static_cast<std::uint64_t>(&c - counters_.data()); }
+  [[nodiscard]] std::uint64_t index_of(const counter& c) const {
+    return static_cast<std::uint64_t>(&c - counters_.data());
+  }
 
   simulation& in_;
   const std::uint32_t staleness_;
@@ -118,8 +124,9 @@ class history {
   std::map<std::uint32_t, std::set<std::uint32_t>> stopped_;  // clock: ranks
   std::map<std::uint32_t, snapshot> snapshots_;
   std::set<std::uint64_t> clients_;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::pair<std::uint16_t, net::verb>> asked_;  // connection, sequence
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t> sent_on_;                      // client, sequence
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::pair<std::uint16_t, net::verb>>
+      asked_;                                                                 // connection, sequence
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t> sent_on_;  // client, sequence
   std::map<std::uint16_t, std::pair<std::uint32_t, std::uint64_t>> primary_;  // partition: epoch and server
 };
 

@@ -18,12 +18,12 @@
 #include <paracel/error.hpp>
 
 #include "net/attention.hpp"
-#include "storage/checkpoint_store.hpp"
-#include "server/scheduler/reply_cache.hpp"
 #include "server/request/channels.hpp"
+#include "server/scheduler/reply_cache.hpp"
 #include "server/scheduler/scheduler.hpp"
-#include "test/sim/replica_check.hpp"
+#include "storage/checkpoint_store.hpp"
 #include "test/sim/history.hpp"
+#include "test/sim/replica_check.hpp"
 #include "test/sim/server_process.hpp"
 #include "test/sim/strays.hpp"
 #include "test/sim/worker_process.hpp"
@@ -32,9 +32,9 @@
 namespace paracel::sim {
 namespace {
 
+using net::verb;
 using nlohmann::json;
 using std::chrono::milliseconds;
-using net::verb;
 
 constexpr const char* checkpoint_folder = "checkpoints";
 // The faults end then, and all has to be well a little later.
@@ -53,8 +53,11 @@ struct beginning {
 class job {
  public:
   job(const job_options& o, test::crash_disk& disk, beginning from)
-      : options_(o), disk_(disk), from_(std::move(from)),
-        quiet_after_(from_.folder.empty() ? quiet_after : quiet_after_resume), in_(o.seed) {
+      : options_(o),
+        disk_(disk),
+        from_(std::move(from)),
+        quiet_after_(from_.folder.empty() ? quiet_after : quiet_after_resume),
+        in_(o.seed) {
     in_.verbose = o.verbose;
     auto& dice = in_.dice();
     servers_count_ = 3 + static_cast<std::uint32_t>(dice.below(2));
@@ -286,7 +289,8 @@ class job {
   }
 
   void start_server(std::uint32_t slot) {
-    // A machine that is being stopped stops this process too, which would else give up a scheduler that is away for so long.
+    // A machine that is being stopped stops this process too, which would else give up a scheduler that is away for so
+    // long.
     if (launcher_->stopped() || all_stop_) return in_.after(100_ms, [this, slot] { start_server(slot); });
     const int pid = ++last_pid_;
     const auto entry = entry_of(slot, in_.dice().next() | 1U, threads_, pid);
@@ -337,7 +341,8 @@ class job {
     std::vector<server_process*> up;
     for (auto& s : servers_)
       if (s && s->place().alive() && !s->place().stopped() && s->object().epoch() != 0 &&
-          !undetected_.contains(s->self().slot) && !broken_.contains(s->self().slot)) up.push_back(s.get());
+          !undetected_.contains(s->self().slot) && !broken_.contains(s->self().slot))
+        up.push_back(s.get());
     return up.empty() ? nullptr : up[in_.dice().below(up.size())];
   }
 
@@ -360,7 +365,8 @@ class job {
       strays_->send(s->self(), from->self(), s->object().epoch());
     }
     switch (dice.below(16)) {
-      case 0: case 1: {
+      case 0:
+      case 1: {
         if (spare_ == 0 || in_.now() > quiet_after_ - 1_s) return;
         lose(slot);
         if (dice.in(3)) silent_deaths_.insert(p.name());
@@ -368,9 +374,13 @@ class job {
         else died(p);
         return;
       }
-      case 2: case 3: return lose_for_a_while(slot);
-      case 7: return kill_alone(p, slot);
-      case 8: return disturb_worker(dice.below(worker_places_.size()));
+      case 2:
+      case 3:
+        return lose_for_a_while(slot);
+      case 7:
+        return kill_alone(p, slot);
+      case 8:
+        return disturb_worker(dice.below(worker_places_.size()));
       case 4: {
         disturb(slot);
         in_.stop(p);
@@ -389,7 +399,8 @@ class job {
         cut_for_a_while(p, other->place());
         return;
       }
-      case 9: return cut_for_a_while(p, *worker_places_[dice.below(worker_places_.size())]);
+      case 9:
+        return cut_for_a_while(p, *worker_places_[dice.below(worker_places_.size())]);
       default: {
         auto* other = any_server();
         auto& worker = *worker_places_[dice.below(worker_places_.size())];
@@ -402,8 +413,9 @@ class job {
   }
   /// Stopped, or cut off from the scheduler, for longer than the lease.
   void lose_for_a_while(std::uint32_t slot) {
-    const auto at = std::ranges::find_if(
-        servers_, [&](const auto& s) { return s && s->self().slot == slot && s->place().alive() && s->object().epoch() != 0; });
+    const auto at = std::ranges::find_if(servers_, [&](const auto& s) {
+      return s && s->self().slot == slot && s->place().alive() && s->object().epoch() != 0;
+    });
     if (at == servers_.end() || spare_ == 0 || in_.now() > quiet_after_ - 1_s || faults_end_) return;
     auto& p = (*at)->place();
     if (undetected_.contains(slot) || broken_.contains(slot) || p.stopped()) return;
@@ -426,12 +438,13 @@ class job {
     in_.stop(*scheduler_place_);
     in_.after(in_.dice().between(1_ms, 1_s), [this] { in_.go_on(*scheduler_place_); });
   }
-  /// A machine is saved, or a laptop shut: everything stops for a while, or the scheduler and some others. Only who dies
-  /// meanwhile may be found lost, in whatever order they go on.
+  /// A machine is saved, or a laptop shut: everything stops for a while, or the scheduler and some others. Only who
+  /// dies meanwhile may be found lost, in whatever order they go on.
   void pause() {
     if (scheduler_place_->stopped()) return;
     auto& dice = in_.dice();
-    const bool all = dice.in(2) && std::ranges::none_of(processes_, [](const auto& p) { return p->alive() && p->stopped(); });
+    const bool all =
+        dice.in(2) && std::ranges::none_of(processes_, [](const auto& p) { return p->alive() && p->stopped(); });
     const auto time = dice.between(500_ms, all ? 12_s : 7_s);
     paused_ = true;
     quiet_after_ += time;
@@ -535,20 +548,20 @@ class job {
   std::map<std::uint64_t, server_process*> by_incarnation_;
   std::vector<std::unique_ptr<worker_process>> workers_;
   std::vector<process*> worker_places_;
-  std::set<std::uint32_t> undetected_;   // slots whose loss the scheduler does not know yet
-  std::set<std::uint32_t> broken_;       // slots that are disturbed
+  std::set<std::uint32_t> undetected_;  // slots whose loss the scheduler does not know yet
+  std::set<std::uint32_t> broken_;      // slots that are disturbed
   std::set<std::size_t> disturbed_workers_;
   std::set<std::string> silent_deaths_;  // processes whose death nobody reports
   std::set<std::uint32_t> joining_;
   std::optional<std::uint32_t> entering_, leaving_;  // slots
-  unsigned moves_ = 0;  // servers that have entered or left
+  unsigned moves_ = 0;                               // servers that have entered or left
   std::uint32_t up_ = 0;
-  std::uint32_t spare_ = 0;              // losses that can be borne
+  std::uint32_t spare_ = 0;  // losses that can be borne
   bool running_ = false;
   bool replicas_made_ = true;
   bool faults_end_ = false;
   bool paused_ = false;
-  bool all_stop_ = false;                // everything is about to be stopped
+  bool all_stop_ = false;  // everything is about to be stopped
   std::string aborted_;
   int last_pid_ = 0;
   unsigned losses_ = 0;
@@ -591,7 +604,7 @@ job_result run_job(const job_options& options) {
   job second(again, disk, {from->folder, clock, from->manifest.workers, std::move(snapshots[clock])});
   const auto after = second.run();
   return {before.hash * 31 + after.hash, before.events + after.events, before.answers + after.answers,
-          before.losses + after.losses, before.moves + after.moves, before.checkpoints + after.checkpoints,
+          before.losses + after.losses,  before.moves + after.moves,   before.checkpoints + after.checkpoints,
           before.time + after.time};
 }
 

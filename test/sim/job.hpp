@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A job with copies in a simulation: the scheduler, servers, workers with a client each, a launcher that replaces what is
-// lost, and one who breaks things. What may never happen (history.hpp) is looked for at every step; that the copies are
-// restored and equal, and that everything is answered and counted, at the end. All write checkpoints to a disk that is full at
-// times; half of the jobs lose power and go on from what is left there, as another number of servers and workers.
+// A job with copies in a simulation: the scheduler, servers, workers with a client each, a launcher that replaces what
+// is lost, and one who breaks things. What may never happen (history.hpp) is looked for at every step; that the copies
+// are restored and equal, and that everything is answered and counted, at the end. All write checkpoints to a disk that
+// is full at times; half of the jobs lose power and go on from what is left there, as another number of servers and
+// workers.
 #pragma once
 
 #include <cstdint>

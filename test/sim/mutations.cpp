@@ -47,15 +47,16 @@ bool is_of_changes(const net::request_view& r) {
 }  // namespace
 
 std::optional<mutation> bite_named(std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, mutation>, 9> names{{{"early_acknowledgement", mutation::early_acknowledgement},
-                                                                   {"no_memory", mutation::no_memory},
-                                                                   {"no_lease", mutation::no_lease},
-                                                                   {"early_read", mutation::early_read},
-                                                                   {"lone_clock", mutation::lone_clock},
-                                                                   {"hasty_clock", mutation::hasty_clock},
-                                                                   {"no_streams", mutation::no_streams},
-                                                                   {"hasty_judge", mutation::hasty_judge},
-                                                                   {"no_sync", mutation::no_sync}}};
+  constexpr std::array<std::pair<std::string_view, mutation>, 9> names{
+      {{"early_acknowledgement", mutation::early_acknowledgement},
+       {"no_memory", mutation::no_memory},
+       {"no_lease", mutation::no_lease},
+       {"early_read", mutation::early_read},
+       {"lone_clock", mutation::lone_clock},
+       {"hasty_clock", mutation::hasty_clock},
+       {"no_streams", mutation::no_streams},
+       {"hasty_judge", mutation::hasty_judge},
+       {"no_sync", mutation::no_sync}}};
   for (const auto& [text, b] : names)
     if (text == name) return b;
   return std::nullopt;

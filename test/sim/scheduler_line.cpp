@@ -41,7 +41,8 @@ pulse::pulse(simulation& in, process& p, net::heartbeat_options options, std::fu
   options.scheduler = scheduler_address;
   options.job = job_id;
   options.limit *= net::patience_with_scheduler;
-  beating_ = std::make_unique<net::heartbeat_driver>(*port_, std::move(options), std::move(describe), end, followed_, p.time());
+  beating_ = std::make_unique<net::heartbeat_driver>(*port_, std::move(options), std::move(describe), end, followed_,
+                                                     p.time());
   thread_.step = [this] { return step(); };
   in.wake(thread_, in.now());
 }

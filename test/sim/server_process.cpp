@@ -53,9 +53,14 @@ server_entry entry_of(std::uint32_t slot, std::uint64_t incarnation, std::uint32
   return e;
 }
 
-server_process::server_process(simulation& in, process& p, net::file_system& disk, const server_entry& self, server_mutations broken,
-                               std::function<void()> ended)
-    : in_(in), self_(self), process_(p), server_(options_of(self)), reader_(server_, broken.reads_early), broken_(broken),
+server_process::server_process(simulation& in, process& p, net::file_system& disk, const server_entry& self,
+                               server_mutations broken, std::function<void()> ended)
+    : in_(in),
+      self_(self),
+      process_(p),
+      server_(options_of(self)),
+      reader_(server_, broken.reads_early),
+      broken_(broken),
       ended_(std::move(ended)) {
   server_.use_disk(disk);
   for (unsigned i = 0; i < self.threads; ++i) {
@@ -64,10 +69,11 @@ server_process::server_process(simulation& in, process& p, net::file_system& dis
   }
   auto& a = open("k", self.clock);
   run(a, std::make_unique<srv::clock_loop>(around(self.threads), self_, [this] { return members_; }));
-  pulse_.emplace(in, p,
-                 net::heartbeat_options{.on_answer = [this](net::clock_source::time_point sent) { renew_lease(sent); },
-                                        .on_membership = [this](std::string_view text) { return adopt(text); }},
-                 [this] { return describe(); }, [this](const net::directive&) { ended_(); });
+  pulse_.emplace(
+      in, p,
+      net::heartbeat_options{.on_answer = [this](net::clock_source::time_point sent) { renew_lease(sent); },
+                             .on_membership = [this](std::string_view text) { return adopt(text); }},
+      [this] { return describe(); }, [this](const net::directive&) { ended_(); });
   join();
 }
 
@@ -91,9 +97,9 @@ void server_process::join() {
   joining_.emplace(process_);
   a.step = [this, asked = false]() mutable -> nanos {
     if (!std::exchange(asked, true)) {
-      const json me = {{"role", "server"}, {"slot", self_.slot}, {"incarnation", to_hex(self_.incarnation)},
-                       {"threads", self_.threads}, {"host", self_.host}, {"pid", self_.pid},
-                       {"shards", self_.shards}, {"clock", self_.clock}, {"control", self_.control}};
+      const json me = {{"role", "server"},         {"slot", self_.slot},   {"incarnation", to_hex(self_.incarnation)},
+                       {"threads", self_.threads}, {"host", self_.host},   {"pid", self_.pid},
+                       {"shards", self_.shards},   {"clock", self_.clock}, {"control", self_.control}};
       joining_->ask(net::verb::join, me.dump());
     }
     const auto answer = joining_->answer();
@@ -149,7 +155,8 @@ std::uint32_t server_process::adopt(std::string_view text) {
 }
 
 std::string server_process::describe() const {
-  return json{{"role", "server"}, {"slot", self_.slot}, {"pid", self_.pid}, {"incarnation", to_hex(self_.incarnation)},
+  return json{{"role", "server"},   {"slot", self_.slot},
+              {"pid", self_.pid},   {"incarnation", to_hex(self_.incarnation)},
               {"synced", synced()}, {"busy", json::array()}}
       .dump();
 }

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "core/membership.hpp"
-#include "storage/file_system.hpp"
 #include "server/node/server_loop.hpp"
+#include "storage/file_system.hpp"
 #include "test/sim/scheduler_line.hpp"
 #include "test/sim/simulation.hpp"
 

@@ -4,7 +4,8 @@
 //             [--long-seeds M]       M instead of N when PARACEL_LONG is 1
 //   sim_tests --seed S [--verbose]   one job, the same every time; prints the hash of its events
 //             [--calm] [--twice]     nothing is broken; it is run twice, and both must have the same hash
-//   sim_tests --mutation NAME --seeds N  the code is broken on purpose (mutations.hpp), and one of the jobs must go wrong
+//   sim_tests --mutation NAME --seeds N  the code is broken on purpose (mutations.hpp), and one of the jobs must go
+//   wrong
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -18,16 +19,17 @@ namespace {
 using namespace paracel::sim;
 
 void print(const job_options& o, const job_result& r) {
-  std::printf("seed %llu: %.1f s simulated, %llu events, %llu answers, %u losses, %u moves, %u checkpoints, hash %016llx\n",
-              static_cast<unsigned long long>(o.seed), static_cast<double>(r.time) / 1e9,
-              static_cast<unsigned long long>(r.events), static_cast<unsigned long long>(r.answers), r.losses, r.moves,
-              r.checkpoints,
-              static_cast<unsigned long long>(r.hash));
+  std::printf(
+      "seed %llu: %.1f s simulated, %llu events, %llu answers, %u losses, %u moves, %u checkpoints, hash %016llx\n",
+      static_cast<unsigned long long>(o.seed), static_cast<double>(r.time) / 1e9,
+      static_cast<unsigned long long>(r.events), static_cast<unsigned long long>(r.answers), r.losses, r.moves,
+      r.checkpoints, static_cast<unsigned long long>(r.hash));
 }
 
 int usage() {
-  std::fprintf(stderr, "usage: sim_tests --seed S [--verbose] [--calm] [--twice]\n"
-                       "       sim_tests --seeds N [--from S] [--long-seeds M] [--mutation NAME]\n");
+  std::fprintf(stderr,
+               "usage: sim_tests --seed S [--verbose] [--calm] [--twice]\n"
+               "       sim_tests --seeds N [--from S] [--long-seeds M] [--mutation NAME]\n");
   return 64;
 }
 
@@ -92,8 +94,8 @@ int main(int argc, char** argv) {
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begun;
   if (!one) {
     std::printf("%llu seeds, %llu answers, %u losses, %u moves, %u checkpoints, %.1f s\n",
-                static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(answers), losses, moves, checkpoints,
-                time.count());
+                static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(answers), losses, moves,
+                checkpoints, time.count());
   }
   if (o.broken == mutation::none) return 0;
   std::printf("nothing was noticed\n");

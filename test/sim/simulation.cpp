@@ -66,7 +66,9 @@ class sim_port final : public net::port {
     of_.in_.send(*at->second, false, std::move(m));
   }
 
-  bool receive(net::incoming& out, std::chrono::milliseconds timeout) override { return receive_batch({&out, 1}, timeout) != 0; }
+  bool receive(net::incoming& out, std::chrono::milliseconds timeout) override {
+    return receive_batch({&out, 1}, timeout) != 0;
+  }
   std::size_t receive_batch(std::span<net::incoming> out, std::chrono::milliseconds timeout) override {
     if (inbox_.empty() && timeout.count() != 0) throw std::logic_error("a simulated thread may not wait");
     current_.clear();
@@ -89,9 +91,7 @@ class sim_port final : public net::port {
 
  private:
   friend class simulation;
-  connection& in(int channel) {
-    return *of_.in_.connections_.at(channels_.at(static_cast<std::size_t>(channel)));
-  }
+  connection& in(int channel) { return *of_.in_.connections_.at(channels_.at(static_cast<std::size_t>(channel))); }
   bool leaves() {
     if (!of_.alive_ || of_.sends_left_ == 0) return false;
     if (of_.sends_left_ > 0) --of_.sends_left_;
@@ -163,7 +163,9 @@ void simulation::log(std::string_view what, std::uint64_t a, std::uint64_t b) {
   }
 }
 
-void simulation::at(nanos when, std::function<void()> f) { queue_.push({std::max(when, now_), ++order_, std::move(f)}); }
+void simulation::at(nanos when, std::function<void()> f) {
+  queue_.push({std::max(when, now_), ++order_, std::move(f)});
+}
 
 bool simulation::step() {
   if (queue_.empty()) return false;
@@ -193,7 +195,8 @@ void simulation::run(actor& a) {
     on_death(p);
     return;
   }
-  if (p.alive_ && sleep != never) wake(a, now_ + std::max<nanos>(1, static_cast<nanos>(static_cast<double>(sleep) / p.rate_)));
+  if (p.alive_ && sleep != never)
+    wake(a, now_ + std::max<nanos>(1, static_cast<nanos>(static_cast<double>(sleep) / p.rate_)));
 }
 
 void simulation::kill(process& p) {

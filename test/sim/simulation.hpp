@@ -2,18 +2,18 @@
 //
 // Time, threads and the network of a job that happens in one thread, from one seed.
 //
-// A process has actors, one for each thread of the real one. An actor sleeps until a message comes to its port or its time
-// is over, then makes one step. Steps take no time; what comes between two is chance. Each process has a clock of its own,
-// which runs a little fast or slow.
+// A process has actors, one for each thread of the real one. An actor sleeps until a message comes to its port or its
+// time is over, then makes one step. Steps take no time; what comes between two is chance. Each process has a clock of
+// its own, which runs a little fast or slow.
 //
-// The network is that of ZeroMQ's DEALER and ROUTER over a stream: a connection carries messages each way in order, none
-// lost and none doubled as long as both ends live. Different connections know no order. So what is chance here is how long
-// each message takes, links that stand still and are released in any order, how much of what a process had sent is still
-// delivered when it is killed (a prefix, on every connection), and what it had sent of a step in the midst of which it died.
-// A connection between two that live may break: of what is on its way, each way, a prefix arrives; of the rest of the
-// requests the last ones go over the connection that takes its place, what lies between is lost, and so are the answers.
-// Nobody is told; the other side knows the new connection from the old one, of which something may still come. Doubled
-// messages are made by clients alone, who send again.
+// The network is that of ZeroMQ's DEALER and ROUTER over a stream: a connection carries messages each way in order,
+// none lost and none doubled as long as both ends live. Different connections know no order. So what is chance here is
+// how long each message takes, links that stand still and are released in any order, how much of what a process had
+// sent is still delivered when it is killed (a prefix, on every connection), and what it had sent of a step in the
+// midst of which it died. A connection between two that live may break: of what is on its way, each way, a prefix
+// arrives; of the rest of the requests the last ones go over the connection that takes its place, what lies between is
+// lost, and so are the answers. Nobody is told; the other side knows the new connection from the old one, of which
+// something may still come. Doubled messages are made by clients alone, who send again.
 #pragma once
 
 #include <chrono>
@@ -144,7 +144,7 @@ struct connection {
   sim_port* answers = nullptr;
   int channel = -1;
   bool open = true;
-  bool dead = false;  // its other side is
+  bool dead = false;    // its other side is
   bool broken = false;  // another has taken its place
   way out;
   way back;
@@ -184,8 +184,8 @@ class simulation {
   /// Is shown every reply that leaves (who, on which connection, the frame), and every request.
   std::function<void(process&, const connection&, std::span<const std::byte>)> on_reply;
   std::function<void(process&, const connection&, std::span<const std::byte>)> on_request;
-  /// May give the answer to a request that is sent, which then is there at once. The request goes on its way all the same,
-  /// unless it is swallowed; it may lose the flags that make it one of a stream.
+  /// May give the answer to a request that is sent, which then is there at once. The request goes on its way all the
+  /// same, unless it is swallowed; it may lose the flags that make it one of a stream.
   struct forged {
     std::vector<std::byte> answer;
     bool swallowed = false;

@@ -24,7 +24,8 @@ std::vector<std::byte> wiping(const server_entry& to, std::uint32_t shard, chanc
   srv::put(body, to.slot);
   srv::put(body, shard);
   for (std::uint32_t p = shard; p < partition_count; p += to.threads * (1 + static_cast<std::uint32_t>(dice.below(20))))
-    srv::append(body, {.partition = static_cast<std::uint16_t>(p), .what = srv::entry_kind::whole_state, .index = ~0ULL});
+    srv::append(body,
+                {.partition = static_cast<std::uint16_t>(p), .what = srv::entry_kind::whole_state, .index = ~0ULL});
   return body;
 }
 

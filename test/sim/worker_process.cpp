@@ -34,7 +34,13 @@ std::string text_of(const kv_result& r) { return std::string(r.text()); }
 
 worker_process::worker_process(simulation& in, process& p, net::file_system& disk, history& known, std::uint32_t rank,
                                std::uint32_t size)
-    : in_(in), process_(p), disk_(disk), known_(known), rank_(rank), size_(size), incarnation_(in.dice().next() | 1U),
+    : in_(in),
+      process_(p),
+      disk_(disk),
+      known_(known),
+      rank_(rank),
+      size_(size),
+      incarnation_(in.dice().next() | 1U),
       thread_(p.add("client")) {
   known.knows_client(incarnation_);
   const auto take = [this](std::string_view text) {
@@ -42,9 +48,12 @@ worker_process::worker_process(simulation& in, process& p, net::file_system& dis
     board_->put(m);
     return m.epoch;
   };
-  pulse_.emplace(in, p, net::heartbeat_options{.on_membership = take},
-                 [rank] { return json{{"role", "worker"}, {"rank", rank}, {"pid", 1000 + rank}}.dump(); },
-                 [rank](const net::directive& o) { wrong("worker " + std::to_string(rank) + " is told to end: " + o.cause); });
+  pulse_.emplace(
+      in, p, net::heartbeat_options{.on_membership = take},
+      [rank] {
+        return json{{"role", "worker"}, {"rank", rank}, {"pid", 1000 + rank}}.dump();
+      },
+      [rank](const net::directive& o) { wrong("worker " + std::to_string(rank) + " is told to end: " + o.cause); });
   p.own(thread_);
   to_scheduler_.emplace(p);
   thread_.step = [this] { return client_ != nullptr ? step() : start(); };
@@ -82,8 +91,8 @@ void worker_process::go_on_from(const checkpoint_plan& plan) {
   const auto saved = parts_.states(0);
   std::int64_t n = 0;
   if (saved.same_workers() && (!saved.own().get("iterations", n) || n != plan.clock)) {
-    wrong("worker " + std::to_string(rank_) + " had finished " + std::to_string(n) + " iterations in a checkpoint at clock " +
-          std::to_string(plan.clock));
+    wrong("worker " + std::to_string(rank_) + " had finished " + std::to_string(n) +
+          " iterations in a checkpoint at clock " + std::to_string(plan.clock));
   }
 }
 
@@ -122,11 +131,14 @@ void worker_process::end_iteration() {
   // What begins when it has finished all is not begun.
   requests_left_ = iterations_ >= last_ ? 0 : 1 + in_.dice().below(most_requests);
   phase_ = phase::asks_clock;
-  client_->clock_request(verb::clock_tick, iterations_, [this](const kv_result& r) {
-    take_clock(r, 0);
-    if (r.header.order == net::instruction::checkpoint) phase_ = phase::to_stop;
-    else wait_for_clock(r.header.clock);
-  }, net::flag_staged);
+  client_->clock_request(
+      verb::clock_tick, iterations_,
+      [this](const kv_result& r) {
+        take_clock(r, 0);
+        if (r.header.order == net::instruction::checkpoint) phase_ = phase::to_stop;
+        else wait_for_clock(r.header.clock);
+      },
+      net::flag_staged);
 }
 
 /// `known`: what the clock has said last.
@@ -151,12 +163,9 @@ void worker_process::stop() {
   json body = {{"role", "worker"}, {"rank", rank_}, {"clock", iterations_}};
   file_.clear();
   try {
-    const auto e = parts_.write(disk_, folder,
-                                {.kind = net::checkpoint_kind::worker,
-                                 .clock = iterations_,
-                                 .index = rank_,
-                                 .job = job_id,
-                                 .count = size_});
+    const auto e = parts_.write(
+        disk_, folder,
+        {.kind = net::checkpoint_kind::worker, .clock = iterations_, .index = rank_, .job = job_id, .count = size_});
     file_ = folder + "/" + e.name;
     body["file"] = json::parse(net::to_json(e));
   } catch (const std::exception& e) {
@@ -191,12 +200,19 @@ void worker_process::begin_one() {
   auto& c = all[dice.below(all.size())];
   const auto& set = sets_[dice.below(sets_.size())];
   switch (dice.below(10)) {
-    case 0: return add_many();
-    case 1: return read_many();
-    case 2: return add(set);
-    case 3: return read(set);
-    case 4: case 5: return read(c);
-    default: return add(c);
+    case 0:
+      return add_many();
+    case 1:
+      return read_many();
+    case 2:
+      return add(set);
+    case 3:
+      return read(set);
+    case 4:
+    case 5:
+      return read(c);
+    default:
+      return add(c);
   }
 }
 
@@ -228,11 +244,11 @@ void worker_process::add_many() {
   const encoded<std::int64_t> one(1);
   const std::vector<value_view> values(keys.size(), one.view());
   client_->many().multi_async({.what = verb::bupdate_multi}, keys, values,
-                       [this, before](std::size_t i, std::string_view, const net::reply_item& item) {
-                         auto& [c, seen] = (*before)[i];
-                         if (item.result != status::ok) wrong("one of many additions was refused: " + c->key);
-                         known_.answered_add(*c, number_in(item.value), seen);
-                       });
+                              [this, before](std::size_t i, std::string_view, const net::reply_item& item) {
+                                auto& [c, seen] = (*before)[i];
+                                if (item.result != status::ok) wrong("one of many additions was refused: " + c->key);
+                                known_.answered_add(*c, number_in(item.value), seen);
+                              });
 }
 
 void worker_process::read_many() {
@@ -244,13 +260,13 @@ void worker_process::read_many() {
     before->emplace_back(&c, c.seen);
   }
   client_->many().multi_async({.what = verb::pull_multi}, keys, {},
-                       [this, before](std::size_t i, std::string_view, const net::reply_item& item) {
-                         auto& [c, seen] = (*before)[i];
-                         if (item.result != status::ok && item.result != status::not_found) {
-                           wrong("one of many reads was refused: " + c->key);
-                         }
-                         known_.answered_read(*c, item.result == status::ok ? number_in(item.value) : 0, seen);
-                       });
+                              [this, before](std::size_t i, std::string_view, const net::reply_item& item) {
+                                auto& [c, seen] = (*before)[i];
+                                if (item.result != status::ok && item.result != status::not_found) {
+                                  wrong("one of many reads was refused: " + c->key);
+                                }
+                                known_.answered_read(*c, item.result == status::ok ? number_in(item.value) : 0, seen);
+                              });
 }
 
 worker_process::counter_set worker_process::make_set() {
@@ -268,7 +284,8 @@ worker_process::counter_set worker_process::make_set() {
 void worker_process::add(const counter_set& s) {
   for (auto* c : s.counters) ++c->begun;
   const std::vector<std::int64_t> ones(s.counters.size(), 1);
-  const multi_client::set_payload values{encoded<std::int64_t>(1).view().tag, sizeof ones[0], std::as_bytes(std::span(ones)), {}};
+  const multi_client::set_payload values{
+      encoded<std::int64_t>(1).view().tag, sizeof ones[0], std::as_bytes(std::span(ones)), {}};
   ask(s, {.what = verb::set_bupdate}, values, true);
 }
 
@@ -282,24 +299,27 @@ void worker_process::ask(const counter_set& s, kvclt::call what, const multi_cli
     if (adds) known_.answered_add(*c, found, seen);
     else known_.answered_read(*c, found, seen);
   };
-  client_->many().set_async(what, s.parts, values, [take, adds](std::span<const std::uint32_t> order, const kv_result& r) {
-    if (!r.ok()) wrong("a key set was refused: " + text_of(r));
-    if ((r.header.flags & net::reply_uniform) != 0) {
-      std::vector<std::int64_t> numbers(order.size());
-      if (r.body.size() != numbers.size() * sizeof numbers[0]) wrong("the answer to a key set has another length");
-      std::memcpy(numbers.data(), r.body.data(), r.body.size());
-      for (std::size_t k = 0; k < order.size(); ++k) take(order[k], numbers[k]);
-      return;
-    }
-    net::reply_items items(r.body, r.header.count);
-    net::reply_item item;
-    std::size_t k = 0;
-    for (; k < order.size() && items.next(item); ++k) {
-      if (item.result != status::ok && (adds || item.result != status::not_found)) wrong("one of a key set was refused");
-      take(order[k], item.result == status::ok ? number_in(item.value) : 0);
-    }
-    if (k != order.size()) wrong("the answer to a key set lacks some of it");
-  });
+  client_->many().set_async(what, s.parts, values,
+                            [take, adds](std::span<const std::uint32_t> order, const kv_result& r) {
+                              if (!r.ok()) wrong("a key set was refused: " + text_of(r));
+                              if ((r.header.flags & net::reply_uniform) != 0) {
+                                std::vector<std::int64_t> numbers(order.size());
+                                if (r.body.size() != numbers.size() * sizeof numbers[0])
+                                  wrong("the answer to a key set has another length");
+                                std::memcpy(numbers.data(), r.body.data(), r.body.size());
+                                for (std::size_t k = 0; k < order.size(); ++k) take(order[k], numbers[k]);
+                                return;
+                              }
+                              net::reply_items items(r.body, r.header.count);
+                              net::reply_item item;
+                              std::size_t k = 0;
+                              for (; k < order.size() && items.next(item); ++k) {
+                                if (item.result != status::ok && (adds || item.result != status::not_found))
+                                  wrong("one of a key set was refused");
+                                take(order[k], item.result == status::ok ? number_in(item.value) : 0);
+                              }
+                              if (k != order.size()) wrong("the answer to a key set lacks some of it");
+                            });
 }
 
 void worker_process::stage(sum& s) {

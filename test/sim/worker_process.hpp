@@ -18,12 +18,13 @@
 
 namespace paracel::sim {
 
-/// What a program of a worker is: iterations of additions and reads, of one key, of many at once, of prepared sets. When
-/// those of an iteration are answered the clock is told, and waited for where the staleness says so; where it orders one,
-/// the worker stops for a checkpoint.
+/// What a program of a worker is: iterations of additions and reads, of one key, of many at once, of prepared sets.
+/// When those of an iteration are answered the clock is told, and waited for where the staleness says so; where it
+/// orders one, the worker stops for a checkpoint.
 class worker_process {
  public:
-  worker_process(simulation& in, process& p, net::file_system& disk, history& known, std::uint32_t rank, std::uint32_t size);
+  worker_process(simulation& in, process& p, net::file_system& disk, history& known, std::uint32_t rank,
+                 std::uint32_t size);
 
   [[nodiscard]] std::uint32_t iterations() const { return iterations_; }
   /// After so many iterations it leaves the clock and does no more.

@@ -23,8 +23,8 @@
 #include "core/hex.hpp"
 #include "net/heartbeat.hpp"
 #include "net/inproc_transport.hpp"
-#include "server/scheduler/scheduler_node.hpp"
 #include "server/node/server_node.hpp"
+#include "server/scheduler/scheduler_node.hpp"
 #include "worker/comm_scheduler.hpp"
 #include "worker/session.hpp"
 
@@ -36,7 +36,7 @@ struct cluster_options {
   std::uint32_t threads = 1;
   std::chrono::milliseconds heartbeat_limit{10'000};
   std::uint32_t replicas = 1;
-  bool elastic = false;  ///< servers may enter and leave without copies, too
+  bool elastic = false;                ///< servers may enter and leave without copies, too
   std::chrono::milliseconds lease{0};  ///< of servers with copies; 0: heartbeat_limit
   /// Answers the shards' requests in place of the servers; by slot. Such servers need no time to make copies.
   std::function<srv::request_handler*(std::size_t)> handler{};
@@ -54,8 +54,7 @@ class cluster {
  public:
   static constexpr std::uint64_t job = 0x7e57;
 
-  explicit cluster(cluster_options options)
-      : options_(std::move(options)), transport_(options_.over) {
+  explicit cluster(cluster_options options) : options_(std::move(options)), transport_(options_.over) {
     if (transport_ == nullptr) {
       transport_ = std::make_shared<net::inproc_transport>(net::transport_limits{options_.max_message_bytes});
     }
@@ -140,13 +139,13 @@ class cluster {
     return std::make_unique<server_group>(*transport_, *board_->newest(), 0, o, std::move(ended), board_);
   }
 
-  /// The server ends and the scheduler is told so, as a launcher does. Returns: the epoch without it, 0 when the job has
-  /// ended.
+  /// The server ends and the scheduler is told so, as a launcher does. Returns: the epoch without it, 0 when the job
+  /// has ended.
   std::uint32_t lose(std::size_t i) {
     announcers_[i].reset();
     nodes_[i].reset();
-    const auto answer =
-        send_request(net::verb::report_death, R"({"role":"server","slot":)" + std::to_string(i) + R"(,"pid":1,"why":"lost"})");
+    const auto answer = send_request(net::verb::report_death,
+                                     R"({"role":"server","slot":)" + std::to_string(i) + R"(,"pid":1,"why":"lost"})");
     const auto at = answer.find("\"epoch\":");
     if (answer.find("\"goes_on\":true") == std::string::npos || at == std::string::npos) return 0;
     return static_cast<std::uint32_t>(std::stoul(answer.substr(at + 8)));
@@ -160,8 +159,8 @@ class cluster {
     nodes_[i] = make_node(i, ++made_);
     announcers_[i] = std::make_unique<announcer>(*this, *nodes_[i]);
   }
-  /// One server more, or one less, as the launcher does it. Blocks: until it serves, or has left and all is as it shall be,
-  /// at most 20 s. Returns: its slot; -1 when the scheduler refuses or the time is over.
+  /// One server more, or one less, as the launcher does it. Blocks: until it serves, or has left and all is as it shall
+  /// be, at most 20 s. Returns: its slot; -1 when the scheduler refuses or the time is over.
   int grow() {
     const auto slot = begin_growing();
     return slot >= 0 && waits_for(static_cast<std::size_t>(slot), server_state::up) ? slot : -1;
@@ -195,8 +194,8 @@ class cluster {
     const auto at = answer.find("\"slot\":");
     return at == std::string::npos ? -1 : std::stoi(answer.substr(at + 7));
   }
-  /// Until the newest membership has the slot in this state, and the scheduler says that all copies are made. Blocks: at
-  /// most 20 s; then it is false.
+  /// Until the newest membership has the slot in this state, and the scheduler says that all copies are made. Blocks:
+  /// at most 20 s; then it is false.
   bool waits_for(std::size_t slot, server_state state) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     for (; std::chrono::steady_clock::now() < end; std::this_thread::sleep_for(std::chrono::milliseconds(2))) {
@@ -262,7 +261,8 @@ class cluster {
     port->send(port->connect(scheduler_->address()), {.head = head, .body = net::bytes_of(body)});
     net::incoming in;
     net::reply_view reply;
-    if (!port->receive(in, std::chrono::seconds(20)) || net::decode(in.frame, in.tail.size(), reply) != nullptr) return {};
+    if (!port->receive(in, std::chrono::seconds(20)) || net::decode(in.frame, in.tail.size(), reply) != nullptr)
+      return {};
     return std::string(net::text_of(reply.body));
   }
 
@@ -271,21 +271,21 @@ class cluster {
    public:
     announcer(cluster& of, srv::server_node& node)
         : port_(of.transport_->open()),
-          heartbeat_(*of.transport_,
-                     net::heartbeat_options{
-                         .scheduler = of.scheduler_->address(),
-                         .job = job,
-                         .interval = of.members_.may_change() ? std::chrono::milliseconds(50)
-                                                              : of.options_.heartbeat_limit / 10,
-                         .limit = of.options_.heartbeat_limit,
-                         .on_membership =
-                             [&of, &node](std::string_view json) {
-                               const auto m = membership::from_json(json);
-                               of.tell(node, m);
-                               of.board_->put(m);
-                               return m.epoch;
-                             }},
-                     [&of, &node] { return beat_of(node, of.options_.handler != nullptr); }, [](const net::directive&) {}) {
+          heartbeat_(
+              *of.transport_,
+              net::heartbeat_options{.scheduler = of.scheduler_->address(),
+                                     .job = job,
+                                     .interval = of.members_.may_change() ? std::chrono::milliseconds(50)
+                                                                          : of.options_.heartbeat_limit / 10,
+                                     .limit = of.options_.heartbeat_limit,
+                                     .on_membership =
+                                         [&of, &node](std::string_view json) {
+                                           const auto m = membership::from_json(json);
+                                           of.tell(node, m);
+                                           of.board_->put(m);
+                                           return m.epoch;
+                                         }},
+              [&of, &node] { return beat_of(node, of.options_.handler != nullptr); }, [](const net::directive&) {}) {
       const auto body = join_of(node.addresses());
       net::request_header h;
       h.what = net::verb::join;
@@ -303,7 +303,8 @@ class cluster {
       }
       net::incoming in;  // a replacement: the job runs, and the answer comes at once
       net::reply_view reply;
-      if (!port_->receive(in, std::chrono::seconds(20)) || net::decode(in.frame, in.tail.size(), reply) != nullptr) return;
+      if (!port_->receive(in, std::chrono::seconds(20)) || net::decode(in.frame, in.tail.size(), reply) != nullptr)
+        return;
       const auto m = membership::from_json(net::text_of(reply.body));
       of.tell(node, m);
       of.board_->put(m);
@@ -313,16 +314,15 @@ class cluster {
    private:
     static std::string beat_of(srv::server_node& node, bool is_synced) {
       return R"({"role":"server","slot":)" + std::to_string(node.addresses().slot) + R"(,"pid":1,"incarnation":")" +
-             to_hex(node.addresses().incarnation) + R"(","busy":[])" +
-             R"(,"synced":)" + std::to_string(is_synced ? node.object().epoch() : node.synced()) + "}";
+             to_hex(node.addresses().incarnation) + R"(","busy":[])" + R"(,"synced":)" +
+             std::to_string(is_synced ? node.object().epoch() : node.synced()) + "}";
     }
     static std::string join_of(const server_entry& s) {
       std::string shards;
       for (const auto& a : s.shards) shards += (shards.empty() ? "\"" : ",\"") + a + "\"";
-      return R"({"role":"server","slot":)" + std::to_string(s.slot) + R"(,"incarnation":")" +
-             to_hex(s.incarnation) + R"(","threads":)" + std::to_string(s.threads) +
-             R"(,"host":"here","pid":1,"shards":[)" + shards + R"(],"clock":")" + s.clock + R"(","control":")" + s.control +
-             R"("})";
+      return R"({"role":"server","slot":)" + std::to_string(s.slot) + R"(,"incarnation":")" + to_hex(s.incarnation) +
+             R"(","threads":)" + std::to_string(s.threads) + R"(,"host":"here","pid":1,"shards":[)" + shards +
+             R"(],"clock":")" + s.clock + R"(","control":")" + s.control + R"("})";
     }
     std::unique_ptr<net::port> port_;
     net::heartbeat heartbeat_;

@@ -31,7 +31,8 @@ class counting_workers {
   explicit counting_workers(std::size_t workers)
       : said_(workers), to_(workers), barrier_(static_cast<std::ptrdiff_t>(workers)) {}
 
-  /// Runs `work` on a thread for each worker; the first exception is thrown again (the others must not wait for that one).
+  /// Runs `work` on a thread for each worker; the first exception is thrown again (the others must not wait for that
+  /// one).
   void run(const std::function<void(Comm, const traffic&)>& work) {
     std::vector<std::thread> threads;
     std::exception_ptr first;
@@ -108,8 +109,8 @@ class counting_workers {
     std::size_t rank_;
   };
 
-  std::vector<byte_vector> said_;                      // by rank
-  std::vector<const std::vector<byte_vector>*> to_;    // by rank
+  std::vector<byte_vector> said_;                    // by rank
+  std::vector<const std::vector<byte_vector>*> to_;  // by rank
   std::barrier<> barrier_;
 };
 

@@ -20,9 +20,9 @@ namespace paracel::test {
 
 /// A disk in memory that fails or loses power at any step, and shows what is left then.
 ///
-/// What was not synchronised may be there, in part, or not at all: a file keeps a prefix of what was written since its last
-/// fsync (and zeros behind it, as file systems leave them), a name whose folder was not synchronised is the old or the new
-/// one. The dice are `seed`'s.
+/// What was not synchronised may be there, in part, or not at all: a file keeps a prefix of what was written since its
+/// last fsync (and zeros behind it, as file systems leave them), a name whose folder was not synchronised is the old or
+/// the new one. The dice are `seed`'s.
 class crash_disk final : public net::file_system {
  public:
   struct power_loss {};
@@ -48,7 +48,8 @@ class crash_disk final : public net::file_system {
       const auto old = safe_.find(path);
       const auto fresh = now_.find(path);
       const bool take_new = dice() % 2 == 0;
-      if (const auto& from = take_new ? fresh : old; from != (take_new ? now_.end() : safe_.end())) left[path] = from->second;
+      if (const auto& from = take_new ? fresh : old; from != (take_new ? now_.end() : safe_.end()))
+        left[path] = from->second;
     }
     std::set<file*> torn;
     for (auto& [path, f] : left) {
@@ -79,7 +80,8 @@ class crash_disk final : public net::file_system {
   [[nodiscard]] std::vector<std::byte> read(const std::string& path, std::size_t most_bytes) const override {
     const auto f = now_.find(path);
     if (f == now_.end()) throw error(path + ": cannot be opened: No such file or directory");
-    if (f->second->bytes.size() > most_bytes) throw error(path + ": longer than " + std::to_string(most_bytes) + " bytes");
+    if (f->second->bytes.size() > most_bytes)
+      throw error(path + ": longer than " + std::to_string(most_bytes) + " bytes");
     return f->second->bytes;
   }
   [[nodiscard]] std::vector<std::string> list(const std::string& folder) const override {

@@ -17,10 +17,11 @@
 
 namespace paracel::test {
 
-/// A transport whose connections break as those of ZeroMQ do: a message is lost and all answers that are on their way with
-/// it; what is sent next goes over a new connection, and nobody is told.
+/// A transport whose connections break as those of ZeroMQ do: a message is lost and all answers that are on their way
+/// with it; what is sent next goes over a new connection, and nobody is told.
 ///
-/// Only what is meant to bear that is hit: streams (net::flag_stream) and the copies of the clock; or, if so wanted, all.
+/// Only what is meant to bear that is hit: streams (net::flag_stream) and the copies of the clock; or, if so wanted,
+/// all.
 class flaky_transport final : public net::transport {
  public:
   /// One of so many messages is lost while `breaks` is set.
@@ -61,7 +62,8 @@ class flaky_transport final : public net::transport {
     void send(int channel, const net::outgoing& message) override {
       auto& c = channels_.at(static_cast<std::size_t>(channel));
       auto what = verb_of(message);
-      const bool loses_answer = what != net::verb::none && state_->unanswered.compare_exchange_strong(what, net::verb::none);
+      const bool loses_answer =
+          what != net::verb::none && state_->unanswered.compare_exchange_strong(what, net::verb::none);
       const bool hits = state_->breaks && (state_->hits_all || can_bear_it(message)) && random_() % state_->one_in == 0;
       if (loses_answer || !hits) inner_->send(c.inner, message);
       if (!loses_answer && !hits) return;

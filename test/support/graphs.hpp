@@ -58,7 +58,8 @@ struct part_options {
 };
 
 /// What load_graph would give rank `rank` of `workers`; the vertices are cut into equal numbers instead of equal work.
-inline distributed_graph part_of(const test_graph& g, std::size_t rank, std::size_t workers, const part_options& options = {}) {
+inline distributed_graph part_of(const test_graph& g, std::size_t rank, std::size_t workers,
+                                 const part_options& options = {}) {
   distributed_graph p;
   p.first.clear();
   for (std::size_t w = 0; w <= workers; ++w) p.first.push_back(g.vertices * w / workers);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Whether what several clients saw of one object can be put in one order: each client's operations in the order they were
-// made, none before one that was answered before it was sent, and every answer the one that a plain object gives.
+// Whether what several clients saw of one object can be put in one order: each client's operations in the order they
+// were made, none before one that was answered before it was sent, and every answer the one that a plain object gives.
 //
 // Source: Wing & Gong, "Testing and verifying concurrent objects" (1993): depth first over the orders that time allows,
 // remembering the (progress, state) pairs that lead nowhere, as Lowe (2017) does.
@@ -30,13 +30,13 @@ struct timed {
 };
 
 /// `clients[c]` are client c's operations on one object, in the order in which that client made them.
-/// `apply(state, operation)` carries the operation out and says whether it gives the answer that was recorded. One that was
-/// never answered may have its place anywhere after it was sent, or nowhere.
-/// State: comparable with <.
-/// Cost: in the worst case exponential in the number of operations that overlap; answers that say much about the state (a
-/// version) keep it near linear.
+/// `apply(state, operation)` carries the operation out and says whether it gives the answer that was recorded. One that
+/// was never answered may have its place anywhere after it was sent, or nowhere. State: comparable with <. Cost: in the
+/// worst case exponential in the number of operations that overlap; answers that say much about the state (a version)
+/// keep it near linear.
 template <class State, class Operation, class Apply>
-bool is_linearizable(const std::vector<std::vector<timed<Operation>>>& clients, const State& initial, const Apply& apply) {
+bool is_linearizable(const std::vector<std::vector<timed<Operation>>>& clients, const State& initial,
+                     const Apply& apply) {
   using progress = std::vector<std::uint32_t>;
   std::set<std::pair<progress, State>> dead;
   progress done(clients.size(), 0);

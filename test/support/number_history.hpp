@@ -26,14 +26,16 @@ class number_history {
   number_history(std::vector<std::string> keys, std::size_t clients)
       : keys_(std::move(keys)), seen_(keys_.size(), of_one_key(clients)) {}
 
-  /// One operation of client `me`, through `mine`, and its answer: two of three add one and say the sum, the third reads.
+  /// One operation of client `me`, through `mine`, and its answer: two of three add one and say the sum, the third
+  /// reads.
   void step(server_group& mine, std::size_t me, std::size_t i) {
     const auto time = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
     const bool adds = i % 3 != 0;
     timed<operation> t{{adds, 0}, time(), 0};
     mine.wait(mine.request({.what = adds ? net::verb::bupdate : net::verb::pull}, keys_[i % keys_.size()],
                            adds ? one_.view() : value_view{}, [&](const kv_result& r) {
-                             t.operation.value = r.ok() ? decode<std::int64_t>(r.value()) : 0;  // what is not there is 0
+                             t.operation.value =
+                                 r.ok() ? decode<std::int64_t>(r.value()) : 0;  // what is not there is 0
                            }));
     t.answered = time();
     seen_[i % keys_.size()][me].push_back(t);
@@ -44,7 +46,8 @@ class number_history {
       if (o.adds) ++state;
       return state == o.value;
     };
-    for (std::size_t k = 0; k < keys_.size(); ++k) EXPECT_TRUE(is_linearizable(seen_[k], std::int64_t{0}, fits)) << keys_[k];
+    for (std::size_t k = 0; k < keys_.size(); ++k)
+      EXPECT_TRUE(is_linearizable(seen_[k], std::int64_t{0}, fits)) << keys_[k];
   }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Where the tests find the project's files and what was built. One file is compiled with these paths (paths.cpp), so that
-// a compiler cache serves the objects of all others to every clone.
+// Where the tests find the project's files and what was built. One file is compiled with these paths (paths.cpp), so
+// that a compiler cache serves the objects of all others to every clone.
 #pragma once
 
 #include <string>

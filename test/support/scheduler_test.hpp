@@ -43,10 +43,17 @@ class scheduler_test : public testing::Test, public srv::reply_sink {
   void make(std::uint32_t workers, std::uint32_t servers, std::uint32_t replicas = 1, bool eject = false,
             bool elastic = false) {
     subject.emplace(
-        srv::scheduler_options{.job = job, .workers = workers, .servers = servers, .replicas = replicas, .elastic = elastic,
-                               .eject_workers = eject, .worker_wait = worker_wait,
-                               .heartbeat_limit = 3000ms, .lease_limit = 2200ms,
-                               .hang_limit = hang_limit, .join_limit = 60s},
+        srv::scheduler_options{.job = job,
+                               .workers = workers,
+                               .servers = servers,
+                               .replicas = replicas,
+                               .elastic = elastic,
+                               .eject_workers = eject,
+                               .worker_wait = worker_wait,
+                               .heartbeat_limit = 3000ms,
+                               .lease_limit = 2200ms,
+                               .hang_limit = hang_limit,
+                               .join_limit = 60s},
         [this](std::string_view line, bool) { events.push_back(json::parse(line)); }, now);
   }
   void send(const net::peer& to, const net::outgoing& message) override {
@@ -57,8 +64,8 @@ class scheduler_test : public testing::Test, public srv::reply_sink {
     int number = 0;
     std::memcpy(&number, to.id.data(), sizeof number);
     ASSERT_FALSE(answers.contains(number)) << "answered twice";
-    answers[number] = {reply.header.result, reply.header.order, std::string(net::text_of(reply.body)), reply.header.count,
-                       reply.header.value_version};
+    answers[number] = {reply.header.result, reply.header.order, std::string(net::text_of(reply.body)),
+                       reply.header.count, reply.header.value_version};
   }
 
   /// Sends a request; returns its number, under which the answer will be.
@@ -97,8 +104,9 @@ class scheduler_test : public testing::Test, public srv::reply_sink {
 
   static json server(int slot) {
     const auto at = "ipc:///x/" + std::to_string(slot);
-    return {{"role", "server"}, {"slot", slot}, {"incarnation", 100 + slot}, {"threads", 2}, {"host", "h"},
-            {"pid", 500 + slot}, {"shards", {at + "_0", at + "_1"}}, {"clock", at + "_c"}, {"control", at + "_k"}};
+    return {{"role", "server"},    {"slot", slot},      {"incarnation", 100 + slot},        {"threads", 2},
+            {"host", "h"},         {"pid", 500 + slot}, {"shards", {at + "_0", at + "_1"}}, {"clock", at + "_c"},
+            {"control", at + "_k"}};
   }
   static json worker(int rank, int size = 3) {
     return {{"role", "worker"}, {"rank", rank}, {"size", size}, {"host", "h"}, {"pid", 700 + rank}};
@@ -141,7 +149,7 @@ class scheduler_test : public testing::Test, public srv::reply_sink {
   std::map<int, answer> answers;
   std::vector<json> events;
   int last = 0;
-  std::uint64_t client = 0;  // of what is sent
+  std::uint64_t client = 0;          // of what is sent
   std::optional<scheduler> subject;  // after what its completions use
 };
 

@@ -18,7 +18,8 @@ struct owned_row {
 };
 
 /// From the definition, each prediction anew.
-double error_of(const owned_row& u, const std::vector<owned_row>& rows, const std::vector<double>& similarity, std::size_t k) {
+double error_of(const owned_row& u, const std::vector<owned_row>& rows, const std::vector<double>& similarity,
+                std::size_t k) {
   double mean = 0;
   for (const auto v : u.values) mean += v / static_cast<double>(u.values.size());
   double sum = 0;
@@ -58,7 +59,8 @@ TEST(KtopSearch, TakesTheLeastErrorFromTheLowerBoundOnAndOfEqualOnesTheSmallerK)
       rows.push_back(draw());
       similarity.push_back(1.0 / (1 + v));
     }
-    for (std::size_t v = 0; v < rows.size(); ++v) neighbours.push_back({similarity[v], rows[v].columns, rows[v].values});
+    for (std::size_t v = 0; v < rows.size(); ++v)
+      neighbours.push_back({similarity[v], rows[v].columns, rows[v].values});
     const std::size_t lower = 1 + seed % 14;
     const auto found = ktop_search()(u.columns, u.values, neighbours, lower);
     std::size_t best = std::min<std::size_t>(lower, 12);
@@ -111,7 +113,8 @@ TEST(ParseSimilarities, ReadsPairsBehindTheTabAndNamesWhatIsWrong) {
   EXPECT_TRUE(list.neighbours.empty());
   EXPECT_FALSE(parse("  "));
   EXPECT_EQ(said, "");
-  for (const auto& [line, at] : {std::pair("7 8:1", 5U), {"\t8:1", 0U}, {"7\t8", 2U}, {"7\t8:1|9:x", 8U}, {"7\t8:nan", 4U}}) {
+  for (const auto& [line, at] :
+       {std::pair("7 8:1", 5U), {"\t8:1", 0U}, {"7\t8", 2U}, {"7\t8:1|9:x", 8U}, {"7\t8:nan", 4U}}) {
     EXPECT_FALSE(parse(line));
     EXPECT_NE(said, "") << line;
     EXPECT_EQ(place, at) << line;

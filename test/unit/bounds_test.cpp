@@ -18,16 +18,16 @@
 #include "core/membership.hpp"
 #include "net/inbound_watch.hpp"
 #include "net/row_codec.hpp"
-#include "server/scheduler/reply_cache.hpp"
-#include "server/request/byte_budget.hpp"
-#include "server/replication/replication_chain.hpp"
-#include "server/shard/clock_service.hpp"
-#include "server/request/dedup_window.hpp"
-#include "server/plugin/plugin_registry.hpp"
 #include "server/node/server.hpp"
-#include "server/request/sender_connections.hpp"
-#include "server/shard/subscriptions.hpp"
+#include "server/plugin/plugin_registry.hpp"
+#include "server/replication/replication_chain.hpp"
+#include "server/request/byte_budget.hpp"
+#include "server/request/dedup_window.hpp"
 #include "server/request/deferred_requests.hpp"
+#include "server/request/sender_connections.hpp"
+#include "server/scheduler/reply_cache.hpp"
+#include "server/shard/clock_service.hpp"
+#include "server/shard/subscriptions.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -299,8 +299,8 @@ TEST_F(BoundsOfAServer, ClientsThatAreFencedOffAreCounted) {
 TEST_F(BoundsOfAServer, StatsShowEveryLimit) {
   start({});
   const auto held = stats()["held"];
-  for (const char* kind : {"parked", "pieces", "replies", "streams", "proxied", "clock_waits", "key_sets", "key_set_waits",
-                           "subscriptions", "applied"}) {
+  for (const char* kind : {"parked", "pieces", "replies", "streams", "proxied", "clock_waits", "key_sets",
+                           "key_set_waits", "subscriptions", "applied"}) {
     ASSERT_TRUE(held.contains(kind)) << kind;
     EXPECT_GT(held[kind]["limit_bytes"], 0) << kind;
     EXPECT_EQ(held[kind]["bytes"], 0) << kind;
@@ -321,7 +321,8 @@ class InboundWatch : public testing::Test {
   static bytes part(unsigned flags, std::size_t size) {
     bytes b{static_cast<std::byte>(flags)};
     if ((flags & 2U) == 0) b.push_back(static_cast<std::byte>(size));
-    else for (int i = 7; i >= 0; --i) b.push_back(static_cast<std::byte>(size >> (8 * i)));
+    else
+      for (int i = 7; i >= 0; --i) b.push_back(static_cast<std::byte>(size >> (8 * i)));
     return b;
   }
   /// In pieces of every length.
@@ -405,7 +406,8 @@ TEST(Bounds, PiecesThatNeverEndAreRefusedAndTheirSumIsLimited) {
   std::atomic<const ownership*> owned{&view->owned};
   shard of(shard_settings{}, plugins, owned);
   server_budgets budgets(1 << 20, 10'000, 1 << 20, 1);
-  replication_chain copies({.incarnation = 1}, budgets, of, port, [](const net::request_view&, shared_buffer, completion) {});
+  replication_chain copies({.incarnation = 1}, budgets, of, port,
+                           [](const net::request_view&, shared_buffer, completion) {});
   copies.follow(view);
 
   net::request_header h;

@@ -143,8 +143,6 @@ TEST_F(ByteRange, CutsDoNotOverflowForHugeFiles) {
   EXPECT_EQ(at, 2 * huge);
 }
 
-TEST_F(ByteRange, AnEmptyFileHasNoLines) {
-  EXPECT_TRUE(together({write("nil", "")}, 3).empty());
-}
+TEST_F(ByteRange, AnEmptyFileHasNoLines) { EXPECT_TRUE(together({write("nil", "")}, 3).empty()); }
 
 }  // namespace

@@ -26,9 +26,11 @@ bytes filled(std::size_t n, unsigned seed) {
   return b;
 }
 
-const checkpoint_header mine{.kind = checkpoint_kind::server, .clock = 20, .index = 3, .job = 0x1234, .thread = 1, .count = 2};
+const checkpoint_header mine{
+    .kind = checkpoint_kind::server, .clock = 20, .index = 3, .job = 0x1234, .thread = 1, .count = 2};
 
-checkpoint_digest write_file(file_system& on, const std::string& path, const sections& all, const checkpoint_header& h = mine) {
+checkpoint_digest write_file(file_system& on, const std::string& path, const sections& all,
+                             const checkpoint_header& h = mine) {
   checkpoint_writer w(on, path, h);
   for (const auto& [section, payload] : all) w.add(section, payload);
   return w.finish();
@@ -77,8 +79,8 @@ TEST(CheckpointFile, ASectionThatIsLongerThanABlockIsReadBackWhole) {
   crash_disk disk;
   const auto longest = filled(checkpoint_block_bytes + 100, 1);
   write_file(disk, "f", {{1, longest}, {2, filled(5, 2)}});
-  EXPECT_EQ(disk.bytes_of("f").size(), checkpoint_header_bytes + 3 * checkpoint_block_front_bytes + longest.size() + 5 +
-                                           checkpoint_footer_bytes);
+  EXPECT_EQ(disk.bytes_of("f").size(),
+            checkpoint_header_bytes + 3 * checkpoint_block_front_bytes + longest.size() + 5 + checkpoint_footer_bytes);
   EXPECT_TRUE(read_file(disk, "f") == (sections{{1, longest}, {2, filled(5, 2)}}));
 }
 
@@ -94,11 +96,25 @@ TEST(CheckpointFile, ItsBytesAreThoseOfTheDocument) {
     std::snprintf(two, sizeof two, "%02x", static_cast<unsigned>(b));
     hex += two;
   }
-  EXPECT_EQ(hex.substr(0, 112), "5052434c434b5054" "01000000" "0100" "0000" "14000000" "03000000" "3412000000000000"
-                                "01000000" "02000000" "0000000000000000" "0000000000000000");
-  EXPECT_EQ(hex.substr(128, 16), "05000000" "05000000");
+  EXPECT_EQ(hex.substr(0, 112),
+            "5052434c434b5054"
+            "01000000"
+            "0100"
+            "0000"
+            "14000000"
+            "03000000"
+            "3412000000000000"
+            "01000000"
+            "02000000"
+            "0000000000000000"
+            "0000000000000000");
+  EXPECT_EQ(hex.substr(128, 16),
+            "05000000"
+            "05000000");
   EXPECT_EQ(hex.substr(160, 10), "68656c6c6f");
-  EXPECT_EQ(hex.substr(170, 32), "0100000000000000" "7500000000000000");
+  EXPECT_EQ(hex.substr(170, 32),
+            "0100000000000000"
+            "7500000000000000");
   EXPECT_EQ(hex.substr(218), "5052434c444f4e45");
   EXPECT_EQ(d.bytes, 117U);
   EXPECT_EQ(d.hash, 0x258338a863deb0d1ULL);
@@ -149,7 +165,8 @@ TEST(CheckpointFile, ALengthThatIsNotThereIsRefusedBeforeMemoryIsTaken) {
   write_file(disk, "f", {{7, filled(30, 1)}});
   auto& b = disk.bytes_of("f");
   for (std::size_t i = 0; i < 4; ++i) b[64 + i] = std::byte{0xff};
-  EXPECT_EQ(refusal([&] { verify_checkpoint_file(disk, "f"); }, "f", b.size()).find("a block of 4294967295 bytes"), 12U);
+  EXPECT_EQ(refusal([&] { verify_checkpoint_file(disk, "f"); }, "f", b.size()).find("a block of 4294967295 bytes"),
+            12U);
 }
 
 TEST(CheckpointFile, AFullDiskLeavesNothing) {
@@ -169,7 +186,8 @@ TEST(CheckpointFile, AFullDiskLeavesNothing) {
   }
 }
 
-// ---- the folder of checkpoints ---------------------------------------------------------------------------------------
+// ---- the folder of checkpoints
+// ---------------------------------------------------------------------------------------
 
 checkpoint_manifest write_checkpoint(file_system& on, std::uint32_t clock, std::uint64_t job = 0xabc) {
   const auto folder = "d/" + checkpoint_folder_name(clock);

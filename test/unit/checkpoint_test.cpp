@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The parts of checkpoints that need no thread: the clock that orders the stop, the coordinator on a disk that fails, what
-// a worker saves.
+// The parts of checkpoints that need no thread: the clock that orders the stop, the coordinator on a disk that fails,
+// what a worker saves.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,10 +18,10 @@
 #include <paracel/saved_state.hpp>
 
 #include "core/membership.hpp"
+#include "server/node/server.hpp"
 #include "server/scheduler/checkpoint_coordinator.hpp"
 #include "server/shard/clock_service.hpp"
 #include "server/store/partition_records.hpp"
-#include "server/node/server.hpp"
 #include "test/support/crash_disk.hpp"
 
 namespace paracel {
@@ -52,7 +52,8 @@ class answers final : public srv::reply_sink {
   std::map<std::uint64_t, answer> all;
 };
 
-// ---- the clock --------------------------------------------------------------------------------------------------------
+// ---- the clock
+// --------------------------------------------------------------------------------------------------------
 
 class CheckpointClock : public testing::Test {
  protected:
@@ -177,7 +178,8 @@ TEST(CheckpointPlan, TravelsWithTheMembership) {
   EXPECT_THROW((void)membership::from_json(j.dump()), protocol_error);
 }
 
-// ---- the coordinator --------------------------------------------------------------------------------------------------
+// ---- the coordinator
+// --------------------------------------------------------------------------------------------------
 
 class Coordinator : public testing::Test {
  protected:
@@ -215,7 +217,8 @@ class Coordinator : public testing::Test {
           ++sends_;
         });
   }
-  static net::checkpoint_entry file_of(net::file_system& disk, const std::string& folder, const net::checkpoint_header& h) {
+  static net::checkpoint_entry file_of(net::file_system& disk, const std::string& folder,
+                                       const net::checkpoint_header& h) {
     disk.make_folder(folder);
     const auto name = net::checkpoint_file_name(h);
     net::checkpoint_writer w(disk, folder + "/" + name, h);
@@ -250,7 +253,8 @@ class Coordinator : public testing::Test {
           const auto clock = r.body["clock"].get<std::uint32_t>();
           const net::checkpoint_header h{net::checkpoint_kind::server, clock, r.to == "shard0" ? 0U : 1U, 7, 0, 1};
           body = json{{"file", json::parse(net::to_json(file_of(disk_, r.body["folder"], h)))},
-                      {"functions", json::array()}}.dump();
+                      {"functions", json::array()}}
+                     .dump();
         }
       }
       answer(number, how, body);
@@ -498,8 +502,9 @@ TEST_F(Coordinator, AClockThatWakesUpInAnOldEpochIsAskedAgainSoon) {
 
 TEST_F(Coordinator, NonsenseIsRefused) {
   make();
-  for (const json& body : {json(), json(7), json{{"role", "worker"}}, json{{"role", "worker"}, {"rank", 9}, {"clock", 1}},
-                           json{{"role", "worker"}, {"rank", -1}, {"clock", 1}}, json{{"role", "server"}}}) {
+  for (const json& body :
+       {json(), json(7), json{{"role", "worker"}}, json{{"role", "worker"}, {"rank", 9}, {"clock", 1}},
+        json{{"role", "worker"}, {"rank", -1}, {"clock", 1}}, json{{"role", "server"}}}) {
     EXPECT_EQ(sink_.all.at(ask(body)).header.result, status::bad_request) << body;
   }
   const auto n = ask({{"role", "worker"}, {"rank", 0}, {"clock", 10}, {"file", {{"name", "../x"}}}});
@@ -534,7 +539,8 @@ TEST_F(Coordinator, WhatAServerCannotReadIsTold) {
   EXPECT_EQ(it_->restore_failure(), "the checkpoint cannot be restored: the disk is full");
 }
 
-// ---- servers ----------------------------------------------------------------------------------------------------------
+// ---- servers
+// ----------------------------------------------------------------------------------------------------------
 
 TEST(CheckpointOfServers, EveryCopyOfAPartitionIsReadBack) {
   test::crash_disk disk;
@@ -622,7 +628,8 @@ TEST(CheckpointOfServers, EveryCopyOfAPartitionIsReadBack) {
   EXPECT_EQ(ask(unaware, h, restore).header.result, status::stale_epoch);
 }
 
-// ---- what a worker saves ----------------------------------------------------------------------------------------------
+// ---- what a worker saves
+// ----------------------------------------------------------------------------------------------
 
 TEST(SavedState, GivesBackWhatWasPut) {
   std::mt19937_64 random(5);

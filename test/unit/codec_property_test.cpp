@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Properties of the codec on random values, nested to a random depth: what is written is read, bit for bit; and whatever
-// is done to the bytes afterwards, reading gives a value or an error of ours and never looks beyond them. Every byte
-// string is read with its end at the end of a page that is followed by one nobody may touch, so that a read beyond it
-// ends the test in every build, not only under a sanitizer.
+// Properties of the codec on random values, nested to a random depth: what is written is read, bit for bit; and
+// whatever is done to the bytes afterwards, reading gives a value or an error of ours and never looks beyond them.
+// Every byte string is read with its end at the end of a page that is followed by one nobody may touch, so that a read
+// beyond it ends the test in every build, not only under a sanitizer.
 #include <paracel/codec.hpp>
 
 #include <gtest/gtest.h>
@@ -39,42 +39,61 @@ struct any_value {
 
 namespace msgpack {
 MSGPACK_API_VERSION_NAMESPACE(MSGPACK_DEFAULT_API_NS) {
-namespace adaptor {
+  namespace adaptor {
 
-template <>
-struct pack<paracel::any_value> {
-  template <class Stream>
-  msgpack::packer<Stream>& operator()(msgpack::packer<Stream>& to, const paracel::any_value& value) const {
-    std::visit(
-        [&]<class T>(const T& x) {
-          if constexpr (std::is_same_v<T, std::monostate>) to.pack_nil();
-          else to.pack(x);
-        },
-        value.v);
-    return to;
-  }
-};
-
-template <>
-struct convert<paracel::any_value> {
-  const msgpack::object& operator()(const msgpack::object& from, paracel::any_value& value) const {
-    switch (from.type) {
-      case msgpack::type::NIL: value.v = std::monostate{}; break;
-      case msgpack::type::BOOLEAN: value.v = from.via.boolean; break;
-      case msgpack::type::POSITIVE_INTEGER: value.v = from.via.u64; break;
-      case msgpack::type::NEGATIVE_INTEGER: value.v = from.via.i64; break;
-      case msgpack::type::FLOAT32: value.v = static_cast<float>(from.via.f64); break;
-      case msgpack::type::FLOAT64: value.v = from.via.f64; break;
-      case msgpack::type::STR: value.v = from.as<std::string>(); break;
-      case msgpack::type::ARRAY: value.v = from.as<paracel::any_value::list>(); break;
-      case msgpack::type::MAP: value.v = from.as<paracel::any_value::dict>(); break;
-      default: throw msgpack::type_error();
+  template <>
+  struct pack<paracel::any_value> {
+    template <class Stream>
+    msgpack::packer<Stream>& operator()(msgpack::packer<Stream>& to, const paracel::any_value& value) const {
+      std::visit(
+          [&]<class T>(const T& x) {
+            if constexpr (std::is_same_v<T, std::monostate>) to.pack_nil();
+            else to.pack(x);
+          },
+          value.v);
+      return to;
     }
-    return from;
-  }
-};
+  };
 
-}  // namespace adaptor
+  template <>
+  struct convert<paracel::any_value> {
+    const msgpack::object& operator()(const msgpack::object& from, paracel::any_value& value) const {
+      switch (from.type) {
+        case msgpack::type::NIL:
+          value.v = std::monostate{};
+          break;
+        case msgpack::type::BOOLEAN:
+          value.v = from.via.boolean;
+          break;
+        case msgpack::type::POSITIVE_INTEGER:
+          value.v = from.via.u64;
+          break;
+        case msgpack::type::NEGATIVE_INTEGER:
+          value.v = from.via.i64;
+          break;
+        case msgpack::type::FLOAT32:
+          value.v = static_cast<float>(from.via.f64);
+          break;
+        case msgpack::type::FLOAT64:
+          value.v = from.via.f64;
+          break;
+        case msgpack::type::STR:
+          value.v = from.as<std::string>();
+          break;
+        case msgpack::type::ARRAY:
+          value.v = from.as<paracel::any_value::list>();
+          break;
+        case msgpack::type::MAP:
+          value.v = from.as<paracel::any_value::dict>();
+          break;
+        default:
+          throw msgpack::type_error();
+      }
+      return from;
+    }
+  };
+
+  }  // namespace adaptor
 }
 }  // namespace msgpack
 
@@ -132,7 +151,9 @@ class generator {
     const auto top = bits == 64 ? std::uint64_t{0} : std::uint64_t{1} << bits;
     x = static_cast<T>(top + engine_() % 3 - 1);
   }
-  void fill(float& x) { x = std::bit_cast<float>(quiet(static_cast<std::uint32_t>(engine_()), 0x7f800000U, 0x00400000U)); }
+  void fill(float& x) {
+    x = std::bit_cast<float>(quiet(static_cast<std::uint32_t>(engine_()), 0x7f800000U, 0x00400000U));
+  }
   void fill(double& x) {
     x = std::bit_cast<double>(quiet(engine_(), std::uint64_t{0x7ff} << 52U, std::uint64_t{1} << 51U));
   }
@@ -186,9 +207,15 @@ class generator {
   void fill(any_value& x, std::size_t depth) {
     const auto kind = engine_() % (depth == 0 ? 7 : 11);
     switch (kind) {
-      case 0: x.v = std::monostate{}; break;
-      case 1: x.v = (engine_() & 1U) != 0; break;
-      case 2: put<std::uint64_t>(x); break;
+      case 0:
+        x.v = std::monostate{};
+        break;
+      case 1:
+        x.v = (engine_() & 1U) != 0;
+        break;
+      case 2:
+        put<std::uint64_t>(x);
+        break;
       case 3: {
         std::int64_t n = 0;
         fill(n);
@@ -196,9 +223,15 @@ class generator {
         else x.v = static_cast<std::uint64_t>(n);
         break;
       }
-      case 4: put<float>(x); break;
-      case 5: put<double>(x); break;
-      case 6: put<std::string>(x); break;
+      case 4:
+        put<float>(x);
+        break;
+      case 5:
+        put<double>(x);
+        break;
+      case 6:
+        put<std::string>(x);
+        break;
       case 7:
       case 8: {
         // Now and then as many as need a length of two bytes, or of four.
@@ -271,9 +304,8 @@ bool same(const std::pair<A, B>& a, const std::pair<A, B>& b) {
 }
 template <class... T>
 bool same(const std::tuple<T...>& a, const std::tuple<T...>& b) {
-  return [&]<std::size_t... i>(std::index_sequence<i...>) {
-    return (same(std::get<i>(a), std::get<i>(b)) && ...);
-  }(std::index_sequence_for<T...>{});
+  return [&]<std::size_t... i>(std::index_sequence<i...>) { return (same(std::get<i>(a), std::get<i>(b)) && ...); }
+  (std::index_sequence_for<T...>{});
 }
 
 // Static types, N levels deep; each level is another container.
@@ -345,9 +377,8 @@ TEST_P(CodecProperty, ValuesNestedToAnyDepthComeBackBitForBit) {
 }
 
 TEST_P(CodecProperty, EveryNestOfContainersComesBack) {
-  [&]<std::size_t... n>(std::index_sequence<n...>) {
-    (round_trips<nested<n>>(30), ...);
-  }(std::make_index_sequence<16>{});
+  [&]<std::size_t... n>(std::index_sequence<n...>) { (round_trips<nested<n>>(30), ...); }
+  (std::make_index_sequence<16>{});
 }
 
 TEST_P(CodecProperty, ArraysAndNumbersComeBack) {
@@ -399,8 +430,12 @@ TEST_P(CodecProperty, ChangedBytesAreAValueOrAnErrorOfOurs) {
         case 1:  // a byte that begins something
           if (!bytes.empty()) bytes[static_cast<std::size_t>(at)] = static_cast<std::byte>(0x80 + source_.number(0x60));
           break;
-        case 2: bytes.resize(static_cast<std::size_t>(at)); break;
-        case 3: bytes.insert(bytes.begin() + at, static_cast<std::byte>(source_.number(256))); break;
+        case 2:
+          bytes.resize(static_cast<std::size_t>(at));
+          break;
+        case 3:
+          bytes.insert(bytes.begin() + at, static_cast<std::byte>(source_.number(256)));
+          break;
         case 4:
           if (!bytes.empty()) bytes.erase(bytes.begin() + at);
           break;

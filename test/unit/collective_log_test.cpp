@@ -33,15 +33,20 @@ class KeptAnswers : public testing::Test {
     return collective_log({.ranks = 2, .folder = testing::TempDir(), .file_from = 8, .most_bytes = most});
   }
   /// The answer, or how there was none.
-  static std::string ask(collective_log& k, std::uint64_t number, std::uint32_t rank, const std::string& what = "barrier") {
+  static std::string ask(collective_log& k, std::uint64_t number, std::uint32_t rank,
+                         const std::string& what = "barrier") {
     shared_buffer b;
     value_tag tag{};
     std::string why;
     switch (k.find(number, rank, what, b, tag, why)) {
-      case found::no: return "not given";
-      case found::yes: return {reinterpret_cast<const char*>(b.data()), b.size()};
-      case found::dropped: return "dropped";
-      case found::differs: break;
+      case found::no:
+        return "not given";
+      case found::yes:
+        return {reinterpret_cast<const char*>(b.data()), b.size()};
+      case found::dropped:
+        return "dropped";
+      case found::differs:
+        break;
     }
     return why;
   }
@@ -62,9 +67,10 @@ TEST_F(KeptAnswers, ARankGetsItsOwnOrEverybodysAgainSmallOnesAndLargeOnes) {
 TEST_F(KeptAnswers, AnotherCallThanTheOneBeforeIsTold) {
   auto k = make();
   k.keep(0, "reduce (sum of 3 f64) among 2 ranks", value_tag::f64, of("a"));
-  EXPECT_EQ(ask(k, 0, 1, "barrier among 2 ranks"),
-            "rank 1 calls barrier among 2 ranks, but the process in whose place it is called reduce (sum of 3 f64) among 2 "
-            "ranks");
+  EXPECT_EQ(
+      ask(k, 0, 1, "barrier among 2 ranks"),
+      "rank 1 calls barrier among 2 ranks, but the process in whose place it is called reduce (sum of 3 f64) among 2 "
+      "ranks");
 }
 
 TEST_F(KeptAnswers, WhatNoRankWouldCallAgainIsDropped) {
@@ -189,7 +195,9 @@ class KeptState : public testing::Test {
   void SetUp() override { std::filesystem::create_directory(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }
   static recovery_file::commit commit(std::uint32_t clock, std::size_t bytes) {
-    return {.clock = clock, .collectives = {{{0, clock}}, clock + 1}, .cannot = {},
+    return {.clock = clock,
+            .collectives = {{{0, clock}}, clock + 1},
+            .cannot = {},
             .parts = std::vector<std::byte>(bytes, static_cast<std::byte>(clock))};
   }
   /// Of the two files the one that was written last, or first.

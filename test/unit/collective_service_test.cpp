@@ -117,7 +117,8 @@ class CollectiveHub : public testing::Test {
   }
 
   collective_hub_notebook book;
-  srv::collective_service hub{{.max_ranks = 64, .max_operations = 4, .max_parked_bytes = 1 << 20, .max_answer_bytes = 1 << 19}};
+  srv::collective_service hub{
+      {.max_ranks = 64, .max_operations = 4, .max_parked_bytes = 1 << 20, .max_answer_bytes = 1 << 19}};
 };
 
 TEST_F(CollectiveHub, ABarrierHoldsEverybodyUntilTheLastComes) {
@@ -188,7 +189,8 @@ TEST_F(CollectiveHub, ReductionsAreBitIdenticalWhateverTheOrderOfArrival) {
     for (std::size_t i = 0; i < want.size(); ++i) want[i] += in[r][i];
   do {
     book.answers.clear();
-    for (const auto rank : order) send(static_cast<int>(rank), reduction(rank, size, value_tag::f64_array), raw(in[rank]));
+    for (const auto rank : order)
+      send(static_cast<int>(rank), reduction(rank, size, value_tag::f64_array), raw(in[rank]));
     for (int i = 0; i < static_cast<int>(size); ++i) ASSERT_EQ(to(i).data, raw(want));
   } while (std::ranges::next_permutation(order).found);
 }
@@ -199,7 +201,8 @@ TEST_F(CollectiveHub, ANanAnywhereIsTheMaximumAndTheMinimum) {
     for (std::uint32_t where = 0; where < 3; ++where) {
       book.answers.clear();
       for (std::uint32_t rank = 0; rank < 3; ++rank)
-        send(static_cast<int>(rank), reduction(rank, 3, value_tag::f64_array, op), raw<double>({rank == where ? nan : 1.0}));
+        send(static_cast<int>(rank), reduction(rank, 3, value_tag::f64_array, op),
+             raw<double>({rank == where ? nan : 1.0}));
       EXPECT_TRUE(std::isnan(numbers<double>(to(0).data)[0])) << where;
     }
   }
@@ -265,7 +268,8 @@ TEST_F(CollectiveHub, RanksThatDisagreeAreAllToldWhoWantsWhat) {
   send(0, part(collective_kind::barrier, 0, 3));
   send(1, reduction(1, 3, value_tag::f64_array), raw<double>({1, 2}));
   const std::string want =
-      "the ranks disagree about collective 0 of communicator 0: rank 1 calls reduce (sum of 2 f64) among 3 ranks, rank 0 "
+      "the ranks disagree about collective 0 of communicator 0: rank 1 calls reduce (sum of 2 f64) among 3 ranks, rank "
+      "0 "
       "calls barrier among 3 ranks";
   EXPECT_EQ(to(0).result, status::bad_request);
   EXPECT_EQ(to(0).text(), want);
@@ -441,8 +445,9 @@ TEST_F(CollectiveHub, AProcessInThePlaceOfARankIsAnsweredAgainAndThenTakesPart) 
   EXPECT_EQ(to(11).result, status::ok);
   send(12, part(collective_kind::barrier, 1, 2, 0));
   EXPECT_EQ(to(12).result, status::bad_request);
-  EXPECT_EQ(to(12).text(), "collective 0 of communicator 0: rank 1 calls barrier among 2 ranks, but the process in whose place "
-                           "it is called allgather among 2 ranks");
+  EXPECT_EQ(to(12).text(),
+            "collective 0 of communicator 0: rank 1 calls barrier among 2 ranks, but the process in whose place "
+            "it is called allgather among 2 ranks");
   hub.kept()->needs(0, {}, 4);
   hub.kept()->needs(1, {}, 4);
   EXPECT_EQ(hub.kept()->size(), 0U);

@@ -37,15 +37,16 @@ template <class Settings>
 std::function<consistency(const std::string&)> settings_reader(const paracel::config_schema& schema,
                                                                const std::string& required) {
   return [=](const std::string& keys) {
-    return Settings(schema.check_text("cfg.json", "{" + required + (keys.empty() ? "" : ",\n" + keys) + "}")).consistency;
+    return Settings(schema.check_text("cfg.json", "{" + required + (keys.empty() ? "" : ",\n" + keys) + "}"))
+        .consistency;
   };
 }
 
 std::vector<keyed_program> keyed_programs() {
   const auto lr = [](const char* method) {
-    return settings_reader<paracel::alg::lr_settings>(paracel::alg::lr_schema(),
-                                             R"("training_input": ")" + existing_file + R"(", "output": "/tmp", "rounds": 1, )" +
-                                                 R"("alpha": 1, "beta": 0, "method": ")" + method + '"');
+    return settings_reader<paracel::alg::lr_settings>(
+        paracel::alg::lr_schema(), R"("training_input": ")" + existing_file + R"(", "output": "/tmp", "rounds": 1, )" +
+                                       R"("alpha": 1, "beta": 0, "method": ")" + method + '"');
   };
   const std::string files = R"("input": ")" + existing_file + R"(", "output": "/tmp")";
   return {{"lr dgd", consistency::bsp(), lr("dgd")},
@@ -91,8 +92,9 @@ TEST(Consistency, BspIsTheSameEverywhereAndRefusedWhereUpdatesActAtOnce) {
     if (p.preferred == consistency::bsp()) {
       EXPECT_EQ(p.read(R"("consistency": "bsp", "ssp_switch": false)"), consistency::bsp());
     } else {
-      EXPECT_NE(error_of(p, R"("consistency": "bsp")").find(":2:1: key \"consistency\": found \"bsp\", want ssp or asp"),
-                std::string::npos);
+      EXPECT_NE(
+          error_of(p, R"("consistency": "bsp")").find(":2:1: key \"consistency\": found \"bsp\", want ssp or asp"),
+          std::string::npos);
     }
   }
 }
@@ -110,15 +112,18 @@ TEST(Consistency, KeysThatContradictEachOtherAreRefused) {
   for (const auto& p : keyed_programs()) {
     SCOPED_TRACE(p.name);
     EXPECT_EQ(error_of(p, "\"consistency\": \"ssp\",\n\"ssp_switch\": false"),
-              "cfg.json:3:1: key \"ssp_switch\": found false with \"consistency\": \"ssp\", want one of the two keys, or both "
+              "cfg.json:3:1: key \"ssp_switch\": found false with \"consistency\": \"ssp\", want one of the two keys, "
+              "or both "
               "saying the same");
-    EXPECT_EQ(error_of(p, "\"consistency\": \"bsp\",\n\"ssp_switch\": true"),
-              "cfg.json:3:1: key \"ssp_switch\": found true with \"consistency\": \"bsp\", want one of the two keys, or both "
-              "saying the same");
+    EXPECT_EQ(
+        error_of(p, "\"consistency\": \"bsp\",\n\"ssp_switch\": true"),
+        "cfg.json:3:1: key \"ssp_switch\": found true with \"consistency\": \"bsp\", want one of the two keys, or both "
+        "saying the same");
     EXPECT_EQ(error_of(p, "\"consistency\": \"bsp\",\n\"limit_s\": 2"),
               "cfg.json:3:1: key \"limit_s\": found 2 with \"consistency\": \"bsp\", want it with ssp alone");
   }
-  EXPECT_NE(error_of(keyed_programs()[0], R"("consistency": "asp", "ssp_switch": true)").find("found true"), std::string::npos);
+  EXPECT_NE(error_of(keyed_programs()[0], R"("consistency": "asp", "ssp_switch": true)").find("found true"),
+            std::string::npos);
 }
 
 }  // namespace

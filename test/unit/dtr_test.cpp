@@ -114,9 +114,7 @@ TEST(DtrGain, IsTheNormLessTheSpreadOfBothSides) {
 TEST(DtrGain, RefusesAnEmptySideAndThreeToOne) {
   const fixed_point unit(1, 8);
   const std::vector<std::int64_t> zero{0};
-  const auto gain = [&](std::int64_t all, std::int64_t likes) {
-    return dtr_gain({all, zero}, {likes, zero}, unit);
-  };
+  const auto gain = [&](std::int64_t all, std::int64_t likes) { return dtr_gain({all, zero}, {likes, zero}, unit); };
   EXPECT_EQ(gain(8, 0), not_allowed);
   EXPECT_EQ(gain(8, 8), not_allowed);
   EXPECT_EQ(gain(8, 2), not_allowed);

@@ -226,7 +226,8 @@ TEST_F(Elements, AnUpdateAddsToTheChosenOnesAndRepeatedOnesCount) {
 
 TEST_F(Elements, IntegersWrap) {
   push<std::int32_t>("i", {INT32_MAX, 0});
-  EXPECT_EQ(call(verb::update_at, "i", value_tag::i32_array, update_list<std::int32_t>({0}, {1})).header.result, status::ok);
+  EXPECT_EQ(call(verb::update_at, "i", value_tag::i32_array, update_list<std::int32_t>({0}, {1})).header.result,
+            status::ok);
   EXPECT_THAT(pull<std::int32_t>("i"), ElementsAre(INT32_MIN, 0));
 }
 
@@ -243,7 +244,8 @@ TEST_F(Elements, OtherFunctionsRunOnceForEachElementInOrder) {
 
 TEST_F(Elements, OutOfBoundsNamesKeyOffsetAndSizeAndChangesNothing) {
   push<double>("a", {1, 2, 3});
-  for (const auto& a : {call(verb::pull_at, "a", value_tag::i32_array, pull_list({0, 3})), update("a", {0, 3}, {1, 1})}) {
+  for (const auto& a :
+       {call(verb::pull_at, "a", value_tag::i32_array, pull_list({0, 3})), update("a", {0, 3}, {1, 1})}) {
     EXPECT_EQ(a.header.result, status::bad_request);
     EXPECT_THAT(a.text(), HasSubstr("\"a\": there is no element 3 of an array of 3"));
   }
@@ -265,10 +267,12 @@ TEST_F(Elements, WhatHasNoElementsOrOthersIsATypeMismatch) {
   EXPECT_EQ(a.header.result, status::type_mismatch);
   EXPECT_THAT(a.text(), HasSubstr("f32 array"));
   push<double>("doubles", {1, 2});
-  EXPECT_EQ(update("doubles", {0}, {1}, {.function = function("libparacel_default.so", "default_incr_f")}).header.result,
-            status::type_mismatch);
-  EXPECT_EQ(update("doubles", {0}, {1}, {.function = function("server_updates", "times_ten_plus_update")}).header.result,
-            status::type_mismatch)
+  EXPECT_EQ(
+      update("doubles", {0}, {1}, {.function = function("libparacel_default.so", "default_incr_f")}).header.result,
+      status::type_mismatch);
+  EXPECT_EQ(
+      update("doubles", {0}, {1}, {.function = function("server_updates", "times_ten_plus_update")}).header.result,
+      status::type_mismatch)
       << "a function of whole values";
   EXPECT_THAT(pull<double>("doubles"), ElementsAre(1, 2));
 }
@@ -317,7 +321,8 @@ TEST_F(Elements, LargeRangesTravelInTheirOwnFrame) {
 
 TEST_F(Elements, ACreditCutsAPull) {
   push<double>("a", {1, 2, 3});
-  EXPECT_EQ(call(verb::pull_at, "a", value_tag::i32_array, pull_list({0, 1}), {.credit = 16}).header.result, status::ok);
+  EXPECT_EQ(call(verb::pull_at, "a", value_tag::i32_array, pull_list({0, 1}), {.credit = 16}).header.result,
+            status::ok);
   EXPECT_EQ(call(verb::pull_at, "a", value_tag::i32_array, pull_list({0, 1}), {.credit = 15}).header.result,
             status::too_large);
 }
@@ -378,14 +383,15 @@ TEST_F(Elements, StagedOnesAreFoldedInOrderAmongUpdatesOfTheWholeValue) {
   EXPECT_THAT(pull<double>("a", {.flags = net::flag_bsp_read, .clock = 1}), ElementsAre(3, 2));
   whole({7, 7}, staged(1, 0));
   EXPECT_EQ(update("a", {1}, {8}, staged(1, 1)).header.result, status::ok);
-  const auto read = call(verb::pull_at, "a", value_tag::i32_array, pull_list({1, 0}),
-                         {.flags = net::flag_bsp_read, .clock = 2});
+  const auto read =
+      call(verb::pull_at, "a", value_tag::i32_array, pull_list({1, 0}), {.flags = net::flag_bsp_read, .clock = 2});
   EXPECT_THAT(numbers_of<double>(read.value()), ElementsAre(8, 7)) << "a read of elements folds too";
 }
 
 TEST_F(Elements, AStagedOneThatCannotBeFoldedIsToldToTheReader) {
   push<double>("a", {0, 0});
-  EXPECT_EQ(update("a", {5}, {1}, {.flags = net::flag_staged, .clock = 0, .rank = 2}).header.result, status::bad_request)
+  EXPECT_EQ(update("a", {5}, {1}, {.flags = net::flag_staged, .clock = 0, .rank = 2}).header.result,
+            status::bad_request)
       << "one that cannot be folded as things are is refused at once";
   push<double>("a", {0, 0, 0, 0, 0, 0});
   EXPECT_EQ(update("a", {5}, {1}, {.flags = net::flag_staged, .clock = 0, .rank = 2}).header.result, status::ok);
@@ -393,8 +399,9 @@ TEST_F(Elements, AStagedOneThatCannotBeFoldedIsToldToTheReader) {
   const auto a = call(verb::pull, "a", value_tag::none, {}, {.flags = net::flag_bsp_read, .clock = 1});
   EXPECT_EQ(a.header.result, status::bad_request);
   EXPECT_THAT(a.text(), HasSubstr("rank 2 in iteration 0"));
-  EXPECT_EQ(call(verb::update_at, "a", value_tag::f64_array, bytes(7), {.flags = net::flag_staged, .clock = 1}).header.result,
-            status::bad_request)
+  EXPECT_EQ(
+      call(verb::update_at, "a", value_tag::f64_array, bytes(7), {.flags = net::flag_staged, .clock = 1}).header.result,
+      status::bad_request)
       << "a malformed one is refused at once";
 }
 

@@ -267,8 +267,7 @@ double explicit_objective(const als_model& m, const sparse_rows& a, const sparse
     for (std::size_t e = a.begin[i]; e < a.begin[i + 1]; ++e) {
       const double* w = users.data() + i * width;
       const double* h = items.data() + a.column[e] * width;
-      const double miss =
-          a.value[e] - m.mean - w[bias_at] - h[bias_at] - dot(w + factors_at, h + factors_at, m.k);
+      const double miss = a.value[e] - m.mean - w[bias_at] - h[bias_at] - dot(w + factors_at, h + factors_at, m.k);
       sum += miss * miss;
     }
   }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -12,7 +13,6 @@
 #include <random>
 #include <set>
 #include <string>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -126,7 +126,9 @@ TYPED_TEST(EveryId, ADigraphIsThePlainestOne) {
       const auto [a, b, w] = source.template next<T>();
       g.add_edge(a, b, w);
       n.add(a, b, w);
-      if (k % 37 == 5) { EXPECT_EQ(g.e(), n.edges()); }  // looked at in between
+      if (k % 37 == 5) {
+        EXPECT_EQ(g.e(), n.edges());
+      }  // looked at in between
     }
     for (const bool turned : {false, true, false}) {
       expect_rows(g, n);
@@ -180,7 +182,9 @@ TYPED_TEST(EveryId, AnUndirectedGraphIsThePlainestOne) {
       n.add(a, b, w);
       n.add(b, a, w);
       pairs.insert(std::minmax(a, b));
-      if (k % 37 == 5) { EXPECT_EQ(g.e(), pairs.size()); }
+      if (k % 37 == 5) {
+        EXPECT_EQ(g.e(), pairs.size());
+      }
     }
     expect_rows(g, n);
     for (const auto& v : n.vertices) {
@@ -206,7 +210,9 @@ TYPED_TEST(EveryId, ABigraphIsThePlainestOne) {
       const auto [a, b, w] = source.template next<T>();
       g.add_edge(a, b, w);
       n.add(a, b, w);
-      if (k % 37 == 5) { EXPECT_EQ(g.get_wgt(a, b), w); }
+      if (k % 37 == 5) {
+        EXPECT_EQ(g.get_wgt(a, b), w);
+      }
     }
     EXPECT_EQ(g.v(), n.out.size());
     EXPECT_EQ(g.e(), n.edges());
@@ -293,8 +299,7 @@ TYPED_TEST(EveryId, SearchesGoWhereThePlainestOnesGo) {
     const auto order = topological_order(g);
     EXPECT_EQ(!cycle.empty(), cyclic);
     EXPECT_EQ(!order.has_value(), cyclic);
-    for (std::size_t i = 0; i < cycle.size(); ++i)
-      EXPECT_EQ(n.row(cycle[i]).count(cycle[(i + 1) % cycle.size()]), 1U);
+    for (std::size_t i = 0; i < cycle.size(); ++i) EXPECT_EQ(n.row(cycle[i]).count(cycle[(i + 1) % cycle.size()]), 1U);
     EXPECT_EQ(std::set<T>(cycle.begin(), cycle.end()).size(), cycle.size());
   }
 }
@@ -323,7 +328,8 @@ TEST(GraphSearch, TopologicalOrderOfRandomGraphsWithoutCycles) {
 
 TEST(GraphSearch, TimesNest) {
   digraph<std::string> g;
-  for (const auto& [a, b] : std::vector<std::pair<std::string, std::string>>{{"a", "b"}, {"a", "c"}, {"b", "d"}, {"c", "d"}})
+  for (const auto& [a, b] :
+       std::vector<std::pair<std::string, std::string>>{{"a", "b"}, {"a", "c"}, {"b", "d"}, {"c", "d"}})
     g.add_edge(a, b);
   g.add_vertex("z");
   const depth_first_order<std::string> order(g);

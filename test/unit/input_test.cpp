@@ -61,12 +61,15 @@ class Input : public ::testing::Test {
                               std::size_t piece_bytes = input_set::default_piece_bytes) {
     std::string all;
     for (std::size_t r = 0; r < size; ++r) {
-      input_set(names).visit(r, size, [&](const input_piece& p) {
-        // Every piece but the last of a file ends with its line.
-        if (!all.empty() && p.begins_file() && all.back() != '\n') all += '\n';
-        EXPECT_TRUE(p.begins_file() || all.empty() || all.back() == '\n');
-        all += p.text();
-      }, {}, piece_bytes);
+      input_set(names).visit(
+          r, size,
+          [&](const input_piece& p) {
+            // Every piece but the last of a file ends with its line.
+            if (!all.empty() && p.begins_file() && all.back() != '\n') all += '\n';
+            EXPECT_TRUE(p.begins_file() || all.empty() || all.back() == '\n');
+            all += p.text();
+          },
+          {}, piece_bytes);
     }
     return all;
   }
@@ -100,9 +103,14 @@ TEST_F(Input, PiecesOfAllRanksAreTheFilesWhateverTheyAreCompressedBy) {
       expected += text;
       const auto name = std::to_string(round) + "/" + std::to_string(f);
       switch (rng() % 3) {
-        case 0: names.push_back(write(name + ".txt", text)); break;
-        case 1: names.push_back(write(name + ".gz", gzip(text))); break;
-        default: names.push_back(write(name + ".zst", zstd(text)));
+        case 0:
+          names.push_back(write(name + ".txt", text));
+          break;
+        case 1:
+          names.push_back(write(name + ".gz", gzip(text)));
+          break;
+        default:
+          names.push_back(write(name + ".zst", zstd(text)));
       }
     }
     for (const std::size_t size : {1U, 2U, 3U, 5U, 40U}) {
@@ -143,7 +151,8 @@ TEST_F(Input, TheFirstBytesSayWhatAFileIsAndItsNameMustNotSayOtherwise) {
 TEST_F(Input, ACompressedFileThatIsCutOffIsNeverAccepted) {
   std::string text;
   for (int i = 0; i < 300; ++i) text += std::to_string(i * 7919) + "\n";
-  for (const auto& [name, bytes] : {std::pair<std::string, std::string>{"cut.gz", gzip(text)}, {"cut.zst", zstd(text)}}) {
+  for (const auto& [name, bytes] :
+       {std::pair<std::string, std::string>{"cut.gz", gzip(text)}, {"cut.zst", zstd(text)}}) {
     for (std::size_t length = 4; length < bytes.size(); length += 5) {
       const auto path = write(name, bytes.substr(0, length));
       const auto what = error_of({path});
@@ -167,8 +176,8 @@ TEST_F(Input, ACompressedFileThatIsDamagedIsRefusedWithTheByte) {
     else ASSERT_NE(what.find(": byte "), std::string::npos) << at << " " << what;
   }
   const auto path = write("more.gz", bytes + "junk");
-  EXPECT_EQ(error_of({path}), path + ": byte " + std::to_string(bytes.size()) +
-                                  ": found bytes that do not begin a gzip member");
+  EXPECT_EQ(error_of({path}),
+            path + ": byte " + std::to_string(bytes.size()) + ": found bytes that do not begin a gzip member");
   auto frame = zstd(text);
   frame[5] = '\xff';
   EXPECT_NE(error_of({write("damaged.zst", frame)}), "accepted");
@@ -178,13 +187,16 @@ TEST_F(Input, DamageIsSaidToBeDamageAlsoWhenItLooksLikeWrongTextFirst) {
   std::string text;
   for (int i = 0; i < 200000; ++i) text += std::to_string(i * 7919LL) + "\n";
   auto bytes = gzip(text);
-  bytes[bytes.size() - 5] = static_cast<char>(bytes[bytes.size() - 5] ^ 1);  // the checksum: all of the text comes before it
+  bytes[bytes.size() - 5] =
+      static_cast<char>(bytes[bytes.size() - 5] ^ 1);  // the checksum: all of the text comes before it
   const auto name = write("sum.gz", bytes);
   try {
-    input_set({name}).visit(0, 1, [](const input_piece& piece) { piece.fail(piece.text().data(), "found nothing good"); });
+    input_set({name}).visit(0, 1,
+                            [](const input_piece& piece) { piece.fail(piece.text().data(), "found nothing good"); });
     ADD_FAILURE();
   } catch (const paracel::data_error& e) {
-    EXPECT_NE(std::string(e.what()).find("the gzip data is damaged: incorrect data check"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("the gzip data is damaged: incorrect data check"), std::string::npos)
+        << e.what();
   }
 }
 
@@ -203,14 +215,18 @@ TEST_F(Input, PlacesCountLinesOfTheWholeFileAndNoByteOrderMark) {
     for (const std::size_t size : {1U, 3U}) {
       int line = 0;
       for (std::size_t r = 0; r < size; ++r) {
-        input_set(std::vector{name}).visit(r, size, [&](const input_piece& piece) {
-          paracel::for_each_line(piece.text(), [&](std::string_view l, std::size_t) {
-            ++line;
-            EXPECT_EQ(l, "line " + std::to_string(line));
-            if (line % 83 != 1) return;
-            EXPECT_EQ(piece.place(l.data() + 5), name + ":" + std::to_string(line) + ":6");
-          });
-        }, {}, 700);
+        input_set(std::vector{name})
+            .visit(
+                r, size,
+                [&](const input_piece& piece) {
+                  paracel::for_each_line(piece.text(), [&](std::string_view l, std::size_t) {
+                    ++line;
+                    EXPECT_EQ(l, "line " + std::to_string(line));
+                    if (line % 83 != 1) return;
+                    EXPECT_EQ(piece.place(l.data() + 5), name + ":" + std::to_string(line) + ":6");
+                  });
+                },
+                {}, 700);
       }
       EXPECT_EQ(line, 1000);
     }
@@ -218,7 +234,9 @@ TEST_F(Input, PlacesCountLinesOfTheWholeFileAndNoByteOrderMark) {
 }
 
 TEST_F(Input, AHeadIsWholeLinesAndStandardInputCanBeVisitedAfterIt) {
-  const auto name = write("a", "\xef\xbb\xbf" "one\ntwo\nthree");
+  const auto name = write("a",
+                          "\xef\xbb\xbf"
+                          "one\ntwo\nthree");
   EXPECT_EQ(input_set({name}).head(0), "one\n");
   EXPECT_EQ(input_set({name}).head(0, 100), "one\ntwo\nthree");
 

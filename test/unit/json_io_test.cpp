@@ -20,7 +20,8 @@ TEST(JsonText, WhatIsTooDeepTooLongOrNoJsonIsDiscarded) {
   EXPECT_TRUE(json_from(nested(17)).is_discarded());
   EXPECT_TRUE(json_from(nested(500'000)).is_discarded());
   EXPECT_TRUE(json_from("[1, 2, 3]", 8).is_discarded());
-  for (const char* text : {"", "{", "nonsense", "[1] 2", "\"\xff\""}) EXPECT_TRUE(json_from(text).is_discarded()) << text;
+  for (const char* text : {"", "{", "nonsense", "[1] 2", "\"\xff\""})
+    EXPECT_TRUE(json_from(text).is_discarded()) << text;
 }
 
 TEST(JsonText, BytesThatAreNoUtf8AreReplaced) {

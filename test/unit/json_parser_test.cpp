@@ -83,8 +83,8 @@ TEST_F(JsonParser, NamesTheKeyThatIsMissing) {
 }
 
 TEST_F(JsonParser, NamesTheKeyOfTheWrongTypeAndWhereItStands) {
-  const auto p = parser(
-      "{\n  \"rounds\": \"ten\",\n  \"v\": [1, {}], \"big\": 3000000000, \"half\": 0.5, \"neg\": -1}");
+  const auto p =
+      parser("{\n  \"rounds\": \"ten\",\n  \"v\": [1, {}], \"big\": 3000000000, \"half\": 0.5, \"neg\": -1}");
   EXPECT_EQ(error_of([&] { (void)p.parse<int>("rounds"); }),
             ":2:3: key \"rounds\": found string \"ten\", want an integer from -2147483648 to 2147483647");
   EXPECT_EQ(error_of([&] { (void)p.parse<bool>("rounds"); }),
@@ -99,9 +99,9 @@ TEST_F(JsonParser, NamesTheKeyOfTheWrongTypeAndWhereItStands) {
 TEST_F(JsonParser, ChecksThatFilesExist) {
   std::ofstream(folder_ / "data.csv") << "1,1\n";
   const auto data = (folder_ / "data.csv").string();
-  const auto p = parser("{\"in\": \"" + data + "\", \"dir\": \"" + folder_.string() + "\", \"glob\": \"" +
-                        (folder_ / "*.csv").string() + "\", \"no\": \"" + data + "x\", \"list\": [\"" + data +
-                        "\", \"nope\"]}");
+  const auto p =
+      parser("{\"in\": \"" + data + "\", \"dir\": \"" + folder_.string() + "\", \"glob\": \"" +
+             (folder_ / "*.csv").string() + "\", \"no\": \"" + data + "x\", \"list\": [\"" + data + "\", \"nope\"]}");
   EXPECT_EQ(p.check_parse<std::string>("in"), data);
   EXPECT_EQ(p.check_parse<std::string>("dir"), folder_.string());
   EXPECT_EQ(p.check_parse<std::string>("glob"), (folder_ / "*.csv").string());

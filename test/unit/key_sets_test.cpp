@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Prepared key sets in a shard: against a std::map, with everything that can happen to a key in between; what is refused;
-// and the order of a client whose set was forgotten.
+// Prepared key sets in a shard: against a std::map, with everything that can happen to a key in between; what is
+// refused; and the order of a client whose set was forgotten.
 #include "server/store/key_sets.hpp"
 
 #include <gtest/gtest.h>
@@ -325,7 +325,8 @@ TEST_F(SetVerbs, AFunctionOfAPlugInRunsOnEveryValue) {
   function_ = 0;
   EXPECT_EQ(call(verb::set_pull, set, {}, 2).body, raw<double>({13, 24}));
   function_ = 4711;
-  EXPECT_EQ(call(verb::set_update, set, raw<double>({3, 4}), 2, value_tag::f64).header.result, status::unknown_function);
+  EXPECT_EQ(call(verb::set_update, set, raw<double>({3, 4}), 2, value_tag::f64).header.result,
+            status::unknown_function);
 }
 
 TEST_F(SetVerbs, AnEmptySetIsAnsweredWhateverTheFunction) {
@@ -364,9 +365,15 @@ TEST_F(SetVerbs, AMalformedRequestChangesNothing) {
   push("a", 1);
   push("b", 2);
   const auto two = raw<double>({1, 1});
-  for (const auto& [count, tag, size] : std::vector<std::tuple<std::uint32_t, value_tag, std::size_t>>{
-           {3, value_tag::f64, 24}, {1, value_tag::f64, 8}, {2, value_tag::f64, 8}, {2, value_tag::f32, 16},
-           {2, value_tag::packed, 16}, {2, value_tag::none, 16}, {2, value_tag::f64_array, 12}, {2, value_tag::f64, 0}}) {
+  for (const auto& [count, tag, size] :
+       std::vector<std::tuple<std::uint32_t, value_tag, std::size_t>>{{3, value_tag::f64, 24},
+                                                                      {1, value_tag::f64, 8},
+                                                                      {2, value_tag::f64, 8},
+                                                                      {2, value_tag::f32, 16},
+                                                                      {2, value_tag::packed, 16},
+                                                                      {2, value_tag::none, 16},
+                                                                      {2, value_tag::f64_array, 12},
+                                                                      {2, value_tag::f64, 0}}) {
     EXPECT_EQ(call(verb::set_update, set, std::vector<std::byte>(size), count, tag).header.result, status::bad_request)
         << count << " " << name_of(tag) << " " << size;
   }

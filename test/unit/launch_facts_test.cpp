@@ -49,11 +49,13 @@ TEST_F(LaunchFacts, WithoutASchemaAKeyOfAnyNameMayBeStandardInput) {
   EXPECT_EQ(of("{\"a\": 1,\n \"b\": [\"x\", \"-\"]}").standard_input, path_ + ":2:2: key \"b\"");
 }
 
-TEST_F(LaunchFacts, AByteOrderMarkIsPassedOver) { EXPECT_EQ(of("\xef\xbb\xbf{\"a\":\"x.so\"}").plugins, string_list{"x.so"}); }
+TEST_F(LaunchFacts, AByteOrderMarkIsPassedOver) {
+  EXPECT_EQ(of("\xef\xbb\xbf{\"a\":\"x.so\"}").plugins, string_list{"x.so"});
+}
 
 TEST_F(LaunchFacts, WhatIsNoConfigIsAnError) {
-  const std::vector<std::string> texts{"", "{", "[1]", "{\"a\":1,}", "{\"a\":\"\xff\"}", std::string(100000, '['),
-                                       "{\"a\":1e999}"};
+  const std::vector<std::string> texts{
+      "", "{", "[1]", "{\"a\":1,}", "{\"a\":\"\xff\"}", std::string(100000, '['), "{\"a\":1e999}"};
   for (const auto& text : texts) {
     try {
       of(text);
@@ -73,7 +75,8 @@ TEST_F(LaunchFacts, OfACheckedConfigKeysHaveTheTypesOfTheSchema) {
   schema.key("separator", key_type::string, "between fields");
   schema.key("plugin", key_type::plugin, "functions");
   schema.key("more", key_type::strings, "libraries");
-  const auto checked = schema.check_text("cfg.json", R"({"separator": "-", "plugin": "mine", "more": ["a", "b/c.so"]})");
+  const auto checked =
+      schema.check_text("cfg.json", R"({"separator": "-", "plugin": "mine", "more": ["a", "b/c.so"]})");
   EXPECT_EQ(facts_of(checked).plugins, (string_list{"b/c.so", "mine"}));
   EXPECT_EQ(facts_of(checked).standard_input, "");
   const auto reads = schema.check_text("cfg.json", R"({"input": ["-"]})");

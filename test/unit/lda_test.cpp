@@ -29,7 +29,8 @@ lda_documents documents_of(const std::vector<std::vector<std::uint32_t>>& texts)
 }
 
 /// log p(words, topics) up to a constant.
-double log_joint(const lda_documents& docs, const std::vector<std::uint32_t>& z, const lda_priors& priors, std::size_t words) {
+double log_joint(const lda_documents& docs, const std::vector<std::uint32_t>& z, const lda_priors& priors,
+                 std::size_t words) {
   const std::size_t topics = priors.alpha.size();
   std::vector<double> nw(words * topics);
   std::vector<double> n(topics);

@@ -12,9 +12,9 @@
 #include <paracel/comm.hpp>
 #include <paracel/random.hpp>
 
+#include "alg/common/coordinate_descent.hpp"
 #include "alg/common/design_matrix.hpp"
 #include "alg/common/orthant_newton.hpp"
-#include "alg/common/coordinate_descent.hpp"
 #include "alg/lr_l1/lr_l1.hpp"
 #include "alg/ridge_regression/ridge.hpp"
 
@@ -183,7 +183,8 @@ TEST(Ridge, AStepIsParacelsForDenseAndSparseRows) {
     for (const auto i : order) {
       double e = rows->label[i] - expected_intercept;
       for (std::size_t j = 0; j < 4; ++j) e -= at(b.dense, i, j) * scale[j] * expected[j];
-      for (std::size_t j = 0; j < 4; ++j) expected[j] += 0.01 * (e * at(b.dense, i, j) * scale[j] - 2 * 0.3 * expected[j]);
+      for (std::size_t j = 0; j < 4; ++j)
+        expected[j] += 0.01 * (e * at(b.dense, i, j) * scale[j] - 2 * 0.3 * expected[j]);
       expected_intercept += 0.01 * e;
     }
     ridge_steps(*rows, scale, order, 0.01, 0.3, w, intercept);

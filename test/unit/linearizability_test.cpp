@@ -38,9 +38,7 @@ TEST(Linearizability, OverlappingOperationsMayComeInEitherOrder) {
   EXPECT_TRUE(holds({{write(1, 0, 10)}, {write(2, 0, 10)}, {read(2, 2, 3), read(1, 4, 5)}}));
 }
 
-TEST(Linearizability, AStaleReadIsRefused) {
-  EXPECT_FALSE(holds({{write(1, 0, 1)}, {read(0, 2, 3)}}));
-}
+TEST(Linearizability, AStaleReadIsRefused) { EXPECT_FALSE(holds({{write(1, 0, 1)}, {read(0, 2, 3)}})); }
 
 TEST(Linearizability, WhatOneHasSeenAnotherMaySeeNoMoreGoBack) {
   EXPECT_FALSE(holds({{write(1, 0, 10)}, {read(1, 1, 2)}, {read(0, 3, 4)}}));
@@ -48,7 +46,8 @@ TEST(Linearizability, WhatOneHasSeenAnotherMaySeeNoMoreGoBack) {
 }
 
 TEST(Linearizability, TwoReadersMustAgreeOnTheOrderOfTwoWrites) {
-  EXPECT_FALSE(holds({{write(1, 0, 10)}, {write(2, 0, 10)}, {read(1, 1, 2), read(2, 3, 4)}, {read(2, 1, 2), read(1, 3, 4)}}));
+  EXPECT_FALSE(
+      holds({{write(1, 0, 10)}, {write(2, 0, 10)}, {read(1, 1, 2), read(2, 3, 4)}, {read(2, 1, 2), read(1, 3, 4)}}));
 }
 
 TEST(Linearizability, ALostUpdateIsRefused) {

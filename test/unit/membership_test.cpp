@@ -132,24 +132,54 @@ TEST(Membership, WrongTypesAndRangesAreRefusedWithTheNameOfTheField) {
     const char* path;
     json value;
   } cases[] = {
-      {"/epoch", -1}, {"/epoch", 4294967296}, {"/epoch", "7"}, {"/epoch", 1.5}, {"/epoch", nullptr},
-      {"/job", 12}, {"/job", "12"}, {"/job", "00c0ffee1234567g"},
-      {"/workers", 0}, {"/workers", membership::most_workers + 1},
-      {"/servers", json::object()}, {"/servers", "none"}, {"/servers/0", 5},
-      {"/servers/0/slot", -1}, {"/servers/0/slot", 4294967296}, {"/servers/0/slot", true},
-      {"/servers/0/weight", 0}, {"/servers/0/weight", 65}, {"/servers/0/weight", "1"}, {"/servers/0/weight", nullptr},
-      {"/servers/0/incarnation", 1}, {"/servers/0/incarnation", ""},
-      {"/servers/0/threads", 0}, {"/servers/0/threads", membership::most_threads + 1}, {"/servers/0/threads", 3},
-      {"/servers/0/host", 5}, {"/servers/0/host", std::string(1025, 'h')},
-      {"/servers/0/pid", -1}, {"/servers/0/pid", 4294967296},
-      {"/servers/0/shards", "ipc"}, {"/servers/0/shards", json::array()}, {"/servers/0/shards/1", 5},
-      {"/servers/0/clock", 5}, {"/servers/0/control", json::array()}, {"/servers/1/slot", 3},
-      {"/replicas", 0}, {"/replicas", membership::most_replicas + 1}, {"/replicas", "2"}, {"/servers/0/state", "lost"},
-      {"/servers/0/state", 1}, {"/servers/1/state", nullptr},
-      {"/refused", "f"}, {"/refused", {5}}, {"/refused", {{{"function", "12"}, {"why", ""}}}},
+      {"/epoch", -1},
+      {"/epoch", 4294967296},
+      {"/epoch", "7"},
+      {"/epoch", 1.5},
+      {"/epoch", nullptr},
+      {"/job", 12},
+      {"/job", "12"},
+      {"/job", "00c0ffee1234567g"},
+      {"/workers", 0},
+      {"/workers", membership::most_workers + 1},
+      {"/servers", json::object()},
+      {"/servers", "none"},
+      {"/servers/0", 5},
+      {"/servers/0/slot", -1},
+      {"/servers/0/slot", 4294967296},
+      {"/servers/0/slot", true},
+      {"/servers/0/weight", 0},
+      {"/servers/0/weight", 65},
+      {"/servers/0/weight", "1"},
+      {"/servers/0/weight", nullptr},
+      {"/servers/0/incarnation", 1},
+      {"/servers/0/incarnation", ""},
+      {"/servers/0/threads", 0},
+      {"/servers/0/threads", membership::most_threads + 1},
+      {"/servers/0/threads", 3},
+      {"/servers/0/host", 5},
+      {"/servers/0/host", std::string(1025, 'h')},
+      {"/servers/0/pid", -1},
+      {"/servers/0/pid", 4294967296},
+      {"/servers/0/shards", "ipc"},
+      {"/servers/0/shards", json::array()},
+      {"/servers/0/shards/1", 5},
+      {"/servers/0/clock", 5},
+      {"/servers/0/control", json::array()},
+      {"/servers/1/slot", 3},
+      {"/replicas", 0},
+      {"/replicas", membership::most_replicas + 1},
+      {"/replicas", "2"},
+      {"/servers/0/state", "lost"},
+      {"/servers/0/state", 1},
+      {"/servers/1/state", nullptr},
+      {"/refused", "f"},
+      {"/refused", {5}},
+      {"/refused", {{{"function", "12"}, {"why", ""}}}},
       {"/refused", {{{"function", "00c0ffee12345678"}}}},
       {"/refused", {{{"function", "00c0ffee12345678"}, {"why", std::string(1025, 'h')}}}},
-      {"/refused", json(std::vector<json>(membership::most_refused + 1, {{"function", "00c0ffee12345678"}, {"why", ""}}))},
+      {"/refused",
+       json(std::vector<json>(membership::most_refused + 1, {{"function", "00c0ffee12345678"}, {"why", ""}}))},
   };
   for (const auto& c : cases) {
     const auto text = changed([&](json& j) { j[json::json_pointer(c.path)] = c.value; });
@@ -408,7 +438,8 @@ TEST(KeyRouter, ALostServersShareFallsOnAllTheOthers) {
   m.servers[2].state = server_state::down;
   const key_router router(m);
   std::vector<int> load(5);
-  for (std::uint32_t p = 0; p < partition_count; ++p) ++load[router.locate_partition(static_cast<std::uint16_t>(p)).server];
+  for (std::uint32_t p = 0; p < partition_count; ++p)
+    ++load[router.locate_partition(static_cast<std::uint16_t>(p)).server];
   EXPECT_EQ(load[2], 0);
   for (const auto i : {0U, 1U, 3U, 4U}) EXPECT_NEAR(load[i], partition_count / 4.0, 0.1 * partition_count / 4.0) << i;
 }
@@ -428,7 +459,9 @@ TEST(KeyRouter, AJoiningServerHeadsNothingAndMovesNoHead) {
     ASSERT_TRUE(std::ranges::equal(without, with.first(without.size())));
     const auto later = back.chain(p);
     ASSERT_EQ(with.size(), std::ranges::count(later, 1) == 0 ? 2U : 3U);
-    if (with.size() == 3) { ASSERT_EQ(with[2], 1); }
+    if (with.size() == 3) {
+      ASSERT_EQ(with[2], 1);
+    }
   }
 }
 

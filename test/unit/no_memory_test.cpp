@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A request that finds no memory half way, at a shard whose partitions have copies: whichever allocation fails, the copy
-// that is sent the changes is the head byte for byte, what is answered is what was done, and who asks again under the old
-// number, at the head or at the copy, has nothing done twice.
+// A request that finds no memory half way, at a shard whose partitions have copies: whichever allocation fails, the
+// copy that is sent the changes is the head byte for byte, what is answered is what was done, and who asks again under
+// the old number, at the head or at the copy, has nothing done twice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,8 +23,8 @@
 #include "core/hash.hpp"
 #include "net/row_codec.hpp"
 #include "net/scan_codec.hpp"
-#include "server/store/partition_records.hpp"
 #include "server/shard/shard.hpp"
+#include "server/store/partition_records.hpp"
 #include "test/support/paths.hpp"
 #include "test/support/sanitized.hpp"
 
@@ -37,7 +37,8 @@ thread_local bool failures_last = false;            // all behind it fail too
 thread_local bool has_failed = false;
 
 bool fails_now() noexcept {
-  if (allocations_left < 0) [[likely]] return false;
+  if (allocations_left < 0) [[likely]]
+    return false;
   if (allocations_left > 0) {
     --allocations_left;
     return false;
@@ -188,7 +189,8 @@ class node {
   std::uint64_t sequence_ = 0;
 };
 
-/// What is there by kind, table and key: values, states and batches, not the versions and arrivals that they were given.
+/// What is there by kind, table and key: values, states and batches, not the versions and arrivals that they were
+/// given.
 using contents = std::map<std::tuple<record_kind, std::uint64_t, std::string>, std::multiset<std::string>>;
 contents contents_of(node& n) {
   contents all;
@@ -322,7 +324,8 @@ struct test_case {
   bool late = false;  ///< what is staged may be folded at once, or when the next asks for it
   /// A request that fails after it has folded, or handled some rows.
   [[nodiscard]] bool folds_or_has_rows() const noexcept {
-    return (asked.h.flags & net::flag_bsp_read) != 0 || (asked.h.what >= verb::rows_pull && asked.h.what <= verb::rows_remove);
+    return (asked.h.flags & net::flag_bsp_read) != 0 ||
+           (asked.h.what >= verb::rows_pull && asked.h.what <= verb::rows_remove);
   }
 };
 
@@ -340,7 +343,8 @@ class no_memory {
       *is = contents_of(n);
     }
   }
-  /// `cold`: the shard has handled next to nothing, so that no buffer has room. Returns: how many allocations there were.
+  /// `cold`: the shard has handled next to nothing, so that no buffer has room. Returns: how many allocations there
+  /// were.
   std::ptrdiff_t run(bool last, bool cold) {
     std::ptrdiff_t k = 0;
     while (fails(k, last, cold)) ++k;
@@ -489,7 +493,8 @@ TEST_F(NoMemory, OneKey) {
   request both{{.what = verb::update_default, .tag = value_tag::packed}, name(0), {}, false};
   net::append_item(both.payload, {}, array(one.payload));
   net::append_item(both.payload, {}, array(one.payload));
-  request elements{{.what = verb::update_at, .tag = value_tag::f64_array}, name(0), raw(std::vector<std::int32_t>{0, 2}), false};
+  request elements{
+      {.what = verb::update_at, .tag = value_tag::f64_array}, name(0), raw(std::vector<std::int32_t>{0, 2}), false};
   join(elements.payload, raw(std::vector<double>{5, 6}));
   auto large = single(verb::push, 0, std::vector<double>(10'000, 0.5));
   large.in_tail = true;
@@ -497,7 +502,9 @@ TEST_F(NoMemory, OneKey) {
   added.h.what = verb::update;
   run({
       {"push", {}, one},
-      {"push over an optimizer's state", {one, single(verb::update, 0, delta, adam)}, single(verb::push, 0, {9, 9, 9, 9})},
+      {"push over an optimizer's state",
+       {one, single(verb::update, 0, delta, adam)},
+       single(verb::push, 0, {9, 9, 9, 9})},
       {"push of a large value", {one}, large},
       {"cas", {}, expected},
       {"update of none", {}, single(verb::update, 0)},
@@ -509,7 +516,9 @@ TEST_F(NoMemory, OneKey) {
       {"update_at", {one}, elements},
       {"adagrad of none", {}, single(verb::update, 0, delta, adagrad)},
       {"adagrad's first step", {one}, single(verb::update, 0, delta, adagrad)},
-      {"adagrad's second step", {one, single(verb::update, 0, delta, adagrad)}, single(verb::bupdate, 0, delta, adagrad)},
+      {"adagrad's second step",
+       {one, single(verb::update, 0, delta, adagrad)},
+       single(verb::bupdate, 0, delta, adagrad)},
       {"adam after adagrad", {one, single(verb::update, 0, delta, adagrad)}, single(verb::update, 0, delta, adam)},
       {"remove", {one, staged(0, 3)}, single(verb::remove, 0, {})},
   });
@@ -517,8 +526,10 @@ TEST_F(NoMemory, OneKey) {
 
 TEST_F(NoMemory, AFunctionThatFailsHasChangedNothing) {
   const auto positive = function("element_updates", "positive_only_update");
-  request elements{{.what = verb::update_at, .tag = value_tag::f64_array, .function = positive}, name(0),
-                   raw(std::vector<std::int32_t>{0, 2}), false};
+  request elements{{.what = verb::update_at, .tag = value_tag::f64_array, .function = positive},
+                   name(0),
+                   raw(std::vector<std::int32_t>{0, 2}),
+                   false};
   join(elements.payload, raw(std::vector<double>{5, -6}));
   for (const auto& asked : {single(verb::update, 0, {5, 6, -7}, positive), elements}) {
     for (std::ptrdiff_t k = 0; k < 100; ++k) {
@@ -562,8 +573,8 @@ TEST_F(NoMemory, KeySets) {
 
 TEST_F(NoMemory, StagedUpdatesAndFolds) {
   const auto adam = function(own, "paracel_adam");
-  const std::vector<request> some{single(verb::push, 0), staged(0, 2), staged(0, 1), staged(0, 7), staged(1, 2),
-                                  staged(2, 2, adam), staged(2, 1, adam)};
+  const std::vector<request> some{single(verb::push, 0), staged(0, 2),       staged(0, 1),      staged(0, 7),
+                                  staged(1, 2),          staged(2, 2, adam), staged(2, 1, adam)};
   auto by_rank = staged(0, 3);
   by_rank.h.rank = 3;
   auto late = some;
@@ -624,8 +635,8 @@ TEST_F(NoMemory, StagedRowsAndFolds) {
     const auto asked = [&](verb v, std::size_t first = 0) { return rows(v, named, first); };
     auto by_rank = staged(asked(verb::rows_update, 10), 4);
     by_rank.h.rank = 3;
-    const std::vector<request> some{open({}), staged(asked(verb::rows_update, 20), 2), staged(asked(verb::rows_update), 1),
-                                    by_rank};
+    const std::vector<request> some{open({}), staged(asked(verb::rows_update, 20), 2),
+                                    staged(asked(verb::rows_update), 1), by_rank};
     auto late = some;
     late.push_back(bsp(asked(verb::rows_pull), clock_of_folds));
     request fold{{.what = verb::fold, .clock = clock_of_folds}, {}, {}, false};

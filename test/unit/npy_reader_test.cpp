@@ -65,7 +65,8 @@ class NpyReader : public ::testing::Test {
 TEST_F(NpyReader, FourTypesOneOrTwoDimensionsAndEveryVersion) {
   const std::vector<double> want{1, -2, 3, 4, 5, 6};
   EXPECT_EQ(paracel::read_samples({write(npy<double>("<f8", "(2, 3)", want))}, 0, 1, options_).value, want);
-  EXPECT_EQ(paracel::read_samples({write(npy<float>("<f4", "(2, 3)", {1, -2, 3, 4, 5, 6}))}, 0, 1, options_).value, want);
+  EXPECT_EQ(paracel::read_samples({write(npy<float>("<f4", "(2, 3)", {1, -2, 3, 4, 5, 6}))}, 0, 1, options_).value,
+            want);
   const auto longs = npy<std::int64_t>("<i8", "(2,3)", {1, -2, 3, 4, 5, 6});
   EXPECT_EQ(paracel::read_samples({write(longs)}, 0, 1, options_).value, want);
   const auto ints = npy<std::int32_t>("<i4", "(6,)", {1, -2, 3, 4, 5, 6}, "True", 2);

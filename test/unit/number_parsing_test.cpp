@@ -11,8 +11,12 @@ namespace {
 
 TEST(ByteCount, TakesDigitsAndOneUnit) {
   const std::pair<const char*, std::uint64_t> good[] = {
-      {"0", 0},           {"1000000", 1000000},       {"64K", 65536},
-      {"256M", 268435456}, {"1G", 1073741824},        {"4T", std::uint64_t{4} << 40},
+      {"0", 0},
+      {"1000000", 1000000},
+      {"64K", 65536},
+      {"256M", 268435456},
+      {"1G", 1073741824},
+      {"4T", std::uint64_t{4} << 40},
       {"18446744073709551615", std::numeric_limits<std::uint64_t>::max()},
       {"16777215T", std::uint64_t{16777215} << 40},
   };

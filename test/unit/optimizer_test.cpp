@@ -14,9 +14,9 @@
 
 #include <paracel/error.hpp>
 
+#include "server/plugin/plugin_registry.hpp"
 #include "server/store/key_store.hpp"
 #include "server/store/optimizer_state.hpp"
-#include "server/plugin/plugin_registry.hpp"
 #include "test/support/paths.hpp"
 
 namespace paracel::srv {
@@ -152,26 +152,25 @@ TEST(Optimizer, AdamsMomentsAreWeightedMeansOfAllGradients) {
 
 TEST(Optimizer, FtrlIsTheMinimumOfItsProximalObjective) {
   const long double alpha = 0.4L, beta = 0.5L, l1 = 0.7L, l2 = 0.2L;
-  agrees_in_both_types(
-      load("paracel_ftrl", "alpha=0.4,beta=0.5,l1=0.7,l2=0.2"), [=](long double w, const numbers& gs) {
-        // w minimizes g_{1:t} w + 1/2 sum sigma_s (w - w_s)^2 + l1 |w| + 1/2 (l2 + beta/alpha) w^2 (McMahan et al. 2013):
-        // a quadratic with the linear term z and the curvature below, found by its two one-sided derivatives.
-        numbers ws{w};
-        for (std::size_t t = 0; t < gs.size(); ++t) {
-          long double linear = 0, curvature = beta / alpha + l2, squares = 0;
-          for (std::size_t s = 0; s <= t; ++s) {
-            const auto before = squares;
-            squares += gs[s] * gs[s];
-            const auto sigma = (std::sqrt(squares) - std::sqrt(before)) / alpha;
-            linear += gs[s] - sigma * ws[s];
-            curvature += sigma;
-          }
-          const auto right = -(linear + l1) / curvature;  // the minimum if it is positive
-          const auto left = -(linear - l1) / curvature;   // if it is negative
-          ws.push_back(right > 0 ? right : left < 0 ? left : 0);
-        }
-        return ws.back();
-      });
+  agrees_in_both_types(load("paracel_ftrl", "alpha=0.4,beta=0.5,l1=0.7,l2=0.2"), [=](long double w, const numbers& gs) {
+    // w minimizes g_{1:t} w + 1/2 sum sigma_s (w - w_s)^2 + l1 |w| + 1/2 (l2 + beta/alpha) w^2 (McMahan et al. 2013):
+    // a quadratic with the linear term z and the curvature below, found by its two one-sided derivatives.
+    numbers ws{w};
+    for (std::size_t t = 0; t < gs.size(); ++t) {
+      long double linear = 0, curvature = beta / alpha + l2, squares = 0;
+      for (std::size_t s = 0; s <= t; ++s) {
+        const auto before = squares;
+        squares += gs[s] * gs[s];
+        const auto sigma = (std::sqrt(squares) - std::sqrt(before)) / alpha;
+        linear += gs[s] - sigma * ws[s];
+        curvature += sigma;
+      }
+      const auto right = -(linear + l1) / curvature;  // the minimum if it is positive
+      const auto left = -(linear - l1) / curvature;   // if it is negative
+      ws.push_back(right > 0 ? right : left < 0 ? left : 0);
+    }
+    return ws.back();
+  });
 }
 
 TEST(Optimizer, FtrlWithL1LeavesExactZeros) {

@@ -91,7 +91,8 @@ TEST_F(OutputFolder, AListCannotNameWhatLiesElsewhere) {
   run(1, 1);
   fs::create_directory_symlink(outside, folder_ / "link");
   std::ofstream(folder_ / ".paracel" / "kmeans.0.files", std::ios::app)
-      << "../" << fs::path(outside).filename().string() << "/precious\nlink/precious\n" << outside << "/precious\n";
+      << "../" << fs::path(outside).filename().string() << "/precious\nlink/precious\n"
+      << outside << "/precious\n";
   run(2, 1);
   EXPECT_TRUE(fs::exists(outside + "/precious"));
   fs::remove_all(outside);

@@ -120,15 +120,17 @@ class one_server {
     const auto a = send(h, name, net::encode(d));
     ASSERT_EQ(a.header.result, status::ok) << a.text();
   }
-  answer rows(verb what, std::string_view table, const std::vector<std::uint64_t>& ids, const std::vector<float>& values,
-              std::uint16_t flags = 0, std::uint32_t clock = net::no_clock, std::uint32_t rank = 0) {
+  answer rows(verb what, std::string_view table, const std::vector<std::uint64_t>& ids,
+              const std::vector<float>& values, std::uint16_t flags = 0, std::uint32_t clock = net::no_clock,
+              std::uint32_t rank = 0) {
     bytes payload;
     join(payload, std::as_bytes(std::span(ids)));
     join(payload, std::as_bytes(std::span(values)));
     return some_rows(what, table, static_cast<std::uint32_t>(ids.size()), payload, flags, clock, rank);
   }
-  answer named_rows(verb what, std::string_view table, const std::vector<std::string>& names, const std::vector<float>& values,
-              std::uint16_t flags = 0, std::uint32_t clock = net::no_clock, std::uint32_t rank = 0) {
+  answer named_rows(verb what, std::string_view table, const std::vector<std::string>& names,
+                    const std::vector<float>& values, std::uint16_t flags = 0, std::uint32_t clock = net::no_clock,
+                    std::uint32_t rank = 0) {
     bytes payload;
     for (const auto& n : names) {
       const auto length = static_cast<std::uint32_t>(n.size());
@@ -137,10 +139,11 @@ class one_server {
     for (const auto& n : names) join(payload, net::bytes_of(n));
     payload.resize((payload.size() + 7) / 8 * 8);
     join(payload, std::as_bytes(std::span(values)));
-    return some_rows(what, table, static_cast<std::uint32_t>(names.size()), payload, flags | net::flag_named, clock, rank);
+    return some_rows(what, table, static_cast<std::uint32_t>(names.size()), payload, flags | net::flag_named, clock,
+                     rank);
   }
   answer some_rows(verb what, std::string_view table, std::uint32_t count, const bytes& payload, std::uint16_t flags,
-              std::uint32_t clock, std::uint32_t rank) {
+                   std::uint32_t clock, std::uint32_t rank) {
     net::request_header h;
     h.what = what;
     h.table = net::table_id(table);
@@ -231,10 +234,12 @@ void fill(one_server& s) {
   ASSERT_EQ(s.rows(verb::rows_remove, "added", {0, 1, 4}, {}).header.result, status::ok);
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
     ASSERT_EQ(s.rows(verb::rows_update, "added", ids, threes, net::flag_staged, 5, rank).header.result, status::ok);
-    ASSERT_EQ(s.named_rows(verb::rows_update, "stepped", names, twos, net::flag_staged, 5, rank).header.result, status::ok);
+    ASSERT_EQ(s.named_rows(verb::rows_update, "stepped", names, twos, net::flag_staged, 5, rank).header.result,
+              status::ok);
   }
   ASSERT_EQ(s.staged("key1", {1, 2, 3}, 1, 0).header.result, status::ok);
-  ASSERT_EQ(s.key(verb::push, "key1", {1, 2}).header.result, status::ok);  // of another size: it cannot be folded any more
+  ASSERT_EQ(s.key(verb::push, "key1", {1, 2}).header.result,
+            status::ok);  // of another size: it cannot be folded any more
   ASSERT_EQ(s.bsp_pull("key1", 2).header.result, status::type_mismatch);
 }
 
@@ -385,8 +390,9 @@ TEST(PartitionState, ImpossibleRecordsAreRefusedWithTheReason) {
   };
   const auto f64s = static_cast<std::uint8_t>(value_tag::f64_array);
   const auto k = net::bytes_of("k");
-  refused(one_record({.kind = record_kind::put, .tag = f64s, .a = 1, .key = net::bytes_of("elsewhere"), .value = of(one)}),
-          status::bad_request, "another partition");
+  refused(
+      one_record({.kind = record_kind::put, .tag = f64s, .a = 1, .key = net::bytes_of("elsewhere"), .value = of(one)}),
+      status::bad_request, "another partition");
   refused(one_record({.kind = record_kind::put, .tag = f64s, .a = 0, .key = k, .value = of(one)}), status::bad_request,
           "version");
   refused(one_record({.kind = record_kind::put, .tag = f64s, .a = most_version + 1, .key = k, .value = of(one)}),
@@ -397,7 +403,8 @@ TEST(PartitionState, ImpossibleRecordsAreRefusedWithTheReason) {
           "not a value");
   refused(one_record({.kind = record_kind::put, .tag = f64s, .a = 1, .key = k, .value = of(one), .state = of(one)}),
           status::bad_request, "state");
-  refused(one_record({.kind = record_kind::stage, .tag = f64s, .key = k, .value = of(one)}), status::bad_request, "malformed");
+  refused(one_record({.kind = record_kind::stage, .tag = f64s, .key = k, .value = of(one)}), status::bad_request,
+          "malformed");
   bytes unknown;
   append(unknown, {.kind = record_kind::stage, .tag = f64s, .key = k, .value = of(one)},
          {.clock = 1, .what = static_cast<std::uint8_t>(verb::update), .function = 12345});

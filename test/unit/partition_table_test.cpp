@@ -14,7 +14,9 @@
 namespace paracel::srv {
 namespace {
 
-std::vector<std::byte> filled(std::size_t n, int fill) { return std::vector<std::byte>(n, static_cast<std::byte>(fill)); }
+std::vector<std::byte> filled(std::size_t n, int fill) {
+  return std::vector<std::byte>(n, static_cast<std::byte>(fill));
+}
 
 entry& put(table& t, const std::string& key, const std::vector<std::byte>& value) {
   return t.store(hash_key(key), key, value_view{value_tag::packed, value});
@@ -39,13 +41,16 @@ TEST(Table, AgreesWithAStandardMapOverManyRandomOperations) {
       const auto key = "k" + std::to_string(random() % 500);
       const auto hash = hash_key(key);
       switch (random() % 4) {
-        case 0: case 1: {
+        case 0:
+        case 1: {
           const auto value = filled(1 + random() % 40, static_cast<int>(random() % 256));
           put(t, key, value);
           model[key] = value;
           break;
         }
-        case 2: EXPECT_EQ(t.erase(hash, key), model.erase(key) == 1); break;
+        case 2:
+          EXPECT_EQ(t.erase(hash, key), model.erase(key) == 1);
+          break;
         default: {
           const auto* e = t.find(hash, key);
           const auto m = model.find(key);
@@ -95,7 +100,9 @@ TEST(Table, GrowsBeyondTheBitsOfTheHashThatASlotKeeps) {
     const auto key = std::to_string(i);
     const auto* e = t.find(hash_key(key), key);
     ASSERT_EQ(e != nullptr, i % 3 != 0) << key;
-    if (e != nullptr) { ASSERT_EQ(e->value()[0], static_cast<std::byte>(i)); }
+    if (e != nullptr) {
+      ASSERT_EQ(e->value()[0], static_cast<std::byte>(i));
+    }
   }
 }
 

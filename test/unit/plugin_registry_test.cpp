@@ -195,7 +195,8 @@ TEST(PluginRegistry, APathThatIsWrittenIsLookedForInItsOwnFolderFirst) {
   fs::copy_file(plugins + "/libgood_updates.so", first / "libmine.so");
   fs::copy_file(plugins + "/libno_updates.so", second / "libmine.so");
   plugin_registry registry({first.path(), second.path()});
-  EXPECT_THAT(refusal(registry, second.path() + "/libmine.so", "multiply"), HasSubstr(second.path() + "/libmine.so has no"));
+  EXPECT_THAT(refusal(registry, second.path() + "/libmine.so", "multiply"),
+              HasSubstr(second.path() + "/libmine.so has no"));
   EXPECT_EQ(refusal(registry, "libmine.so", "multiply"), "loaded");
 }
 
@@ -293,7 +294,8 @@ TEST(PluginRegistry, WhatAGroupMayWriteIsNotLoaded) {
   fs::copy_file(plugins + "/libgood_updates.so", file);
   fs::permissions(file, fs::perms::group_write, fs::perm_options::add);
   plugin_registry registry({folder.path()});
-  EXPECT_THAT(refusal(registry, "group", "multiply"), HasSubstr("libgroup.so may be written by its group: chmod g-w it"));
+  EXPECT_THAT(refusal(registry, "group", "multiply"),
+              HasSubstr("libgroup.so may be written by its group: chmod g-w it"));
   fs::permissions(file, fs::perms::group_write, fs::perm_options::remove);
   fs::permissions(folder.path(), fs::perms::group_write, fs::perm_options::add);
   EXPECT_THAT(refusal(registry, "group", "multiply"),

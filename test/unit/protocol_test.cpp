@@ -86,18 +86,28 @@ TEST(Protocol, ARequestHasTheseBytes) {
   request_bytes out;
   encode(full_request(), out);
   EXPECT_EQ(hex(out),
-            "50524351" "01" "03" "0100"          // PRCQ, version, verb update, flags
-            "efcdab8967452301"                   // job
-            "8877665544332211"                   // client
-            "0807060504030201"                   // sequence
-            "0007060504030201"                   // low watermark
-            "03000000" "29000000"                // rank, clock
-            "07000000" "9506" "14" "00"          // epoch, partition, tag, zero
-            "1807f6e5d4c3b2a1"                   // function
-            "05000000" "00001000"                // table, credit
-            "30750000" "01000000"                // deadline, count
-            "05000000" "15000000"                // key bytes, body bytes
-            "0000000000000000");                 // tail bytes
+            "50524351"
+            "01"
+            "03"
+            "0100"              // PRCQ, version, verb update, flags
+            "efcdab8967452301"  // job
+            "8877665544332211"  // client
+            "0807060504030201"  // sequence
+            "0007060504030201"  // low watermark
+            "03000000"
+            "29000000"  // rank, clock
+            "07000000"
+            "9506"
+            "14"
+            "00"                // epoch, partition, tag, zero
+            "1807f6e5d4c3b2a1"  // function
+            "05000000"
+            "00001000"  // table, credit
+            "30750000"
+            "01000000"  // deadline, count
+            "05000000"
+            "15000000"            // key bytes, body bytes
+            "0000000000000000");  // tail bytes
 }
 
 TEST(Protocol, TheExampleInTheReadmeIsThatFrame) {
@@ -118,24 +128,44 @@ TEST(Protocol, AReplyHasTheseBytes) {
   reply_bytes out;
   encode(full_reply(), out);
   EXPECT_EQ(hex(out),
-            "50524352" "01" "01" "0100"          // PRCR, version, verb pull, status
-            "0807060504030201"                   // sequence
-            "1817161514131211"                   // value version
-            "2827262524232221"                   // server
-            "28000000" "07000000"                // clock, epoch
-            "02000000" "03000000"                // count, body bytes
-            "0000000001000000"                   // tail bytes
-            "13" "02" "0000" "04030201");        // tag, instruction, flags, credit
+            "50524352"
+            "01"
+            "01"
+            "0100"              // PRCR, version, verb pull, status
+            "0807060504030201"  // sequence
+            "1817161514131211"  // value version
+            "2827262524232221"  // server
+            "28000000"
+            "07000000"  // clock, epoch
+            "02000000"
+            "03000000"          // count, body bytes
+            "0000000001000000"  // tail bytes
+            "13"
+            "02"
+            "0000"
+            "04030201");  // tag, instruction, flags, credit
 }
 
 TEST(Protocol, ItemsHaveTheseBytes) {
   bytes body;
   const std::int32_t number = 7;
   append_item(body, "key", {value_tag::i32, std::as_bytes(std::span(&number, 1))});
-  EXPECT_EQ(hex(body), "03000000" "04000000" "01" "000000" "6b6579" "07000000");
+  EXPECT_EQ(hex(body),
+            "03000000"
+            "04000000"
+            "01"
+            "000000"
+            "6b6579"
+            "07000000");
   body.clear();
   append_item(body, status::type_mismatch, 0x0102030405060708U, {value_tag::packed, bytes_of("\xc0")});
-  EXPECT_EQ(hex(body), "01000000" "0f" "00" "0200" "0807060504030201" "c0");
+  EXPECT_EQ(hex(body),
+            "01000000"
+            "0f"
+            "00"
+            "0200"
+            "0807060504030201"
+            "c0");
 }
 
 // Every number of the wire format, so that an insertion in the middle of an enum is seen.
@@ -152,7 +182,8 @@ TEST(Protocol, TheNumbersOfVerbsStatusesAndTagsAreFixed) {
             "34 register_bupdate 35 register_filter 36 scan 37 top_k 38 reduce 39 remove_if 40 set_prepare 41 set_pull "
             "42 set_push 43 set_update 44 set_bupdate 48 clock_tick 49 clock_wait 64 proxy 65 ping 66 stats 67 stop "
             "80 join 81 heartbeat 82 progress 83 leave 84 abort 85 collective 86 watch 87 report_death 88 resize "
-            "96 table_open 97 rows_pull 98 rows_push 99 rows_update 100 rows_remove 101 rows_scan 104 subscribe 105 clock_moved "
+            "96 table_open 97 rows_pull 98 rows_push 99 rows_update 100 rows_remove 101 rows_scan 104 subscribe 105 "
+            "clock_moved "
             "106 replicate 107 handover 108 checkpoint 109 fence 110 fold ");
   std::ostringstream statuses;
   for (int i = 0; i < 65536; ++i) {
@@ -174,7 +205,9 @@ TEST(Protocol, TheNumbersOfVerbsStatusesAndTagsAreFixed) {
 
 TEST(Protocol, ARequestSurvivesTheWayThroughAFrame) {
   const auto h = full_request();
-  const std::string body = "theta" "0123456789abcdef";
+  const std::string body =
+      "theta"
+      "0123456789abcdef";
   const auto frame = frame_of(h, bytes_of(body));
   request_view v;
   ASSERT_STREQ(decode(frame, 0, v), nullptr);
@@ -349,7 +382,10 @@ TEST(Protocol, AReplyWithOneWrongFieldIsRefusedWithTheReason) {
   EXPECT_EQ(said([](auto& h) { h.flags = 4; }), "unknown reply flag");
   EXPECT_EQ(said([](auto& h) { h.body_bytes = 4; }), "body length of the reply differs from its frame");
   EXPECT_EQ(said([](auto&) {}, 1), "tail length of the reply differs from its frame");
-  EXPECT_EQ(said([](auto& h) { h.what = verb::pull_multi; h.count = 1; }),
+  EXPECT_EQ(said([](auto& h) {
+              h.what = verb::pull_multi;
+              h.count = 1;
+            }),
             "more items announced than the body can hold");
   const auto request = frame_of(full_request(), bytes_of("theta0123456789abcdef"));
   reply_view v;
@@ -465,10 +501,10 @@ TEST(Protocol, AnItemWithAWrongByteIsRefused) {
     return items.next(i);
   };
   EXPECT_TRUE(accepted(good, 8, 0x0f));
-  EXPECT_FALSE(accepted(good, 8, 0x10));           // tag
+  EXPECT_FALSE(accepted(good, 8, 0x10));  // tag
   for (std::size_t at = 9; at < 12; ++at) EXPECT_FALSE(accepted(good, at, 1)) << at;
-  EXPECT_FALSE(accepted(good, 3, 0xff));           // key_bytes near 2^32: the sum with value_bytes must not wrap
-  EXPECT_FALSE(accepted(good, 7, 0xff));           // value_bytes
+  EXPECT_FALSE(accepted(good, 3, 0xff));  // key_bytes near 2^32: the sum with value_bytes must not wrap
+  EXPECT_FALSE(accepted(good, 7, 0xff));  // value_bytes
   bytes reply;
   append_item(reply, status::ok, 1, {value_tag::packed, bytes_of("v")});
   const auto reply_accepted = [&](std::size_t at, unsigned value) {
@@ -479,10 +515,10 @@ TEST(Protocol, AnItemWithAWrongByteIsRefused) {
     return items.next(i);
   };
   EXPECT_TRUE(reply_accepted(6, 12));
-  EXPECT_FALSE(reply_accepted(6, 17));             // status
-  EXPECT_FALSE(reply_accepted(5, 1));              // zero
-  EXPECT_FALSE(reply_accepted(4, 0x15));           // tag
-  EXPECT_FALSE(reply_accepted(3, 0xff));           // value_bytes
+  EXPECT_FALSE(reply_accepted(6, 17));    // status
+  EXPECT_FALSE(reply_accepted(5, 1));     // zero
+  EXPECT_FALSE(reply_accepted(4, 0x15));  // tag
+  EXPECT_FALSE(reply_accepted(3, 0xff));  // value_bytes
 }
 
 TEST(Protocol, AKeyOfAnItemIsLimitedBothWays) {

@@ -112,7 +112,9 @@ TEST(KeptRequest, APartThatFailsFailsItsKeysAndNoOthers) {
   net::reply_item a;
   for (int i = 0; answers.next(a); ++i) {
     EXPECT_EQ(a.result, i % 2 == 0 ? status::ok : status::unknown_function);
-    if (i % 2 == 1) { EXPECT_EQ(net::text_of(a.value.bytes), "register it first"); }
+    if (i % 2 == 1) {
+      EXPECT_EQ(net::text_of(a.value.bytes), "register it first");
+    }
   }
 }
 
@@ -230,7 +232,9 @@ TEST(KeptRequest, RowsAreTakenApartByIdAndByName) {
             EXPECT_EQ(r.id(k), i);
           }
           EXPECT_EQ(items.partition(i), partition_of(hash));
-          if (row_bytes != 0) { EXPECT_EQ(r.values[k * row_bytes + 11], static_cast<std::byte>(i)); }
+          if (row_bytes != 0) {
+            EXPECT_EQ(r.values[k * row_bytes + 11], static_cast<std::byte>(i));
+          }
         }
       }
     }

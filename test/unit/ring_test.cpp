@@ -40,7 +40,7 @@ ring of(std::uint32_t servers) {
 TEST(Ring, HasTheseOwners) {
   struct {
     std::uint32_t servers;
-    std::uint64_t checksum;  // XXH3-64 of the 16,384 owners as little-endian 32-bit numbers
+    std::uint64_t checksum;           // XXH3-64 of the 16,384 owners as little-endian 32-bit numbers
     std::vector<std::uint32_t> some;  // of partitions 0, 1, 1685, 4096, 8191, 10216, 12345, 16383
   } const golden[] = {
       {1, 0x33b202d302b65caaU, {0, 0, 0, 0, 0, 0, 0, 0}}, {2, 0xcc92d6416b318a0cU, {0, 0, 0, 1, 0, 0, 0, 0}},
@@ -250,8 +250,8 @@ TEST(Ring, ARefusedChangeLeavesTheTableAlone) {
   const auto before = owners(r);
   EXPECT_THROW(r.add(1), error);
   EXPECT_THROW(r.remove(7), error);
-  for (const double w : {0.0, -1.0, 0.001, 65.0, std::numeric_limits<double>::infinity(),
-                         std::numeric_limits<double>::quiet_NaN()}) {
+  for (const double w :
+       {0.0, -1.0, 0.001, 65.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_THROW(r.add(8, w), error) << w;
   }
   EXPECT_EQ(owners(r), before);

@@ -271,7 +271,8 @@ TEST_F(RowsService, BatchesThatAreDueAreFoldedInSlicesInTheirOrder) {
   for (std::uint32_t clock = 0; clock < 2; ++clock) {
     for (std::uint32_t rank = 0; rank < 3; ++rank) expected += terms[rank][clock];
     for (const std::uint32_t rank : {2U, 0U, 1U}) {
-      ASSERT_EQ(rows(verb::rows_update, {1}, {terms[rank][clock]}, {net::flag_staged, clock, rank}).header.result, status::ok);
+      ASSERT_EQ(rows(verb::rows_update, {1}, {terms[rank][clock]}, {net::flag_staged, clock, rank}).header.result,
+                status::ok);
     }
   }
   ASSERT_EQ(rows(verb::rows_update, {1}, {64}, {net::flag_staged, 2, 0}).header.result, status::ok);

@@ -226,7 +226,7 @@ TEST(RowInit, UniformAndNormalHaveTheirMoments) {
     return std::vector<double>{sum / n, squares / n, cross / (rows * (width - 1.0)), low, high};
   };
   const auto u = moments(row_init::uniform(-1, 1, 42));
-  EXPECT_NEAR(u[0], 0, 0.005);       // deviation of the mean: 0.577 / sqrt(320,000) = 0.001
+  EXPECT_NEAR(u[0], 0, 0.005);  // deviation of the mean: 0.577 / sqrt(320,000) = 0.001
   EXPECT_NEAR(u[1], 1.0 / 3, 0.005);
   EXPECT_NEAR(u[2], 0, 0.005) << "neighbours are independent";
   EXPECT_GE(u[3], -1);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/number_parsing.hpp"
-#include "paracel/error.hpp"
 #include "paracel/classification_metrics.hpp"
+#include "paracel/error.hpp"
 
 namespace {
 
@@ -58,7 +58,11 @@ TEST(DataReader, ASampleWithoutFeaturesMayComeFirst) {
 TEST(DataReader, AcceptsCrlfBlankLinesBlanksAndAMissingLastLineEnd) {
   EXPECT_EQ(parse_samples("f", "\r\n 1 , 2 ,1\r\n\r\n   \t\r\n3,4,0").value, (std::vector<double>{1, 2, 3, 4}));
   EXPECT_EQ(parse_samples("f", "\n\n1  1:2\t 3:4 \r\n\n0 2:5").value, (std::vector<double>{2, 4, 5}));
-  EXPECT_EQ(parse_samples("f", "\xef\xbb\xbf" "1,2,1\n").value, (std::vector<double>{1, 2}));
+  EXPECT_EQ(parse_samples("f",
+                          "\xef\xbb\xbf"
+                          "1,2,1\n")
+                .value,
+            (std::vector<double>{1, 2}));
 }
 
 TEST(DataReader, LabelsAreZeroOneOrMinusOnePlusOne) {
@@ -193,8 +197,7 @@ TEST(DataReader, AHeaderNamesFieldsAndWhatIsNotNamedIsNotRead) {
   EXPECT_EQ(rows.columns, 2U);
 
   o.features = {"a", "c"};
-  EXPECT_EQ(error_of(text, o),
-            "f:1:1: found no field \"c\" in the header, which has day, cnt, a, b \"x\"; y");
+  EXPECT_EQ(error_of(text, o), "f:1:1: found no field \"c\" in the header, which has day, cnt, a, b \"x\"; y");
   o.features = {"a", "cnt"};
   EXPECT_EQ(error_of(text, o), "f:1:1: field \"cnt\" is the label, too");
   o.features = {"a", "a"};
@@ -202,11 +205,12 @@ TEST(DataReader, AHeaderNamesFieldsAndWhatIsNotNamedIsNotRead) {
   o.features = {};
   EXPECT_EQ(error_of(text, o), "f:2:1: found \"2011-01-01\", want a number");
   EXPECT_EQ(error_of("1,2\n", o), "f:1:1: found no header, want one that names \"cnt\"");
-  EXPECT_EQ(error_of("a,a,cnt\n1,2,3\n", [] {
-              auto twice = real();
-              twice.features = {"a"};
-              return twice;
-            }()),
+  EXPECT_EQ(error_of("a,a,cnt\n1,2,3\n",
+                     [] {
+                       auto twice = real();
+                       twice.features = {"a"};
+                       return twice;
+                     }()),
             "f:1:1: found two fields \"a\" in the header");
 }
 

@@ -124,13 +124,16 @@ class ScanTest : public testing::Test {
                                                                 const std::function<void()>& between = nullptr,
                                                                 int* slices = nullptr) {
     std::multimap<std::string, std::vector<std::byte>> all;
-    const int n = walk(verb::scan, net::scan_request{}, w, [&](const scan_answer& a, const net::scan_reply& r) {
-      net::request_items items(r.rest, a.header.count);
-      for (net::request_item i; items.next(i);) {
-        all.emplace(i.key, std::vector<std::byte>(i.value.bytes.begin(), i.value.bytes.end()));
-      }
-      EXPECT_TRUE(items.ok());
-    }, between);
+    const int n = walk(
+        verb::scan, net::scan_request{}, w,
+        [&](const scan_answer& a, const net::scan_reply& r) {
+          net::request_items items(r.rest, a.header.count);
+          for (net::request_item i; items.next(i);) {
+            all.emplace(i.key, std::vector<std::byte>(i.value.bytes.begin(), i.value.bytes.end()));
+          }
+          EXPECT_TRUE(items.ok());
+        },
+        between);
     if (slices != nullptr) *slices = n;
     return all;
   }
@@ -203,7 +206,8 @@ TEST_F(ScanTest, EveryKeyAndValueComesExactlyOnceWhateverTheCreditAndTheSlice) {
   }
 }
 
-/// Keys that come and go between the chunks: those that stay are met once, the others at most as often as they were put.
+/// Keys that come and go between the chunks: those that stay are met once, the others at most as often as they were
+/// put.
 TEST_F(ScanTest, AKeyThatStaysIsMetExactlyOnceWhateverHappensBetweenTheChunks) {
   for (unsigned seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE(seed);
@@ -292,7 +296,8 @@ TEST_F(ScanTest, AValueBeyondTheCreditIsSentAlone) {
 }
 
 TEST_F(ScanTest, AnAnswerKeepsToTheCreditOrHasOneKey) {
-  for (int i = 0; i < 3000; ++i) put("k" + std::to_string(i), view(std::string(static_cast<std::size_t>(i % 300), 'x')));
+  for (int i = 0; i < 3000; ++i)
+    put("k" + std::to_string(i), view(std::string(static_cast<std::size_t>(i % 300), 'x')));
   walk(verb::scan, net::scan_request{}, {.credit = 1000}, [&](const scan_answer& a, const net::scan_reply&) {
     EXPECT_TRUE(a.body.size() <= 1000 || a.header.count == 1) << a.body.size();
   });
@@ -359,7 +364,8 @@ TEST_F(ScanTest, AFilterThatFailsIsNamedWithItsKey) {
     EXPECT_EQ(a.result, status::plugin_failed);
     EXPECT_EQ(a.text, "key \"bad\\x0a1\": libfilters.so:throws_at_bad: does not like this key");
   }
-  EXPECT_EQ(ask(verb::reduce, net::reduce_request{}, {.filter = filter("throws_number")}).result, status::plugin_failed);
+  EXPECT_EQ(ask(verb::reduce, net::reduce_request{}, {.filter = filter("throws_number")}).result,
+            status::plugin_failed);
   EXPECT_EQ(ask(verb::top_k, net::top_k_request{{}, 3}, {.filter = filter("throws_number")}).result,
             status::plugin_failed);
   const auto mismatch = ask(verb::scan, net::scan_request{}, {.filter = filter("longer_than_two")});

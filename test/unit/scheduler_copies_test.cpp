@@ -44,12 +44,8 @@ class SchedulerWithCopies : public scheduler_test {
     who["synced"] = synced;
     return ask(verb::heartbeat, who);
   }
-  void lose(int slot) {
-    ASSERT_EQ(to(ask(verb::report_death, dead(slot))).parsed()["goes_on"], true);
-  }
-  membership members() {
-    return membership::from_json(to(watch(worker(2), 0)).body);
-  }
+  void lose(int slot) { ASSERT_EQ(to(ask(verb::report_death, dead(slot))).parsed()["goes_on"], true); }
+  membership members() { return membership::from_json(to(watch(worker(2), 0)).body); }
   server_state state_of(std::uint32_t slot) { return members().servers[slot].state; }
 };
 
@@ -103,8 +99,9 @@ TEST_F(SchedulerWithCopies, ASecondLossBeforeTheCopiesAreRestoredEndsTheJob) {
   EXPECT_EQ(said["goes_on"], false);
   EXPECT_EQ(subject->state(), scheduler::phase::aborted);
   EXPECT_EQ(subject->status(), exit_status::server_lost);
-  EXPECT_EQ(subject->cause(),
-            "server s2 (pid 502 on h) lost: killed by signal 9; lost before the copies of s1's partitions were restored");
+  EXPECT_EQ(
+      subject->cause(),
+      "server s2 (pid 502 on h) lost: killed by signal 9; lost before the copies of s1's partitions were restored");
 }
 
 TEST_F(SchedulerWithCopies, ASecondLossAfterTheCopiesAreRestoredIsBorne) {
@@ -122,7 +119,8 @@ TEST_F(SchedulerWithCopies, TheLastServerCannotBeLost) {
   lose(1);
   beat(server(0), 2);
   EXPECT_EQ(to(ask(verb::report_death, dead(0))).parsed()["goes_on"], false);
-  EXPECT_EQ(subject->cause(), "server s0 (pid 500 on h) lost: killed by signal 9; there is no other copy of its partitions");
+  EXPECT_EQ(subject->cause(),
+            "server s0 (pid 500 on h) lost: killed by signal 9; there is no other copy of its partitions");
 }
 
 TEST_F(SchedulerWithCopies, OfTwoServersEitherMayBeLostOnceTheOtherServesAgain) {
@@ -267,7 +265,8 @@ TEST_F(SchedulerWithCopies, WordsOfAnotherKindAreNoFunction) {
 }
 
 TEST_F(SchedulerWithCopies, AWorkersDeathEndsTheJob) {
-  EXPECT_EQ(to(ask(verb::report_death, {{"role", "worker"}, {"rank", 1}, {"pid", 701}, {"why", "exit status 3"}})).parsed()["goes_on"],
+  EXPECT_EQ(to(ask(verb::report_death, {{"role", "worker"}, {"rank", 1}, {"pid", 701}, {"why", "exit status 3"}}))
+                .parsed()["goes_on"],
             false);
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
 }

@@ -42,7 +42,8 @@ class SchedulerResize : public scheduler_test {
   }
   int dead(int slot) { return dead(slot, 500 + slot); }
   int dead(int slot, int pid) {
-    return ask(verb::report_death, json{{"role", "server"}, {"slot", slot}, {"pid", pid}, {"why", "killed by signal 9"}});
+    return ask(verb::report_death,
+               json{{"role", "server"}, {"slot", slot}, {"pid", pid}, {"why", "killed by signal 9"}});
   }
 };
 
@@ -187,7 +188,8 @@ TEST_F(SchedulerResize, AServerThatIsLostWhileItLeavesIsALossLikeAnyOther) {
   begin(2, 1);
   resize(-1);
   EXPECT_EQ(to(dead(1)).parsed()["goes_on"], false);
-  EXPECT_EQ(subject->cause(), "server s1 (pid 501 on h) lost: killed by signal 9; there is no other copy of its partitions");
+  EXPECT_EQ(subject->cause(),
+            "server s1 (pid 501 on h) lost: killed by signal 9; there is no other copy of its partitions");
 }
 
 TEST_F(SchedulerResize, AServerStaysUntilThereAreEnoughWithoutIt) {

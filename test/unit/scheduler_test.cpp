@@ -60,8 +60,7 @@ TEST_F(Scheduler, WhatDoesNotFitTheJobIsRefused) {
   expect_refused(ask(verb::join, worker(1, 4)), "worker 1 was started as one of 4 workers, the job has 3");
   const int other = ask_text(verb::join, worker(0).dump(), job + 1);
   EXPECT_EQ(to(other).result, status::wrong_job);
-  EXPECT_EQ(to(other).body,
-            "this is the scheduler of job 00c0ffee12345678, the request is of another");
+  EXPECT_EQ(to(other).body, "this is the scheduler of job 00c0ffee12345678, the request is of another");
 }
 
 TEST_F(Scheduler, MalformedBodiesAreRefusedWithAReasonAndChangeNothing) {
@@ -112,8 +111,13 @@ TEST_F(Scheduler, AWorkerWithoutHeartbeatIsLostAndEverybodyLearnsIt) {
   EXPECT_EQ(beat.result, status::ok);
   EXPECT_EQ(beat.order, instruction::abort);
   EXPECT_EQ(beat.parsed()["cause"], cause);
-  EXPECT_EQ(events.at(6), (json{{"event", "lost"}, {"role", "worker"}, {"index", 1}, {"pid", 701}, {"host", "h"},
-                                {"cause", cause}, {"status", 10}}));
+  EXPECT_EQ(events.at(6), (json{{"event", "lost"},
+                                {"role", "worker"},
+                                {"index", 1},
+                                {"pid", 701},
+                                {"host", "h"},
+                                {"cause", cause},
+                                {"status", 10}}));
   EXPECT_EQ(events.at(7), (json{{"event", "abort"}, {"status", 10}, {"cause", cause}}));
   EXPECT_EQ(events.size(), 8U);
 }
@@ -179,8 +183,14 @@ TEST_F(Scheduler, ALongUserFunctionIsNamedOnceInAWhileAndIsNoDeath) {
   }
   EXPECT_EQ(subject->state(), scheduler::phase::running);
   ASSERT_EQ(events.size(), 8U);
-  EXPECT_EQ(events[6], (json{{"event", "busy"}, {"role", "server"}, {"index", 1}, {"pid", 501}, {"host", "h"}, {"shard", 1},
-                             {"function", "libx.so:f"}, {"seconds", 31}}));
+  EXPECT_EQ(events[6], (json{{"event", "busy"},
+                             {"role", "server"},
+                             {"index", 1},
+                             {"pid", 501},
+                             {"host", "h"},
+                             {"shard", 1},
+                             {"function", "libx.so:f"},
+                             {"seconds", 31}}));
   EXPECT_EQ(events[7]["seconds"], 61);
   busy["busy"] = {{{"shard", 1}, {"function", "libx.so:g"}, {"seconds", 31}}, 7, {{"shard", -1}}};
   ask(verb::heartbeat, busy);
@@ -204,9 +214,10 @@ TEST_F(Scheduler, OfManyMissingNodesOnlySomeAreNamed) {
   make(20, 2);
   now += 61s;
   subject->tick(now);
-  EXPECT_EQ(subject->cause(),
-            "the job did not start within 60.0 s: server s0, server s1, worker 0, worker 1, worker 2, worker 3, worker 4, "
-            "worker 5, worker 6, worker 7 and 12 more did not join");
+  EXPECT_EQ(
+      subject->cause(),
+      "the job did not start within 60.0 s: server s0, server s1, worker 0, worker 1, worker 2, worker 3, worker 4, "
+      "worker 5, worker 6, worker 7 and 12 more did not join");
 }
 
 TEST_F(Scheduler, AnAbortFromANodeEndsTheJobAndTheFirstCauseStays) {

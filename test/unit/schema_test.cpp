@@ -116,8 +116,7 @@ TEST_F(Schema, NamesAnUnknownKeyAndWhatWasProbablyMeant) {
 }
 
 TEST_F(Schema, NamesAKeyGivenTwice) {
-  EXPECT_EQ(error_of("\"rounds\": 1,\n\"rounds\": 2"),
-            "cfg.json:3:1: key \"rounds\" is given twice, first in line 2");
+  EXPECT_EQ(error_of("\"rounds\": 1,\n\"rounds\": 2"), "cfg.json:3:1: key \"rounds\" is given twice, first in line 2");
 }
 
 TEST_F(Schema, NamesAMissingKey) {
@@ -141,7 +140,8 @@ TEST_F(Schema, AKeyMayBeNeededUnlessAnotherOneIsGiven) {
   EXPECT_EQ(error_of("\"model\": \"" + input_ + "\""), "accepted");
   EXPECT_NE(schema_.to_json().find(R"("required": false, "required_unless": ["model", "start"], "min": 0)"),
             std::string::npos);
-  EXPECT_NE(schema_.help_text().find("step       double > 0, required without model or start: how far"), std::string::npos)
+  EXPECT_NE(schema_.help_text().find("step       double > 0, required without model or start: how far"),
+            std::string::npos)
       << schema_.help_text();
 }
 

@@ -110,18 +110,18 @@ class ClockServiceTest : public testing::Test {
 };
 
 TEST_F(ClockServiceTest, AWaitIsAnsweredWhenTheSlowestHasComeSoFar) {
-  wait(1);                                            // 1
-  wait(2);                                            // 2
-  wait(0);                                            // 3
+  wait(1);  // 1
+  wait(2);  // 2
+  wait(0);  // 3
   EXPECT_THAT(sink_.answered(), ElementsAre(3));
-  tick(0, 1);                                         // 4
-  tick(1, 2);                                         // 5
+  tick(0, 1);  // 4
+  tick(1, 2);  // 5
   EXPECT_THAT(sink_.answered(), ElementsAre(4, 5));
-  tick(2, 1);                                         // 6
+  tick(2, 1);  // 6
   EXPECT_EQ(sink_.replies.back().clock, 1U);
   EXPECT_THAT(sink_.answered(), ElementsAre(6, 1));
-  tick(2, 2);                                         // 7
-  tick(0, 2);                                         // 8
+  tick(2, 2);  // 7
+  tick(0, 2);  // 8
   EXPECT_THAT(sink_.answered(), ElementsAre(7, 8, 2));
   EXPECT_EQ(service_->parked(), 0U);
 }
@@ -253,9 +253,7 @@ TEST(Server, AValueAlwaysFitsAMessage) {
   EXPECT_LT(s.options().max_value_bytes, s.options().max_message_bytes);
 }
 
-TEST(Server, IncarnationsDiffer) {
-  EXPECT_NE(server({}).options().incarnation, server({}).options().incarnation);
-}
+TEST(Server, IncarnationsDiffer) { EXPECT_NE(server({}).options().incarnation, server({}).options().incarnation); }
 
 }  // namespace
 }  // namespace paracel::srv

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "server/shard/shard.hpp"
 
-#include <gtest/gtest.h>
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <bit>
@@ -216,7 +216,8 @@ TEST_F(ShardTest, ARegisteredFunctionRunsUnderItsId) {
   const auto f = function("times_ten_plus_update", &additive);
   EXPECT_FALSE(additive);
   push("a", 1);
-  for (const double d : {2.0, 3.0}) EXPECT_EQ(call(verb::update, "a", view(d), {.function = f}).header.result, status::ok);
+  for (const double d : {2.0, 3.0})
+    EXPECT_EQ(call(verb::update, "a", view(d), {.function = f}).header.result, status::ok);
   EXPECT_EQ(pull("a"), 123);
 }
 
@@ -373,7 +374,8 @@ TEST_F(ShardTest, ADeltaMayComeInItsOwnFrame) {
 
 TEST_F(ShardTest, AValueInBothPlacesIsRefused) {
   EXPECT_EQ(call(verb::push, "w", view(1.0), {.tail = shared_buffer::allocate(8)}).header.result, status::bad_request);
-  EXPECT_EQ(multi(verb::push_multi, {{"a", view(1.0)}}, {.tail = shared_buffer::allocate(8)}).header.result, status::bad_request);
+  EXPECT_EQ(multi(verb::push_multi, {{"a", view(1.0)}}, {.tail = shared_buffer::allocate(8)}).header.result,
+            status::bad_request);
 }
 
 // ---- many keys -------------------------------------------------------------------------------------------------
@@ -413,7 +415,8 @@ TEST_F(ShardTest, AnUpdateWithADefaultWritesTheDefaultOrUpdatesWhatIsThere) {
 TEST_F(ShardTest, AnUpdateWithADefaultMayHaveLargeValues) {
   const std::vector<double> large(20'000, 1.5);
   const auto payload = payload_of(view(large), view(large));
-  for (int i = 0; i < 2; ++i) ASSERT_EQ(call(verb::update_default, "v", {value_tag::none, payload}).header.result, status::ok);
+  for (int i = 0; i < 2; ++i)
+    ASSERT_EQ(call(verb::update_default, "v", {value_tag::none, payload}).header.result, status::ok);
   EXPECT_EQ(call(verb::pull, "v").doubles(), std::vector<double>(20'000, 3.0));
 }
 
@@ -427,12 +430,14 @@ TEST_F(ShardTest, AMalformedUpdateWithADefaultChangesNothing) {
   const double seven = 7;
   const auto no_value = payload_of({value_tag::f64_array, std::as_bytes(std::span(&seven, 1)).first(7)}, view(1));
   for (std::size_t n = 0; n < good.size(); ++n) {
-    EXPECT_EQ(call(verb::update_default, "a", {value_tag::none, std::span(good).first(n)}).header.result, status::bad_request);
+    EXPECT_EQ(call(verb::update_default, "a", {value_tag::none, std::span(good).first(n)}).header.result,
+              status::bad_request);
   }
   for (const auto& payload : {longer, with_key, no_value, payload_of(view(1), {})}) {
     EXPECT_EQ(call(verb::update_default, "a", {value_tag::none, payload}).header.result, status::bad_request);
   }
-  EXPECT_EQ(call_tail(verb::update_default, "a", value_tag::f64, shared_buffer::allocate(8)).header.result, status::bad_request);
+  EXPECT_EQ(call_tail(verb::update_default, "a", value_tag::f64, shared_buffer::allocate(8)).header.result,
+            status::bad_request);
   EXPECT_EQ(call(verb::contains, "a").header.result, status::not_found);
 }
 
@@ -649,7 +654,8 @@ TEST_F(ShardTest, ARequestOfAnotherJobIsRefused) {
 }
 
 TEST_F(ShardTest, VerbsOfOtherThreadsAndTablesThatDoNotExistAreBadRequests) {
-  for (const auto v : {verb::clock_tick, verb::clock_wait, verb::proxy, verb::stats, verb::stop, verb::join, verb::abort}) {
+  for (const auto v :
+       {verb::clock_tick, verb::clock_wait, verb::proxy, verb::stats, verb::stop, verb::join, verb::abort}) {
     const auto a = call(v, "");
     EXPECT_EQ(a.header.result, status::bad_request);
     EXPECT_THAT(a.text(), HasSubstr(net::name_of(v)));
@@ -692,7 +698,8 @@ class BspTest : public ShardTest {
     push("a", 0);
   }
   status stage(std::uint32_t clock, std::uint32_t rank, double digit, std::string_view key = "a") {
-    return call(verb::update, key, view(digit), {.function = f_, .flags = net::flag_staged, .clock = clock, .rank = rank})
+    return call(verb::update, key, view(digit),
+                {.function = f_, .flags = net::flag_staged, .clock = clock, .rank = rank})
         .header.result;
   }
   double read(std::uint32_t clock) { return pull("a", {.flags = net::flag_bsp_read, .clock = clock}); }
@@ -731,14 +738,16 @@ TEST_F(BspTest, AFenceDropsWhatARankHasStagedAndRefusesTheProcessBefore) {
   EXPECT_EQ(stage(1, 1, 8, "new"), status::ok);
   const std::uint64_t before = 6;  // a client; ours is 5
   const auto fence = [&](std::uint32_t clock) {
-    return call(verb::fence, {}, {value_tag::none, std::as_bytes(std::span(&before, 1))}, {.clock = clock, .rank = 1}).header;
+    return call(verb::fence, {}, {value_tag::none, std::as_bytes(std::span(&before, 1))}, {.clock = clock, .rank = 1})
+        .header;
   };
   EXPECT_EQ(fence(1).result, status::ok);
   EXPECT_EQ(stats()["shards"][0]["staged"], 2);
   EXPECT_EQ(fence(1).count, 0U) << "once";
   EXPECT_EQ(stage(1, 1, 3), status::ok) << "the iteration is made again";
   EXPECT_EQ(read(2), 132);
-  EXPECT_EQ(call(verb::contains, "new", {}, {.flags = net::flag_bsp_read, .clock = 2}).header.result, status::not_found);
+  EXPECT_EQ(call(verb::contains, "new", {}, {.flags = net::flag_bsp_read, .clock = 2}).header.result,
+            status::not_found);
   EXPECT_EQ(fence(net::no_clock).result, status::bad_request);
   EXPECT_EQ(call(verb::fence, {}, {value_tag::none, std::as_bytes(std::span("odd"))}, {.clock = 1}).header.result,
             status::bad_request);
@@ -821,7 +830,8 @@ TEST_F(BspTest, AnUpdateThatCannotFitIsRefusedWhenItIsStaged) {
 TEST_F(BspTest, WhatCannotBeFoldedIsToldToWhoAsksAndToWhoStagesNext) {
   const auto refuse = function("refuse_negative_update");
   EXPECT_EQ(call(verb::update, "a", view(-1.0), {.function = refuse, .flags = net::flag_staged, .clock = 0, .rank = 4})
-                .header.result, status::ok);
+                .header.result,
+            status::ok);
   EXPECT_EQ(call(verb::fold, {}, {}, {.clock = 0}).header.result, status::ok) << "it is not due";
   (void)call(verb::clock_moved, {}, {}, {.clock = 1});
   while (server_->at(0).fold_due([] { return false; })) {
@@ -926,7 +936,8 @@ TEST_F(BspTest, AStagedUpdateWithADefaultLooksWhetherTheKeyIsThereWhenItIsFolded
   };
   for (const auto rank : {2U, 0U, 1U}) stage_default(3, rank);
   EXPECT_EQ(call(verb::contains, "new").header.result, status::not_found) << "staged";
-  EXPECT_EQ(pull("new", {.flags = net::flag_bsp_read, .clock = 4}), 102) << "the first gives the default, the others update it";
+  EXPECT_EQ(pull("new", {.flags = net::flag_bsp_read, .clock = 4}), 102)
+      << "the first gives the default, the others update it";
 
   stage_default(4, 0);
   push("new", 7);  // immediate: the key is there when the update is folded
@@ -941,7 +952,8 @@ TEST_F(BspTest, CasSeesWhatIsFoldedAndIsImmediate) {
   const auto late = call(verb::cas, "a", {value_tag::f64, payload}, {.flags = net::flag_bsp_read, .clock = 1});
   EXPECT_EQ(late.header.result, status::conflict) << "the staged update is part of what it looks at";
   const auto right = expecting(late.header.value_version, view(5));
-  EXPECT_EQ(call(verb::cas, "a", {value_tag::f64, right}, {.flags = net::flag_bsp_read, .clock = 1}).header.result, status::ok);
+  EXPECT_EQ(call(verb::cas, "a", {value_tag::f64, right}, {.flags = net::flag_bsp_read, .clock = 1}).header.result,
+            status::ok);
   EXPECT_EQ(pull("a"), 5);
 }
 
@@ -995,8 +1007,8 @@ TEST_F(ShardTest, AWalkOfABspReaderFoldsEveryKeyFirst) {
     }
   }
   const auto sum = [&](std::uint32_t clock) {
-    const auto a = call(verb::reduce, "", payload_of(bytes, net::reduce_request{}),
-                        {.flags = net::flag_bsp_read, .clock = clock});
+    const auto a =
+        call(verb::reduce, "", payload_of(bytes, net::reduce_request{}), {.flags = net::flag_bsp_read, .clock = clock});
     EXPECT_EQ(a.header.result, status::ok) << a.text();
     net::scan_reply r;
     net::summary s;
@@ -1016,8 +1028,10 @@ TEST_F(ShardTest, AWalkOfABspReaderFoldsEveryKeyFirst) {
   // A staged update that cannot be folded is told to who walks over its key, and forgotten with the key.
   push("text", 1);
   ASSERT_EQ(call(verb::update, "text", view(1.0), {.flags = net::flag_staged, .clock = 2}).header.result, status::ok);
-  ASSERT_EQ(call(verb::push, "text", {value_tag::packed, std::as_bytes(std::span("\xa1x", 2))}).header.result, status::ok);
-  const auto told = call(verb::scan, "", payload_of(bytes, net::scan_request{}), {.flags = net::flag_bsp_read, .clock = 3});
+  ASSERT_EQ(call(verb::push, "text", {value_tag::packed, std::as_bytes(std::span("\xa1x", 2))}).header.result,
+            status::ok);
+  const auto told =
+      call(verb::scan, "", payload_of(bytes, net::scan_request{}), {.flags = net::flag_bsp_read, .clock = 3});
   EXPECT_NE(told.header.result, status::ok);
   EXPECT_THAT(told.text(), HasSubstr("a staged update of rank 0"));
   EXPECT_EQ(call(verb::remove_if, "text", payload_of(bytes, net::scan_request{})).header.count, 1U);
@@ -1041,7 +1055,8 @@ TEST_F(ShardTest, BeyondItsMemoryAServerTakesNoMoreButGoesOn) {
   const std::vector<double> value(100);
   int taken = 0;
   auto last = call(verb::push, "k0", view(value));
-  while (last.header.result == status::ok && taken < 1000) last = call(verb::push, "k" + std::to_string(++taken), view(value));
+  while (last.header.result == status::ok && taken < 1000)
+    last = call(verb::push, "k" + std::to_string(++taken), view(value));
   EXPECT_EQ(last.header.result, status::out_of_memory);
   EXPECT_THAT(last.text(), HasSubstr("--max-memory"));
   EXPECT_GT(taken, 80);

@@ -26,14 +26,16 @@ std::vector<double> random_rows(std::uint64_t seed, std::size_t rows, std::size_
   return values;
 }
 
-double dot(const std::vector<double>& a, std::size_t i, const std::vector<double>& b, std::size_t j, std::size_t width) {
+double dot(const std::vector<double>& a, std::size_t i, const std::vector<double>& b, std::size_t j,
+           std::size_t width) {
   double sum = 0;
   for (std::size_t k = 0; k < width; ++k) sum += a[i * width + k] * b[j * width + k];
   return sum;
 }
 
 TEST(DenseKernel, GivesEveryPairOfTwoMatricesOnce) {
-  for (const auto& [n, m, width] : {std::tuple(1U, 1U, 1U), {5U, 70U, 3U}, {67U, 33U, 64U}, {40U, 600U, 5U}, {3U, 9U, 20000U}}) {
+  for (const auto& [n, m, width] :
+       {std::tuple(1U, 1U, 1U), {5U, 70U, 3U}, {67U, 33U, 64U}, {40U, 600U, 5U}, {3U, 9U, 20000U}}) {
     const auto a = random_rows(1, n, width);
     const auto b = random_rows(2, m, width);
     dense_kernel kernel(width);
@@ -113,7 +115,8 @@ TEST(ParseFeatures, TakesLinesApartAndNamesThePlaceOfWhatIsWrong) {
   EXPECT_TRUE(parse("a\t1\t2", true, false));
   EXPECT_EQ(values, (list{1, 2}));
   EXPECT_FALSE(parse("  \r", true, false));
-  for (const auto& [line, at] : {std::pair("7,1,x", 4U), {"7", 1U}, {",1", 0U}, {"7,1,,2", 4U}, {"7,nan", 2U}, {"7,1e999", 2U}}) {
+  for (const auto& [line, at] :
+       {std::pair("7,1,x", 4U), {"7", 1U}, {",1", 0U}, {"7,1,,2", 4U}, {"7,nan", 2U}, {"7,1e999", 2U}}) {
     EXPECT_THROW(parse(line, true, false), std::runtime_error) << line;
     EXPECT_EQ(place, at) << line;
   }

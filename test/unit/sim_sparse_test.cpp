@@ -112,8 +112,7 @@ TEST(SparseKernel, AVisitGivesTheSameBitsAsTheOwnPairs) {
     kernel.start_at(10);
     std::size_t met = 0;
     for (std::size_t j = 30; j < 50; ++j) {
-      kernel.visit(all.columns_of(j), all.values_of(j), facts_of(all.values_of(j)),
-                   [&](std::uint32_t i, double s) {
+      kernel.visit(all.columns_of(j), all.values_of(j), facts_of(all.values_of(j)), [&](std::uint32_t i, double s) {
         EXPECT_GE(i, 10U);
         ++met;
         EXPECT_EQ(s, own.at({i, j})) << i << ' ' << j;
@@ -178,7 +177,8 @@ TEST(TopLists, KeepTheBestInWhateverOrderTheyCome) {
   for (const std::uint64_t seed : {1, 2, 3}) {
     counter_random random(seed);
     std::vector<neighbour> all;
-    for (std::uint64_t row = 0; row < 200; ++row) all.push_back({row, 0.125 * static_cast<double>(random.below(9)) - 0.5});
+    for (std::uint64_t row = 0; row < 200; ++row)
+      all.push_back({row, 0.125 * static_cast<double>(random.below(9)) - 0.5});
     auto sorted = all;
     std::sort(sorted.begin(), sorted.end(), better);
     for (const std::size_t k : {1U, 2U, 20U, 200U, 300U}) {

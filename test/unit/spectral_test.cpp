@@ -111,8 +111,7 @@ TEST(SpectralEigenvalues, OfCompleteGraphsRingsAndPiecesAreTheClosedForms) {
     EXPECT_NEAR(2 - around.sigma[j], 1 - std::cos(2 * std::acos(-1) * static_cast<double>((j + 1) / 2) / 40), 1e-12);
   // Three pieces and a vertex without edges: 0 three times.
   MatrixXd pieces = MatrixXd::Zero(13, 13);
-  for (Index p = 0; p < 3; ++p)
-    pieces.block(4 * p, 4 * p, 4, 4) = MatrixXd::Ones(4, 4) - MatrixXd::Identity(4, 4);
+  for (Index p = 0; p < 3; ++p) pieces.block(4 * p, 4 * p, 4, 4) = MatrixXd::Ones(4, 4) - MatrixXd::Identity(4, 4);
   const auto apart = smallest(pieces, 4);
   for (std::size_t j = 0; j < 3; ++j) EXPECT_NEAR(2 - apart.sigma[j], 0, 1e-13);
   EXPECT_NEAR(2 - apart.sigma[3], 4.0 / 3, 1e-13);

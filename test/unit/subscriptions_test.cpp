@@ -96,8 +96,8 @@ TEST_F(Subscriptions, AreAnsweredWithWhatHasChangedWhenTheClockMoves) {
   waiting_.clock_moved(4);
   ASSERT_TRUE(answered(s));
   EXPECT_EQ(sink_.by_sequence[s].header.clock, 4U);
-  EXPECT_THAT(sink_.by_sequence[s].items, ElementsAre(item{status::ok, {}}, item{status::ok, 5}, item{status::not_found, {}},
-                                                      item{status::ok, 5}));
+  EXPECT_THAT(sink_.by_sequence[s].items,
+              ElementsAre(item{status::ok, {}}, item{status::ok, 5}, item{status::not_found, {}}, item{status::ok, 5}));
   EXPECT_EQ(waiting_.parked(), 0U);
   waiting_.clock_moved(5);
 }

@@ -17,9 +17,9 @@
 #include <paracel/error.hpp>
 
 #include "net/attention.hpp"
+#include "net/clock_source.hpp"
 #include "net/heartbeat.hpp"
 #include "net/inproc_transport.hpp"
-#include "net/clock_source.hpp"
 
 namespace paracel {
 namespace {
@@ -33,8 +33,8 @@ bool write_file(const char* path, std::string_view text) {
   return ok;
 }
 
-/// In a time namespace whose CLOCK_BOOTTIME is an hour ahead, as after an hour of suspension. 0: it is seen; 1: it is not;
-/// 2: there can be no such namespace here.
+/// In a time namespace whose CLOCK_BOOTTIME is an hour ahead, as after an hour of suspension. 0: it is seen; 1: it is
+/// not; 2: there can be no such namespace here.
 int look_from_after_an_hour() {
   const auto before = net::boot_clock::now();
   const auto steady_before = std::chrono::steady_clock::now();
@@ -92,14 +92,14 @@ class Beating : public testing::Test {
   std::atomic<std::uint32_t> followed{0};
   int ends = 0;
   net::heartbeat_driver subject{*port,
-                       {.scheduler = "inproc://nobody", .job = 1, .interval = 500ms, .limit = 9s},
-                       [] { return std::string("{}"); },
-                       [this](const net::directive& o) {
-                         ++ends;
-                         EXPECT_EQ(o.status, exit_status::scheduler_lost);
-                       },
-                       followed,
-                       clock};
+                                {.scheduler = "inproc://nobody", .job = 1, .interval = 500ms, .limit = 9s},
+                                [] { return std::string("{}"); },
+                                [this](const net::directive& o) {
+                                  ++ends;
+                                  EXPECT_EQ(o.status, exit_status::scheduler_lost);
+                                },
+                                followed,
+                                clock};
 };
 
 TEST_F(Beating, AProcessThatWasAwayDoesNotTakeThatForTheSilenceOfTheScheduler) {

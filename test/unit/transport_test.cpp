@@ -32,7 +32,9 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 constexpr milliseconds at_most(10000);  // nothing here takes this long unless it fails
 
-std::span<const std::byte> bytes(std::string_view s) { return {reinterpret_cast<const std::byte*>(s.data()), s.size()}; }
+std::span<const std::byte> bytes(std::string_view s) {
+  return {reinterpret_cast<const std::byte*>(s.data()), s.size()};
+}
 std::string text(std::span<const std::byte> b) { return {reinterpret_cast<const char*>(b.data()), b.size()}; }
 std::string text(const incoming& in) { return text(in.frame); }
 outgoing saying(std::string_view s) { return {.head = bytes(s)}; }
@@ -148,11 +150,13 @@ TYPED_TEST(Transport, AnEmptyMessageArrivesEmpty) {
 
 TYPED_TEST(Transport, ATailTravelsBesideTheFrame) {
   TypeParam s;
-  const answering server([&s] {
-    auto p = s.net.open();
-    p->bind(s.named("tail"));
-    return p;
-  }(), echo);
+  const answering server(
+      [&s] {
+        auto p = s.net.open();
+        p->bind(s.named("tail"));
+        return p;
+      }(),
+      echo);
   auto client = s.net.open();
   const int channel = client->connect(s.named("tail"));
   for (const std::size_t size : {1UL, 33UL, 8192UL, 1UL << 20, 5UL << 20}) {
@@ -210,11 +214,13 @@ TYPED_TEST(Transport, RequestsOfOneChannelStayInOrder) {
 TYPED_TEST(Transport, ThousandsOfRequestsInFlightAreAllAnswered) {
   // More than any high-water mark of the sockets: none of them may drop a message.
   TypeParam s;
-  const answering server([&s] {
-    auto p = s.net.open();
-    p->bind(s.named("many"));
-    return p;
-  }(), echo);
+  const answering server(
+      [&s] {
+        auto p = s.net.open();
+        p->bind(s.named("many"));
+        return p;
+      }(),
+      echo);
   auto client = s.net.open();
   const int channel = client->connect(s.named("many"));
   constexpr int count = 50000;
@@ -303,11 +309,13 @@ TYPED_TEST(Transport, ABatchIsWhatHasArrivedInOrderAndItsFramesLastUntilTheNext)
 
 TYPED_TEST(Transport, ManyClientsEachGetTheirOwnReplies) {
   TypeParam s;
-  const answering server([&s] {
-    auto p = s.net.open();
-    p->bind(s.named("hub"));
-    return p;
-  }(), echo);
+  const answering server(
+      [&s] {
+        auto p = s.net.open();
+        p->bind(s.named("hub"));
+        return p;
+      }(),
+      echo);
   std::atomic<int> right{0};
   std::vector<std::thread> clients;
   for (int c = 0; c < 8; ++c) {
@@ -361,11 +369,13 @@ TYPED_TEST(Transport, AClientOfManyServersHearsThemAll) {
 TYPED_TEST(Transport, APortAnswersAndAsksAtTheSameTime) {
   // b stands between a and c, as a server does that hands its updates on.
   TypeParam s;
-  const answering c([&s] {
-    auto p = s.net.open();
-    p->bind(s.named("c"));
-    return p;
-  }(), [](port& self, incoming& in) { self.reply(in.from, saying("c(" + text(in) + ")")); });
+  const answering c(
+      [&s] {
+        auto p = s.net.open();
+        p->bind(s.named("c"));
+        return p;
+      }(),
+      [](port& self, incoming& in) { self.reply(in.from, saying("c(" + text(in) + ")")); });
   auto middle = s.net.open();
   middle->bind(s.named("b"));
   const int to_c = middle->connect(s.named("c"));
@@ -540,11 +550,13 @@ TYPED_TEST(Transport, ReceiveReturnsWhenItsTimeIsOver) {
 
 TYPED_TEST(Transport, AWaitOfAnyLengthIsUnderstood) {
   TypeParam s;
-  const answering server([&s] {
-    auto p = s.net.open();
-    p->bind(s.named("long"));
-    return p;
-  }(), echo);
+  const answering server(
+      [&s] {
+        auto p = s.net.open();
+        p->bind(s.named("long"));
+        return p;
+      }(),
+      echo);
   auto client = s.net.open();
   const int channel = client->connect(s.named("long"));
   incoming in;

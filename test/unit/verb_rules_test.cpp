@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The whole table of verbs: a frame of another job, of another epoch, or from whoever may not send it is refused, or waits,
-// and nothing has changed.
+// The whole table of verbs: a frame of another job, of another epoch, or from whoever may not send it is refused, or
+// waits, and nothing has changed.
 #include "server/request/verb_rules.hpp"
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "net/inproc_transport.hpp"
-#include "server/replication/replication_entries.hpp"
 #include "server/node/server_loop.hpp"
+#include "server/replication/replication_entries.hpp"
 #include "test/support/scheduler_test.hpp"
 
 namespace paracel::srv {
@@ -54,7 +54,8 @@ TEST(VerbRules, EveryVerbHasARuleSomewhereAndAVerbThatHasNoneIsRefused) {
   }
 }
 
-/// s1 of four servers with three copies: a shard thread and a clock thread that are stepped by hand, whose state is looked at.
+/// s1 of four servers with three copies: a shard thread and a clock thread that are stepped by hand, whose state is
+/// looked at.
 class VerbTable : public testing::Test {
  protected:
   VerbTable() {
@@ -192,7 +193,8 @@ class VerbTable : public testing::Test {
     put(body, std::uint32_t{1});
     put(body, self_);
     put(body, ~std::uint32_t{0});
-    append(body, {.partition = clock_partition, .what = entry_kind::whole_state, .index = ++index_, .records = records});
+    append(body,
+           {.partition = clock_partition, .what = entry_kind::whole_state, .index = ++index_, .records = records});
     return body;
   }
   /// One entry about a partition, from the server before us in its chain.
@@ -202,7 +204,11 @@ class VerbTable : public testing::Test {
     put(body, std::uint32_t{1});
     put(body, self_);
     put(body, std::uint32_t{0});
-    append(body, {.partition = partition, .what = what, .after = after, .previous = previous, .index = index,
+    append(body, {.partition = partition,
+                  .what = what,
+                  .after = after,
+                  .previous = previous,
+                  .index = index,
                   .records = records});
     return ask(place::shard, header_from(before_us(), verb::replicate, 2), {}, body);
   }
@@ -316,10 +322,12 @@ TEST_F(VerbTable, WhoMayNotSendAVerbIsRefusedAndChangesNothing) {
   const auto head = static_cast<std::uint32_t>(key_router(members_).clock_server());
   for (std::uint32_t slot = 0; slot < 4; ++slot) {
     if (slot != before(partition)) {
-      EXPECT_EQ(ask(place::shard, header_from(slot, verb::replicate, 2), {}, wiped(partition)), status::bad_request) << slot;
+      EXPECT_EQ(ask(place::shard, header_from(slot, verb::replicate, 2), {}, wiped(partition)), status::bad_request)
+          << slot;
     }
     if (slot != head) {
-      EXPECT_EQ(ask(place::clock, header_from(slot, verb::replicate, 2), {}, of_clock(far_clock())), status::bad_request)
+      EXPECT_EQ(ask(place::clock, header_from(slot, verb::replicate, 2), {}, of_clock(far_clock())),
+                status::bad_request)
           << slot;
     }
   }
@@ -351,8 +359,11 @@ std::vector<std::byte> keys_of(std::uint16_t partition, int count, std::size_t v
   for (int i = 0; count > 0; ++i) {
     const auto key = "k" + std::to_string(100'000 + i);
     if (partition_of(hash_key(key)) != partition) continue;
-    append(out, record{.kind = record_kind::put, .tag = static_cast<std::uint8_t>(value_tag::packed), .a = 1,
-                       .key = net::bytes_of(key), .value = value});
+    append(out, record{.kind = record_kind::put,
+                       .tag = static_cast<std::uint8_t>(value_tag::packed),
+                       .a = 1,
+                       .key = net::bytes_of(key),
+                       .value = value});
     --count;
   }
   return out;
@@ -411,7 +422,8 @@ TEST_F(VerbTable, AWholeStateInPartsForWhichThereIsNoRoomAsideReplacesTheCopyAtO
   const auto occupied = pieces.limit() - pieces.held();
   pieces.add(occupied);
   EXPECT_EQ(send(partition, entry_kind::whole_state, 2, 78, 78, whole.first(one)), status::ok);
-  EXPECT_EQ(state_of(partition), std::vector<std::byte>(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(one)));
+  EXPECT_EQ(state_of(partition),
+            std::vector<std::byte>(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(one)));
   send(partition, entry_kind::question, 0, 77, 77, {});
   EXPECT_EQ(lacking_, 1U) << "torn: neither the old state nor the new one";
   send(partition, entry_kind::changes, 0, 77, 79, whole.first(one));

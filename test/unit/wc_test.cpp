@@ -91,9 +91,8 @@ TEST(WordTable, WordsSurviveTheirTextAndThePackedForm) {
   }
   table.for_each([&](std::string_view word, std::uint64_t count, std::uint32_t) { pack_word(packed, word, count); });
   word_table back;
-  unpack_words(packed, [&](std::string_view word, std::uint64_t count) {
-    back.add(word, word.data() + word.size(), count);
-  });
+  unpack_words(packed,
+               [&](std::string_view word, std::uint64_t count) { back.add(word, word.data() + word.size(), count); });
   EXPECT_EQ(back.size(), 3U);
   EXPECT_EQ(back.total(), 9U);
   EXPECT_EQ(back.sorted()[2].word.size(), std::size_t{1} << 19);

@@ -27,8 +27,12 @@ class CheckpointParts : public testing::Test {
       parts.enter(0, [rank](saved_state& to) { to.put("rank", static_cast<int>(rank)); });
       for (std::uint32_t i = 0; i < clock; ++i) parts.committed(0);
       m.files.push_back(parts.write(disk_, folder,
-                                    {.kind = net::checkpoint_kind::worker, .clock = clock, .index = rank, .job = 3,
-                                     .thread = 0, .count = workers}));
+                                    {.kind = net::checkpoint_kind::worker,
+                                     .clock = clock,
+                                     .index = rank,
+                                     .job = 3,
+                                     .thread = 0,
+                                     .count = workers}));
     }
     const auto text = m.to_text();
     auto file = disk_.create(std::string(folder) + "/" + net::manifest_name);
@@ -56,8 +60,8 @@ class CheckpointParts : public testing::Test {
       s.get("rank", saved);
       return saved;
     };
-    found f{parts.at(number).begin, parts.at(number).commits, parts.is_resumed(number), states.same_workers(),
-            rank_in(states.own()), {}};
+    found f{parts.at(number).begin, parts.at(number).commits, parts.is_resumed(number),
+            states.same_workers(),  rank_in(states.own()),    {}};
     for (const auto& s : states.all()) f.all.push_back(rank_in(s));
     return f;
   }

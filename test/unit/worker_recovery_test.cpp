@@ -87,8 +87,9 @@ TEST_F(SchedulerThatWaits, AfterThatTimeTheJobEndsWithTheCause) {
   beat_for(1s, 1);
   EXPECT_EQ(subject->state(), scheduler::phase::aborted);
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
-  EXPECT_EQ(subject->cause(), "worker 1 (pid 701 on h) lost: killed; within 10 s no other process had come to where it was "
-                              "(--on-worker-death)");
+  EXPECT_EQ(subject->cause(),
+            "worker 1 (pid 701 on h) lost: killed; within 10 s no other process had come to where it was "
+            "(--on-worker-death)");
 }
 
 TEST_F(SchedulerThatWaits, AProcessThatDoesNotCatchUpInTimeEndsIt) {
@@ -132,7 +133,8 @@ TEST_F(SchedulerThatWaits, WhereNobodyCanGoOnTheJobEnds) {
   w["cannot"] = "it does not say how";
   const int joined = ask(verb::join, w);
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
-  expect_ended(joined, 10, "worker 1 (pid 701 on h) lost: killed; no other process can go on in its place: it does not say how");
+  expect_ended(joined, 10,
+               "worker 1 (pid 701 on h) lost: killed; no other process can go on in its place: it does not say how");
 }
 
 TEST_F(SchedulerThatWaits, WhatAnotherProcessHadSentTakesNoPartInCollectives) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// paracel::array: whole reads and updates, and sparse ones, by the size of its pieces. One worker process, real servers.
+// paracel::array: whole reads and updates, and sparse ones, by the size of its pieces. One worker process, real
+// servers.
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -75,7 +76,10 @@ report measure() {
 }
 
 void run() {
-  const job j({.bin_dir = FLAGS_bin_dir, .transport = FLAGS_transport, .workers = 1, .servers = FLAGS_servers,
+  const job j({.bin_dir = FLAGS_bin_dir,
+               .transport = FLAGS_transport,
+               .workers = 1,
+               .servers = FLAGS_servers,
                .threads = FLAGS_threads});
   const report r = run_clients<report>(1, [&j](int rank) {
     j.set_environment(rank);
@@ -90,10 +94,11 @@ void run() {
       return mine;
     };
   });
-  std::printf("{\"doubles\": %llu, \"pieces\": %.0f, \"piece_bytes\": %.0f, \"read_us\": %.1f, \"update_us\": %.1f, "
-              "\"sparse\": %llu, \"read_at_us\": %.1f, \"update_at_us\": %.1f}\n",
-              static_cast<unsigned long long>(FLAGS_doubles), r.pieces, r.piece_bytes, r.read, r.update,
-              static_cast<unsigned long long>(FLAGS_sparse), r.read_at, r.update_at);
+  std::printf(
+      "{\"doubles\": %llu, \"pieces\": %.0f, \"piece_bytes\": %.0f, \"read_us\": %.1f, \"update_us\": %.1f, "
+      "\"sparse\": %llu, \"read_at_us\": %.1f, \"update_at_us\": %.1f}\n",
+      static_cast<unsigned long long>(FLAGS_doubles), r.pieces, r.piece_bytes, r.read, r.update,
+      static_cast<unsigned long long>(FLAGS_sparse), r.read_at, r.update_at);
 }
 
 }  // namespace

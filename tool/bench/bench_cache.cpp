@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Reads that need no server: what a hit in the SSP cache costs, by reference and copied, and an update that is added up.
-// One worker with a server inside the process; nothing travels while it is measured.
+// Reads that need no server: what a hit in the SSP cache costs, by reference and copied, and an update that is added
+// up. One worker with a server inside the process; nothing travels while it is measured.
 #include <gflags/gflags.h>
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A checkpoint of one server against the bare disk: the same number of bytes written to the same folder with write and one
-// fsync (what `dd conv=fsync` does), alternately, in one run. Then read back into an empty server. Prints one JSON object.
+// A checkpoint of one server against the bare disk: the same number of bytes written to the same folder with write and
+// one fsync (what `dd conv=fsync` does), alternately, in one run. Then read back into an empty server. Prints one JSON
+// object.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -19,9 +20,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/membership.hpp"
-#include "storage/checkpoint_store.hpp"
 #include "net/protocol.hpp"
 #include "server/node/server.hpp"
+#include "storage/checkpoint_store.hpp"
 
 DEFINE_uint64(mb, 256, "megabytes of values in the server");
 DEFINE_uint64(value_bytes, 8192, "of each value, a multiple of 8");
@@ -35,7 +36,9 @@ using namespace paracel;
 using nlohmann::json;
 using clock_type = std::chrono::steady_clock;
 
-double seconds_since(clock_type::time_point begun) { return std::chrono::duration<double>(clock_type::now() - begun).count(); }
+double seconds_since(clock_type::time_point begun) {
+  return std::chrono::duration<double>(clock_type::now() - begun).count();
+}
 
 double median(std::vector<double> v) {
   std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
@@ -112,7 +115,8 @@ std::uint64_t fill(srv::server& s) {
   const auto count = (FLAGS_mb << 20U) / FLAGS_value_bytes;
   std::vector<std::byte> value(FLAGS_value_bytes);
   std::uint64_t state = 1;
-  for (auto& b : value) b = static_cast<std::byte>((state = state * 6364136223846793005U + 1442695040888963407U) >> 56U);
+  for (auto& b : value)
+    b = static_cast<std::byte>((state = state * 6364136223846793005U + 1442695040888963407U) >> 56U);
   for (std::uint64_t i = 0; i < count; ++i) {
     const auto key = "feature_" + std::to_string(i);
     net::request_header h;

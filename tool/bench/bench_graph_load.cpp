@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Text to compressed rows: how fast a graph or a sparse matrix is loaded, what it leaves in memory, and what it needed on the
-// way. Workers are processes; each loads its part of the file. With `--pull` also how long a halo takes.
+// Text to compressed rows: how fast a graph or a sparse matrix is loaded, what it leaves in memory, and what it needed
+// on the way. Workers are processes; each loads its part of the file. With `--pull` also how long a halo takes.
 //
 // The file is made by the caller (tool/datagen.py -m pagerank, rmat, mf) and is read once before the clock starts.
 #include <gflags/gflags.h>
@@ -74,7 +74,8 @@ std::uint64_t status_bytes(const char* what) {
 
 std::uint64_t bytes_of(const id_list& ids) {
   std::uint64_t n = ids.size() * 8;
-  if (!ids.numeric() && ids.size() > 0) n += static_cast<std::uint64_t>(ids.name(ids.size() - 1).end() - ids.name(0).begin());
+  if (!ids.numeric() && ids.size() > 0)
+    n += static_cast<std::uint64_t>(ids.name(ids.size() - 1).end() - ids.name(0).begin());
   return n;
 }
 
@@ -140,9 +141,10 @@ void print(const std::vector<result>& all) {
   double seconds = 0;
   for (const auto& r : all) seconds = std::max(seconds, r.seconds);
   const double bytes = FLAGS_file.empty() ? 0 : static_cast<double>(std::filesystem::file_size(FLAGS_file));
-  std::printf(R"({"as": "%s", "workers": %zu, "seconds": %.4f, "mb_per_second": %.1f, "mb_per_second_and_worker": %.1f)",
-              FLAGS_as.c_str(), all.size(), seconds, bytes / 1e6 / seconds,
-              bytes / 1e6 / seconds / static_cast<double>(all.size()));
+  std::printf(
+      R"({"as": "%s", "workers": %zu, "seconds": %.4f, "mb_per_second": %.1f, "mb_per_second_and_worker": %.1f)",
+      FLAGS_as.c_str(), all.size(), seconds, bytes / 1e6 / seconds,
+      bytes / 1e6 / seconds / static_cast<double>(all.size()));
   for (const auto& r : all) {
     std::printf(R"(, "rows": %llu, "entries": %llu, "ghosts": %llu, "structure_mb": %.1f, "peak_mb": %.1f, )"
                 R"("processor_seconds": %.3f)",
@@ -157,7 +159,8 @@ void print(const std::vector<result>& all) {
 int run() {
   if (!FLAGS_file.empty()) {
     std::vector<char> chunk(1U << 20U);
-    for (std::ifstream in(FLAGS_file, std::ios::binary); in.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));) {
+    for (std::ifstream in(FLAGS_file, std::ios::binary);
+         in.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));) {
     }
   }
   if (FLAGS_workers == 1) {
@@ -168,8 +171,8 @@ int run() {
   }
   const bench::job job({.bin_dir = FLAGS_bin_dir, .transport = FLAGS_transport, .workers = FLAGS_workers});
   const auto workers = static_cast<std::size_t>(FLAGS_workers);
-  auto* const shared = static_cast<result*>(::mmap(nullptr, workers * sizeof(result), PROT_READ | PROT_WRITE,
-                                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto* const shared = static_cast<result*>(
+      ::mmap(nullptr, workers * sizeof(result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   if (shared == MAP_FAILED) throw std::runtime_error("cannot get memory");
   std::vector<pid_t> pids;
   for (std::size_t w = 0; w < workers; ++w) {

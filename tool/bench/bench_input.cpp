@@ -29,8 +29,8 @@
 
 #include <nlohmann/json.hpp>
 #include <paracel/distributed_graph.hpp>
-#include <paracel/samples.hpp>
 #include <paracel/random.hpp>
+#include <paracel/samples.hpp>
 #include <paracel/sparse.hpp>
 
 #include "worker/single_comm.hpp"

@@ -133,7 +133,8 @@ void run() {
   }
   worker->leave();
   std::printf(
-      "{\"keys\": %.0f, \"bytes_per_key\": %.1f, \"growth_bytes\": %.0f, \"empty_bytes\": %.0f, \"loaded_bytes\": %.0f, "
+      "{\"keys\": %.0f, \"bytes_per_key\": %.1f, \"growth_bytes\": %.0f, \"empty_bytes\": %.0f, \"loaded_bytes\": "
+      "%.0f, "
       "\"removed_bytes\": %.0f, \"load_keys_per_second\": %.0f, \"load_keys_per_core_second\": %.0f, "
       "\"remove_keys_per_second\": %.0f}\n",
       keys, (loaded.front() - empty) / keys, loaded.back() - loaded.front(), empty, loaded.front(), emptied.front(),
@@ -144,7 +145,8 @@ void check_flags() {
   if (FLAGS_keys == 0 || FLAGS_keys_per_call == 0 || FLAGS_clients < 1 || FLAGS_threads < 1 || FLAGS_turns < 1) {
     throw std::runtime_error("keys, keys_per_call, clients, threads and turns begin at 1");
   }
-  if (FLAGS_value_bytes == 0 || FLAGS_value_bytes % 8 != 0) throw std::runtime_error("--value_bytes is a multiple of 8");
+  if (FLAGS_value_bytes == 0 || FLAGS_value_bytes % 8 != 0)
+    throw std::runtime_error("--value_bytes is a multiple of 8");
 }
 
 }  // namespace

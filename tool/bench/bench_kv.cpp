@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How long a call of the servers takes and how many there are in a second: one verb, one value size, one window, so many
-// workers (processes) against so many real start_server processes. The line it prints also says what travelled, so that
-// bench_zmq_floor can be run with the same frames.
+// How long a call of the servers takes and how many there are in a second: one verb, one value size, one window, so
+// many workers (processes) against so many real start_server processes. The line it prints also says what travelled, so
+// that bench_zmq_floor can be run with the same frames.
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -22,8 +22,9 @@
 #include "bench_support.hpp"
 #include "worker/comm_scheduler.hpp"
 
-DEFINE_string(verb, "pull", "pull, push, update, bupdate, contains, their multi forms: pull_multi, ..., or on a prepared "
-                            "key set: set_pull, set_push, set_update, set_bupdate");
+DEFINE_string(verb, "pull",
+              "pull, push, update, bupdate, contains, their multi forms: pull_multi, ..., or on a prepared "
+              "key set: set_pull, set_push, set_update, set_bupdate");
 DEFINE_string(api, "kvclt", "kvclt: the client of the servers; paralg: the calls of an algorithm, with futures");
 DEFINE_string(value_type, "", "f64 or f32; empty: f64 unless value_bytes is no multiple of 8");
 DEFINE_uint64(value_bytes, 8, "size of a value: one number, or an array of them");
@@ -47,28 +48,34 @@ using namespace paracel::bench;
 using net::verb;
 
 const std::map<std::string, verb> verbs{
-    {"pull", verb::pull},           {"push", verb::push},
-    {"update", verb::update},       {"bupdate", verb::bupdate},
-    {"contains", verb::contains},   {"pull_multi", verb::pull_multi},
-    {"push_multi", verb::push_multi}, {"update_multi", verb::update_multi},
-    {"bupdate_multi", verb::bupdate_multi}, {"contains_multi", verb::contains_multi},
-    {"set_pull", verb::set_pull},   {"set_push", verb::set_push},
-    {"set_update", verb::set_update}, {"set_bupdate", verb::set_bupdate},
+    {"pull", verb::pull},
+    {"push", verb::push},
+    {"update", verb::update},
+    {"bupdate", verb::bupdate},
+    {"contains", verb::contains},
+    {"pull_multi", verb::pull_multi},
+    {"push_multi", verb::push_multi},
+    {"update_multi", verb::update_multi},
+    {"bupdate_multi", verb::bupdate_multi},
+    {"contains_multi", verb::contains_multi},
+    {"set_pull", verb::set_pull},
+    {"set_push", verb::set_push},
+    {"set_update", verb::set_update},
+    {"set_bupdate", verb::set_bupdate},
 };
 bool is_set(verb v) { return v >= verb::set_pull && v <= verb::set_bupdate; }
 bool is_multi(verb v) { return v >= verb::pull_multi && !is_set(v); }
 bool has_many_keys(verb v) { return is_multi(v) || is_set(v); }
 bool is_one_of(verb v, std::initializer_list<verb> all) { return std::find(all.begin(), all.end(), v) != all.end(); }
 bool carries_value(verb v) {
-  return is_one_of(v, {verb::push, verb::update, verb::bupdate, verb::push_multi, verb::update_multi, verb::bupdate_multi,
-                       verb::set_push, verb::set_update, verb::set_bupdate});
+  return is_one_of(v, {verb::push, verb::update, verb::bupdate, verb::push_multi, verb::update_multi,
+                       verb::bupdate_multi, verb::set_push, verb::set_update, verb::set_bupdate});
 }
 bool returns_value(verb v) {
-  return is_one_of(v, {verb::pull, verb::bupdate, verb::pull_multi, verb::bupdate_multi, verb::set_pull, verb::set_bupdate});
+  return is_one_of(
+      v, {verb::pull, verb::bupdate, verb::pull_multi, verb::bupdate_multi, verb::set_pull, verb::set_bupdate});
 }
-bool is_f32() {
-  return FLAGS_value_type.empty() ? FLAGS_value_bytes % sizeof(double) != 0 : FLAGS_value_type == "f32";
-}
+bool is_f32() { return FLAGS_value_type.empty() ? FLAGS_value_bytes % sizeof(double) != 0 : FLAGS_value_type == "f32"; }
 std::size_t number_bytes() { return is_f32() ? sizeof(float) : sizeof(double); }
 
 /// What one call puts on the wire, as bench_zmq_floor names it.
@@ -93,12 +100,14 @@ class worker {
   worker(const job& j, int rank)
       : job_(j.join(rank)), client_(job_->open_client()), value_(shared_buffer::allocate(FLAGS_value_bytes)) {
     call_.what = verbs.at(FLAGS_verb);
-    // Zero, so that a million additions stay what they were; and a real addition takes as long with it as with any number.
+    // Zero, so that a million additions stay what they were; and a real addition takes as long with it as with any
+    // number.
     std::fill_n(value_.mutable_data(), FLAGS_value_bytes, std::byte{0});
     make_keys(rank, wanted_keys());
     if (FLAGS_api == "paralg") {
       const auto workers = static_cast<std::size_t>(FLAGS_workers);
-      const auto mine = std::make_shared<comm_scheduler>(static_cast<std::size_t>(rank), workers, [j = job_] { return j; });
+      const auto mine =
+          std::make_shared<comm_scheduler>(static_cast<std::size_t>(rank), workers, [j = job_] { return j; });
       api_ = std::make_unique<paralg>("", Comm(mine, job_));
     }
     for (const std::string& k : keys_) client_->request({.what = verb::push}, k, sent_value(), check, large());
@@ -137,7 +146,8 @@ class worker {
       std::snprintf(digits, sizeof digits, "%02x%06x", static_cast<unsigned>(rank) & 0xffU, n & 0xffffffU);
       std::string k = digits;
       k.resize(std::max<std::size_t>(k.size(), FLAGS_key_bytes), '.');
-      if (has_many_keys(call_.what) || client_->locate(k).server == (static_cast<std::size_t>(rank) + keys_.size()) % servers) {
+      if (has_many_keys(call_.what) ||
+          client_->locate(k).server == (static_cast<std::size_t>(rank) + keys_.size()) % servers) {
         keys_.push_back(std::move(k));
       }
     }
@@ -147,7 +157,9 @@ class worker {
     if (is_f32()) return {one ? value_tag::f32 : value_tag::f32_array, value_.bytes()};
     return {one ? value_tag::f64 : value_tag::f64_array, value_.bytes()};
   }
-  [[nodiscard]] shared_buffer large() const { return value_.size() > net::tail_threshold_bytes ? value_ : shared_buffer{}; }
+  [[nodiscard]] shared_buffer large() const {
+    return value_.size() > net::tail_threshold_bytes ? value_ : shared_buffer{};
+  }
   static void check(const kv_result& r) {
     if (!r.ok()) throw std::runtime_error(std::string(net::name_of(r.header.result)) + ": " + std::string(r.text()));
   }
@@ -233,18 +245,24 @@ class worker {
       if (set != nullptr) {
         multi_client::set_payload payload;
         if (!values.empty()) payload = {sent_value().tag, value_.size(), numbers, {}};
-        client_->many().set_async(call_, set, payload, [&c](std::span<const std::uint32_t>, const kv_result& r) {
-          check(r);
-          c.out.assign(r.body.begin(), r.body.end());  // what a reader has of it
-        }, end);
+        client_->many().set_async(
+            call_, set, payload,
+            [&c](std::span<const std::uint32_t>, const kv_result& r) {
+              check(r);
+              c.out.assign(r.body.begin(), r.body.end());  // what a reader has of it
+            },
+            end);
         return;
       }
       c.out.resize(keys_.size() * value_.size());
-      client_->many().multi_async(call_, keys_, values, [&c](std::size_t i, std::string_view, const net::reply_item& item) {
-        if (item.result != net::status::ok) throw std::runtime_error(net::name_of(item.result));
-        const auto bytes = item.value.bytes;
-        if (!bytes.empty()) std::memcpy(c.out.data() + i * bytes.size(), bytes.data(), bytes.size());
-      }, end);
+      client_->many().multi_async(
+          call_, keys_, values,
+          [&c](std::size_t i, std::string_view, const net::reply_item& item) {
+            if (item.result != net::status::ok) throw std::runtime_error(net::name_of(item.result));
+            const auto bytes = item.value.bytes;
+            if (!bytes.empty()) std::memcpy(c.out.data() + i * bytes.size(), bytes.data(), bytes.size());
+          },
+          end);
     };
     for (chain& c : chains) go(c);
     client_->wait_all();
@@ -254,7 +272,8 @@ class worker {
   template <class T>
   void through_paralg(stopwatch& watch) {
     if (value_.size() == sizeof(T) && !has_many_keys(call_.what)) return with_values<T, T>(watch, T{});
-    if (!has_many_keys(call_.what)) return with_values<T, std::vector<T>>(watch, std::vector<T>(value_.size() / sizeof(T)));
+    if (!has_many_keys(call_.what))
+      return with_values<T, std::vector<T>>(watch, std::vector<T>(value_.size() / sizeof(T)));
     with_values<T, T>(watch, T{});
   }
   template <class T, class V>
@@ -272,14 +291,29 @@ class worker {
     const auto ask = [&](place& p, std::size_t i) {
       p.sent = clock::now();
       switch (call_.what) {
-        case verb::pull: p.done = a.paracel_read_async(key(i), p.value); break;
-        case verb::push: p.done = a.paracel_write_async(key(i), value); break;
-        case verb::update: p.done = a.paracel_update(key(i), value); break;
-        case verb::pull_multi: p.done = a.paracel_read_multi_async(keys_, p.values); break;
-        case verb::update_multi: p.done = a.paracel_update_multi_async(keys_, deltas); break;
-        case verb::set_pull: p.done = a.paracel_read_async(set, p.values); break;
-        case verb::set_push: p.done = a.paracel_write_async(set, deltas); break;
-        default: p.done = a.paracel_update(set, deltas);
+        case verb::pull:
+          p.done = a.paracel_read_async(key(i), p.value);
+          break;
+        case verb::push:
+          p.done = a.paracel_write_async(key(i), value);
+          break;
+        case verb::update:
+          p.done = a.paracel_update(key(i), value);
+          break;
+        case verb::pull_multi:
+          p.done = a.paracel_read_multi_async(keys_, p.values);
+          break;
+        case verb::update_multi:
+          p.done = a.paracel_update_multi_async(keys_, deltas);
+          break;
+        case verb::set_pull:
+          p.done = a.paracel_read_async(set, p.values);
+          break;
+        case verb::set_push:
+          p.done = a.paracel_write_async(set, deltas);
+          break;
+        default:
+          p.done = a.paracel_update(set, deltas);
       }
     };
     std::size_t i = 0;
@@ -302,8 +336,12 @@ class worker {
 };
 
 void run() {
-  const job j({.bin_dir = FLAGS_bin_dir, .transport = FLAGS_transport, .workers = FLAGS_workers, .servers = FLAGS_servers,
-               .threads = FLAGS_threads, .replicas = FLAGS_replicas});
+  const job j({.bin_dir = FLAGS_bin_dir,
+               .transport = FLAGS_transport,
+               .workers = FLAGS_workers,
+               .servers = FLAGS_servers,
+               .threads = FLAGS_threads,
+               .replicas = FLAGS_replicas});
   const report sum = run_clients<report>(FLAGS_workers, [&j](int rank) {
     keep_large_blocks();
     auto w = std::make_shared<worker>(j, rank);
@@ -330,12 +368,14 @@ void check_flags() {
   if (FLAGS_window == 0 || FLAGS_workers < 1 || FLAGS_servers < 1 || FLAGS_keys_per_call == 0) {
     throw std::runtime_error("window, workers, servers and keys_per_call begin at 1");
   }
-  if (FLAGS_replicas < 1 || FLAGS_replicas > FLAGS_servers) throw std::runtime_error("--replicas is 1 to the number of servers");
+  if (FLAGS_replicas < 1 || FLAGS_replicas > FLAGS_servers)
+    throw std::runtime_error("--replicas is 1 to the number of servers");
   const auto v = verbs.at(FLAGS_verb);
   if (FLAGS_api != "kvclt" && FLAGS_api != "paralg") throw std::runtime_error("--api is kvclt or paralg");
-  if (FLAGS_api == "paralg" && !is_one_of(v, {verb::pull, verb::push, verb::update, verb::pull_multi, verb::update_multi,
-                                              verb::set_pull, verb::set_push, verb::set_update})) {
-    throw std::runtime_error("--api paralg: pull, push, update, pull_multi, update_multi, set_pull, set_push, set_update");
+  if (FLAGS_api == "paralg" && !is_one_of(v, {verb::pull, verb::push, verb::update, verb::pull_multi,
+                                              verb::update_multi, verb::set_pull, verb::set_push, verb::set_update})) {
+    throw std::runtime_error(
+        "--api paralg: pull, push, update, pull_multi, update_multi, set_pull, set_push, set_update");
   }
   if (FLAGS_api == "paralg" && is_multi(v) && FLAGS_value_bytes != number_bytes()) {
     throw std::runtime_error("--api paralg: a multi form takes one number a key");

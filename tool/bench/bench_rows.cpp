@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Rows of a typed table in a second: pulls, additions and AdaGrad steps of random rows out of many, in the server object
-// alone (one thread, no socket) or through ipc from one worker to one server process with one shard thread. One line of
-// JSON. Without an --op it measures all three in the server object, which says what a server's core can do.
+// Rows of a typed table in a second: pulls, additions and AdaGrad steps of random rows out of many, in the server
+// object alone (one thread, no socket) or through ipc from one worker to one server process with one shard thread. One
+// line of JSON. Without an --op it measures all three in the server object, which says what a server's core can do.
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -25,8 +25,8 @@
 #include "net/zmq_transport.hpp"
 #include "server/node/server.hpp"
 #include "server/node/server_node.hpp"
-#include "worker/single_comm.hpp"
 #include "worker/session.hpp"
+#include "worker/single_comm.hpp"
 
 DEFINE_string(op, "all", "pull, add or adagrad; all: each in turn, in the server object");
 DEFINE_string(where, "server", "server: the object alone; ipc: a worker and a server process");

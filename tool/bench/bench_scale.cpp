@@ -56,7 +56,8 @@ double processor_seconds(pid_t process, const std::string& thread) {
 
 std::size_t descriptors(const std::string& process) {
   std::size_t n = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + process + "/fd")) n += entry.path().empty() ? 0 : 1;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + process + "/fd"))
+    n += entry.path().empty() ? 0 : 1;
   return n;
 }
 
@@ -155,8 +156,8 @@ fullness of_the_ring() {
   return {most(servers), most(shards)};
 }
 
-/// The longest time that one key takes on its way into a partition that grows to its share of the keys: its table grows then.
-/// Units: ms.
+/// The longest time that one key takes on its way into a partition that grows to its share of the keys: its table grows
+/// then. Units: ms.
 double longest_insert_ms() {
   const std::atomic<const srv::ownership*> nobody{nullptr};
   srv::key_store store({}, nobody);
@@ -233,8 +234,7 @@ void run() {
         h.clock = static_cast<std::uint32_t>(i);
       },
       [=] { return processor_seconds(server_process, "server k"); });
-  const nlohmann::json who{
-      {"role", "worker"}, {"rank", 0}, {"size", 1}, {"host", "bench"}, {"pid", ::getpid()}};
+  const nlohmann::json who{{"role", "worker"}, {"rank", 0}, {"size", 1}, {"host", "bench"}, {"pid", ::getpid()}};
   const pid_t scheduler = j.scheduler_process();
   const rate beats = in_flight(
       j, over, j.rendezvous().scheduler, who.dump(),
@@ -244,7 +244,8 @@ void run() {
   worker->leave();
   const fullness full = of_the_ring();
   std::printf(
-      "{\"ticks_per_second\": %.0f, \"tick_core_us\": %.3f, \"clock_worker_ns\": %.1f, \"heartbeats_per_second\": %.0f, "
+      "{\"ticks_per_second\": %.0f, \"tick_core_us\": %.3f, \"clock_worker_ns\": %.1f, \"heartbeats_per_second\": "
+      "%.0f, "
       "\"heartbeat_core_us\": %.3f, \"server_bytes_per_connection\": %.0f, \"client_bytes_per_connection\": %.0f, "
       "\"server_descriptors_per_connection\": %.2f, \"client_descriptors_per_connection\": %.2f, \"fan_out_us\": %.2f, "
       "\"fullest_server\": %.3f, \"fullest_shard\": %.3f, \"longest_insert_ms\": %.2f}\n",

@@ -213,9 +213,8 @@ int main(int argc, char** argv) {
   if (FLAGS_load != 0) {
     subject s;
     s.load(0, FLAGS_load, FLAGS_batch);
-    out["load"] = {{"keys", FLAGS_load},
-                   {"batch", FLAGS_batch},
-                   {"keys_a_second", static_cast<double>(FLAGS_load) / s.working()}};
+    out["load"] = {
+        {"keys", FLAGS_load}, {"batch", FLAGS_batch}, {"keys_a_second", static_cast<double>(FLAGS_load) / s.working()}};
   }
   std::printf("%s\n", out.dump(1).c_str());
 }

@@ -87,8 +87,8 @@ struct report {
   double seconds = 0;             ///< of the slowest
   double objective_seconds = -1;  ///< rank 0: when it was reached; -1: not
   std::uint64_t objective_iterations = 0;
-  double staleness = 0;           ///< sum over the iterations
-  double read_seconds = 0;        ///< likewise: reading, waiting for the clock included
+  double staleness = 0;     ///< sum over the iterations
+  double read_seconds = 0;  ///< likewise: reading, waiting for the clock included
 };
 void add(report& sum, const report& r) {
   sum.iterations += r.iterations;
@@ -140,7 +140,8 @@ class late_worker : public paralg {
         step(theta);
       }
       const bool late = chance(get_worker_id(), i) < FLAGS_late_probability;
-      std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(FLAGS_work_ms + (late ? FLAGS_late_ms : 0)));
+      std::this_thread::sleep_for(
+          std::chrono::duration<double, std::milli>(FLAGS_work_ms + (late ? FLAGS_late_ms : 0)));
       paracel_update("theta", delta_);
       iter_commit();
       if (elapsed() < FLAGS_seconds) ++r.iterations;
@@ -169,7 +170,10 @@ class late_worker : public paralg {
 };
 
 void run() {
-  const job j({.bin_dir = FLAGS_bin_dir, .transport = FLAGS_transport, .workers = FLAGS_workers, .servers = FLAGS_servers,
+  const job j({.bin_dir = FLAGS_bin_dir,
+               .transport = FLAGS_transport,
+               .workers = FLAGS_workers,
+               .servers = FLAGS_servers,
                .threads = FLAGS_threads});
   const report sum = run_clients<report>(FLAGS_workers, [&j](int rank) {
     j.set_environment(rank);
@@ -189,11 +193,12 @@ void run() {
   const double rate = static_cast<double>(sum.iterations) / FLAGS_workers / sum.seconds;
   const double staleness = sum.iterations == 0 ? 0 : sum.staleness / static_cast<double>(sum.iterations);
   const double read_ms = sum.iterations == 0 ? 0 : 1000 * sum.read_seconds / static_cast<double>(sum.iterations);
-  std::printf("{\"consistency\": \"%s\", \"staleness\": %d, \"iterations_per_second\": %.3f, \"mean_staleness\": %.2f, "
-              "\"mean_read_ms\": %.3f, \"objective_seconds\": %s, \"objective_iterations\": %llu}\n",
-              FLAGS_consistency.c_str(), FLAGS_staleness, rate, staleness, read_ms,
-              sum.objective_seconds < 0 ? "null" : std::to_string(sum.objective_seconds).c_str(),
-              static_cast<unsigned long long>(sum.objective_iterations));
+  std::printf(
+      "{\"consistency\": \"%s\", \"staleness\": %d, \"iterations_per_second\": %.3f, \"mean_staleness\": %.2f, "
+      "\"mean_read_ms\": %.3f, \"objective_seconds\": %s, \"objective_iterations\": %llu}\n",
+      FLAGS_consistency.c_str(), FLAGS_staleness, rate, staleness, read_ms,
+      sum.objective_seconds < 0 ? "null" : std::to_string(sum.objective_seconds).c_str(),
+      static_cast<unsigned long long>(sum.objective_iterations));
 }
 
 void check_flags() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What both benchmarks share: a histogram that can be sent through a pipe, forked clients that begin together, one line of
-// JSON. The two must differ in nothing but what they measure.
+// What both benchmarks share: a histogram that can be sent through a pipe, forked clients that begin together, one line
+// of JSON. The two must differ in nothing but what they measure.
 #pragma once
 
 #include <malloc.h>
@@ -91,8 +91,8 @@ class stopwatch {
   clock::time_point begin_, end_;
 };
 
-/// Keeps the memory of large messages, as start_server does, instead of giving it back to the kernel after each: without
-/// this every 1 MB message is mapped, zeroed and unmapped anew.
+/// Keeps the memory of large messages, as start_server does, instead of giving it back to the kernel after each:
+/// without this every 1 MB message is mapped, zeroed and unmapped anew.
 inline void keep_large_blocks() {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 256 << 20);

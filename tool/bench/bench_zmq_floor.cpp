@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The floor under every figure of the framework: a bare echo between DEALER and ROUTER in two processes, with the same
-// frames, sizes and window as the call it is compared with, and nothing else. It uses ZeroMQ directly and as well as it can
-// be used: no copy of a tail, no poll, no allocation of its own.
+// frames, sizes and window as the call it is compared with, and nothing else. It uses ZeroMQ directly and as well as it
+// can be used: no copy of a tail, no poll, no allocation of its own.
 #include <gflags/gflags.h>
 
 #include <memory>
@@ -148,7 +148,8 @@ void run() {
   std::vector<child> servers;
   std::vector<std::string> addresses;
   for (int i = 0; i < FLAGS_servers; ++i) {
-    const std::string address = FLAGS_transport == "tcp" ? "tcp://127.0.0.1:*" : "ipc://" + folder + "/" + std::to_string(i);
+    const std::string address =
+        FLAGS_transport == "tcp" ? "tcp://127.0.0.1:*" : "ipc://" + folder + "/" + std::to_string(i);
     servers.emplace_back([&address](int, int out) { serve(out, address); });
     char real[256];
     read_all(servers.back().in(), real, sizeof real);
@@ -157,8 +158,8 @@ void run() {
   const tally t = run_clients<tally>(FLAGS_clients, [&addresses](int i) { return prepare(i, addresses); });
   for (int i = 0; i < FLAGS_servers; ++i) ::unlink((folder + "/" + std::to_string(i)).c_str());
   ::rmdir(folder.c_str());
-  print(t, static_cast<double>(std::max(FLAGS_request_bytes + FLAGS_tail_request_bytes,
-                                        FLAGS_reply_bytes + FLAGS_tail_reply_bytes)));
+  print(t, static_cast<double>(
+               std::max(FLAGS_request_bytes + FLAGS_tail_request_bytes, FLAGS_reply_bytes + FLAGS_tail_reply_bytes)));
 }
 
 }  // namespace

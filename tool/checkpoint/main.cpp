@@ -32,8 +32,8 @@ std::string summary(const net::checkpoint_manifest& m) {
   std::uint64_t bytes = 0;
   for (const auto& f : m.files) bytes += f.digest.bytes;
   return "clock " + std::to_string(m.clock) + "   " + std::to_string(m.workers) + " workers   " +
-         std::to_string(m.servers) + " servers   " + std::to_string(m.files.size()) + " files   " + std::to_string(bytes) +
-         " bytes   " + m.program + "   job " + to_hex(m.job);
+         std::to_string(m.servers) + " servers   " + std::to_string(m.files.size()) + " files   " +
+         std::to_string(bytes) + " bytes   " + m.program + "   job " + to_hex(m.job);
 }
 
 std::vector<std::string> folders_in(const net::file_system& disk, const std::string& folder) {
@@ -70,8 +70,12 @@ int choose(const net::file_system& disk, const std::string& folder, const std::s
     hash = hash_key({reinterpret_cast<const char*>(text.data()), text.size()});
   }
   const bool same = hash == c.manifest.config;
-  const json all = {{"folder", c.folder},           {"clock", c.manifest.clock},     {"workers", c.manifest.workers},
-                    {"servers", c.manifest.servers}, {"program", c.manifest.program}, {"same_config", same},
+  const json all = {{"folder", c.folder},
+                    {"clock", c.manifest.clock},
+                    {"workers", c.manifest.workers},
+                    {"servers", c.manifest.servers},
+                    {"program", c.manifest.program},
+                    {"same_config", same},
                     {"passed_over", passed}};
   std::printf("%s\n", all.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
   return exit_status::ok;

@@ -12,10 +12,10 @@ namespace datagen {
 
 namespace {
 
-/// f1,...,fk,label: standard normal features; the label is the side of a hyperplane on which the sample lies after noise of
-/// a fifth of the spread, one in a hundred turned around. With `regression` f1,...,fk,target: a linear function and noise of
-/// a tenth of the spread. The bytes are those of datagen.py, which draws from Python's sequential generator: a thread passes
-/// over what others make.
+/// f1,...,fk,label: standard normal features; the label is the side of a hyperplane on which the sample lies after
+/// noise of a fifth of the spread, one in a hundred turned around. With `regression` f1,...,fk,target: a linear
+/// function and noise of a tenth of the spread. The bytes are those of datagen.py, which draws from Python's sequential
+/// generator: a thread passes over what others make.
 class linear_samples : public generator {
  public:
   linear_samples(const options& o, bool regression)
@@ -93,7 +93,10 @@ class linear_samples : public generator {
 class similarity_rows : public generator {
  public:
   explicit similarity_rows(const options& o)
-      : rows_(o.rows()), k_(o.integer("columns", 100, 1, 1U << 24U)), seed_(o.seed()), separator_(o.separator(",")),
+      : rows_(o.rows()),
+        k_(o.integer("columns", 100, 1, 1U << 24U)),
+        seed_(o.seed()),
+        separator_(o.separator(",")),
         ids_(!o.flag("no_ids")) {}
   [[nodiscard]] std::uint64_t rows() const override { return rows_; }
   [[nodiscard]] std::uint64_t rows_a_block() const override { return std::max<std::uint64_t>(1, 262144 / (9 * k_)); }
@@ -124,8 +127,13 @@ class similarity_rows : public generator {
 class clouds : public generator {
  public:
   explicit clouds(const options& o)
-      : rows_(o.rows()), k_(o.integer("columns", 10, 1, 1U << 20U)), parts_(o.integer("parts", 10, 1, 1U << 20U)),
-        seed_(o.seed()), separator_(o.separator(",")), ids_(!o.flag("no_ids")), centers_(k_ * parts_) {
+      : rows_(o.rows()),
+        k_(o.integer("columns", 10, 1, 1U << 20U)),
+        parts_(o.integer("parts", 10, 1, 1U << 20U)),
+        seed_(o.seed()),
+        separator_(o.separator(",")),
+        ids_(!o.flag("no_ids")),
+        centers_(k_ * parts_) {
     for (std::uint64_t c = 0; c < parts_; ++c) {
       counter_random random(seed_, centers_stream, c);
       for (std::uint64_t j = 0; j < k_; ++j) centers_[c * k_ + j] = 20 * random.uniform() - 10;
@@ -202,7 +210,8 @@ class factor_rows : public generator {
 }  // namespace
 
 std::unique_ptr<generator> make_dense(const std::string& kind, const options& o) {
-  if (kind == "classification" || kind == "regression") return std::make_unique<linear_samples>(o, kind == "regression");
+  if (kind == "classification" || kind == "regression")
+    return std::make_unique<linear_samples>(o, kind == "regression");
   if (kind == "similarity") return std::make_unique<similarity_rows>(o);
   if (kind == "kmeans") return std::make_unique<clouds>(o);
   if (kind == "factors") return std::make_unique<factor_rows>(o);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What every kind of input is: rows, each a function of the seed and its number, so that any thread can make any of them.
+// What every kind of input is: rows, each a function of the seed and its number, so that any thread can make any of
+// them.
 #pragma once
 
 #include <cmath>
@@ -82,8 +83,8 @@ class generator {
   virtual void render(std::uint64_t first, std::uint64_t last, block& out) const = 0;
   /// Called with each block that was written, in their order.
   virtual void fold(const block& /*written*/) {}
-  /// Files beside the output, by what is added to its name. `written`: rows. What is named .truth goes to the end of the
-  /// truth, after that of the rows.
+  /// Files beside the output, by what is added to its name. `written`: rows. What is named .truth goes to the end of
+  /// the truth, after that of the rows.
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::string>> beside(std::uint64_t /*written*/) const {
     return {};
   }
@@ -100,7 +101,14 @@ std::unique_ptr<generator> make_text(const std::string& kind, const options& o);
 using paracel::counter_random;
 
 /// Streams: what the numbers of a row are for.
-enum stream : std::uint64_t { rows_stream = 1, weights_stream, centers_stream, users_stream, items_stream, words_stream };
+enum stream : std::uint64_t {
+  rows_stream = 1,
+  weights_stream,
+  centers_stream,
+  users_stream,
+  items_stream,
+  words_stream
+};
 
 /// Standard normal numbers, two for each pair of draws.
 class normals {
@@ -124,8 +132,8 @@ class normals {
   bool kept_ = false;
 };
 
-/// Numbers 0 ... n - 1, the k-th with a probability proportional to the integral of x^-s over [k + 1, k + 2]: Zipf's law
-/// but for the first few, by one draw and without a table.
+/// Numbers 0 ... n - 1, the k-th with a probability proportional to the integral of x^-s over [k + 1, k + 2]: Zipf's
+/// law but for the first few, by one draw and without a table.
 class zipf {
  public:
   zipf(std::uint64_t n, double s) : n_(n), power_(1 - s) {
@@ -163,8 +171,8 @@ inline std::uint64_t count_around(counter_random& r, double mean) {
   return v < 1 ? 1 : static_cast<std::uint64_t>(v);
 }
 
-/// Draws from given probabilities in constant time. Source: M. Vose, "A linear algorithm for generating random numbers with
-/// a given distribution", IEEE TSE 1991.
+/// Draws from given probabilities in constant time. Source: M. Vose, "A linear algorithm for generating random numbers
+/// with a given distribution", IEEE TSE 1991.
 class alias_table {
  public:
   explicit alias_table(const std::vector<double>& weights) : keep_(weights.size()), other_(weights.size()) {

@@ -59,15 +59,15 @@ class link_graph : public generator {
   bool weighted_;
 };
 
-/// A recursive matrix: each bit of an edge's ends is drawn with the probabilities .57 .19 .19 .05 of the four quarters. Ids
-/// are permuted, so that a vertex's id says nothing about its degree.
-/// Source: D. Chakrabarti et al., "R-MAT", SDM 2004, with the probabilities of Graph500.
+/// A recursive matrix: each bit of an edge's ends is drawn with the probabilities .57 .19 .19 .05 of the four quarters.
+/// Ids are permuted, so that a vertex's id says nothing about its degree. Source: D. Chakrabarti et al., "R-MAT", SDM
+/// 2004, with the probabilities of Graph500.
 class rmat_graph : public generator {
  public:
   explicit rmat_graph(const options& o)
       : rows_(o.rows(16384)), seed_(o.seed()), separator_(o.separator("\t")), weighted_(o.flag("weighted")) {
-    const auto vertices = o.integer("vertices", std::max<std::uint64_t>(2, o.rows_of_bytes(16, 16384) / 16), 2,
-                                    std::uint64_t{1} << 40U);
+    const auto vertices =
+        o.integer("vertices", std::max<std::uint64_t>(2, o.rows_of_bytes(16, 16384) / 16), 2, std::uint64_t{1} << 40U);
     scale_ = std::bit_width(vertices - 1);
   }
   [[nodiscard]] std::uint64_t rows() const override { return rows_; }
@@ -157,8 +157,7 @@ class partition_graph : public generator {
       skip(random, p_in_, (rows_ - 1 - i) / parts_, [&](std::uint64_t k) { targets.push_back(i + (k + 1) * parts_); });
       const auto rest = rows_ - 1 - i - (rows_ - 1 - i) / parts_;
       if (parts_ > 1) {
-        skip(random, p_out_, rest,
-             [&](std::uint64_t k) { targets.push_back(i + 1 + k + k / (parts_ - 1)); });
+        skip(random, p_out_, rest, [&](std::uint64_t k) { targets.push_back(i + 1 + k + k / (parts_ - 1)); });
       }
       std::sort(targets.begin(), targets.end());
       char* to = out.text.room(targets.size() * (50 + separator_.size()));
@@ -200,14 +199,15 @@ class partition_graph : public generator {
   double row_edges_ = 1;
 };
 
-/// <i>L,<j>R,weight: a bipartite graph, and <out>.dis with `id,p` for both sides, each summing to 1. There are s_j > 0, the
-/// truth, with which every right vertex receives just its p.
+/// <i>L,<j>R,weight: a bipartite graph, and <out>.dis with `id,p` for both sides, each summing to 1. There are s_j > 0,
+/// the truth, with which every right vertex receives just its p.
 class steady_graph : public generator {
  public:
   explicit steady_graph(const options& o)
       : nnz_(o.number("nnz", 10, 1, 1e9)),
         rows_(rows_for(o, nnz_)),
-        items_(o.integer("items", std::max<std::uint64_t>(1, std::min<std::uint64_t>(rows_ / 5, 1U << 31U)), 1, 1U << 31U)),
+        items_(o.integer("items", std::max<std::uint64_t>(1, std::min<std::uint64_t>(rows_ / 5, 1U << 31U)), 1,
+                         1U << 31U)),
         seed_(o.seed()),
         separator_(o.separator(",")),
         law_(items_, o.number("zipf", 0.5, 0, 4)),
@@ -292,7 +292,9 @@ class steady_graph : public generator {
     }
     return rows;
   }
-  [[nodiscard]] double raw_mass(std::uint64_t i) const { return 0.5 + counter_random(seed_, users_stream, i).uniform(); }
+  [[nodiscard]] double raw_mass(std::uint64_t i) const {
+    return 0.5 + counter_random(seed_, users_stream, i).uniform();
+  }
 
   double nnz_;
   std::uint64_t rows_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Makes input for the algorithms, quickly; tool/datagen.py is its front and says what each option means. Arguments are
-// name=value. Each row is a function of the seed and of its number: threads make blocks of rows, in any order, and they are
-// written in theirs, so that the bytes do not depend on the number of threads.
+// name=value. Each row is a function of the seed and of its number: threads make blocks of rows, in any order, and they
+// are written in theirs, so that the bytes do not depend on the number of threads.
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -91,8 +91,8 @@ class output_file {
   std::FILE* file_ = nullptr;
 };
 
-/// Makes the blocks of `from` with `jobs` threads and writes them in their order, until the rows end or `limit` bytes are
-/// reached.
+/// Makes the blocks of `from` with `jobs` threads and writes them in their order, until the rows end or `limit` bytes
+/// are reached.
 class pipeline {
  public:
   pipeline(generator& from, std::size_t jobs, std::uint64_t limit, output_file& out, output_file* truth)
@@ -195,8 +195,8 @@ void make(const options& o) {
   const auto path = o.text("output", "");
   if (path.empty()) throw option_error("output is missing");
   const auto truth_path = o.text("truth", "");
-  const auto limit = o.integer("size", std::numeric_limits<std::uint64_t>::max(), 1,
-                               std::numeric_limits<std::uint64_t>::max());
+  const auto limit =
+      o.integer("size", std::numeric_limits<std::uint64_t>::max(), 1, std::numeric_limits<std::uint64_t>::max());
   output_file out(path);
   std::unique_ptr<output_file> truth;
   if (!truth_path.empty()) truth = std::make_unique<output_file>(truth_path);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Python's random.Random, number for number: random() and gauss() after random.Random(seed) with an integer seed. So the
-// program makes what datagen.py makes where the program is not built. The generator is std::mt19937; Python's own are the
-// seeding and how numbers are made of its words.
+// Python's random.Random, number for number: random() and gauss() after random.Random(seed) with an integer seed. So
+// the program makes what datagen.py makes where the program is not built. The generator is std::mt19937; Python's own
+// are the seeding and how numbers are made of its words.
 //
 // Source: Python's documentation of random.gauss (Box-Muller, the second number is kept); M. Matsumoto, T. Nishimura:
 // init_by_array of mt19937ar.c, 2002.
@@ -71,7 +71,8 @@ class python_random {
         const auto j = k % words.size();
         state[i] = (state[i] ^ mixed(i, 1664525U)) + words[j] + static_cast<std::uint32_t>(j);
       }
-      for (auto k = n; k > 1; --k, step()) state[i] = (state[i] ^ mixed(i, 1566083941U)) - static_cast<std::uint32_t>(i);
+      for (auto k = n; k > 1; --k, step())
+        state[i] = (state[i] ^ mixed(i, 1566083941U)) - static_cast<std::uint32_t>(i);
       state[0] = 0x80000000U;
     }
   };

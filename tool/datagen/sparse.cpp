@@ -11,8 +11,8 @@ namespace datagen {
 
 namespace {
 
-/// Distinct columns of a row in ascending order. A column that is drawn again is drawn no more, so that there may be fewer
-/// than `count`.
+/// Distinct columns of a row in ascending order. A column that is drawn again is drawn no more, so that there may be
+/// fewer than `count`.
 void draw_columns(counter_random& random, const zipf& law, std::uint64_t count, std::vector<std::uint64_t>& columns) {
   columns.clear();
   for (std::uint64_t k = 0; k < count; ++k) columns.push_back(law(random));

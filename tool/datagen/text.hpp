@@ -125,7 +125,8 @@ inline char* put_g9(char* to, double x) {
           return detail::put_digits(to + 1 - e, digits, n);
         }
         const int whole = e + 1;
-        if (n <= whole) return detail::put_digits(to, digits * detail::powers[static_cast<std::size_t>(whole - n)], whole);
+        if (n <= whole)
+          return detail::put_digits(to, digits * detail::powers[static_cast<std::size_t>(whole - n)], whole);
         const auto split = detail::powers[static_cast<std::size_t>(n - whole)];
         to = detail::put_digits(to, digits / split, whole);
         *to++ = '.';

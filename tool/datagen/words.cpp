@@ -154,7 +154,8 @@ class topics : public generator {
     const auto row = [&](const std::vector<double>& values) {
       for (std::size_t j = 0; j < values.size(); ++j) {
         text += j > 0 ? "|" : "";
-        text.append(digits, std::to_chars(digits, digits + sizeof digits, values[j], std::chars_format::general, 6).ptr);
+        text.append(digits,
+                    std::to_chars(digits, digits + sizeof digits, values[j], std::chars_format::general, 6).ptr);
       }
       text += "\n";
     };

@@ -30,7 +30,8 @@ int main(int argc, char** argv) {
       else if (name == "--out") out_file = argv[i];
       else throw std::runtime_error("unknown option " + name);
     }
-    if (files.size() != 2) throw std::runtime_error("usage: adjust_ktop_serial RATINGS SIMILARITIES [--lower K] [--out FILE]");
+    if (files.size() != 2)
+      throw std::runtime_error("usage: adjust_ktop_serial RATINGS SIMILARITIES [--lower K] [--out FILE]");
     std::ifstream ratings(files[0]);
     std::ifstream lists(files[1]);
     if (!ratings || !lists) throw std::runtime_error("cannot read the input");
@@ -90,7 +91,8 @@ int main(int argc, char** argv) {
       sum_k += best_k;
       out << u << '\t' << best_k << '\n';
     }
-    std::printf("ratings %.0f\nbase_rmse %.17g\nrmse %.17g\nsum_k %llu\n", n, std::sqrt(base / n), std::sqrt(squares / n), sum_k);
+    std::printf("ratings %.0f\nbase_rmse %.17g\nrmse %.17g\nsum_k %llu\n", n, std::sqrt(base / n),
+                std::sqrt(squares / n), sum_k);
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "adjust_ktop_serial: error: %s\n", e.what());

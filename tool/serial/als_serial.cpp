@@ -139,7 +139,8 @@ double half_step(side& a, const side& b, double mean, const settings& s, double&
 class counter_random {
  public:
   counter_random(std::uint64_t seed, std::uint64_t stream, std::uint64_t row)
-      : state_(mix(mix(mix(seed + 0x9e3779b97f4a7c15U) ^ (stream + 0xd1b54a32d192ed03U)) ^ (row + 0x8cb92ba72f3d8dd7U))) {}
+      : state_(
+            mix(mix(mix(seed + 0x9e3779b97f4a7c15U) ^ (stream + 0xd1b54a32d192ed03U)) ^ (row + 0x8cb92ba72f3d8dd7U))) {}
   static std::uint64_t mix(std::uint64_t x) {
     x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
     x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
@@ -167,7 +168,8 @@ int main(int argc, char** argv) {
     std::string test;
     int rounds = 20;
     std::uint64_t seed = 0;
-    if (argc < 2) throw std::runtime_error("usage: als_serial TRAIN [--test FILE] [--k N] [--rounds N] [--lambda L] ...");
+    if (argc < 2)
+      throw std::runtime_error("usage: als_serial TRAIN [--test FILE] [--k N] [--rounds N] [--lambda L] ...");
     for (int i = 2; i + 1 < argc; i += 2) {
       const std::string name = argv[i];
       if (name == "--test") test = argv[i + 1];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of decision_tree_rec: one process, no framework. For each node and item it forms both sides' means and
-// adds up the distances, as the definition says.
+// The plain oracle of decision_tree_rec: one process, no framework. For each node and item it forms both sides' means
+// and adds up the distances, as the definition says.
 //
 //     dtr_serial USERS ITEMS LEVEL [FIRST_TREE LAST_TREE [OUTPUT_FOLDER]]
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the plain oracles of the graph algorithms share: reading edges, compressed adjacency, the result, and their main.
+// What the plain oracles of the graph algorithms share: reading edges, compressed adjacency, the result, and their
+// main.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +22,8 @@
 
 namespace serial {
 
-/// The edges of a text file: source, target and perhaps a weight, between them tabs, blanks, commas, semicolons, | or :.
-/// Lines that are blank or begin with # are skipped.
+/// The edges of a text file: source, target and perhaps a weight, between them tabs, blanks, commas, semicolons, | or
+/// :. Lines that are blank or begin with # are skipped.
 struct edge_list {
   std::vector<std::uint64_t> ids;  // of the vertices, ascending; below they are 0, 1, ... in this order
   std::vector<std::uint32_t> from, to;
@@ -53,7 +54,9 @@ void each_line(const std::string& file, F&& f) {
   close(descriptor);
 }
 
-inline bool between(char c) { return c == '\t' || c == ' ' || c == ',' || c == ';' || c == '|' || c == ':' || c == '\r'; }
+inline bool between(char c) {
+  return c == '\t' || c == ' ' || c == ',' || c == ';' || c == '|' || c == ':' || c == '\r';
+}
 
 template <class T>
 bool take(const char*& at, const char* end, T& value) {

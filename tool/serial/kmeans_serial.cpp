@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of k-means: k-means++ and Lloyd's rounds, every distance computed in every round, until no point changes
-// its centre.
+// The plain oracle of k-means: k-means++ and Lloyd's rounds, every distance computed in every round, until no point
+// changes its centre.
 //
-// kmeans_serial POINTS [--k K] [--seed S] [--n_init N] [--rounds R] [--start CENTRES] [--cosine] [--labels FILE to write]
+// kmeans_serial POINTS [--k K] [--seed S] [--n_init N] [--rounds R] [--start CENTRES] [--cosine] [--labels FILE to
+// write]
 //
 // CENTRES: a line a centre, `number<tab>x|x|...`, as kmeans writes them; then k and seed are not used. --rounds 0 only
 // assigns.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of lasso: cyclic coordinate descent with a residual, over all features, until no optimality condition is
-// violated by more than 1e-10 of the penalty.
+// The plain oracle of lasso: cyclic coordinate descent with a residual, over all features, until no optimality
+// condition is violated by more than 1e-10 of the penalty.
 //
 //     min  1/(2n) sum_i (y_i - b - w.x_i)^2 + a (r |w|_1 + (1 - r)/2 |w|^2)
 //
@@ -70,7 +70,8 @@ void work(int argc, char** argv) {
   }
   std::printf("objective %.17g\nnonzeros %d\nviolation %.3g\ntrain_rmse %.17g\n", objective, nonzeros, worst / a,
               std::sqrt(squares / static_cast<double>(n)));
-  if (o.has("test")) serial::print_rmse(serial::load(o.text("test"), true, o.list("features"), o.text("target")), theta);
+  if (o.has("test"))
+    serial::print_rmse(serial::load(o.text("test"), true, o.list("features"), o.text("target")), theta);
   if (o.has("theta")) serial::write_vector(o.text("theta"), theta);
 }
 

@@ -60,7 +60,8 @@ void work(int argc, char** argv) {
         slope -= c * s.label[i] * value[k] * wrong;
         curve += c * value[k] * value[k] * wrong * (1 - wrong);
       }
-      const double violation = w[j] == 0 ? std::max(0.0, std::abs(slope) - l1) : std::abs(slope + std::copysign(l1, w[j]));
+      const double violation =
+          w[j] == 0 ? std::max(0.0, std::abs(slope) - l1) : std::abs(slope + std::copysign(l1, w[j]));
       worst = std::max(worst, violation);
       if (violation == 0) continue;
       double step = -w[j];

@@ -6,10 +6,10 @@
 //
 // `newton` (default) minimises J to the last digits: Newton's method, the step by conjugate gradients on the exact
 // Hessian, halved until J falls. `dgd` takes `rounds` steps of size alpha along the exact gradient, from theta = 0.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <sstream>

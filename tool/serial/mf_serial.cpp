@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of mf: one process, one thread, its own reading. Start, order and step are those of mf with one worker.
+// The plain oracle of mf: one process, one thread, its own reading. Start, order and step are those of mf with one
+// worker.
 //
 //     mf_serial TRAIN [--test FILE] [--k 32] [--rounds 60] [--alpha .005] [--beta .24] [--seed 0]
 #include <algorithm>
@@ -56,7 +57,8 @@ std::vector<rating> load(const std::string& file) {
 class counter_random {
  public:
   counter_random(std::uint64_t seed, std::uint64_t stream, std::uint64_t row)
-      : state_(mix(mix(mix(seed + 0x9e3779b97f4a7c15U) ^ (stream + 0xd1b54a32d192ed03U)) ^ (row + 0x8cb92ba72f3d8dd7U))) {}
+      : state_(
+            mix(mix(mix(seed + 0x9e3779b97f4a7c15U) ^ (stream + 0xd1b54a32d192ed03U)) ^ (row + 0x8cb92ba72f3d8dd7U))) {}
   static std::uint64_t mix(std::uint64_t x) {
     x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
     x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
@@ -82,7 +84,8 @@ class counter_random {
 };
 
 /// Numbers the ids of one field in their order.
-std::unordered_map<std::uint64_t, std::uint32_t> numbered(const std::vector<rating>& ratings, std::uint64_t rating::*field) {
+std::unordered_map<std::uint64_t, std::uint32_t> numbered(const std::vector<rating>& ratings,
+                                                          std::uint64_t rating::*field) {
   std::unordered_map<std::uint64_t, std::uint32_t> numbers;
   for (const auto& r : ratings) numbers.emplace(r.*field, 0);
   std::vector<std::uint64_t> ids;

@@ -65,7 +65,8 @@ void work(int argc, char** argv) {
     theta[0] -= theta.back() * mean[j];
   }
   std::printf("objective %.17g\ntrain_rmse %.17g\n", squares + a * norm, std::sqrt(squares / static_cast<double>(n)));
-  if (o.has("test")) serial::print_rmse(serial::load(o.text("test"), true, o.list("features"), o.text("target")), theta);
+  if (o.has("test"))
+    serial::print_rmse(serial::load(o.text("test"), true, o.list("features"), o.text("target")), theta);
   if (o.has("theta")) serial::write_vector(o.text("theta"), theta);
 }
 

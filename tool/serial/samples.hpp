@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Samples for the plain oracles of regression, classification and clustering: their own reading, without the framework.
-// CSV (comma, semicolon or tab; a header is skipped, or names the columns to take) or libsvm; the label is the last field or
-// the first.
+// CSV (comma, semicolon or tab; a header is skipped, or names the columns to take) or libsvm; the label is the last
+// field or the first.
 #pragma once
 
 #include <algorithm>

@@ -4,7 +4,8 @@
 //
 //     sim_dense_serial A [B] [--topk K] [--simbar S] [--ids first|row] [--label] [--out FILE]
 //
-// Lines id,feature,feature,... or, with --ids row, feature,feature,...; --label: the last field is not read. Ids are numbers.
+// Lines id,feature,feature,... or, with --ids row, feature,feature,...; --label: the last field is not read. Ids are
+// numbers.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

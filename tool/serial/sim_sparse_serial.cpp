@@ -122,7 +122,8 @@ int main(int argc, char** argv) {
       neighbours += list.size();
       if (list.empty()) continue;
       out << rows[i].first << '\t';
-      for (std::size_t n = 0; n < list.size(); ++n) out << (n == 0 ? "" : "|") << list[n].second << ':' << -list[n].first;
+      for (std::size_t n = 0; n < list.size(); ++n)
+        out << (n == 0 ? "" : "|") << list[n].second << ':' << -list[n].first;
       out << '\n';
     }
     std::printf("rows %zu\nneighbours %zu\n", rows.size(), neighbours);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of spectral clustering: one eigenvector of I + D^-1/2 W D^-1/2 after the other by Lanczos' method with
-// full re-orthogonalisation against all that was found (so that an eigenvalue that is there twice is found twice), rows of
-// length 1, k-means++ and Lloyd's rounds.
+// The plain oracle of spectral clustering: one eigenvector of I + D^-1/2 W D^-1/2 after the other by Lanczos' method
+// with full re-orthogonalisation against all that was found (so that an eigenvalue that is there twice is found twice),
+// rows of length 1, k-means++ and Lloyd's rounds.
 //
 //     spectral_clustering_serial EDGES [--k 4] [--tolerance 1e-10] [--n_init 10] [--out FILE]
 #include <algorithm>
@@ -76,14 +76,14 @@ double orthonormalise(vec& x, const std::vector<vec>& found, const std::vector<v
   return length;
 }
 
-/// The greatest eigenvalue of a symmetric tridiagonal matrix by bisection, its vector by inverse iteration just above it,
-/// where elimination needs no pivots.
+/// The greatest eigenvalue of a symmetric tridiagonal matrix by bisection, its vector by inverse iteration just above
+/// it, where elimination needs no pivots.
 double greatest(const vec& diagonal, const vec& beside, vec& vector) {
   const std::size_t m = diagonal.size();
   double high = 0;
   for (std::size_t i = 0; i < m; ++i) {
-    high = std::max(high, std::abs(diagonal[i]) + (i > 0 ? std::abs(beside[i - 1]) : 0) +
-                              (i + 1 < m ? std::abs(beside[i]) : 0));
+    high = std::max(
+        high, std::abs(diagonal[i]) + (i > 0 ? std::abs(beside[i - 1]) : 0) + (i + 1 < m ? std::abs(beside[i]) : 0));
   }
   double low = -high;
   const double least = 1e-15 * high;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of steady_state_inversion: one process, no framework; Newton's method for the roots, by the definition.
+// The plain oracle of steady_state_inversion: one process, no framework; Newton's method for the roots, by the
+// definition.
 //
 //     steady_state_inversion_serial EDGES DISTRIBUTION [--epsilon E] [--rounds N] [--score FILE]
 //
@@ -68,8 +69,8 @@ struct edge {
 
 class inversion {
  public:
-  inversion(const std::string& edges, const std::string& distribution) : edges_(read_all(edges)),
-                                                                         distribution_(read_all(distribution)) {
+  inversion(const std::string& edges, const std::string& distribution)
+      : edges_(read_all(edges)), distribution_(read_all(distribution)) {
     each_line(distribution_, [&](const auto& fields) {
       auto& side = fields[0].back() == 'L' ? left_ : right_;
       side.number.emplace(fields[0], static_cast<std::uint32_t>(side.name.size()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of svd: one process, one thread, its own reading; Golub-Kahan-Lanczos bidiagonalisation one vector at a
-// time with full re-orthogonalisation and no restart, and one-sided Jacobi for the small matrix.
+// The plain oracle of svd: one process, one thread, its own reading; Golub-Kahan-Lanczos bidiagonalisation one vector
+// at a time with full re-orthogonalisation and no restart, and one-sided Jacobi for the small matrix.
 //
 //     svd_serial ENTRIES [--k 10] [--tolerance 1e-10]
 #include <algorithm>
@@ -182,7 +182,8 @@ int main(int argc, char** argv) {
       for (auto& c : square) c.resize(j);
       jacobi(std::move(square), sigma, last);
       bool enough = true;
-      for (std::size_t i = 0; i < std::min(k, j); ++i) enough = enough && std::abs(beta * last[i]) <= tolerance * sigma[0];
+      for (std::size_t i = 0; i < std::min(k, j); ++i)
+        enough = enough && std::abs(beta * last[i]) <= tolerance * sigma[0];
       if (enough || end) break;
     }
     std::printf("steps %zu\n", v.size());

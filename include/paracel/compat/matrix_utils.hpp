@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What Paracel 0.3's utils.hpp has for Eigen's matrices and vectors; nothing where Eigen is not installed, as for a plug-in
-// that includes utils.hpp for its strings.
+// What Paracel 0.3's utils.hpp has for Eigen's matrices and vectors; nothing where Eigen is not installed, as for a
+// plug-in that includes utils.hpp for its strings.
 #pragma once
 
 #if __has_include(<Eigen/Sparse>)
@@ -56,7 +56,8 @@ inline std::vector<double> mat2vec(const Eigen::MatrixXd& m) { return {m.data(),
 /// Throws: error when they are not all of one length.
 inline Eigen::MatrixXd vec2mat(const std::vector<double>& v, std::size_t columns) {
   if (columns == 0 ? !v.empty() : v.size() % columns != 0)
-    throw error("vec2mat: " + std::to_string(v.size()) + " numbers do not make " + std::to_string(columns) + " columns");
+    throw error("vec2mat: " + std::to_string(v.size()) + " numbers do not make " + std::to_string(columns) +
+                " columns");
   return Eigen::MatrixXd::Map(v.data(), static_cast<Eigen::Index>(columns == 0 ? 0 : v.size() / columns),
                               static_cast<Eigen::Index>(columns));
 }

@@ -31,8 +31,8 @@
 #include <paracel/comm.hpp>
 #include <paracel/error.hpp>
 #include <paracel/json_parser.hpp>
-#include <paracel/samples.hpp>
 #include <paracel/main_env.hpp>
+#include <paracel/samples.hpp>
 
 #include "matrix_utils.hpp"
 #include "packer.hpp"
@@ -44,11 +44,11 @@
   { std::cerr << __FILE__ << ":" << __LINE__ << " - " << INFO << (ERR).what() << '\n'; }
 
 /// Ends the program with where and what: throws paracel::error. (0.3 printed the line and went on.)
-#define ERROR_ABORT(INFO)                                      \
-  {                                                            \
-    std::ostringstream paracel_text_;                          \
+#define ERROR_ABORT(INFO)                                          \
+  {                                                                \
+    std::ostringstream paracel_text_;                              \
     paracel_text_ << __FILE__ << ":" << __LINE__ << " - " << INFO; \
-    throw ::paracel::error(paracel_text_.str());               \
+    throw ::paracel::error(paracel_text_.str());                   \
   }
 
 namespace paracel {
@@ -204,8 +204,8 @@ inline double dot_product(const std::vector<double>& a, const std::vector<double
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
 
-/// A number of the open interval (0, 1). Each thread has its own sequence, the same in every process and in every run: what
-/// workers draw to begin with is equal, as in 0.3.
+/// A number of the open interval (0, 1). Each thread has its own sequence, the same in every process and in every run:
+/// what workers draw to begin with is equal, as in 0.3.
 inline double random_double() {
   thread_local std::mt19937_64 engine;  // NOLINT(cert-msc51-cpp): the fixed seed is the point
   double x = 0;

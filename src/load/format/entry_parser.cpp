@@ -89,7 +89,8 @@ bool read_matrix_header(const input_piece& piece, entry_layout::matrix& out) {
   };
   std::uint64_t number = 0;
   bool done = false;
-  if (!head.starts_with(banner)) piece.fail(head.data(), "found no %%MatrixMarket line, want one in each file of this input");
+  if (!head.starts_with(banner))
+    piece.fail(head.data(), "found no %%MatrixMarket line, want one in each file of this input");
   for_each_line(head, [&](std::string_view line, std::size_t at) {
     ++number;
     if (done) return;
@@ -116,14 +117,16 @@ bool read_matrix_header(const input_piece& piece, entry_layout::matrix& out) {
     auto rest = line;
     for (auto* to : {&out.rows, &out.columns, &out.entries}) {
       const auto word = next_word(rest);
-      if (!canonical_number(word, *to)) piece.fail(word.data(), "found " + quote_for_error(word) + ", want rows, columns and entries");
+      if (!canonical_number(word, *to))
+        piece.fail(word.data(), "found " + quote_for_error(word) + ", want rows, columns and entries");
       if (to != &out.entries && *to >= most_of_a_matrix)
-        piece.fail(word.data(), "found " + quote_for_error(word) + ", want at most " + std::to_string(most_of_a_matrix - 1) +
-                                    (to == &out.rows ? " rows" : " columns"));
+        piece.fail(word.data(), "found " + quote_for_error(word) + ", want at most " +
+                                    std::to_string(most_of_a_matrix - 1) + (to == &out.rows ? " rows" : " columns"));
     }
     const auto more = without_blanks(rest);
     if (!more.empty()) piece.fail(more.data(), "found " + quote_for_error(more) + " after the sizes");
-    if (out.symmetric && out.rows != out.columns) piece.fail(line.data(), "found a symmetric matrix that is not square");
+    if (out.symmetric && out.rows != out.columns)
+      piece.fail(line.data(), "found a symmetric matrix that is not square");
     out.size_line = number;
     const auto end = head.find('\n', at);
     out.header_bytes = piece.offset() + (end == std::string_view::npos ? head.size() : end + 1);
@@ -173,10 +176,13 @@ double read_value(const input_piece& piece, std::string_view text, const char* a
 }  // namespace
 
 entry_parser::entry_parser(const entry_layout& layout, const entry_options& options, const entry_use& use)
-    : layout_(layout), options_(options), use_(use),
+    : layout_(layout),
+      options_(options),
+      use_(use),
       second_stays_number_(layout.format == entry_format::libsvm && !use.one_dictionary),
       ids_{id_interner(dense_below(layout, use)), id_interner(dense_below(layout, use))},
-      entries_(use.values), entries_of_file_(layout.matrices.size()) {
+      entries_(use.values),
+      entries_of_file_(layout.matrices.size()) {
   for (int f = 0; f < 2; ++f) {
     fresh_index_[f].resize(batch);
   }
@@ -258,10 +264,11 @@ void entry_parser::add(const input_piece& piece, token first, token second, doub
   if (first.text.data() == unquoted_[0].data() || second.text.data() == unquoted_[1].data()) flush();
 }
 
-/// The field at the front of `rest`, which begins after its separator then, without the blanks around it. `more`: whether
-/// there was a separator. In quotes, where separators are not blanks, it may have separators and doubled quotes.
-entry_parser::token entry_parser::next_field(const input_piece& piece, std::string_view& rest, char separator, bool& more,
-                                             std::string& unquoted) const {
+/// The field at the front of `rest`, which begins after its separator then, without the blanks around it. `more`:
+/// whether there was a separator. In quotes, where separators are not blanks, it may have separators and doubled
+/// quotes.
+entry_parser::token entry_parser::next_field(const input_piece& piece, std::string_view& rest, char separator,
+                                             bool& more, std::string& unquoted) const {
   const auto skip_blanks = [&] {
     while (!rest.empty() && is_blank(rest.front()) && rest.front() != separator) rest.remove_prefix(1);
   };
@@ -285,7 +292,8 @@ entry_parser::token entry_parser::next_field(const input_piece& piece, std::stri
     rest.remove_prefix(at + 1);
     skip_blanks();
     more = !rest.empty();
-    if (more && rest.front() != separator) piece.fail(rest.data(), "found " + quote_for_error(rest) + " after a closing quote");
+    if (more && rest.front() != separator)
+      piece.fail(rest.data(), "found " + quote_for_error(rest) + " after a closing quote");
     if (more) rest.remove_prefix(1);
     return {unquoted, opened};
   }
@@ -310,7 +318,8 @@ void entry_parser::fields_line(const input_piece& piece, std::string_view line) 
   double value = 1;
   bool has_value = more;
   if (more) {
-    // Alone it would be b:w; taken as a name here it would be another id, and of index:value index:value one would be lost.
+    // Alone it would be b:w; taken as a name here it would be another id, and of index:value index:value one would be
+    // lost.
     if (double ignored = 0; marked && read_whole_number(second.text.substr(mark + 1), ignored))
       piece.fail(second.at, "found " + quote_for_error(second.text) +
                                 " with a field after it, want id:value alone, or the format libsvm");
@@ -379,7 +388,8 @@ void entry_parser::matrix_line(const input_piece& piece, std::string_view line, 
     piece.fail(first.data(), "found " + quote_for_error(first) + ", want a row from 1 to " + std::to_string(of.rows));
   const auto second = next_word(rest);
   if (!canonical_number(second, number) || number == 0 || number > of.columns)
-    piece.fail(second.data(), "found " + quote_for_error(second) + ", want a column from 1 to " + std::to_string(of.columns));
+    piece.fail(second.data(),
+               "found " + quote_for_error(second) + ", want a column from 1 to " + std::to_string(of.columns));
   double value = 1;
   const auto third = next_word(rest);
   if (!of.pattern && options_.values != entry_options::value_rule::ignore)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Lines of `row column value` in the formats of entry_format, read into what one worker keeps of them: a dictionary of the
-// ids that it met and a pair of their indices for each entry.
+// Lines of `row column value` in the formats of entry_format, read into what one worker keeps of them: a dictionary of
+// the ids that it met and a pair of their indices for each entry.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,8 @@ struct entry_use {
   bool values = true;
   bool one_dictionary = false;   ///< rows and columns are the same things
   bool mirror_symmetric = true;  ///< a symmetric matrix gives both halves
-  /// All rows and columns of MatrixMarket files come by take_range: their numbers are dense, however few entries there are.
+  /// All rows and columns of MatrixMarket files come by take_range: their numbers are dense, however few entries there
+  /// are.
   bool whole_matrices = false;
   /// Text that this parser will see, or 0 for unknown: how far dense ids may go follows from it.
   std::uint64_t expected_bytes = 0;
@@ -103,7 +104,8 @@ class entry_parser {
   void libsvm_line(const input_piece& piece, std::string_view line);
   bool libsvm_words(const input_piece& piece, token row, std::string_view rest);
   void matrix_line(const input_piece& piece, std::string_view line, const entry_layout::matrix& of);
-  token next_field(const input_piece& piece, std::string_view& rest, char separator, bool& more, std::string& unquoted) const;
+  token next_field(const input_piece& piece, std::string_view& rest, char separator, bool& more,
+                   std::string& unquoted) const;
 
   /// Where the ids of a field are kept: 0 the first, 1 the second.
   int side(int field) const noexcept { return use_.one_dictionary ? 0 : field; }
@@ -133,7 +135,8 @@ class entry_parser {
   bool header_ = false;
   id_interner ids_[2];
   chunked_vector entries_;
-  // Ids read and not yet in entries_, of each field either numbers or names: looked up many at a time. Names lie in the piece.
+  // Ids read and not yet in entries_, of each field either numbers or names: looked up many at a time. Names lie in the
+  // piece.
   static constexpr std::size_t batch = 4096;
   std::size_t fresh_count_ = 0;
   std::vector<std::uint64_t> fresh_[2];

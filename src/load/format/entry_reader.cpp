@@ -55,7 +55,8 @@ entry_layout entry_layout_of(input_set& input, entry_format wanted) {
       const input_piece piece(name, head);
       if (read_matrix_header(piece, out.matrices.back())) break;
       if (head.size() < bytes)
-        piece.fail(piece.text().data() + piece.text().size(), "found the end of the file, want rows, columns and entries");
+        piece.fail(piece.text().data() + piece.text().size(),
+                   "found the end of the file, want rows, columns and entries");
     }
   }
   return out;
@@ -63,10 +64,11 @@ entry_layout entry_layout_of(input_set& input, entry_format wanted) {
 
 /// What rank 0 found, for those who cannot look at standard input.
 entry_layout layout_for_all(Comm& comm, const entry_layout& found) {
-  std::vector<std::uint64_t> said{static_cast<std::uint64_t>(found.format), static_cast<std::uint64_t>(found.separator)};
+  std::vector<std::uint64_t> said{static_cast<std::uint64_t>(found.format),
+                                  static_cast<std::uint64_t>(found.separator)};
   for (const auto& m : found.matrices) {
-    for (const std::uint64_t v : {m.header_bytes, m.size_line, m.rows, m.columns, m.entries,
-                                  std::uint64_t{m.symmetric}, std::uint64_t{m.pattern}})
+    for (const std::uint64_t v : {m.header_bytes, m.size_line, m.rows, m.columns, m.entries, std::uint64_t{m.symmetric},
+                                  std::uint64_t{m.pattern}})
       said.push_back(v);
   }
   comm.bcast(said);
@@ -74,13 +76,15 @@ entry_layout layout_for_all(Comm& comm, const entry_layout& found) {
   out.format = static_cast<entry_format>(said[0]);
   out.separator = static_cast<char>(said[1]);
   for (std::size_t i = 2; i + 7 <= said.size(); i += 7)
-    out.matrices.push_back({said[i], said[i + 1], said[i + 2], said[i + 3], said[i + 4], said[i + 5] != 0, said[i + 6] != 0});
+    out.matrices.push_back(
+        {said[i], said[i + 1], said[i + 2], said[i + 3], said[i + 4], said[i + 5] != 0, said[i + 6] != 0});
   return out;
 }
 
 }  // namespace
 
-local_entries read_entries(Comm comm, const std::vector<std::string>& names, const entry_options& options, entry_use use) {
+local_entries read_entries(Comm comm, const std::vector<std::string>& names, const entry_options& options,
+                           entry_use use) {
   const auto rank = comm.get_rank();
   const auto size = comm.get_size();
   input_set input(comm, names);
@@ -104,7 +108,8 @@ local_entries read_entries(Comm comm, const std::vector<std::string>& names, con
     if (options.header == entry_options::header_rule::yes && !parts.empty() && parts.front().begin > 0 &&
         input.blank_before(parts.front().file, parts.front().begin))
       parser->expect_header();
-    input.visit(rank, size, [&](const input_piece& piece) { parser->parse(piece); }, report_load_progress(comm, input));
+    input.visit(
+        rank, size, [&](const input_piece& piece) { parser->parse(piece); }, report_load_progress(comm, input));
     if (!also || (also->standard_input() && rank != 0)) return;
     const auto line = first_line(*also);
     const char separator = line.empty() ? ' ' : layout_of(line, entry_format::fields).separator;
@@ -116,7 +121,8 @@ local_entries read_entries(Comm comm, const std::vector<std::string>& names, con
     const auto& m = layout.matrices[f];
     if (m.entries != static_cast<std::uint64_t>(counts[f]))
       throw data_error(input.files()[f].shown() + ":" + std::to_string(m.size_line) + ":1: found " +
-                       std::to_string(counts[f]) + " entries, want " + std::to_string(m.entries) + " as this line says");
+                       std::to_string(counts[f]) + " entries, want " + std::to_string(m.entries) +
+                       " as this line says");
     // Rows and columns without an entry exist too: each worker brings its share of them.
     const auto range = [&](std::uint64_t n, bool rows) {
       parser->take_range(1 + n / size * rank + std::min<std::uint64_t>(n % size, rank),

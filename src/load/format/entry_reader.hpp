@@ -14,15 +14,16 @@ namespace paracel {
 
 /// Reads this worker's share of all files.
 /// Throws: data_error file:line:column, the same on every worker. Blocks: a collective.
-local_entries read_entries(Comm comm, const std::vector<std::string>& files, const entry_options& options, entry_use use);
+local_entries read_entries(Comm comm, const std::vector<std::string>& files, const entry_options& options,
+                           entry_use use);
 
 /// Two ids that belong to an entry.
 struct entry_ids {
   std::string row, column;
 };
-/// What is known of the place at which an entry comes the second time: file:line:1, or the files' names where they cannot be
-/// read twice. `either_way`: (column, row) is the same entry.
-/// Blocks: a collective. Cost: reads all files again.
+/// What is known of the place at which an entry comes the second time: file:line:1, or the files' names where they
+/// cannot be read twice. `either_way`: (column, row) is the same entry. Blocks: a collective. Cost: reads all files
+/// again.
 std::string place_of_second(Comm comm, const std::vector<std::string>& files, const entry_options& options,
                             const entry_ids& wanted, bool either_way);
 

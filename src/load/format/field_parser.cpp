@@ -50,7 +50,8 @@ std::uint64_t read_id(std::string_view field) {
   const auto* last = field.data() + field.size();
   const auto [end, failure] = std::from_chars(field.data(), last, id);
   if (failure != std::errc() || end != last)
-    throw field_problem{field.data(), "found " + quote_for_error(field) + ", want an id from 0 to 18446744073709551615"};
+    throw field_problem{field.data(),
+                        "found " + quote_for_error(field) + ", want an id from 0 to 18446744073709551615"};
   return id;
 }
 

@@ -7,9 +7,9 @@
 #include <paracel/samples.hpp>
 
 #include "load/collective_errors.hpp"
+#include "load/format/npy_reader.hpp"
 #include "load/format/sample_parser.hpp"
 #include "load/input/input.hpp"
-#include "load/format/npy_reader.hpp"
 #include "load/input/load_progress.hpp"
 
 namespace paracel {
@@ -41,7 +41,8 @@ sample_rows read_part(input_set& input, std::size_t rank, std::size_t size, cons
       input.blank_before(parts.front().file, parts.front().begin)) {
     parser.expect_header();
   }
-  input.visit(rank, size, [&](const input_piece& piece) { parser.parse(piece); }, progress);
+  input.visit(
+      rank, size, [&](const input_piece& piece) { parser.parse(piece); }, progress);
   return parser.take();
 }
 
@@ -66,8 +67,11 @@ sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const
   });
   if (input.standard_input()) {
     // The others cannot look at it.
-    std::vector<std::string> said{layout.format == sample_format::csv ? "csv" : "libsvm", {layout.separator},
-                                  std::to_string(layout.fields), layout.header ? "header" : "", layout.place};
+    std::vector<std::string> said{layout.format == sample_format::csv ? "csv" : "libsvm",
+                                  {layout.separator},
+                                  std::to_string(layout.fields),
+                                  layout.header ? "header" : "",
+                                  layout.place};
     said.insert(said.end(), layout.names.begin(), layout.names.end());
     comm.bcast(said);
     layout.format = said[0] == "csv" ? sample_format::csv : sample_format::libsvm;

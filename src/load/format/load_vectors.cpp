@@ -7,11 +7,11 @@
 
 #include <paracel/dense_rows.hpp>
 
-#include "load/collective_errors.hpp"
 #include "load/chunked_alltoall.hpp"
-#include "load/input/input.hpp"
-#include "load/ids/global_ids.hpp"
+#include "load/collective_errors.hpp"
 #include "load/format/vector_parser.hpp"
+#include "load/ids/global_ids.hpp"
+#include "load/input/input.hpp"
 #include "load/input/load_progress.hpp"
 #include "paracel/error.hpp"
 

@@ -55,8 +55,10 @@ class npy_rows {
     if (want == 0) want = features;
     if (features == 0) refuse("found one column, want features and a label");
     if (features != want && features != want + extra)
-      refuse("found " + std::to_string(header.columns) + " columns, want " + std::to_string(want + (labelled_ ? 1 : 0)));
-    if (want > UINT32_MAX) refuse("found " + std::to_string(want) + " columns, want at most " + std::to_string(UINT32_MAX));
+      refuse("found " + std::to_string(header.columns) + " columns, want " +
+             std::to_string(want + (labelled_ ? 1 : 0)));
+    if (want > UINT32_MAX)
+      refuse("found " + std::to_string(want) + " columns, want at most " + std::to_string(UINT32_MAX));
     to.columns = static_cast<std::uint32_t>(want);
   }
 
@@ -79,7 +81,8 @@ class npy_rows {
     if (header_.kind == 'i') {
       const std::int64_t v = header_.width == 4 ? load_field<std::int32_t>(from) : load_field<std::int64_t>(from);
       if (v > exact_limit || v < -exact_limit)
-        fail(row, column, "found " + std::to_string(v) + ", want an integer of at most 2^53, so that it is a double, too");
+        fail(row, column,
+             "found " + std::to_string(v) + ", want an integer of at most 2^53, so that it is a double, too");
       return static_cast<double>(v);
     }
     const double v = header_.width == 4 ? static_cast<double>(load_field<float>(from)) : load_field<double>(from);
@@ -140,7 +143,8 @@ sample_rows read_npy(const input_set& input, std::size_t rank, std::size_t size,
   std::vector<npy_matrix> headers;
   std::uint64_t all_rows = 0;
   for (const auto& file : input.files()) {
-    headers.push_back(read_npy_matrix(file.shown(), file.divisible() ? front_of(file, npy_front_bytes) : "", file.bytes));
+    headers.push_back(
+        read_npy_matrix(file.shown(), file.divisible() ? front_of(file, npy_front_bytes) : "", file.bytes));
     npy_rows(file.name, headers.back(), options, rows);
     all_rows += headers.back().rows;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Samples in NumPy's .npy format (paracel/npy_header.hpp): a matrix of numbers as they lie in memory. A row belongs to the
-// rank in whose part of the file its first byte lies, as a line of text does.
+// Samples in NumPy's .npy format (paracel/npy_header.hpp): a matrix of numbers as they lie in memory. A row belongs to
+// the rank in whose part of the file its first byte lies, as a line of text does.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 namespace paracel {
 
 struct npy_matrix {
-  char kind = 'f';             ///< f: floating point, i: integer
-  std::uint64_t width = 8;     ///< bytes of a number: 4 or 8
+  char kind = 'f';          ///< f: floating point, i: integer
+  std::uint64_t width = 8;  ///< bytes of a number: 4 or 8
   std::uint64_t rows = 0;
-  std::uint64_t columns = 1;   ///< of one dimension: 1
+  std::uint64_t columns = 1;  ///< of one dimension: 1
   std::uint64_t data_begin = 0;
 };
 
@@ -28,8 +28,8 @@ npy_matrix read_npy_matrix(const std::string& file, std::string_view front, std:
 /// Whether a file begins like one of these.
 bool is_npy(const input_file& file);
 
-/// Part `rank` of `size` of the rows of all files, which must all be .npy. Dense; the label, if there is one, is the last
-/// column. Throws: data_error `file:row:column: ...`, both from 1.
+/// Part `rank` of `size` of the rows of all files, which must all be .npy. Dense; the label, if there is one, is the
+/// last column. Throws: data_error `file:row:column: ...`, both from 1.
 sample_rows read_npy(const input_set& input, std::size_t rank, std::size_t size, const sample_options& options,
                      const load_progress& progress);
 

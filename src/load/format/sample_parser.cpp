@@ -20,18 +20,24 @@ std::string fields_text(std::size_t n) { return std::to_string(n) + (n == 1 ? " 
 
 const char* separator_name(char c) noexcept {
   switch (c) {
-    case ',': return "a comma";
-    case ';': return "a semicolon";
-    case '\t': return "a tab";
-    case ' ': return "a blank";
-    default: return "a separator";
+    case ',':
+      return "a comma";
+    case ';':
+      return "a semicolon";
+    case '\t':
+      return "a tab";
+    case ' ':
+      return "a blank";
+    default:
+      return "a separator";
   }
 }
 
 /// The fields of a CSV line, one after the other.
 class csv_fields {
  public:
-  csv_fields(std::string_view line, char separator) : at_(line.data()), last_(at_ + line.size()), separator_(separator) {}
+  csv_fields(std::string_view line, char separator)
+      : at_(line.data()), last_(at_ + line.size()), separator_(separator) {}
 
   /// The next field, without blanks around it and without quotes. False when its quotes do not end.
   bool next(std::string_view& field, bool& quoted) {
@@ -87,8 +93,9 @@ class csv_fields {
   char separator_;
 };
 
-constexpr const char* open_quote = "found a quote that does not end in its line, want fields without line ends: a part of a "
-                                   "file begins at a line";
+constexpr const char* open_quote =
+    "found a quote that does not end in its line, want fields without line ends: a part of a "
+    "file begins at a line";
 
 /// A field with its doubled quotes made single.
 std::string unquoted(std::string_view field) {
@@ -208,7 +215,8 @@ void sample_parser::plan_fields() {
       for (const auto& n : names) has += (has.empty() ? "" : ", ") + n;
       refuse("found no field " + quote_for_error(name) + " in the header, which has " + has);
     }
-    if (std::find(at + 1, names.end(), name) != names.end()) refuse("found two fields " + quote_for_error(name) + " in the header");
+    if (std::find(at + 1, names.end(), name) != names.end())
+      refuse("found two fields " + quote_for_error(name) + " in the header");
     return static_cast<std::size_t>(at - names.begin());
   };
   if (!layout_.header && (!options_.target.empty() || !options_.features.empty()))
@@ -229,7 +237,8 @@ void sample_parser::plan_fields() {
     for (const auto& name : options_.features) {
       const auto field = find(name);
       if (role_[field] != not_read)
-        refuse("field " + quote_for_error(name) + (role_[field] == is_label ? " is the label, too" : " is a feature twice"));
+        refuse("field " + quote_for_error(name) +
+               (role_[field] == is_label ? " is the label, too" : " is a feature twice"));
       role_[field] = column++;
     }
     if (options_.columns != 0 && column != options_.columns)
@@ -239,8 +248,9 @@ void sample_parser::plan_fields() {
     if (last_is_label) {
       features = all - 1;
       if (options_.columns != 0 && features != options_.columns)
-        refuse("found " + fields_text(all) + " in the first line, want " + std::to_string(options_.columns + std::size_t{1}) +
-               ": " + std::to_string(options_.columns) + " features and a label");
+        refuse("found " + fields_text(all) + " in the first line, want " +
+               std::to_string(options_.columns + std::size_t{1}) + ": " + std::to_string(options_.columns) +
+               " features and a label");
     } else if (options_.without_label && options_.label != sample_options::label_rule::none) {
       if (features != options_.columns && (features != options_.columns + std::size_t{1} || !options_.target.empty()))
         refuse("found " + fields_text(all) + " in the first line, want " + std::to_string(options_.columns) +
@@ -248,7 +258,8 @@ void sample_parser::plan_fields() {
       last_is_label = features != options_.columns;
       features = options_.columns;
     } else if (options_.columns != 0 && features != options_.columns) {
-      refuse("found " + fields_text(all) + " in the first line, want " + std::to_string(options_.columns) + " features");
+      refuse("found " + fields_text(all) + " in the first line, want " + std::to_string(options_.columns) +
+             " features");
     }
     if (last_is_label) role_[all - 1] = is_label;
     std::uint32_t column = 0;
@@ -274,13 +285,15 @@ namespace {
                             const number_reading& reading, const char* what) {
   const char* end = at;
   while (end != last && stops.find(*end) == std::string_view::npos) ++end;
-  const bool whole = reading.end == last || (reading.end != nullptr && stops.find(*reading.end) != std::string_view::npos);
+  const bool whole =
+      reading.end == last || (reading.end != nullptr && stops.find(*reading.end) != std::string_view::npos);
   from.fail(at, std::string("found ") + what + quote_for_error({at, static_cast<std::size_t>(end - at)}) + ", want a " +
                     (reading.outcome == number_outcome::not_finite && whole ? "finite number" : "number"));
 }
 
 /// Reads the number at `at`, which ends at one of `stops` or at `last`, and moves `at` behind it.
-double number(const input_piece& from, const char*& at, const char* last, std::string_view stops, const char* what = "") {
+double number(const input_piece& from, const char*& at, const char* last, std::string_view stops,
+              const char* what = "") {
   const auto reading = read_number(at, last);
   const bool whole = reading.end == last || stops.find(*reading.end) != std::string_view::npos;
   if (reading.outcome != number_outcome::ok || !whole) no_number(from, at, last, stops, reading, what);
@@ -306,8 +319,8 @@ void sample_parser::label(const input_piece& from, std::string_view token) {
   if (read && (v == 0 || (v == -1 && !csv))) {
     (v == 0 ? rows_.has_label_zero : rows_.has_label_minus_one) = true;
     if (rows_.has_label_zero && rows_.has_label_minus_one) {
-      from.fail(token.data(), "found label " + quote_for_error(token) + " in an input that has label " + (v == 0 ? "-1" : "0") +
-                                  " too; want 0 and 1, or -1 and +1");
+      from.fail(token.data(), "found label " + quote_for_error(token) + " in an input that has label " +
+                                  (v == 0 ? "-1" : "0") + " too; want 0 and 1, or -1 and +1");
     }
     rows_.label.push_back(-1);
     return;
@@ -331,10 +344,13 @@ void sample_parser::csv_line(const input_piece& from, std::string_view line) {
     if (role < is_label) {
       const char* at = field.data();
       const char* last = at + field.size();
-      rows_.value[row + role] = number(from, at, last, quoted ? std::string_view{} : std::string_view{stops, sizeof stops});
+      rows_.value[row + role] =
+          number(from, at, last, quoted ? std::string_view{} : std::string_view{stops, sizeof stops});
       // "1,2 3": a separator is missing.
       while (at != last && is_blank(*at)) ++at;
-      if (at != last) from.fail(at, "found " + quote_for_error({at, 1}) + " after a number, want " + separator_name(layout_.separator));
+      if (at != last)
+        from.fail(at,
+                  "found " + quote_for_error({at, 1}) + " after a number, want " + separator_name(layout_.separator));
     } else if (role == is_label) {
       label_field = field;
     }
@@ -379,7 +395,8 @@ void sample_parser::libsvm_line(const input_piece& from, std::string_view line) 
     if (at == begin || at == last || *at != ':') {
       const char* stop = begin;
       while (stop != last && !is_blank(*stop)) ++stop;
-      from.fail(begin, "found " + quote_for_error({begin, static_cast<std::size_t>(stop - begin)}) + ", want index:value");
+      from.fail(begin,
+                "found " + quote_for_error({begin, static_cast<std::size_t>(stop - begin)}) + ", want index:value");
     }
     if (index == 0) from.fail(begin, "found index 0, want 1 or more");
     if (index > options_.index_limit) {
@@ -442,8 +459,9 @@ void sample_parser::line(const input_piece& from, std::string_view text) {
 
 // ---- the quick path
 //
-// Lines as programs write them, without looking for their ends first. Whatever is unusual in a line, right or wrong, sends it
-// back to its beginning and to the functions above: so there is one place that says what is accepted and what is wrong.
+// Lines as programs write them, without looking for their ends first. Whatever is unusual in a line, right or wrong,
+// sends it back to its beginning and to the functions above: so there is one place that says what is accepted and what
+// is wrong.
 
 namespace {
 
@@ -603,8 +621,8 @@ const char* sample_parser::quick_csv_line(const char* at, const char* last) {
   return at + (*at == '\r' ? 2 : 1);
 }
 
-/// Reserves what the rest of the input will need, as far as the lines so far can tell. What is reserved too much is never
-/// touched, and so takes no memory.
+/// Reserves what the rest of the input will need, as far as the lines so far can tell. What is reserved too much is
+/// never touched, and so takes no memory.
 void sample_parser::make_room(double done, std::size_t new_values, std::size_t new_rows) {
   if (done <= 0 || done >= 1) return;
   const auto reserve = [done](auto& v, std::size_t fresh) {

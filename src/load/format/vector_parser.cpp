@@ -45,9 +45,11 @@ void vector_parser::parse_line(const input_piece& from, std::string_view line) {
   for (const char* at = id.data() + id.size(); at != end;) {
     ++at;
     const auto read = read_number(at, end);
-    if (read.outcome != number_outcome::ok || (read.end != end && separators.find(*read.end) == std::string_view::npos)) {
+    if (read.outcome != number_outcome::ok ||
+        (read.end != end && separators.find(*read.end) == std::string_view::npos)) {
       const std::string_view rest(at, static_cast<std::size_t>(end - at));
-      from.fail(at, "found " + quote_for_error(rest.substr(0, rest.find_first_of(separators))) + ", want a finite number");
+      from.fail(at,
+                "found " + quote_for_error(rest.substr(0, rest.find_first_of(separators))) + ", want a finite number");
     }
     value_.push_back(read.value);
     ++count;

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "load/input/input.hpp"
-#include "paracel/id_list.hpp"
 #include "paracel/dense_rows.hpp"
+#include "paracel/id_list.hpp"
 
 namespace paracel {
 

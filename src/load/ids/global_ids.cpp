@@ -254,7 +254,8 @@ global_ids number_ids(Comm comm, id_list ids, std::vector<std::uint32_t> weight)
   out.own = merged(brought_by);
   PARACEL_ASSERT(ascends(out.own));
   out.first.assign(1, 0);
-  for (const auto n : comm.allgather(static_cast<std::uint64_t>(out.own.size()))) out.first.push_back(out.first.back() + n);
+  for (const auto n : comm.allgather(static_cast<std::uint64_t>(out.own.size())))
+    out.first.push_back(out.first.back() + n);
   if (out.own.size() > std::numeric_limits<std::uint32_t>::max()) throw error("more than 4294967295 ids of one worker");
   // Both lists ascend, so that one walk finds all of them.
   std::vector<std::uint64_t> items(size);
@@ -279,7 +280,8 @@ global_ids number_ids(Comm comm, id_list ids, std::vector<std::uint32_t> weight)
       },
       [&](std::size_t w, std::span<const std::byte> bytes) {
         const auto n = bytes.size() / 4;
-        if (bytes.size() % 4 != 0 || n > out.cut[w + 1] - next[w]) throw protocol_error("numbers of ids: too many of them");
+        if (bytes.size() % 4 != 0 || n > out.cut[w + 1] - next[w])
+          throw protocol_error("numbers of ids: too many of them");
         std::memcpy(out.place.data() + next[w], bytes.data(), bytes.size());
         next[w] += n;
       });
@@ -302,7 +304,8 @@ id_list ids_of(Comm comm, const global_ids& of, std::span<const std::uint64_t> n
     }
   }
   id_list out = id_list::empty(of.own.numeric());
-  for (const auto& block : exchange_blocks(comm, blocks, round_bytes)) read_ids(std::span(block).subspan(exchange_room), out);
+  for (const auto& block : exchange_blocks(comm, blocks, round_bytes))
+    read_ids(std::span(block).subspan(exchange_room), out);
   return out;
 }
 

@@ -5,8 +5,9 @@
 //     worker 0 found  7 3 9        sorted and cut at splitters        worker 0 has  2 3 | numbers 0 1
 //     worker 1 found  2 9 12       that all agree on                  worker 1 has  7 9 12 | numbers 2 3 4
 //
-// Splitters come from regular samples of the sorted ids (Shi and Schaeffer, "Parallel sorting by regular sampling", 1992),
-// weighted by what each id costs its owner. They decide who has a number; the numbers themselves do not depend on them.
+// Splitters come from regular samples of the sorted ids (Shi and Schaeffer, "Parallel sorting by regular sampling",
+// 1992), weighted by what each id costs its owner. They decide who has a number; the numbers themselves do not depend
+// on them.
 #pragma once
 
 #include <cstddef>
@@ -22,17 +23,18 @@ namespace paracel {
 struct global_ids {
   std::vector<std::uint64_t> first{0, 0};  ///< worker w has numbers [first[w], first[w + 1])
   id_list own;                             ///< ids of this worker's numbers, ascending
-  /// Of the ids that this worker brought, worker w has [cut[w], cut[w + 1]). Empty: there is one worker, id i has number i.
+  /// Of the ids that this worker brought, worker w has [cut[w], cut[w + 1]). Empty: there is one worker, id i has
+  /// number i.
   std::vector<std::size_t> cut;
-  std::vector<std::uint32_t> place;        ///< of each id brought, among those of the worker that has it
+  std::vector<std::uint32_t> place;  ///< of each id brought, among those of the worker that has it
 
   [[nodiscard]] std::uint64_t total() const noexcept { return first.back(); }
 };
 
 /// Numbers the union of what the workers bring: `ids`, ascending, each once, with `weight` of each (empty: 1 each).
 /// Every worker must bring numbers, or every worker names.
-/// Blocks: a collective. Cost: each id travels to its owner and its number back, in bounded rounds; the ids are held once more
-/// while they are numbered.
+/// Blocks: a collective. Cost: each id travels to its owner and its number back, in bounded rounds; the ids are held
+/// once more while they are numbered.
 global_ids number_ids(Comm comm, id_list ids, std::vector<std::uint32_t> weight);
 
 /// The ids of `numbers`, which ascend. Blocks: a collective. Cost: as above.

@@ -34,7 +34,8 @@ std::uint64_t id_interner::place_of(std::uint64_t key) noexcept {
 
 void id_interner::reserve_one() {
   if (count_ * 8 < slots_.size() * 5) return;
-  if (count_ >= std::numeric_limits<std::uint32_t>::max()) throw error("more than 4294967295 ids in the part of one worker");
+  if (count_ >= std::numeric_limits<std::uint32_t>::max())
+    throw error("more than 4294967295 ids in the part of one worker");
   std::vector<slot> wider(std::max<std::size_t>(64, slots_.size() * 2));
   const auto mask = wider.size() - 1;
   for (const auto& s : slots_) {
@@ -120,7 +121,8 @@ id_interner::sorted_ids id_interner::take_sorted_numbers() {
   slots_.erase(used, slots_.end());
   std::ranges::sort(slots_, {}, &slot::key);
   out.place.resize(count_);
-  for (std::size_t p = 0; p < slots_.size(); ++p) out.place[slots_[p].index_and_one - 1] = static_cast<std::uint32_t>(p);
+  for (std::size_t p = 0; p < slots_.size(); ++p)
+    out.place[slots_[p].index_and_one - 1] = static_cast<std::uint32_t>(p);
   std::vector<std::uint64_t> ids(count_);
   for (std::size_t p = 0; p < slots_.size(); ++p) ids[p] = slots_[p].key;
   slots_ = {};

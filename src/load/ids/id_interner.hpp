@@ -39,7 +39,9 @@ class id_interner {
   [[nodiscard]] kind what() const noexcept { return kind_; }
   [[nodiscard]] bool numeric() const noexcept { return kind_ != kind::names; }
   /// Whether these numbers have an index without leave_dense.
-  [[nodiscard]] bool accepts(std::uint64_t greatest) const noexcept { return kind_ != kind::dense || greatest < dense_below_; }
+  [[nodiscard]] bool accepts(std::uint64_t greatest) const noexcept {
+    return kind_ != kind::dense || greatest < dense_below_;
+  }
 
   /// The index of each number, or name. Throws: error beyond 2^32 - 1 ids.
   void index(std::span<const std::uint64_t> numbers, std::uint32_t* to);
@@ -55,7 +57,8 @@ class id_interner {
   void mention(std::uint64_t begin, std::uint64_t end) {
     if (begin >= end) return;
     if (kind_ == kind::dense) ranges_.push_back({begin, end});
-    else for (auto n = begin; n < end; ++n) index(n);
+    else
+      for (auto n = begin; n < end; ++n) index(n);
   }
 
   /// From now on indices are in order of arrival. The caller changes those that it holds: old index i to index(i).
@@ -82,7 +85,8 @@ class id_interner {
     for (const auto i : mentioned_) see(i);
     for (const auto& [begin, end] : ranges_) {
       if (end > seen.size()) seen.resize(end);
-      std::fill(seen.begin() + static_cast<std::ptrdiff_t>(begin), seen.begin() + static_cast<std::ptrdiff_t>(end), true);
+      std::fill(seen.begin() + static_cast<std::ptrdiff_t>(begin), seen.begin() + static_cast<std::ptrdiff_t>(end),
+                true);
     }
     return take_sorted_dense(seen);
   }
@@ -100,9 +104,9 @@ class id_interner {
 
   kind kind_ = kind::dense;
   std::uint64_t dense_below_;
-  std::vector<std::uint32_t> mentioned_;  // dense
+  std::vector<std::uint32_t> mentioned_;                         // dense
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_;  // of such
-  std::vector<slot> slots_;               // of numbers: a power of two of them
+  std::vector<slot> slots_;                                      // of numbers: a power of two of them
   std::size_t count_ = 0;
   string_interner names_;
 };

@@ -13,7 +13,8 @@ namespace paracel {
 
 void string_interner::reserve(std::size_t names) {
   constexpr std::size_t most = std::size_t{1} << 32U;
-  if (names > std::numeric_limits<std::uint32_t>::max()) throw error("more than 4294967295 ids in the part of one worker");
+  if (names > std::numeric_limits<std::uint32_t>::max())
+    throw error("more than 4294967295 ids in the part of one worker");
   if (names * 8 <= slots_.size() * 5 || slots_.size() == most) return;
   const auto wanted = std::max<std::size_t>(64, std::bit_ceil(names * 8 / 5 + 1));
   std::vector<slot> old(std::min(wanted, most));
@@ -28,8 +29,8 @@ void string_interner::reserve(std::size_t names) {
 }
 
 void string_interner::index(std::span<const std::string_view> names, std::uint32_t* to) {
-  // Most of the time goes into waiting for memory: for the slot, where a name lies, and its bytes. What one name needs is
-  // asked for while others are looked at.
+  // Most of the time goes into waiting for memory: for the slot, where a name lies, and its bytes. What one name needs
+  // is asked for while others are looked at.
   constexpr std::size_t group = 64;
   std::array<std::uint32_t, group> tags;
   std::array<std::uint32_t, group> found;

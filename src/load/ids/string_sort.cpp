@@ -46,8 +46,9 @@ std::size_t common_of_all(const id_list& names) {
     const auto other = names.name(i);
     common = std::min(common, other.size());
     if (std::memcmp(first.data(), other.data(), common) == 0) continue;
-    common = static_cast<std::size_t>(std::mismatch(first.begin(), first.begin() + static_cast<std::ptrdiff_t>(common),
-                                                    other.begin()).first - first.begin());
+    common = static_cast<std::size_t>(
+        std::mismatch(first.begin(), first.begin() + static_cast<std::ptrdiff_t>(common), other.begin()).first -
+        first.begin());
   }
   return common;
 }
@@ -74,9 +75,12 @@ std::vector<std::uint32_t> order_of_names(const id_list& names) {
       auto end = begin + 1;
       while (end < some.size() && some[end].key == some[begin].key) ++end;
       if (end - begin > 1) {
-        // A name that ends here is a beginning of those that do not, and of two that end the shorter one is of the longer.
+        // A name that ends here is a beginning of those that do not, and of two that end the shorter one is of the
+        // longer.
         const auto same = some.subspan(begin, end - begin);
-        const auto length = [&](const keyed& k) { return std::min(names.name(k.index).size(), p.common + key_bytes + 1); };
+        const auto length = [&](const keyed& k) {
+          return std::min(names.name(k.index).size(), p.common + key_bytes + 1);
+        };
         std::ranges::sort(same, {}, length);
         const auto longer = std::ranges::lower_bound(same, p.common + key_bytes + 1, {}, length);
         const auto from = p.begin + begin + static_cast<std::size_t>(longer - same.begin());

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "core/check.hpp"
-#include "storage/file_glob.hpp"
 #include "paracel/error.hpp"
 #include "paracel/samples.hpp"
+#include "storage/file_glob.hpp"
 
 namespace paracel {
 

@@ -70,7 +70,8 @@ void input_piece::fail(const char* at, const std::string& what) const { throw da
 class input_set::line_reader {
  public:
   /// The source continues at byte `offset` of the file, after `at_hand`.
-  line_reader(input_stream& from, std::uint64_t offset, std::uint64_t end, std::size_t piece_bytes, std::string_view at_hand)
+  line_reader(input_stream& from, std::uint64_t offset, std::uint64_t end, std::size_t piece_bytes,
+              std::string_view at_hand)
       : from_(from), offset_(offset), end_(end), piece_bytes_(std::max<std::size_t>(piece_bytes, 1)) {
     capacity_ = std::max(piece_bytes_, at_hand.size());
     bytes_ = std::make_unique_for_overwrite<char[]>(capacity_);
@@ -175,7 +176,8 @@ struct told_file {
   MSGPACK_DEFINE(name, seen_from, kind, bytes, content, device, number, modified_ns)
 
   static told_file of(const input_file& f) {
-    return {f.name, f.seen_from, static_cast<std::uint32_t>(f.kind), f.bytes, f.content, f.device, f.number, f.modified_ns};
+    return {f.name,   f.seen_from,  static_cast<std::uint32_t>(f.kind), f.bytes, f.content, f.device,
+            f.number, f.modified_ns};
   }
   [[nodiscard]] input_file file() const {
     return {name, static_cast<file_kind>(kind), bytes, content, seen_from, device, number, modified_ns};

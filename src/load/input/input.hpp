@@ -78,9 +78,9 @@ class input_set {
   /// `names`: files, folders, patterns, "-". Looks at every file; reads none.
   /// Throws: data_error when there is none, or one cannot be read.
   explicit input_set(const std::vector<std::string>& names);
-  /// The same for all workers of a job, who must agree on what is there while files grow, come and go: rank 0 looks, and the
-  /// others believe it. What is read later must be what rank 0 saw.
-  /// Throws: as above, on every worker. Blocks: a collective. Cost: one round trip, some 150 bytes a file.
+  /// The same for all workers of a job, who must agree on what is there while files grow, come and go: rank 0 looks,
+  /// and the others believe it. What is read later must be what rank 0 saw. Throws: as above, on every worker. Blocks:
+  /// a collective. Cost: one round trip, some 150 bytes a file.
   input_set(Comm& comm, const std::vector<std::string>& names);
   ~input_set();
   input_set(const input_set&) = delete;
@@ -94,7 +94,8 @@ class input_set {
   [[nodiscard]] std::vector<file_piece> parts(std::size_t rank, std::size_t size) const;
 
   /// Calls `visit` with this rank's lines in pieces of about `piece_bytes` or one line, whatever is more.
-  /// Throws: what `visit` throws; data_error when a file cannot be read, became shorter, was replaced, or its compressed
+  /// Throws: what `visit` throws; data_error when a file cannot be read, became shorter, was replaced, or its
+  /// compressed
   ///         data is damaged.
   /// Cost: memory of one piece.
   void visit(std::size_t rank, std::size_t size, const std::function<void(const input_piece&)>& visit,
@@ -103,8 +104,8 @@ class input_set {
   /// Whether nothing but blanks and line ends is before this byte of a file that can be read from the middle.
   [[nodiscard]] bool blank_before(std::size_t file, std::uint64_t offset) const;
 
-  /// The beginning of a file, whole lines of at least `bytes` together, or all of it. Standard input can be asked for it
-  /// again, and visited afterwards.
+  /// The beginning of a file, whole lines of at least `bytes` together, or all of it. Standard input can be asked for
+  /// it again, and visited afterwards.
   std::string head(std::size_t file, std::size_t bytes = 1);
 
   // Text and what becomes of it stay in the second-level cache.
@@ -116,7 +117,7 @@ class input_set {
   void take(input_file file);
 
   std::vector<input_file> files_;
-  std::vector<std::string> names_;           // for messages
+  std::vector<std::string> names_;            // for messages
   std::map<std::size_t, std::string> heads_;  // of files that can be read once
   std::map<std::size_t, std::unique_ptr<input_stream>> opened_;
   bool standard_input_ = false;

@@ -43,8 +43,8 @@ constexpr std::chrono::milliseconds append_poll{5};
 }
 
 [[noreturn]] void became_shorter(const input_file& file, std::uint64_t now) {
-  throw data_error(file.name + ": became shorter while it was loaded: found " + std::to_string(now) + " bytes, want the " +
-                   std::to_string(file.bytes) + " of the beginning");
+  throw data_error(file.name + ": became shorter while it was loaded: found " + std::to_string(now) +
+                   " bytes, want the " + std::to_string(file.bytes) + " of the beginning");
 }
 
 [[noreturn]] void replaced(const input_file& file) {
@@ -71,7 +71,8 @@ file_kind kind_of(std::string_view front) noexcept {
   if (front.starts_with(gzip_magic)) return file_kind::gzip;
   // A frame of data, or one that is to be skipped (0x184D2A50 to 5F, little-endian).
   if (front.starts_with(zstd_magic)) return file_kind::zstd;
-  if (front.size() >= 4 && (static_cast<unsigned char>(front[0]) & 0xf0U) == 0x50 && front.substr(1, 3) == "\x2a\x4d\x18")
+  if (front.size() >= 4 && (static_cast<unsigned char>(front[0]) & 0xf0U) == 0x50 &&
+      front.substr(1, 3) == "\x2a\x4d\x18")
     return file_kind::zstd;
   return file_kind::plain;
 }
@@ -95,7 +96,7 @@ class descriptor {
   }
   [[nodiscard]] int get() const noexcept { return fd_; }
   [[nodiscard]] struct stat about(const std::string& name) const {
-    struct stat found{};
+    struct stat found {};
     if (::fstat(fd_, &found) != 0) unreadable(name, std::strerror(errno));
     return found;
   }
@@ -159,7 +160,8 @@ class raw_source final : public input_stream {
   std::size_t read(char* to, std::size_t size) override {
     if (seekable_) size = static_cast<std::size_t>(std::min<std::uint64_t>(size, end_ - std::min(offset_, end_)));
     for (;;) {
-      const auto n = seekable_ ? ::pread(from_.get(), to, size, static_cast<off_t>(offset_)) : ::read(from_.get(), to, size);
+      const auto n =
+          seekable_ ? ::pread(from_.get(), to, size, static_cast<off_t>(offset_)) : ::read(from_.get(), to, size);
       if (n == 0 && offset_ < file_.bytes) became_shorter(file_, offset_);
       if (n >= 0) {
         offset_ += static_cast<std::uint64_t>(n);
@@ -187,7 +189,7 @@ void take_standard_input() {
   static std::mutex mutex;
   static dev_t device = 0;
   static ino_t number = 0;
-  struct stat about{};
+  struct stat about {};
   if (::fstat(STDIN_FILENO, &about) != 0) unreadable("stdin", std::strerror(errno));
   const std::lock_guard lock(mutex);
   const bool again = about.st_dev == device && about.st_ino == number;
@@ -319,8 +321,7 @@ class zstd_source final : public input_stream {
       const auto at_hand = from_.front();
       ZSTD_inBuffer in{at_hand.data(), at_hand.size(), 0};
       const auto outcome = ::ZSTD_decompressStream(state_.get(), &out, &in);
-      if (::ZSTD_isError(outcome) != 0U)
-        fail(std::string("the zstd data is damaged: ") + ::ZSTD_getErrorName(outcome));
+      if (::ZSTD_isError(outcome) != 0U) fail(std::string("the zstd data is damaged: ") + ::ZSTD_getErrorName(outcome));
       from_.drop(in.pos);
       inside_ = outcome != 0;
       held_ = inside_ && out.pos == size;

@@ -29,7 +29,8 @@ void visit_part(Comm& comm, const std::vector<std::string>& names, std::size_t p
 
 void visit_text(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
                 const std::function<void(std::string_view)>& visit) {
-  input_set(names).visit(rank, size, [&](const input_piece& piece) { visit(piece.text()); }, {}, text_piece_bytes);
+  input_set(names).visit(
+      rank, size, [&](const input_piece& piece) { visit(piece.text()); }, {}, text_piece_bytes);
 }
 
 void visit_text(const std::vector<std::string>& names, std::size_t rank, std::size_t size,

@@ -29,11 +29,16 @@ int count_of(std::size_t n, const char* what) {
 
 MPI_Datatype type_of(value_tag element) {
   switch (element) {
-    case value_tag::i32: return MPI_INT32_T;
-    case value_tag::i64: return MPI_INT64_T;
-    case value_tag::f32: return MPI_FLOAT;
-    case value_tag::f64: return MPI_DOUBLE;
-    default: throw error(std::string("MPI has no reduction for ") + name_of(element));
+    case value_tag::i32:
+      return MPI_INT32_T;
+    case value_tag::i64:
+      return MPI_INT64_T;
+    case value_tag::f32:
+      return MPI_FLOAT;
+    case value_tag::f64:
+      return MPI_DOUBLE;
+    default:
+      throw error(std::string("MPI has no reduction for ") + name_of(element));
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Counts with every verb that changes state, while somebody kills servers. A worker checks at each step what it alone
-// counts: an update that was lost or applied twice is seen at the next one, a value that was read never goes back. At the
-// end worker 0 checks what all have counted together.
+// counts: an update that was lost or applied twice is seen at the next one, a value that was read never goes back. At
+// the end worker 0 checks what all have counted together.
 //
 //   counters ROUNDS|FILE KEYS [MICROSECONDS [PLUGIN [MEGABYTES]]]
 //
@@ -140,7 +140,8 @@ class counters : public paracel::paralg {
     if (got != wanted) wrong(what, static_cast<double>(got), static_cast<double>(wanted));
   }
 
-  /// An optimizer with state: a step that is lost or made twice, or a state that was not copied, changes every later value.
+  /// An optimizer with state: a step that is lost or made twice, or a state that was not copied, changes every later
+  /// value.
   void step_momentum() {
     const auto key = "momentum" + std::to_string(get_worker_id());
     paracel_update(key, 1.0, plugin, "paracel_momentum", {{"lr", rate}, {"momentum", friction}});
@@ -153,7 +154,8 @@ class counters : public paracel::paralg {
   /// Compare and swap: its version is that of the last success.
   void swap() {
     const auto key = "swapped" + std::to_string(get_worker_id());
-    if (!paracel_cas(key, version_, ++swapped_)) wrong("a swap of an own key was refused", double(swapped_), double(swapped_));
+    if (!paracel_cas(key, version_, ++swapped_))
+      wrong("a swap of an own key was refused", double(swapped_), double(swapped_));
   }
 
   /// A function that has hung is called no more; what it has counted before stays.
@@ -176,7 +178,8 @@ class counters : public paracel::paralg {
     for (const auto v : places.read_at(std::vector<std::uint64_t>{7, 2000, 4095}))
       expect("an element of an array", static_cast<std::int64_t>(v), all);
     if (counted_slowly_ != 0)
-      expect("a counter of a slow function", paracel_read<std::int64_t>("slow"), static_cast<std::int64_t>(counted_slowly_));
+      expect("a counter of a slow function", paracel_read<std::int64_t>("slow"),
+             static_cast<std::int64_t>(counted_slowly_));
     for (std::size_t r = 0; r < get_worker_size(); ++r)
       expect("a swapped value", paracel_read<std::int64_t>("swapped" + std::to_string(r)), rounds_);
   }

@@ -4,8 +4,8 @@
 //
 //   deadly WHAT FUNCTION     WHAT: key | set | rows | filter | staged | many
 //
-// Worker 0 prints what it was told, and in the end what all workers have counted with the default function, which nothing
-// may have harmed: 100 each.
+// Worker 0 prints what it was told, and in the end what all workers have counted with the default function, which
+// nothing may have harmed: 100 each.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -43,7 +43,8 @@ class deadly : public paracel::paralg {
     iter_commit();
     paracel_sync();
     if (get_worker_id() != 0) return;
-    std::printf("counted %g, %s is %g\n", paracel_read<double>("counter"), keys[1].c_str(), paracel_read<double>(keys[1]));
+    std::printf("counted %g, %s is %g\n", paracel_read<double>("counter"), keys[1].c_str(),
+                paracel_read<double>(keys[1]));
   }
 
  private:

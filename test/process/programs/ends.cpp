@@ -2,7 +2,8 @@
 //
 // A worker that ends in another way than the others expect.
 //
-//   ends HOW RANK     HOW: what that rank does in its third round; before_joining and done_exit_0: before and after all;
+//   ends HOW RANK     HOW: what that rank does in its third round; before_joining and done_exit_0: before and after
+//   all;
 //                     bare_HOW: in a program without paracel::run
 #include <cstdio>
 #include <cstdlib>
@@ -20,7 +21,8 @@ namespace {
 
 class ends : public paracel::paralg {
  public:
-  explicit ends(std::string_view how, std::size_t rank) : paralg(paracel::Comm()), how_(how), mine_(get_worker_id() == rank) {
+  explicit ends(std::string_view how, std::size_t rank)
+      : paralg(paracel::Comm()), how_(how), mine_(get_worker_id() == rank) {
     set_consistency(paracel::consistency_model::bsp);
   }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Workers read and change a few shared keys, one operation after the other, and write down each operation, its answer, and
-// when it was sent and answered. Whether one order explains what all of them saw is looked at afterwards, key by key.
+// Workers read and change a few shared keys, one operation after the other, and write down each operation, its answer,
+// and when it was sent and answered. Whether one order explains what all of them saw is looked at afterwards, key by
+// key.
 //
 //   histories FOLDER SECONDS KEYS     the job: worker r writes FOLDER/r
 //   histories check FILE...           exit status 0 if the histories in the files are linearizable, 1 otherwise
@@ -9,9 +10,9 @@
 //   line of a file     s key kind argument expected sent     before an operation is sent
 //                      a result answered                     when it is answered; none if the worker died before
 //
-// Every value that a key ever has is another one: the upper bits of what is written are unique, and what is added is above
-// zero. So a value says which change it comes from, and a compare-and-swap may be described by values: it expects the
-// version with which one was read.
+// Every value that a key ever has is another one: the upper bits of what is written are unique, and what is added is
+// above zero. So a value says which change it comes from, and a compare-and-swap may be described by values: it expects
+// the version with which one was read.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -50,16 +51,24 @@ struct operation {
 /// Whether the operation, carried out on a key of this value (0: not there), gives the answer that was recorded.
 bool explains(std::int64_t& value, const operation& o) {
   switch (o.kind) {
-    case 'r': return value == o.result;
-    case 'w': value = o.argument; return true;
-    case 'a': value += o.argument; return true;
-    case 'i': value += o.argument; return !o.answered || value == o.result;
+    case 'r':
+      return value == o.result;
+    case 'w':
+      value = o.argument;
+      return true;
+    case 'a':
+      value += o.argument;
+      return true;
+    case 'i':
+      value += o.argument;
+      return !o.answered || value == o.result;
     case 'c': {
       const bool fits = value == o.expected;
       if (fits) value = o.argument;
       return !o.answered || fits == (o.result != 0);
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -190,7 +199,8 @@ std::size_t read(const char* path, std::size_t client, std::size_t clients, hist
       line.setstate(std::ios::failbit);
     }
     // A worker may have been killed in the midst of its last line.
-    if (!line && !file.eof()) throw paracel::data_error(std::string(path) + ":" + std::to_string(number) + ": not a line");
+    if (!line && !file.eof())
+      throw paracel::data_error(std::string(path) + ":" + std::to_string(number) + ": not a line");
   }
   return operations;
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Two algorithms one after the other, under bsp, while somebody kills workers. Each has collectives before its loop (one of
-// them large), in its iterations and behind its loop, random numbers that go on from round to round, keys and rows. Worker 0
-// prints what came out, with every bit; that is the same whoever was killed.
+// Two algorithms one after the other, under bsp, while somebody kills workers. Each has collectives before its loop
+// (one of them large), in its iterations and behind its loop, random numbers that go on from round to round, keys and
+// rows. Worker 0 prints what came out, with every bit; that is the same whoever was killed.
 //
-//   steps ROUNDS [MICROSECONDS [FILE]]     a pause in each round, as long as there is no such file; 0 rounds: an update and then
+//   steps ROUNDS [MICROSECONDS [FILE]]     a pause in each round, as long as there is no such file; 0 rounds: an update
+//   and then
 //                                          a pause until there is, without a loop
 #include <chrono>
 #include <cstdint>

@@ -35,6 +35,5 @@ extern "C" {
 extern paracel::optimizer_result count_steps;
 extern paracel::optimizer_result touchy_steps;
 }
-paracel::optimizer_result count_steps =
-    paracel::counting_steps(paracel::optimizer_proxy({{"unit", 1}}, 1, counter()));
+paracel::optimizer_result count_steps = paracel::counting_steps(paracel::optimizer_proxy({{"unit", 1}}, 1, counter()));
 paracel::optimizer_result touchy_steps = paracel::optimizer_proxy({}, 1, touchy());

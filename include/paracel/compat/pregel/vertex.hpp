@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Paracel 0.3's base class of vertex programs. The state of a vertex lies on the servers under its id; `compute` is called for
-// each edge of each active vertex and changes the neighbour's state with an update of `pt`; then each vertex takes
-// `mutable_value` of its own state, and is active in the next superstep if its value changed.
+// Paracel 0.3's base class of vertex programs. The state of a vertex lies on the servers under its id; `compute` is
+// called for each edge of each active vertex and changes the neighbour's state with an update of `pt`; then each vertex
+// takes `mutable_value` of its own state, and is active in the next superstep if its value changed.
 //
-// What differs from 0.3: a vertex's state begins with its own value (there it began with the first update, so that a vertex
-// could forget its value); vertices that only receive are there, too; supersteps are separated by a barrier of the job.
+// What differs from 0.3: a vertex's state begins with its own value (there it began with the first update, so that a
+// vertex could forget its value); vertices that only receive are there, too; supersteps are separated by a barrier of
+// the job.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +26,8 @@
 
 namespace paracel::pregel_compat {
 
-/// Who has which vertices: each one that has edges out the worker that has these, each other one the worker that its name's
-/// hash says. `rows`: the vertices that have edges out here, `others`: what their edges lead to. A collective.
+/// Who has which vertices: each one that has edges out the worker that has these, each other one the worker that its
+/// name's hash says. `rows`: the vertices that have edges out here, `others`: what their edges lead to. A collective.
 /// Returns those of `others`, of any worker, that this worker has.
 inline std::vector<std::string> vertices_without_edges_out(Comm comm, const std::vector<std::string>& rows,
                                                            const std::vector<std::string>& others) {
@@ -66,8 +67,8 @@ class vertex {
       : vertex(std::move(comm), std::move(server_info), std::move(input), std::move(output), std::move(parser)) {
     init_vars(init_func);
   }
-  /// The first value of a vertex is what init_func says of the last of its edges, in the order of the ids that they lead
-  /// to; a vertex without edges out begins with VertexVal().
+  /// The first value of a vertex is what init_func says of the last of its edges, in the order of the ids that they
+  /// lead to; a vertex without edges out begins with VertexVal().
   vertex(Comm comm, std::string server_info, std::string input, std::string output, parser_type parser,
          edge_value_function init_func)
       : vertex(std::move(comm), std::move(server_info), std::move(input), std::move(output), std::move(parser)) {
