@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One request to the scheduler of a running job, or to a thread of a server, for prun.py and for people: the answer's
-// body goes to stdout.
+// One request to the scheduler of a running job, or to a thread of a server, for prun.py and for users: the reply's
+// body is printed on stdout.
 //
-// Exit status: 0 answered, 1 refused (the reason is on stderr), 2 wrong usage, 13 no answer in time.
+// Exit status: 0 answered, 1 refused (the reason is on stderr), 2 wrong usage, 13 no reply in time.
 #include <signal.h>
 #include <sys/prctl.h>
 
@@ -31,7 +31,7 @@ DEFINE_uint32(clock, paracel::net::no_clock, "in the request's header; not given
 DEFINE_uint32(epoch, 0, "in the request's header");
 DEFINE_double(timeout, 3, "seconds to wait for the answer");
 
-// gflags calls this when it cannot understand the command line; it says why on stderr itself.
+// gflags calls this when it cannot parse the command line; it prints the reason on stderr itself.
 namespace GFLAGS_NAMESPACE {
 extern void (*gflags_exitfunc)(int);
 }
@@ -67,7 +67,7 @@ int run() {
   const auto port = over.open();
   port->send(port->connect(FLAGS_rendezvous), {.head = head, .body = net::bytes_of(FLAGS_body)});
   net::incoming in;
-  // What counts is how long it has waited, and not how long it was stopped with the job.
+  // Counts the time it has waited, not the time it was suspended with the job.
   constexpr std::chrono::milliseconds turn{50};
   for (std::chrono::duration<double> waited{}; waited.count() < FLAGS_timeout; waited += turn) {
     if (!port->receive(in, turn)) continue;
@@ -86,14 +86,14 @@ int run() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever asks waits
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // the parent waits for the reply
   GFLAGS_NAMESPACE::gflags_exitfunc = [](int status) { std::_Exit(status == 0 ? 0 : exit_status::usage); };
   gflags::SetUsageMessage("one request to the scheduler of a running job");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
     const int status = run();
     std::fflush(nullptr);
-    std::_Exit(status);  // a transport would wait for a peer that is not there
+    std::_Exit(status);  // a transport would wait for a peer that does not exist
   } catch (const error& e) {
     std::fprintf(stderr, "send_request: error: %s\n", e.what());
     return e.status();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One process a job: rendezvous, heartbeats, barriers, progress. Events are JSON lines on stdout, for prun.py; what is
-// for people goes to stderr.
+// One process per job: rendezvous, heartbeats, barriers, progress. Events are JSON lines on stdout, for prun.py;
+// messages for users go to stderr.
 //
 // Exit status: 0 when all workers have left with 0 (at once on SIGTERM, otherwise as soon as every server knows), the
-// status of the first cause when the job was aborted, 143 or 130 when a signal ended a job that was running.
+// status of the first cause when the job was aborted, 143 or 130 when a signal ended a running job.
 #include <errno.h>
 #include <fcntl.h>
 #include <gflags/gflags.h>
@@ -68,14 +68,14 @@ DEFINE_string(config, "", "its config file, likewise");
 DEFINE_string(print_config, "", "prints what prun.py has to know of a config of a program without a schema, and ends");
 DEFINE_bool(insecure, false, "allow an address that other hosts can reach");
 
-// gflags calls this when it cannot understand the command line; it says why on stderr itself.
+// gflags calls this when it cannot parse the command line; it prints the reason on stderr itself.
 namespace GFLAGS_NAMESPACE {
 extern void (*gflags_exitfunc)(int);
 }
 
 namespace {
 
-/// What prun.py asks for of a program without a schema.
+/// What prun.py requests for a program without a schema.
 std::string facts_line(const std::string& config) try {
   return paracel::facts_json(paracel::facts_of_file(config), nullptr);
 } catch (const paracel::config_error& e) {
@@ -84,16 +84,16 @@ std::string facts_line(const std::string& config) try {
 
 using paracel::usage_error;
 
-/// Lines on stdout, written without waiting for their reader: a scheduler that waits answers no heartbeats. What the
-/// reader has not taken waits here, except what may be dropped: a launcher that was stopped must still hear how the job
-/// ended. Thread-safety: any thread.
+/// Lines on stdout, written without waiting for their reader: a scheduler that blocks answers no heartbeats. What the
+/// reader has not read is queued here, except what may be dropped: a launcher that was stopped must still learn how the
+/// job ended. Thread-safety: any thread.
 class event_lines {
  public:
-  /// `stuck`: an eventfd, written when lines begin to wait.
+  /// `stuck`: an eventfd, written when lines begin to queue.
   explicit event_lines(int stuck) : stuck_(stuck) {
     struct stat about {};
     const int flags = fcntl(STDOUT_FILENO, F_GETFL);
-    // A pipe is ours alone; a terminal is shared, and there O_NONBLOCK would hit others.
+    // A pipe is ours alone; a terminal is shared, and there O_NONBLOCK would affect others.
     if (fstat(STDOUT_FILENO, &about) == 0 && S_ISFIFO(about.st_mode) && flags >= 0)
       fcntl(STDOUT_FILENO, F_SETFL, flags | O_NONBLOCK);
   }
@@ -108,13 +108,13 @@ class event_lines {
     }
   }
 
-  /// Writes what the reader takes now. Returns whether nothing waits any more.
+  /// Writes what the reader accepts now. Returns whether the queue is empty.
   bool flush() {
     const std::lock_guard held(mutex_);
     return write_some();
   }
 
-  /// Blocks: until all is written or nobody reads any more; at most `patience` once a signal has come, or had before.
+  /// Blocks: until all is written or the reader is gone; at most `patience` once a signal has arrived.
   void finish(int signals, bool signalled, std::chrono::milliseconds patience) {
     auto end = std::chrono::steady_clock::now() + patience;
     while (!flush()) {
@@ -138,7 +138,7 @@ class event_lines {
       } else if (n < 0 && errno == EINTR) {
         continue;
       } else {
-        if (errno != EAGAIN) backlog_.clear();  // nobody reads any more
+        if (errno != EAGAIN) backlog_.clear();  // the reader is gone
         break;
       }
     }
@@ -150,7 +150,7 @@ class event_lines {
   std::string backlog_;
 };
 
-/// How long a scheduler that was told to end waits for the reader of its events. The launcher reads them until its end.
+/// How long a scheduler told to exit waits for the reader of its events. The launcher reads them until its end.
 constexpr std::chrono::milliseconds reader_patience{2000};
 
 std::uint32_t count_of(const char* flag, int value, int most) {
@@ -184,13 +184,13 @@ paracel::srv::checkpoint_options checkpoints_from_flags() {
     o.plan.resume = FLAGS_resume;
     o.plan.clock = from.clock;
     o.plan.workers = from.workers;
-    // What is later in that folder did not verify, or was not wanted: the run would be mistaken for theirs.
+    // Later checkpoints in that folder did not verify, or were not wanted: the run would be confused with theirs.
     if (!o.plan.folder.empty()) paracel::net::set_aside_after(disk, o.plan.folder, from.clock);
   }
   return o;
 }
 
-/// The job, until it is over or a signal ends it. Returns the status; `by_signal` says which of the two it was.
+/// The job, until it is over or a signal ends it. Returns the status; `by_signal` says which.
 int serve(paracel::srv::scheduler_node_options options, event_lines& lines, int over, int stuck, int signals,
           bool& by_signal) {
   options.events = [&lines](std::string_view json, bool droppable) { lines.add(json, droppable); };
@@ -200,7 +200,7 @@ int serve(paracel::srv::scheduler_node_options options, event_lines& lines, int 
   int status = 0;  // that of a signal
   for (;;) {
     eventfd_t count = 0;
-    eventfd_read(stuck, &count);  // before the look at what waits
+    eventfd_read(stuck, &count);  // before checking the queue
     pollfd waits[4] = {{over, POLLIN, 0}, {signals, POLLIN, 0}, {stuck, POLLIN, 0}, {STDOUT_FILENO, POLLOUT, 0}};
     if (poll(waits, lines.flush() ? 3 : 4, -1) < 0 && errno != EINTR) break;
     if (waits[0].revents != 0) break;
@@ -262,8 +262,8 @@ int run(int over, int stuck, int signals) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  // First of all, so that no moment is left in which the launcher can die unnoticed; taken back when nobody asked for
-  // it.
+  // First of all, so that there is no moment in which the launcher can die unnoticed; undone when it was not
+  // requested.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   GFLAGS_NAMESPACE::gflags_exitfunc = [](int status) { std::_Exit(status == 0 ? 0 : paracel::exit_status::usage); };
   gflags::SetUsageMessage("the rendezvous of a job; prun.py starts it");

@@ -61,14 +61,14 @@ DEFINE_double(function_timeout, 30, "seconds after which a user function that st
 DEFINE_double(heartbeat_limit, 3,
               "seconds of silence after which a node is lost; the scheduler, after three times as long");
 DEFINE_int64(parent, 0, "process without which this one shall not live");
-// Numbers of bytes may end in K, M, G or T.
+// Byte counts may end in K, M, G or T.
 DEFINE_string(max_value_bytes, "256M", "largest value that is taken");
 DEFINE_string(max_message_bytes, "1G", "largest frame that is taken or sent");
 DEFINE_string(max_memory, "0", "bytes that keys and values may take in all; 0: no limit");
 DEFINE_string(max_unread_bytes, "1G", "replies that a client may leave unread at one thread before it is refused");
 DEFINE_bool(insecure, false, "bind beyond loopback although nothing is encrypted and nobody is asked who they are");
 
-// gflags calls this when it cannot understand the command line; it says why on stderr itself.
+// gflags calls this when it cannot parse the command line; it prints the reason on stderr itself.
 namespace GFLAGS_NAMESPACE {
 extern void (*gflags_exitfunc)(int);
 }
@@ -124,7 +124,7 @@ std::string host_of(std::string_view address) {
   return std::string(host);
 }
 
-/// The address of this host as the scheduler sees it: what a socket towards it is bound to. Nothing is sent.
+/// The address of this host as the scheduler sees it: the one that a socket towards it is bound to. Nothing is sent.
 std::string address_towards(const std::string& scheduler) {
   if (!scheduler.starts_with("tcp://")) return "127.0.0.1";
   addrinfo hints{};
@@ -147,7 +147,7 @@ std::string address_towards(const std::string& scheduler) {
   return own.ss_family == AF_INET6 ? "[" + std::string(text.data()) + "]" : std::string(text.data());
 }
 
-/// `wish` with a wildcard host made concrete, since others have to connect to it.
+/// `wish` with a wildcard host resolved, since others have to connect to it.
 std::string bind_address(const std::string& wish, const std::string& scheduler) {
   if (!wish.starts_with("tcp://")) return wish;
   std::string address = wish;
@@ -159,7 +159,7 @@ std::string bind_address(const std::string& wish, const std::string& scheduler) 
   return address;
 }
 
-/// What ends the process, from whichever thread it comes; the first one counts.
+/// What ends the process, from any thread; the first one wins.
 class ending {
  public:
   ending() : waiter_(pthread_self()) {}
@@ -194,7 +194,7 @@ class ending {
   std::string why_;
 };
 
-/// One request to the scheduler. Returns false when `end` came before the answer.
+/// One request to the scheduler. Returns false when `end` came before the reply.
 class scheduler_line {
  public:
   /// `id`: the incarnation of the server.
@@ -273,8 +273,8 @@ srv::node_options options_from_flags() {
   return o;
 }
 
-/// The scheduler has answered a heartbeat: until two seconds after it left, less when its limit is less, nobody is put
-/// in this server's place. A tenth is for clocks that run apart.
+/// The scheduler has answered a heartbeat: until two seconds after it was sent, less when its limit is less, no other
+/// process replaces this server. A tenth is for clock drift.
 void renew_lease(srv::server_node& node, net::clock_source::time_point sent) {
   const auto limit = milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit");
   node.set_lease_end(sent + std::min(milliseconds{2000}, limit * 10 / 11));
@@ -296,7 +296,7 @@ std::uint32_t adopt(srv::server_node& node, std::string_view json, ending& end) 
   return members.epoch;
 }
 
-/// A user function ends this server: nobody shall call it again.
+/// A user function kills this server: it must be blocked.
 void tell_last_words(const srv::server_node& node, scheduler_line& line, const srv::last_words::words& words) {
   const ending never;
   net::reply_view answer;
@@ -312,7 +312,7 @@ void tell_last_words(const srv::server_node& node, scheduler_line& line, const s
       never, milliseconds(1000), answer);
 }
 
-/// Serves until `end` has come. Returns the exit status.
+/// Serves until `end` is set. Returns the exit status.
 int serve(srv::server_node& node, net::transport& over, ending& end, const sigset_t& signals) {
   net::heartbeat beats(
       over,
@@ -333,8 +333,8 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   const auto& own = node.object().options();
   scheduler_line line(over, FLAGS_rendezvous, own.job, own.incarnation);
   net::reply_view answer;
-  // The heartbeat watches the scheduler and the scheduler the joining, so the wait needs no limit of its own. Signals
-  // are looked at meanwhile.
+  // The heartbeat monitors the scheduler and the scheduler the joining, so the wait needs no limit of its own. Signals
+  // are checked meanwhile.
   std::atomic<bool> joined{false};
   std::thread joining([&] {
     try {
@@ -347,7 +347,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
         return;
       }
       const auto members = membership::from_json(net::text_of(answer.body));
-      // Its lease begins with the first heartbeat that is answered since; following the members sends one at once.
+      // Its lease begins with the first heartbeat answered from now on; following the membership sends one at once.
       if (members.may_change()) node.set_lease_end(net::boot_clock::now());
       node.set_membership(members);
       if (members.may_change()) beats.follow(members.epoch);
@@ -363,7 +363,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
     sigwait(&signals, &signal);
     if (signal == SIGTERM || signal == SIGINT) end.come(exit_status::ok, strsignal(signal));
   }
-  // A server that is told to end because a function hangs asks which one.
+  // A server told to exit because a function hangs asks which one.
   if (end.status() == exit_status::server_lost && node.ask_longest_run()) {
     for (int i = 0; i < 200 && !srv::last_words::heard(); ++i) std::this_thread::sleep_for(milliseconds(1));
   }
@@ -379,7 +379,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   const bool by_signal = signal == SIGTERM || signal == SIGINT;
   if (by_signal) {
     node.end_lease();
-    // Nobody then waits for a heartbeat that does not come.
+    // Then nothing waits for a heartbeat that does not come.
     const ending never;
     line.ask(net::verb::leave,
              json_text({{"role", "server"},
@@ -399,9 +399,9 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
 
   net::raise_descriptor_limit();
   net::take_job_key();
-  // Memory of a large value is used again for the next one instead of going back to the system page by page. Measured,
+  // Memory of a large value is reused for the next one instead of being returned to the system page by page. Measured,
   // 250 pushes of 4 MB to one key: 2,316 page faults instead of 4,274. 32 MiB is the largest threshold that glibc
-  // takes.
+  // accepts.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
 
@@ -435,8 +435,8 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   if (!node->stop()) {
     std::fprintf(stderr, "start_server: s%u ends although a user function still runs\n", node->addresses().slot);
   }
-  // Not by way of destructors: a user function that does not return cannot be joined, and the transport would wait for
-  // somebody to take the last messages to processes that have ended.
+  // Without destructors: a user function that does not return cannot be joined, and the transport would wait for the
+  // last messages to be received by processes that have exited.
   std::fflush(stderr);
   std::_Exit(status);
 }
@@ -444,8 +444,8 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
 }  // namespace
 
 int main(int argc, char** argv) {
-  // First of all, so that no moment is left in which the launcher can die unnoticed; taken back when nobody asked for
-  // it.
+  // First of all, so that there is no moment in which the launcher can die unnoticed; undone when it was not
+  // requested.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   GFLAGS_NAMESPACE::gflags_exitfunc = [](int status) { std::_Exit(status == 0 ? 0 : exit_status::usage); };
   gflags::SetUsageMessage("one server of a job; prun.py starts it");

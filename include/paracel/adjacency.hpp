@@ -10,11 +10,11 @@
 
 namespace paracel {
 
-/// Vertices (rows) and what their edges lead to. Cost: 4 bytes an edge, 12 with weights, and 8 a vertex.
+/// Vertices (rows) and the targets of their edges. Cost: 4 bytes an edge, 12 with weights, and 8 a vertex.
 struct adjacency {
   std::vector<std::uint64_t> begin{0};  ///< vertex v has [begin[v], begin[v + 1]) of target and weight
-  std::vector<std::uint32_t> target;  ///< an index of a vertex or column; ascending in a vertex, if not said otherwise
-  std::vector<double> weight;         ///< as target; empty when no edge has another weight than 1
+  std::vector<std::uint32_t> target;    ///< index of a vertex or column; ascending within a vertex by default
+  std::vector<double> weight;           ///< parallel to target; empty when every weight is 1
 
   [[nodiscard]] std::size_t rows() const noexcept { return begin.size() - 1; }
   [[nodiscard]] std::span<const std::uint32_t> of(std::size_t v) const {
@@ -24,15 +24,15 @@ struct adjacency {
     return std::span(weight).subspan(begin[v], begin[v + 1] - begin[v]);
   }
   [[nodiscard]] std::uint64_t degree(std::size_t v) const { return begin[v + 1] - begin[v]; }
-  /// Of the edge at place k of target.
+  /// Of edge k, an index into target.
   [[nodiscard]] double weight_at(std::size_t k) const { return weight.empty() ? 1.0 : weight[k]; }
 };
 
-/// Edges in the order in which they came.
+/// Edges in the order in which they were added.
 struct edge_buffer {
   std::vector<std::uint32_t> from;
   std::vector<std::uint32_t> to;
-  std::vector<double> weight;  ///< as from; empty as long as all are 1
+  std::vector<double> weight;  ///< parallel to from; empty as long as all are 1
 
   [[nodiscard]] std::size_t size() const noexcept { return from.size(); }
   [[nodiscard]] bool empty() const noexcept { return from.empty(); }
@@ -51,17 +51,17 @@ struct edge_buffer {
   }
 };
 
-/// What an edge that is there more than once becomes.
+/// How duplicate edges are handled.
 enum class duplicate_edge_rule {
-  last,  ///< one edge with the weight that came last
+  last,  ///< one edge with the weight added last
   sum,   ///< one edge with the sum of the weights, added in the order in which they came
-  keep,  ///< it stays as often as it came; the edges of a vertex stay in that order, too
+  keep,  ///< all of them are kept; the edges of a vertex stay in that order, too
 };
 
-/// `rows` rows of these edges. Cost: O(edges log degree); memory: the buffer (given back half way) and the result.
+/// Compressed adjacency of `rows` rows. Cost: O(edges log degree); memory: the buffer (freed half way) and the result.
 adjacency make_adjacency(edge_buffer&& edges, std::size_t rows, duplicate_edge_rule rule);
 
-/// The same edges from the other end. `columns`: more than any target. Cost: O(edges + columns)
+/// The transpose. `columns`: greater than any target. Cost: O(edges + columns)
 adjacency transposed(const adjacency& rows, std::size_t columns);
 
 /// Appends the edges of `rows` in their order.

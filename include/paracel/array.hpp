@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A vector of numbers that is declared element-wise: it lies in pieces on all servers and shards, so that one huge
-// theta uses every server, and it can be read and changed in part.
+// A distributed vector of numbers: it is partitioned over all servers and shards, so that one huge theta uses every
+// server, and it can be read and changed in part.
 //
-//   paracel::array<double> theta(*this, "theta", n);       // zeros, or what is there already
-//   theta.read(local);                                     // all of it, all shards at once
+//   paracel::array<double> theta(*this, "theta", n);       // zeros, or the existing values
+//   theta.read(local);                                     // all of it, all shards in parallel
 //   theta.update(delta);                                   // acknowledged at the commit, as paracel_update
-//   theta.update_at(indices, deltas);                      // some elements; a repeated one is changed again
+//   theta.update_at(indices, deltas);                      // some elements; a repeated index is applied repeatedly
 //   iter_commit();
 //
-// What is atomic is one piece: a read beside an update of another worker may see it in some pieces and not yet in
-// others, under the rule of clocks as everything else. Update functions run on each piece, or on the elements of it
-// that an update names, and must therefore work element by element and in place (paracel_add and all of default/ do;
+// Atomicity is per piece: a read concurrent with an update of another worker may see it in some pieces and not yet in
+// others, under the same clock rule as everything else. Update functions run on each piece, or on the elements of it
+// that an update names, and must therefore be element-wise and in place (paracel_add and all of default/ are;
 // update_in_place makes others).
 #pragma once
 
@@ -33,11 +33,11 @@ namespace paracel {
 class paralg;
 
 struct array_options {
-  /// Bytes of a piece; 0: as the size of the array and the number of shards suggest. Only the first one's counts.
+  /// Bytes of a piece; 0: chosen from the array's size and the number of shards. Only the creator's value counts.
   std::size_t piece_bytes = 0;
 };
 
-/// What `array` is without its type. Use `array`.
+/// The untyped part of `array`. Use `array`.
 class array_base {
  public:
   array_base(const array_base&) = delete;
@@ -48,9 +48,9 @@ class array_base {
   [[nodiscard]] const str_type& name() const noexcept;
   /// Elements.
   [[nodiscard]] std::size_t size() const noexcept;
-  /// Keys that hold the pieces, in the order of their elements.
+  /// Keys that hold the pieces, in element order.
   [[nodiscard]] const list_type<str_type>& pieces() const noexcept;
-  /// Elements of each piece but the last, which may have fewer.
+  /// Elements of each piece except the last, which may have fewer.
   [[nodiscard]] std::size_t piece_size() const noexcept;
   /// Removes the array from the servers. No worker may use it afterwards.
   void remove();
@@ -81,17 +81,17 @@ class array_base {
 
 /// An array of `T` on the servers: int32, int64, float or double.
 ///
-/// Thread-safety: none; it belongs to the thread of its paralg.
-/// Lifetime: the paralg outlives it.
-/// Throws: what the calls of paralg throw; error for elements beyond the end; key_error when the array was removed.
-/// Cost: of each call one request a piece (of read_at: one a shard), all at once, in one round trip; each number is
-/// copied once between your memory and the message.
+/// Thread-safety: none; owned by the thread of its paralg.
+/// Lifetime: the paralg must outlive it.
+/// Throws: what the calls of paralg throw; error for elements past the end; key_error when the array was removed.
+/// Cost: each call sends one request per piece (read_at: one per shard), all in parallel, in one round trip; each
+/// number is copied once between your memory and the message.
 template <raw_number T>
 class array : public array_base {
  public:
-  /// Finds the array, or makes it of `n` times `first`. Every worker says the same; the first one decides, and where
-  /// the pieces lie then never changes. Throws: error when it is there with another size or type, type_error when the
-  /// key holds something else. Cost: two round trips; the elements do not travel.
+  /// Opens the array, or creates it with `n` elements equal to `first`. Every worker passes the same arguments; the
+  /// first one creates it, and its layout never changes. Throws: error when it exists with another size or type,
+  /// type_error when the key holds something else. Cost: two round trips; the elements are not transferred.
   array(paralg& owner, const str_type& name, std::size_t n, T first = T{}, const array_options& options = {})
       : array_base(owner, name, n, tag_of<T>(), bits_of(first), options) {}
 
@@ -102,14 +102,14 @@ class array : public array_base {
     read(0, all);
     return all;
   }
-  /// `out` gets the array's size.
+  /// `out` is resized to the array's size.
   void read(list_type<T>& out) const {
     out.resize(size());
     read(0, out);
   }
-  /// The elements from `first` on, as many as `out` has room for.
+  /// The elements from `first` on, as many as fit in `out`.
   void read(std::size_t first, std::span<T> out) const { array_base::read(first, std::as_writable_bytes(out)); }
-  /// The elements of these indices, in their order; an index may be repeated.
+  /// The elements at these indices, in their order; an index may be repeated.
   void read_at(std::span<const std::uint64_t> indices, std::span<T> out) const {
     same_size(out.size(), indices.size());
     array_base::read_at(indices, reinterpret_cast<std::byte*>(out.data()));
@@ -120,14 +120,14 @@ class array : public array_base {
     return out;
   }
 
-  // ---- writes: as paracel_write, there at once and waited for ----------------------------------------------------
+  // ---- writes: as paracel_write, immediate and blocking ----------------------------------------------------------
 
   void write(std::span<const T> values) {
     same_size(values.size(), size());
     write(0, values);
   }
   void write(std::size_t first, std::span<const T> values) { array_base::write(first, std::as_bytes(values)); }
-  /// Every element becomes `value`. Cost: the elements do not travel.
+  /// Sets every element to `value`. Cost: the elements are not transferred.
   void fill(T value) { array_base::fill(bits_of(value)); }
 
   // ---- updates: as paracel_update; a failure is thrown by the future, or by the commit ---------------------------
@@ -157,7 +157,7 @@ class array : public array_base {
     return array_base::update_at(indices, std::as_bytes(deltas), {&file_name, &func_name}, false);
   }
 
-  // ---- the same, waited for, and immediate also under BSP; the function of paracel_bupdate -----------------------
+  // ---- the same, blocking, and immediate under BSP too; the function of paracel_bupdate --------------------------
 
   void bupdate(std::span<const T> deltas) {
     same_size(deltas.size(), size());

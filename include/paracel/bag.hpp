@@ -9,7 +9,7 @@
 
 namespace paracel {
 
-/// A bag: things put in, in no promised order. It can be a value.
+/// A bag: an unordered collection. It can be a value.
 template <class T>
 class bag_type {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Parameters many at a time: by a list of keys, or by what filters, prefixes and ranks take. A base of `paralg`.
+// Bulk access to parameters: by a list of keys, or by filter, prefix and rank. A base of `paralg`.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@
 
 namespace paracel {
 
-/// The numbers under some keys: values that are one number, and the elements of arrays.
+/// Statistics of the numbers under some keys: of values that are one number, and of the elements of arrays.
 struct number_summary {
-  std::uint64_t keys = 0;     ///< whatever their type
+  std::uint64_t keys = 0;     ///< of any type
   std::uint64_t numbers = 0;  ///< without NaN
-  double sum = 0;             ///< compensated: right to the last bits whatever the order was
-  double minimum = 0;         ///< of no number: +infinity
-  double maximum = 0;         ///< of no number: -infinity
+  double sum = 0;             ///< compensated: accurate to the last bits in any order
+  double minimum = 0;         ///< of no numbers: +infinity
+  double maximum = 0;         ///< of no numbers: -infinity
 };
-/// How many numbers fell where. Bin i is [lo + i * width, lo + (i + 1) * width), and the last one has `hi` too.
+/// A histogram. Bin i is [lo + i * width, lo + (i + 1) * width), and the last one includes `hi`.
 struct number_histogram {
   list_type<std::uint64_t> bins;
   std::uint64_t below = 0;  ///< less than lo
@@ -36,7 +36,7 @@ class bulk_access : public parameter_access {
   // ---- many keys: one request a shard, all shards at once
   // --------------------------------------------------------------
 
-  /// In the order of `keys`. Throws: key_error that names the first key that is not there.
+  /// In the order of `keys`. Throws: key_error that names the first missing key.
   template <class V>
   list_type<V> paracel_read_multi(const list_type<str_type>& keys) {
     list_type<V> values(keys.size());
@@ -44,7 +44,7 @@ class bulk_access : public parameter_access {
         keys, [&](std::size_t i, const value_view& v) { decode_into(v, values[i]); }, true);
     return values;
   }
-  /// Keys that are not there are not in the result.
+  /// Missing keys are not in the result.
   template <class V>
   void paracel_read_multi(const list_type<str_type>& keys, dict_type<str_type, V>& values) {
     values.clear();
@@ -83,7 +83,7 @@ class bulk_access : public parameter_access {
     update_multi(b.keys, b.views, find_function(file_name, func_name), true, nullptr);
     return true;
   }
-  /// As paracel_update_default for each key, and waits for the servers.
+  /// As paracel_update_default for each key; blocks until the servers have it.
   template <class V, class D>
   bool paracel_update_default_multi(const list_type<str_type>& keys, const list_type<V>& initials,
                                     const list_type<D>& deltas) {
@@ -96,7 +96,7 @@ class bulk_access : public parameter_access {
     update_default_multi(batch<V>(keys, initials), batch<D>(keys, deltas), find_function(file_name, func_name));
     return true;
   }
-  /// With one initial value for all keys that are not there.
+  /// With one initial value for all missing keys.
   template <class V, class D>
   bool paracel_update_default_multi(const V& initial, const dict_type<str_type, D>& deltas) {
     update_default_multi(initial, batch<D>(deltas), update_function());
@@ -134,7 +134,7 @@ class bulk_access : public parameter_access {
     update_multi(b.keys, b.views, find_function(file_name, func_name), false, nullptr);
     return true;
   }
-  /// Updates all and gets the new values, in the order of `keys`.
+  /// Updates all and returns the new values, in the order of `keys`.
   template <class V>
   list_type<V> paracel_bupdate_multi_get(const list_type<str_type>& keys, const list_type<V>& deltas) {
     const batch<V> b(keys, deltas);
@@ -143,32 +143,33 @@ class bulk_access : public parameter_access {
     update_multi(b.keys, b.views, bupdate_function(), false, &put);
     return values;
   }
-  /// True when every key was there.
+  /// True when every key existed.
   bool paracel_remove_multi(const list_type<str_type>& keys);
   /// Removes every key of every server.
   void paracel_clear();
 
-  // ---- keys that nobody names
+  // ---- all keys, or those that match
   // -----------------------------------------------------------------------------------------
   //
-  // All shards of all servers work at once, each a few milliseconds at a time, so that others are served in between.
-  // What they answer comes in chunks: the worker holds 8 MiB a shard at most. A key that is there all the time is met
-  // exactly once; of one that comes, goes or changes meanwhile either state may be seen. The clock's rule is that of a
-  // read. Filters are (key) -> bool or (key, value) -> bool in a plug-in (paracel::filter_proxy); they run in the
-  // servers, and one that throws, or whose type a value does not have, ends the call with a plugin_error or type_error.
+  // All shards of all servers work in parallel, in time slices of a few milliseconds, so that others are served in
+  // between. Replies arrive in chunks: the worker buffers at most 8 MiB a shard. A key that exists throughout is
+  // visited exactly once; of one that is created, removed or changed meanwhile either state may be seen. The clock rule
+  // is that of a read. Filters are (key) -> bool or (key, value) -> bool in a plug-in (paracel::filter_proxy); they run
+  // in the servers, and one that throws, or does not accept a value's type, ends the call with a plugin_error or
+  // type_error.
 
-  /// Everything. Throws: type_error when a value is no V.
+  /// All entries. Throws: type_error when a value is not a V.
   template <class V>
   dict_type<str_type, V> paracel_readall() {
     return dict_of<V>(0);
   }
-  /// Calls f(key, value) for every key, in no particular order. f may use this object; what it throws ends the walk. An
-  /// f that takes a dictionary, as in Paracel 0.3, is called with one for each chunk.
+  /// Calls f(key, value) for every key, in no particular order. f may use this object; an exception of f ends the scan.
+  /// An f that takes a dictionary, as in Paracel 0.3, is called once per chunk.
   template <class V, class F>
   void paracel_readall_handle(F&& f) {
     handle<V>(0, f);
   }
-  /// What the filter takes: the one named here, or the registered one.
+  /// The entries that the filter accepts: the one named here, or the registered one.
   template <class V>
   dict_type<str_type, V> paracel_read_special(const str_type& file_name, const str_type& func_name) {
     return dict_of<V>(find_filter(file_name, func_name));
@@ -186,8 +187,8 @@ class bulk_access : public parameter_access {
   void paracel_read_special_handle(F&& f) {
     handle<V>(read_filter(), f);
   }
-  /// The k keys with the largest values, the largest first; equal ones in the order of their keys. Values that are not
-  /// one number do not take part. Cost: O(k) bytes a shard and time slice.
+  /// The k keys with the largest values, the largest first; ties in key order. Values that are not a single number are
+  /// skipped. Cost: O(k) bytes a shard and time slice.
   template <class V>
   void paracel_read_topk(int k, list_type<std::pair<str_type, V>>& result) {
     result.clear();
@@ -199,20 +200,20 @@ class bulk_access : public parameter_access {
     paracel_read_topk(k, result);
     return result;
   }
-  /// Of the keys that the filter takes.
+  /// Counts the keys that the filter accepts.
   template <class V>
   void paracel_read_topk_with_key_filter(int k, list_type<std::pair<str_type, V>>& result, const str_type& file_name,
                                          const str_type& func_name) {
     result.clear();
     top_k(k, find_filter(file_name, func_name), appender(result));
   }
-  /// Removes what the filter takes, in the servers. Returns how many keys that were. When it throws, some may have
-  /// gone.
+  /// Removes, in the servers, what the filter accepts. Returns the number of keys removed. When it throws, some may
+  /// already have been removed.
   std::size_t paracel_remove_special(const str_type& file_name, const str_type& func_name);
   std::size_t paracel_remove_special();
   /// The keys that begin with `prefix`, in no particular order.
   list_type<str_type> paracel_keys(const str_type& prefix = "");
-  /// Calls f(key) for each.
+  /// Calls f(key) for each of them.
   template <class F>
   void paracel_keys(const str_type& prefix, F&& f) {
     str_type name;
@@ -221,12 +222,12 @@ class bulk_access : public parameter_access {
       f(std::as_const(name));
     });
   }
-  /// Of the numbers under the keys that begin with `prefix`. Cost: some 100 bytes a shard and time slice.
+  /// Of the numbers under the keys with this prefix. Cost: some 100 bytes a shard and time slice.
   number_summary paracel_summary(const str_type& prefix = "");
   double paracel_sum(const str_type& prefix = "") { return paracel_summary(prefix).sum; }
-  /// Of keys.
+  /// Counts keys.
   std::size_t paracel_count(const str_type& prefix = "") { return paracel_summary(prefix).keys; }
-  /// `bins`: 1 to 65536. Throws: config_error when lo < hi does not hold.
+  /// `bins`: 1 to 65536. Throws: config_error unless lo < hi.
   number_histogram paracel_histogram(double lo, double hi, std::size_t bins, const str_type& prefix = "");
 
  protected:

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Numbers and trivially copyable structs in bytes, one after the other, without alignment, as they lie in memory:
-// frames, blocks of an exchange, files. The one place that knows how:
+// Packed, unaligned serialisation of numbers and trivially copyable structs in native byte order: frames, blocks of an
+// exchange, files. All of it is in this header:
 //
-//     store_fields(to, a, b)    into memory that is large enough      load_fields(from, a, b)
-//     put_fields(bytes, a, b)   at the end of a vector of bytes       take_fields(rest, a, b): or false
-//     put_bytes(bytes, p, n)    n of them                             byte_reader: or an exception
+//     store_fields(to, a, b)    into memory that is large enough     load_fields(from, a, b)
+//     put_fields(bytes, a, b)   appends to a vector of bytes         take_fields(rest, a, b): or false
+//     put_bytes(bytes, p, n)    appends n bytes                      byte_reader: or an exception
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace paracel {
 
 using byte_vector = std::vector<std::byte>;
 
-/// Writes the fields from `to` on. Returns: where they end.
+/// Writes the fields at `to`. Returns: the address past the last one.
 template <class... Fields>
 std::byte* store_fields(std::byte* to, const Fields&... fields) noexcept {
   static_assert((std::is_trivially_copyable_v<Fields> && ...));
@@ -28,7 +28,7 @@ std::byte* store_fields(std::byte* to, const Fields&... fields) noexcept {
   return to;
 }
 
-/// Reads the fields from `from` on. Returns: where they end.
+/// Reads the fields at `from`. Returns: the address past the last one.
 template <class... Fields>
 const std::byte* load_fields(const std::byte* from, Fields&... fields) noexcept {
   static_assert((std::is_trivially_copyable_v<Fields> && ...));
@@ -66,7 +66,7 @@ void put_bytes(byte_vector& to, const T* values, std::size_t n) {
   if (n > 0) std::memcpy(to.data() + at, values, n * sizeof(T));
 }
 
-/// Takes the fields off the front of `rest`. Returns: false, and both are unchanged, when there are fewer bytes.
+/// Takes the fields off the front of `rest`. Returns: false, with both unchanged, when too few bytes remain.
 template <class... Fields>
 [[nodiscard]] bool take_fields(std::span<const std::byte>& rest, Fields&... fields) noexcept {
   if (rest.size() < (sizeof fields + ...)) return false;
@@ -75,7 +75,7 @@ template <class... Fields>
   return true;
 }
 
-/// Reads bytes of another worker from their beginning. Throws (every call): protocol_error at their end.
+/// A cursor over bytes from another worker. Throws (every call): protocol_error past their end.
 class byte_reader {
  public:
   explicit byte_reader(std::span<const std::byte> bytes, std::size_t skip = 0) : rest_(bytes) { (void)take(skip); }
@@ -99,7 +99,7 @@ class byte_reader {
     out.resize(n);
     if (n > 0) std::memcpy(out.data(), take(n * sizeof(T)), n * sizeof(T));
   }
-  /// All that is left, which must be whole values.
+  /// The rest, which must be whole values.
   template <class T>
   std::vector<T> rest() {
     std::vector<T> out;

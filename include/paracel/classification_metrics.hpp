@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How good a binary classifier is. Labels are -1 or +1; a margin is the real number whose sign is the prediction and
+// Metrics of binary classifiers. Labels are -1 or +1; a margin is the real number whose sign is the prediction and
 // whose logistic function is the probability of +1.
 #pragma once
 
@@ -13,12 +13,12 @@ double logistic_loss(double x) noexcept;
 /// 1 / (1 + exp(-x)) without overflow.
 double logistic(double x) noexcept;
 
-/// The part of rows whose margin has the sign of the label; a margin of 0 counts as +1. nan without rows.
+/// Accuracy: the fraction of rows whose margin has the sign of the label; a margin of 0 counts as +1. nan without rows.
 double accuracy(std::span<const double> margin, std::span<const double> label);
 /// Mean logistic loss. nan without rows.
 double log_loss(std::span<const double> margin, std::span<const double> label);
-/// Area under the ROC curve: the part of (+1, -1) pairs that are in the right order, a tie counting half.
-/// nan unless both classes are there. Cost: O(n log n)
+/// Area under the ROC curve: the fraction of (+1, -1) pairs ranked correctly, a tie counting half.
+/// nan unless both classes occur. Cost: O(n log n)
 double auc(std::span<const double> margin, std::span<const double> label);
 
 }  // namespace paracel

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// From C++ types to values and back. Numbers (int32, int64, float, double) and contiguous lists of them are their own
-// bytes; everything else that MessagePack knows, users' types with MSGPACK_DEFINE included, is packed.
+// From C++ types to values and back. Numbers (int32, int64, float, double) and contiguous lists of them are stored raw;
+// everything else that MessagePack supports, users' types with MSGPACK_DEFINE included, is packed.
 //
-// Reading converts only without loss:
+// Reading converts only when lossless:
 //   number to number     by type: i32 to i64 and f64, f32 to f64, i32 or i64 to an unsigned type at least as wide (a
 //                        negative one is refused); lists element by element. Anything narrower is a type_error.
 //   packed to number     MessagePack does not keep the width of an integer, so by value: it must fit. A float keeps its
 //                        width: f64 is not read as f32.
-//   one number and a list are never taken for each other.
+//   one number and a list are never converted into each other.
 #pragma once
 
 #ifndef MSGPACK_NO_BOOST
@@ -42,7 +42,7 @@
 
 namespace paracel::codec_detail {
 
-/// What msgpack::packer writes to.
+/// The output of msgpack::packer.
 struct byte_writer {
   std::vector<std::byte>& out;
   void write(const char* data, std::size_t size) {
@@ -51,7 +51,7 @@ struct byte_writer {
   }
 };
 
-/// A MessagePack float: its byte, then the bits with the highest first.
+/// A MessagePack float: its type byte, then the bits in big-endian order.
 template <class Bits, class Float>
 std::array<char, 1 + sizeof(Bits)> float_bytes(unsigned first, Float x) noexcept {
   std::array<char, 1 + sizeof(Bits)> bytes;
@@ -64,7 +64,7 @@ std::array<char, 1 + sizeof(Bits)> float_bytes(unsigned first, Float x) noexcept
 }  // namespace paracel::codec_detail
 
 // msgpack-c 4 packs a float without a fraction as an integer, which loses its type, its width and the sign of zero (and
-// is undefined for 2^64). For our writer a float stays a float.
+// is undefined for 2^64). Our packer keeps a float a float.
 template <>
 inline msgpack::packer<paracel::codec_detail::byte_writer>&
 msgpack::packer<paracel::codec_detail::byte_writer>::pack_float(float x) {
@@ -206,7 +206,7 @@ template <class T>
 
 // ---- raw -----------------------------------------------------------------------------------------------------------
 
-/// True: every number of type `From` is a number of type `To`.
+/// True: every number of type `From` is exactly representable in type `To`.
 template <raw_number From, raw_number To>
 inline constexpr bool widens = std::is_same_v<From, To> ||
                                (std::is_integral_v<From> == std::is_integral_v<To>
@@ -243,7 +243,7 @@ bool with_element(value_tag t, F&& f) {
   }
 }
 
-/// Writes the elements of `v` to `to`, widened. False, and nothing written: they do not widen to To.
+/// Writes the elements of `v` to `to`, widened. False, with nothing written: they do not widen to To.
 template <raw_number To>
 bool widen(const value_view& v, To* to) {
   return with_element(v.tag, [&](auto* p) {
@@ -263,7 +263,7 @@ bool can_widen(value_tag from) {
                       [](auto* p) { return widens<std::remove_const_t<std::remove_pointer_t<decltype(p)>>, To>; });
 }
 
-/// As `widen` for unsigned targets: at least as wide, and no element negative.
+/// As `widen` for unsigned targets: at least as wide, and no negative element.
 template <class Asked, wide_unsigned To>
 void to_unsigned(const value_view& v, To* to) {
   const bool right = with_element(v.tag, [&](auto* p) {
@@ -285,8 +285,8 @@ void to_unsigned(const value_view& v, To* to) {
 
 // ---- packed --------------------------------------------------------------------------------------------------------
 
-/// Checks that `bytes` is exactly one MessagePack object before anything is allocated for it. Each item takes at least
-/// one byte, so the number of items announced and not yet seen may never exceed the bytes that remain.
+/// Checks that `bytes` is exactly one MessagePack object before anything is allocated for it. Each item has at least
+/// one byte, so the number of items announced and still to come may never exceed the remaining bytes.
 /// Throws: protocol_error.
 inline void check_packed(std::span<const std::byte> bytes) {
   std::array<std::uint64_t, max_packed_depth + 1> left;  // items to come at each level of nesting
@@ -402,15 +402,15 @@ inline void check_packed(std::span<const std::byte> bytes) {
     throw protocol_error(std::to_string(bytes.size() - at) + " bytes follow the end of a packed value");
 }
 
-// msgpack-c reads f64 as f32, any integer as a float, and short lists as tuples, without a word. `exactness` walks the
-// standard containers beforehand and says why that would lose something; users' own types are not looked into.
+// msgpack-c silently reads f64 as f32, any integer as a float, and short lists as tuples. `exactness` scans the
+// standard containers beforehand and says what would be lost; users' own types are not inspected.
 
 template <class T>
 struct exactness {
   static constexpr bool matters = std::is_floating_point_v<T>;
   static const char* problem(const msgpack::object& o) {
     if constexpr (std::is_floating_point_v<T>) {
-      // The digits between the first and the last bit that is set; other writers pack 1e18 as an integer.
+      // The number of bits from the first to the last set bit; other writers pack 1e18 as an integer.
       const auto fits = [](std::uint64_t x) {
         return x == 0 || std::bit_width(x) - std::countr_zero(x) <= std::numeric_limits<T>::digits;
       };
@@ -531,7 +531,7 @@ class encoded {
     }
   }
 
-  /// A view of an array that is about to go would be no good.
+  /// A view of an expiring array would dangle.
   explicit encoded(const T&& object) requires(codec_detail::raw_list<T> && !std::ranges::borrowed_range<T>) = delete;
 
   [[nodiscard]] value_view view() const noexcept {
@@ -561,11 +561,11 @@ class encoded {
   stored_type stored_{};
 };
 
-/// Reads `v` into `out`, whose capacity is used again. `v` may lie at any address.
+/// Decodes `v` into `out`, whose capacity is reused. `v` may lie at any address.
 ///
-/// Throws: type_error when the types do not fit without loss, protocol_error when the bytes are no value at all; `out`
+/// Throws: type_error when the types do not fit without loss, protocol_error when the bytes are not a value; `out`
 ///         is then unchanged if the value was a number or a list of numbers, and otherwise valid but unspecified.
-/// Cost: one copy; lists of another width one conversion. Packed values take memory in proportion to their bytes,
+/// Cost: one copy; lists of another width one conversion. Packed values use memory in proportion to their bytes,
 ///       whatever lengths they announce.
 template <class T>
 void decode_into(const value_view& v, T& out) {
@@ -601,7 +601,7 @@ void decode_into(const value_view& v, T& out) {
   }
 }
 
-/// As decode_into, into a new object.
+/// As decode_into, but returns a new object.
 template <class T>
 [[nodiscard]] T decode(const value_view& v) {
   T out{};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Collective operations among the workers of a job. One typed skin over an untyped backend; two backends exist: MPI
+// Collective operations among the workers of a job. A typed skin over an untyped backend; there are two backends: MPI
 // under mpirun, and the job's scheduler for local processes. Every worker must call the same operations in the same
-// order. Reductions fold in rank order where the scheduler folds, so results are bit-identical from run to run.
+// order. The scheduler reduces in rank order, so its results are bit-identical from run to run.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,14 @@
 #include <paracel/types.hpp>
 #include <paracel/value.hpp>
 
-/// Open MPI's communicator, named here so that this header needs no mpi.h.
+/// Open MPI's communicator, declared here so that this header does not need mpi.h.
 struct ompi_communicator_t;
 
 namespace paracel {
 
 class session;
 
-/// What a set of workers can do together, in bytes. Implementations: single_comm, comm_scheduler, comm_mpi.
+/// The collective operations of a set of workers, on bytes. Implementations: single_comm, comm_scheduler, comm_mpi.
 /// Thread-safety: owned by the thread that runs the algorithm.
 /// Blocks: until every rank has called, or the job ends (job_error).
 class comm_backend {
@@ -53,12 +53,13 @@ class comm_backend {
 /// A communicator, Paracel's `Comm`: cheap to copy, copies share the backend.
 ///
 /// Thread-safety: none
-/// Throws: job_error when another node was lost while this one waited.
+/// Throws: job_error when another node was lost during the call.
 class Comm {
  public:
-  /// The workers of the job that `main_env` found (all of them).
+  /// All workers of the job that `main_env` found.
   Comm();
-  /// Under mpirun: that communicator. Elsewhere the argument only says "all workers": MPI is linked, never initialised.
+  /// Under mpirun: that communicator. Elsewhere the argument only means "all workers": MPI is linked, never
+  /// initialised.
   Comm(ompi_communicator_t* communicator);  // NOLINT(google-explicit-constructor): Paracel's signature
   explicit Comm(std::shared_ptr<comm_backend> backend, std::shared_ptr<session> of = nullptr)
       : backend_(std::move(backend)), session_(std::move(of)) {}
@@ -66,11 +67,11 @@ class Comm {
   [[nodiscard]] std::size_t get_rank() const { return backend_->rank(); }
   [[nodiscard]] std::size_t get_size() const { return backend_->size(); }
 
-  /// Returns when every worker has called it. Cost: one round trip to the scheduler, or an MPI barrier.
+  /// A barrier. Cost: one round trip to the scheduler, or an MPI barrier.
   void synchronize() { backend_->barrier(); }
   void sync() { backend_->barrier(); }
 
-  /// Everyone gets root's value. T: any type that has an encoding. Cost: O(bytes) a worker.
+  /// Broadcasts root's value. T: any type that has an encoding. Cost: O(bytes) a worker.
   template <class T>
   void bcast(T& data, std::size_t root = 0) {
     check_root(root);
@@ -81,7 +82,7 @@ class Comm {
   }
 
   /// Element-wise over the workers, in place. T: a number or a std::vector of numbers (bool excluded).
-  /// Unsigned and small integers travel as 64-bit. Cost: O(bytes) a worker.
+  /// Unsigned and small integers are sent as 64-bit. Cost: O(bytes) a worker.
   template <class T>
   void allreduce(T& data, reduce_op op = reduce_op::sum) {
     if constexpr (raw_number<T>) {
@@ -102,7 +103,7 @@ class Comm {
     }
   }
 
-  /// Everyone gets everyone's value, in rank order.
+  /// All-gather: every worker gets every worker's value, in rank order.
   template <class T>
   std::vector<T> allgather(const T& mine) {
     const auto bytes = pack(mine);
@@ -113,7 +114,7 @@ class Comm {
   }
 
   /// Folds with `func(received, accumulator)` in rank order; `root` gets the result, the others a default T.
-  /// Blocks: every worker must call it. Cost: every contribution travels to every rank.
+  /// Blocks: every worker must call it. Cost: every contribution is sent to every rank.
   template <class T, class F>
   T treereduce(T& data, F&& func, std::size_t root = 0) {
     check_root(root);
@@ -124,7 +125,7 @@ class Comm {
     return result;
   }
 
-  /// `sbuf[r]` goes to rank r; `rbuf[r]` is what rank r sent here. Both have one element a rank.
+  /// `sbuf[r]` goes to rank r; `rbuf[r]` is what rank r sent here. Both have one element per rank.
   template <class T>
   void alltoall(const std::vector<T>& sbuf, std::vector<T>& rbuf) {
     if (sbuf.size() != get_size()) throw error("alltoall: the send buffer must have one element for each worker");
@@ -136,19 +137,19 @@ class Comm {
     for (std::size_t r = 0; r < got.size(); ++r) unpack(got[r], rbuf[r]);
   }
 
-  /// The same with bytes as they are.
+  /// The same with raw bytes.
   std::vector<byte_vector> alltoall_bytes(const std::vector<byte_vector>& blocks) {
     if (blocks.size() != get_size()) throw error("alltoall: the send buffer must have one element for each worker");
     return backend_->alltoall(blocks);
   }
 
-  /// Tells the launcher something that it shows as its progress, if there is a job with one. `json`: the text of an
-  /// object. Cost: a message to the scheduler that nobody waits for.
+  /// Reports progress to the launcher, if the job has one. `json`: the text of an object. Cost: a message to the
+  /// scheduler, without waiting for a reply.
   void report(const std::string& json) const;
   /// The same communicator as a part of a job.
   [[nodiscard]] Comm within(std::shared_ptr<session> job) const { return Comm(backend_, std::move(job)); }
 
-  /// The job this communicator belongs to; null for one that stands alone.
+  /// The job this communicator belongs to; null for a standalone one.
   [[nodiscard]] const std::shared_ptr<session>& job() const { return session_; }
 
  private:

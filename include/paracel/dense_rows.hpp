@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Rows of an id and numbers: factors, centres, dense vectors with a name, a number for each vertex.
+// Rows of an id and numbers: factors, centres, named dense vectors, a number for each vertex.
 //
 //     17<tab>0.25|-1.5|3        17,0.25,-1.5,3        a17 0.25 -1.5 3        AL,0.1666
 //
-// The id ends at the first tab, comma, semicolon, bar or blank; the numbers have any one of these between them.
+// The id ends at the first tab, comma, semicolon, bar or blank; the numbers are separated by any one of these.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@
 namespace paracel {
 
 struct vector_rows {
-  id_list ids;                   ///< in the order of the input; numbers if all of them are, on every worker alike
-  std::size_t columns = 0;       ///< numbers a row
+  id_list ids;                   ///< in input order; numbers if all of them are, on every worker alike
+  std::size_t columns = 0;       ///< numbers per row
   std::vector<double> value;     ///< rows() * columns
-  std::uint64_t first_row = 0;   ///< rows of the workers before this one
+  std::uint64_t first_row = 0;   ///< rows of the workers with lower ranks
   std::uint64_t rows_total = 0;  ///< rows of all workers
 
   [[nodiscard]] std::size_t rows() const noexcept { return ids.size(); }
@@ -33,18 +33,18 @@ struct vector_rows {
 };
 
 struct vector_options {
-  std::size_t columns = 0;  ///< 0: as many as the first row has
+  std::size_t columns = 0;  ///< 0: as in the first row
   bool everywhere = false;  ///< every worker gets all rows
 };
 
-/// Loads rows; each worker has those of its byte range. Blank lines are skipped, \r\n accepted. An id may be there
-/// twice. Throws: data_error file:line:column, the same on every worker: a row of another width, what is no finite
-/// number, an
-///         empty id, no row at all.
-/// Blocks: a collective. Cost: each worker reads its part of the bytes; with `everywhere` all numbers travel to all.
+/// Loads rows; each worker has those of its byte range. Blank lines are skipped, \r\n accepted. An id may occur
+/// repeatedly.
+/// Throws: data_error file:line:column, the same on every worker: a row of another width, anything that is not a finite
+///         number, an empty id, no rows.
+/// Blocks: a collective. Cost: each worker reads its share of the bytes; with `everywhere` all numbers are sent to all.
 vector_rows load_vectors(Comm comm, const std::vector<std::string>& files, const vector_options& options = {});
 
-/// The same for a text that came from `file`; for tests and fuzzing.
+/// The same for text read from `file`; for tests and fuzzing.
 vector_rows parse_vectors(const std::string& file, std::string_view text, const vector_options& options = {});
 
 }  // namespace paracel

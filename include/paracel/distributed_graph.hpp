@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A graph spread over the workers by vertices, and what workers tell each other about vertices that they share.
+// A graph partitioned over the workers by vertex, and the exchange of values of shared vertices.
 //
 // Vertices are numbered 0, 1, ... in ascending order of their ids, over all workers; worker w owns the numbers
-// [first[w], first[w + 1]), cut so that the edges are spread evenly. A number therefore does not depend on the number
-// of workers. On a worker vertices have a local index: its own ones 0 ... own() - 1 in the order of their numbers, and
-// after them its ghosts, the vertices of other workers that an edge here leads to, in the order of theirs.
+// [first[w], first[w + 1]), cut so that the edges are balanced. A number therefore does not depend on the number of
+// workers. On a worker vertices have a local index: its own ones 0 ... own() - 1 in the order of their numbers, then
+// its ghosts, the vertices of other workers that local edges lead to, in the order of theirs.
 #pragma once
 
 #include <cstddef>
@@ -24,19 +24,19 @@ namespace paracel {
 
 /// This worker's part of a graph.
 struct distributed_graph {
-  std::vector<std::uint64_t> first{0, 0};  ///< one more element than there are workers
+  std::vector<std::uint64_t> first{0, 0};  ///< one more element than workers
   std::size_t rank = 0;
   id_list ids;                        ///< of the own vertices, ascending
   std::vector<std::uint64_t> ghosts;  ///< numbers, ascending
   /// Edges that leave own vertices; of an undirected graph all edges. Targets are local indices, ascending by number.
   adjacency out;
-  adjacency in;                   ///< edges that enter own vertices, if asked for
+  adjacency in;                   ///< edges that enter own vertices, if requested
   std::uint64_t edges_total = 0;  ///< edges of all workers; of an undirected graph each pair once
   bool directed = true;
 
   [[nodiscard]] std::size_t own() const noexcept { return first[rank + 1] - first[rank]; }
   [[nodiscard]] std::uint64_t vertices_total() const noexcept { return first.back(); }
-  /// Number of a local index.
+  /// The number of a local index.
   [[nodiscard]] std::uint64_t number(std::size_t local) const {
     return local < own() ? first[rank] + local : ghosts[local - own()];
   }
@@ -47,24 +47,24 @@ struct distributed_graph {
 struct graph_options {
   entry_options entries;    ///< `rows_also`: the vertices; duplicates are summed, `transpose` reverses every edge
   bool weighted = false;    ///< false: weights are not kept
-  bool undirected = false;  ///< each edge in both directions; a pair that is there in both ways is one edge
+  bool undirected = false;  ///< each edge in both directions; a-b and b-a are one edge
   bool self_loops = true;   ///< false: they are dropped
   bool incoming = false;    ///< fill `in`; ghosts are then those of both directions
 };
 
 /// Loads a graph. Every worker must call it with the same arguments.
 /// Throws: data_error file:line:column, the same on every worker.
-/// Blocks: a collective. Cost: each edge travels once for each stored direction, in rounds of at most 64 MB a worker.
+/// Blocks: a collective. Cost: each edge is sent once per stored direction, in rounds of at most 64 MB a worker.
 distributed_graph load_graph(Comm comm, const std::vector<std::string>& files, const graph_options& options = {});
 
-/// What workers know of each other's vertices: which own vertices are ghosts where. Made once, used every round.
+/// The halo: which own vertices are ghosts on which workers. Built once, used every round.
 /// Thread-safety: none. Every call is a collective.
 class halo {
  public:
   /// Cost: one all-to-all with 8 bytes a ghost.
   halo(Comm comm, const distributed_graph& graph);
 
-  /// ghost[g] becomes the value that the owner of graph.ghosts[g] has for it. T: trivially copyable.
+  /// Sets ghost[g] to the owner's value of graph.ghosts[g]. T: trivially copyable.
   /// Cost: one all-to-all with sizeof(T) bytes a ghost.
   template <class T>
   void pull(std::span<const T> own, std::span<T> ghost) {
@@ -82,7 +82,7 @@ class halo {
     }
   }
 
-  /// The same for rows of `width` values, those of a vertex side by side. Every worker must name the same width.
+  /// The same for rows of `width` values, those of a vertex contiguous. Every worker must pass the same width.
   /// Cost: one all-to-all with width * sizeof(T) bytes a ghost.
   template <class T>
   void pull_rows(std::span<const T> own, std::span<T> ghost, std::size_t width) {
@@ -102,8 +102,8 @@ class halo {
     }
   }
 
-  /// The other way: `combine(own value, ghost value)` for each own vertex with what every other worker has at its ghost
-  /// of it, in rank order, so that the result is the same from run to run.
+  /// The reverse direction: `combine(own value, ghost value)` for each own vertex with the value of each worker that
+  /// has it as a ghost, in rank order, so that the result is the same from run to run.
   template <class T, class F>
   void push(std::span<const T> ghost, std::span<T> own, F&& combine) {
     for (std::size_t w = 0; w < shared_.size(); ++w) {
@@ -129,7 +129,7 @@ class halo {
   Comm comm_;
   std::vector<std::vector<std::uint32_t>> shared_;  // by worker
   std::vector<std::size_t> ghost_first_;
-  std::vector<byte_vector> blocks_;  // by worker: the memory of the last call
+  std::vector<byte_vector> blocks_;  // by worker: buffers reused from the last call
 };
 
 }  // namespace paracel

@@ -6,7 +6,7 @@
 
 namespace paracel {
 
-/// The exit statuses of every program of the framework; the table in README.md is made of these.
+/// The exit statuses of every program of the framework; README.md's table is generated from these.
 namespace exit_status {
 inline constexpr int ok = 0;
 inline constexpr int failure = 1;
@@ -20,7 +20,7 @@ inline constexpr int timeout = 12;
 inline constexpr int scheduler_lost = 13;
 }  // namespace exit_status
 
-/// Base of everything the framework throws; `status()` is the exit status a main should end with.
+/// Base of everything the framework throws; `status()` is the exit status that main should return.
 class error : public std::runtime_error {
  public:
   explicit error(const std::string& what, int status = exit_status::failure)
@@ -31,7 +31,7 @@ class error : public std::runtime_error {
   int status_;
 };
 
-/// A command line that cannot be understood.
+/// A command line that cannot be parsed.
 class usage_error : public error {
  public:
   explicit usage_error(const std::string& what) : error(what, exit_status::usage) {}
@@ -55,25 +55,25 @@ class plugin_error : public error {
   explicit plugin_error(const std::string& what) : error(what, exit_status::plugin) {}
 };
 
-/// Bytes that do not follow the protocol or a value encoding.
+/// Bytes that violate the protocol or a value encoding.
 class protocol_error : public error {
  public:
   explicit protocol_error(const std::string& what) : error(what) {}
 };
 
-/// A key that is not there; the text names the key.
+/// A missing key; the text names the key.
 class key_error : public error {
  public:
   explicit key_error(const std::string& what) : error(what) {}
 };
 
-/// A value of another type than the one asked for, or one that would lose precision.
+/// A value of another type than requested, or one that would lose precision.
 class type_error : public error {
  public:
   explicit type_error(const std::string& what) : error(what) {}
 };
 
-/// A request without an answer.
+/// A request without a reply.
 class network_error : public error {
  public:
   network_error(const std::string& what, bool may_have_been_applied, int status = exit_status::failure)
@@ -85,7 +85,7 @@ class network_error : public error {
   bool may_have_been_applied_;
 };
 
-/// The job was ended by the scheduler; the text is the first cause.
+/// The scheduler ended the job; the text is the first cause.
 class job_error : public error {
  public:
   job_error(const std::string& what, int status) : error(what, status) {}

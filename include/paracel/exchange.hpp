@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// An all-to-all of blocks of any size, in messages of bounded size: what the scheduler passes on at once stays small
+// An all-to-all of blocks of any size, in messages of bounded size: what the scheduler relays at once stays small
 // however much there is to send.
 #pragma once
 
@@ -15,17 +15,17 @@
 
 namespace paracel {
 
-/// A worker sends no more than this in one round of an exchange. Below the limit of a message (1 GiB by default) by so
-/// much that the blocks' own lengths do not matter, and large enough that a round costs its bytes and not its round
+/// The most a worker sends in one round of an exchange. Small enough below the message limit (1 GiB by default) that
+/// the blocks' length fields do not matter, and large enough that a round is bound by its bytes and not by its round
 /// trip.
 inline constexpr std::size_t exchange_round_bytes = std::size_t{64} << 20U;
 
-/// Bytes at the beginning of each block that belong to `exchange_blocks`; the caller leaves room for them.
+/// Bytes at the beginning of each block reserved for `exchange_blocks`; the caller leaves room for them.
 inline constexpr std::size_t exchange_room = sizeof(std::uint64_t);
 
 /// `blocks[r]` goes to rank r; returns what each rank sent here, in rank order. The first `exchange_room` bytes of each
-/// block are overwritten, what comes has them too. The own block does not travel. Blocks are moved out of.
-/// Every worker must call it. Cost: as many all-to-alls as the worker with most to send needs.
+/// block are overwritten, and received blocks have them too. The own block is not sent. Blocks are moved from.
+/// Every worker must call it. Cost: as many all-to-alls as the worker with the most to send needs.
 inline std::vector<byte_vector> exchange_blocks(Comm& comm, std::vector<byte_vector>& blocks,
                                                 std::size_t most_bytes = exchange_round_bytes) {
   const std::size_t size = comm.get_size();
@@ -35,7 +35,7 @@ inline std::vector<byte_vector> exchange_blocks(Comm& comm, std::vector<byte_vec
   blocks[rank].clear();
   std::vector<byte_vector> got(size);
   if (size > 1) {
-    // Each sender says in its first piece how many rounds it needs; all take the greatest.
+    // Each sender says in its first piece how many rounds it needs; the maximum decides.
     const std::size_t piece = std::max(most_bytes / (size - 1), exchange_room);
     std::size_t longest = 0;
     for (const auto& b : blocks) longest = std::max(longest, b.size());

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Graphs that one worker holds, with Paracel's interface: `digraph`, `undirected_graph`, `bigraph`,
+// Graphs held by one worker, with Paracel's interface: `digraph`, `undirected_graph`, `bigraph`,
 // `bigraph_continuous`.
 //
-// Edges that are added go to a buffer. The first call that looks at them makes compressed adjacency of it (one sort),
-// and so does the next one after more edges have come. Vertices are visited in ascending order of their ids, and the
-// edges of a vertex in ascending order of the other end. An edge that is added again takes the new weight; it is one
+// Added edges go to a buffer. The first call that reads edges turns it into compressed adjacency (one sort), and so
+// does the next one after more edges were added. Vertices are visited in ascending order of their ids, and the edges of
+// a vertex in ascending order of the other end. Adding an edge again replaces its weight; it remains one
 // edge.
 //
-// Ids are 64-bit numbers or names (std::string); everything that can be compared and hashed will do.
+// Ids are 64-bit numbers or names (std::string); any comparable and hashable type will do.
 //
-// Thread-safety: none, not even of const members: the first look at an edge sorts.
-// Cost: an edge 4 bytes in each direction that is kept, 12 if any weight is not 1, and while edges are added 8 or 16; a
-// vertex 8 bytes, its id and its place in a table (6 to 12 bytes). The forms that give dictionaries cost their making.
+// Thread-safety: none, not even of const members: the first read of an edge sorts.
+// Cost: an edge 4 bytes in each stored direction, 12 if any weight is not 1, and while edges are added 8 or 16; a
+// vertex 8 bytes, its id and its slot in a table (6 to 12 bytes). The forms that return dictionaries build them.
 #pragma once
 
 #include <algorithm>
@@ -109,7 +109,7 @@ inline void renumber(std::vector<std::uint32_t>& places, const std::vector<std::
   for (auto& p : places) p = now[p];
 }
 
-/// The edges of `rows`, then those of `added`. Both are empty then.
+/// Merges the edges of `added` into those of `rows`. Both are empty afterwards.
 inline edge_buffer joined(adjacency& rows, edge_buffer& added) {
   edge_buffer edges;
   if (rows.target.empty()) {
@@ -125,7 +125,7 @@ inline edge_buffer joined(adjacency& rows, edge_buffer& added) {
   return edges;
 }
 
-/// What came out of a value: throws protocol_error when it is no adjacency of so many rows and columns.
+/// Decoded from a value: throws protocol_error when it is not an adjacency of so many rows and columns.
 inline void check(const adjacency& a, std::size_t rows, std::size_t columns) {
   bool good = a.begin.size() == rows + 1 && a.begin.front() == 0 && a.begin.back() == a.target.size() &&
               std::is_sorted(a.begin.begin(), a.begin.end()) &&
@@ -179,9 +179,9 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
     const auto a = index_.intern(v);
     added_.add(a, index_.intern(w), weight);
   }
-  /// A vertex that may have no edge.
+  /// Adds a vertex, which may have no edge.
   void add_vertex(const T& v) { index_.intern(v); }
-  /// Many edges at once, whose ends are places in `ids`; for loaders.
+  /// Many edges at once, whose ends are indices into `ids`; for loaders.
   void add_edges(interner<T>&& ids, edge_buffer&& edges) {
     if (v() == 0) {
       index_ = std::move(ids);
@@ -221,25 +221,25 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
   void dump2triples(graph_detail::triple_list<T>& triples) const {
     graph_detail::all_triples(out(), index_, index_, triples);
   }
-  /// Adds to `dict`; vertices without an edge that leaves them are not in it.
+  /// Adds to `dict`; vertices without outgoing edges are not in it.
   void dump2dict(graph_detail::edge_dict<T>& dict) const {
     build_if_changed();
     auto put = [&](const T& v, const T& w, double weight) { dict[v][w] = weight; };
     graph_detail::visit_edges(out_, index_, index_, 0, index_.size(), put);
   }
 
-  /// Turns every edge round.
+  /// Reverses every edge.
   void reverse() {
     (void)in();
     std::swap(out_, *in_);
   }
 
-  /// Vertices.
+  /// The number of vertices.
   [[nodiscard]] std::size_t v() const { return index_.size(); }
-  /// Edges; one that was added twice is one.
+  /// The number of edges; one that was added twice counts once.
   [[nodiscard]] std::size_t e() const { return out().target.size(); }
   [[nodiscard]] bool contains(const T& v) const { return index_.find(v) != index_.none; }
-  /// What the edges that leave `v` lead to, and their weights; of an unknown vertex nothing.
+  /// The targets of the edges that leave `v`, and their weights; of an unknown vertex nothing.
   [[nodiscard]] dict_type<T, double> adjacent(const T& v) const { return row_of(out(), v); }
   [[nodiscard]] dict_type<T, double> reverse_adjacent(const T& v) const { return row_of(in(), v); }
   /// Of an unknown vertex 0. Cost: O(1); the first indegree after a change O(all edges).
@@ -247,7 +247,7 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
   [[nodiscard]] std::size_t indegree(const T& v) const { return degree_in(in(), v); }
   /// outdegree and indegree; a self-loop counts twice.
   [[nodiscard]] std::size_t degree(const T& v) const { return outdegree(v) + indegree(v); }
-  /// Edges a vertex; 0 of an empty graph. (0.3 cut it to an integer.)
+  /// Edges per vertex; 0 of an empty graph. (0.3 truncated it to an integer.)
   [[nodiscard]] double avg_degree() const {
     return v() == 0 ? 0.0 : static_cast<double>(e()) / static_cast<double>(v());
   }
@@ -261,7 +261,7 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
     return n;
   }
 
-  // ---- for algorithms: vertices by their place in ids(). Lifetime: until the graph changes.
+  // ---- for algorithms: vertices by their index in ids(). Lifetime: until the graph changes.
 
   /// Ascending.
   [[nodiscard]] const std::vector<T>& ids() const {
@@ -326,9 +326,9 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
   }
 
   mutable interner<T> index_;
-  mutable edge_buffer added_;  // since out_ was made
+  mutable edge_buffer added_;  // since out_ was built
   mutable adjacency out_;
-  mutable std::optional<adjacency> in_;  // out_ from the other end, when it has been asked for
+  mutable std::optional<adjacency> in_;  // transpose of out_, once it was requested
 };
 
 /// An undirected graph. An edge a-b is the same as b-a.
@@ -350,7 +350,7 @@ class undirected_graph : public graph_detail::edge_input<undirected_graph<T>, T>
   void add_edges(interner<T>&& ids, edge_buffer&& edges) {
     edge_buffer both;
     both.reserve(2 * edges.size());
-    for (std::size_t k = 0; k < edges.size(); ++k) {  // one beside the other: the last weight is the last of both
+    for (std::size_t k = 0; k < edges.size(); ++k) {  // interleaved: the last weight is the last of both
       both.add(edges.from[k], edges.to[k], edges.weight_at(k));
       if (edges.from[k] != edges.to[k]) both.add(edges.to[k], edges.from[k], edges.weight_at(k));
     }
@@ -379,13 +379,13 @@ class undirected_graph : public graph_detail::edge_input<undirected_graph<T>, T>
   [[nodiscard]] graph_detail::edge_dict<T> get_data() const { return both_.get_data(); }
 
   [[nodiscard]] std::size_t v() const { return both_.v(); }
-  /// Edges; a-b and b-a are one.
+  /// The number of edges; a-b and b-a are one.
   [[nodiscard]] std::size_t e() const { return (both_.e() + selfloops()) / 2; }
   [[nodiscard]] bool contains(const T& v) const { return both_.contains(v); }
   [[nodiscard]] dict_type<T, double> adjacent(const T& v) const { return both_.adjacent(v); }
-  /// Neighbours; a self-loop is one. Of an unknown vertex 0.
+  /// The number of neighbours; a self-loop is one. Of an unknown vertex 0.
   [[nodiscard]] std::size_t degree(const T& v) const { return both_.outdegree(v); }
-  /// Twice the edges, a vertex; 0 of an empty graph.
+  /// Twice the edges per vertex; 0 of an empty graph.
   [[nodiscard]] double avg_degree() const {
     return v() == 0 ? 0.0 : 2.0 * static_cast<double>(e()) / static_cast<double>(v());
   }
@@ -394,7 +394,7 @@ class undirected_graph : public graph_detail::edge_input<undirected_graph<T>, T>
     for (std::size_t v = 0; v < out().rows(); ++v) most = std::max<std::size_t>(most, out().degree(v));
     return most;
   }
-  /// (0.3 gave half of them.)
+  /// (0.3 returned half of them.)
   [[nodiscard]] std::size_t selfloops() const { return both_.selfloops(); }
 
   [[nodiscard]] const std::vector<T>& ids() const { return both_.ids(); }
@@ -413,7 +413,7 @@ class undirected_graph : public graph_detail::edge_input<undirected_graph<T>, T>
   digraph<T> both_;
 };
 
-/// A graph of two sides: edges lead from left vertices to right ones. The same id on both sides is two vertices.
+/// A bipartite graph: edges lead from left vertices to right ones. The same id on both sides is two vertices.
 template <class T = default_id_type>
 class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
  public:
@@ -428,7 +428,7 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
     const auto a = left_.intern(v);
     added_.add(a, right_.intern(w), weight);
   }
-  /// Many edges at once, whose ends are places in `left` and `right`; for loaders.
+  /// Many edges at once, whose ends are indices into `left` and `right`; for loaders.
   void add_edges(interner<T>&& left, interner<T>&& right, edge_buffer&& edges) {
     if (v() == 0) {
       left_ = std::move(left);
@@ -475,11 +475,11 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
     graph_detail::visit_edges(out_, left_, right_, 0, left_.size(), put);
   }
 
-  /// Left vertices.
+  /// The number of left vertices.
   [[nodiscard]] std::size_t v() const { return left_.size(); }
   [[nodiscard]] std::size_t e() const { return out().target.size(); }
   [[nodiscard]] bool is_connected(const T& a, const T& b) const { return place(a, b).has_value(); }
-  /// 0 when there is no such edge.
+  /// 0 when no such edge exists.
   [[nodiscard]] double get_wgt(const T& a, const T& b) const {
     const auto k = place(a, b);
     return k ? out_.weight_at(*k) : 0.0;
@@ -513,7 +513,7 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
     build_if_changed();
     return right_.ids();
   }
-  /// Rows: places in left_ids(); targets: places in right_ids(). Lifetime: until the graph changes.
+  /// Rows: indices into left_ids(); targets: indices into right_ids(). Lifetime: until the graph changes.
   [[nodiscard]] const adjacency& out() const {
     build_if_changed();
     return out_;
@@ -565,17 +565,17 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
   mutable interner<T> left_, right_;
   mutable edge_buffer added_;
   mutable adjacency out_;
-  mutable std::vector<std::uint32_t> indegree_;  // empty: not counted yet
+  mutable std::vector<std::uint32_t> indegree_;  // empty: not yet counted
 };
 
-/// A graph of two sides whose left vertices are 0 ... v() - 1. Edges stay in the order in which they were added, and
-/// one that was added twice is there twice. Ids are less than 2^32 - 1.
+/// A bipartite graph whose left vertices are 0 ... v() - 1. Edges stay in the order in which they were added, and
+/// duplicates are kept. Ids are less than 2^32 - 1.
 class bigraph_continuous {
  public:
   using id_type = default_id_type;
 
   bigraph_continuous() = default;
-  /// With left vertices 0 ... n - 1 and no edge.
+  /// With left vertices 0 ... n - 1 and no edges.
   explicit bigraph_continuous(default_id_type n) { resize(n); }
   /// From a file: the number of left vertices, then lines `left,right,weight` (or `left,right`).
   /// Throws: data_error file:line.
@@ -585,10 +585,10 @@ class bigraph_continuous {
     size_ = std::max(size_, checked(v) + 1);
     added_.add(static_cast<std::uint32_t>(v), static_cast<std::uint32_t>(checked(w)), weight);
   }
-  /// Makes the left vertices 0 ... n - 1; edges of others go. (In 0.3 e() became 0 although edges stayed.)
+  /// Sets the left vertices to 0 ... n - 1; edges of others are dropped. (In 0.3 e() became 0 although edges stayed.)
   void resize(default_id_type n);
 
-  /// Left vertices.
+  /// The number of left vertices.
   [[nodiscard]] default_id_type v() const { return size_; }
   [[nodiscard]] default_id_type e() const { return out_.target.size() + added_.size(); }
   [[nodiscard]] bag_type<std::pair<default_id_type, double>> adjacent(default_id_type v) const;
@@ -606,7 +606,7 @@ class bigraph_continuous {
     if (v < size_) visit(v, v + 1, f);
   }
 
-  /// Rows: left vertices. Targets are in the order in which the edges came. Lifetime: until the graph changes.
+  /// Rows: left vertices. Targets are in insertion order. Lifetime: until the graph changes.
   [[nodiscard]] const adjacency& out() const;
 
   template <class Packer>

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Loading graphs and matrices in Paracel's way: a base of `paralg`. Each worker reads its part of the files, a parser
-// takes lines apart, and each entry goes to the worker that owns it. The result is the same for every number of
-// workers, but for who has what; that is the pattern's affair, with the workers as a grid of npx times npy
+// splits lines into fields, and each entry is sent to the worker that owns it. The result is the same for every number
+// of workers; the pattern only decides ownership, with the workers as a grid of npx times npy
 // (get_decomp_info):
 //
 //     fmap       n x 1: whole rows (the edges that leave a vertex); the default for graphs
-//     fset       the same, lines are mixed (below)
+//     fset       the same, with mixed lines (below)
 //     smap       1 x n: whole columns
 //     fsmap      about as many in both directions: blocks; the default for sparse matrices
 //     fvec       n x 1; of a dense matrix: rows stay with the worker that read them
 //     linesplit  as fmap
 //
 // Worker x * npy + y owns the entries whose row has x = hash(row) modulo npx and whose column y = hash(column) modulo
-// npy; the hash is XXH3-64 of a name's bytes or a number's eight bytes. Who owns something does not depend on the file.
+// npy; the hash is XXH3-64 of a name's bytes or a number's eight bytes. Ownership does not depend on the file.
 //
-// What a line says once it is taken apart (without a parser: at commas, semicolons, tabs and blanks):
+// The meaning of a line's fields (without a parser: split at commas, semicolons, tabs and blanks):
 //
 //     a,b                weight 1
 //     a,b:w  a,b|w  a,b,w
 //     a,b,c:w,d          with mix_flag: a with b, a with c, a with d
 //
-// Blank lines say nothing. An entry that is there again takes the last weight in a graph, stays beside the first in a
+// Blank lines are skipped. A duplicate entry replaces the weight in a graph, is kept beside the first in a
 // bigraph_continuous, and is added to it in a matrix, all in the order of the files.
 //
 // Throws: data_error file:line:column (file:line with a parser), the first of all files, on every worker; usage_error
-// for an unknown pattern. What a parser throws becomes a data_error. Blocks: every one is a collective, with the same
-// arguments on every worker. Cost: reads a part of the bytes; an entry travels once, 24 bytes or its names and 16, in
-// rounds of 8 MB a worker.
+// for an unknown pattern. An exception of a parser becomes a data_error. Blocks: all are collectives, with the same
+// arguments on every worker. Cost: reads its share of the bytes; an entry is sent once, 24 bytes or its names and 16,
+// in rounds of 8 MB a worker.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@
 #include <paracel/interner.hpp>
 #include <paracel/types.hpp>
 
-// Named here so that a program without matrices does not compile Eigen.
+// Declared here so that a program without matrices does not compile Eigen.
 namespace Eigen {
 template <typename Scalar, int Options, typename StorageIndex>
 class SparseMatrix;
@@ -62,7 +62,7 @@ template <class T>
 class bigraph;
 class bigraph_continuous;
 
-/// A parser out of anything that takes a line, and perhaps one or two separators, and gives its fields.
+/// A parser from any callable that takes a line, and optionally one or two separators, and returns its fields.
 template <class P>
 parser_type gen_parser(P parser) {
   return [parser = std::move(parser)](const str_type& line) mutable { return parser(line); };
@@ -82,14 +82,14 @@ class graph_loading {
  public:
   explicit graph_loading(Comm comm) : comm_(std::move(comm)) { set_decomp_info("linesplit"); }
 
-  /// The grid of a pattern becomes that of get_decomp_info; loading does it by itself. Throws: usage_error.
+  /// Sets the grid of get_decomp_info to that of a pattern; loading does it implicitly. Throws: usage_error.
   void set_decomp_info(const str_type& pattern);
   void get_decomp_info(int& x, int& y) const {
     x = npx_;
     y = npy_;
   }
 
-  // ---- graphs; include <paracel/graph.hpp>. The edges are added to those that are there. ids: default_id_type or
+  // ---- graphs; include <paracel/graph.hpp>. Edges are added to the existing ones. ids: default_id_type or
   // str_type
 
   template <class T, class Id>
@@ -102,7 +102,7 @@ class graph_loading {
                              bool mix_flag = false) {
     add_to(graph, request{list_of(files), nullptr, pattern, mix_flag});
   }
-  /// Who owns an edge a,b goes by a as row and b as column, as the line has them.
+  /// An edge a,b is owned with a as row and b as column, as they stand in the line.
   template <class T, class Id>
   void paracel_load_as_graph(undirected_graph<Id>& graph, const T& files, const parser_type& parser,
                              const str_type& pattern = "fmap", bool mix_flag = false) {
@@ -123,7 +123,7 @@ class graph_loading {
                              bool mix_flag = false) {
     add_to(graph, request{list_of(files), nullptr, pattern, mix_flag});
   }
-  /// Vertices are numbered as the rows and columns of a matrix; the graph is made anew.
+  /// Vertices are numbered like the rows and columns of a matrix; the graph is replaced.
   template <class T>
   void paracel_load_as_graph(bigraph_continuous& graph, dict_type<default_id_type, default_id_type>& row_map,
                              dict_type<default_id_type, default_id_type>& col_map, const T& files,
@@ -136,7 +136,7 @@ class graph_loading {
                              const str_type& pattern = "fmap", bool mix_flag = false) {
     load(graph, row_map, col_map, request{list_of(files), nullptr, pattern, mix_flag});
   }
-  /// `auto g = paracel_load_as_graph<paracel::digraph<>>("edges.txt");` With everything that follows the graph above.
+  /// `auto g = paracel_load_as_graph<paracel::digraph<>>("edges.txt");` Further arguments as for the graph above.
   template <class Graph, class... A>
   Graph paracel_load_as_graph(const A&... arguments) requires std::is_default_constructible_v<Graph> {
     Graph graph;
@@ -146,8 +146,8 @@ class graph_loading {
 
   // ---- matrices; include <Eigen/Sparse> or <Eigen/Dense>. ids: default_id_type or str_type
   //
-  // Rows are numbered 0, 1, ... in ascending order of the ids that the workers with the same rows (x of the grid) have
-  // together, and so are columns; row_map and col_map give the id of a number. With fmap, every worker has all columns.
+  // Rows are numbered 0, 1, ... in ascending order of the ids that occur on the workers with the same rows (x of the
+  // grid), and columns likewise; row_map and col_map map numbers to ids. With fmap, every worker has all columns.
 
   template <class T, class Id>
   void paracel_load_as_matrix(sparse_matrix& matrix, dict_type<default_id_type, Id>& row_map,
@@ -174,7 +174,7 @@ class graph_loading {
     dict_type<default_id_type, default_id_type> row_map;
     paracel_load_as_matrix(matrix, row_map, files, parser, pattern, mix_flag);
   }
-  /// Lines `id,value,value,...`, all with as many values; each worker has those that it read (pattern fvec), in their
+  /// Lines `id,value,value,...`, all of the same length; each worker has those that it read (pattern fvec), in their
   /// order. Without a parser | and : separate fields, too.
   template <class T, class Id>
   void paracel_load_as_matrix(dense_matrix& matrix, dict_type<default_id_type, Id>& row_map, const T& files,
@@ -190,7 +190,7 @@ class graph_loading {
     dict_type<default_id_type, default_id_type> row_map;
     paracel_load_as_matrix(matrix, row_map, files, parser);
   }
-  /// `auto m = paracel_load_as_matrix<Eigen::MatrixXd>(row_map, "vectors.txt", parser);` With everything that follows
+  /// `auto m = paracel_load_as_matrix<Eigen::MatrixXd>(row_map, "vectors.txt", parser);` Further arguments as for
   /// the matrix above; the maps are filled.
   template <class Matrix, class... A>
   Matrix paracel_load_as_matrix(A&&... arguments) requires std::is_default_constructible_v<Matrix> {
@@ -209,7 +209,7 @@ class graph_loading {
  private:
   struct request {
     list_type<str_type> files;
-    const parser_type* parser;  // null: the one that is built in
+    const parser_type* parser;  // null: the built-in one
     str_type pattern;
     bool mixed;
   };
@@ -248,7 +248,7 @@ class graph_loading {
     fill(row_map, std::move(rows));
   }
 
-  // In src/load/graph_loading.cpp, for both kinds of id. `rows` and `columns` may be one index.
+  // In src/load/graph_loading.cpp, for both kinds of id. `rows` and `columns` may be the same index.
   template <class Id>
   void load_entries(const request& r, interner<Id>& rows, interner<Id>& columns, edge_buffer& entries);
   template <class Id>

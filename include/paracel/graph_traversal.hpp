@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Walks through a graph of one worker: Paracel's `DFS`, `BFS` and `connected_components`, orders and cycles. None of
-// them recurses, so that a path of ten million vertices is no deeper than another. Neighbours are taken in ascending
+// Traversals of a graph held by one worker: Paracel's `DFS`, `BFS` and `connected_components`, orders and cycles. None
+// of them recurses, so a path of ten million vertices cannot overflow the stack. Neighbours are visited in ascending
 // order.
 //
 // Source: R. Sedgewick and K. Wayne, Algorithms, 4th edition (2011), chapter 4; R. E. Tarjan, Depth-first search and
@@ -34,8 +34,8 @@ concept compact_graph = requires(const G& g, const typename G::id_type& v) {
   { g.index_of(v) } -> std::same_as<std::optional<std::uint32_t>>;
 };
 
-/// Vertices by numbers and their neighbours, of any graph that has `adjacent`. The vertices of such a graph get their
-/// numbers as they are met.
+/// Numbers the vertices of any graph that has `adjacent`, in the order in which they are discovered, and lists their
+/// neighbours.
 template <class G, class T>
 class traversal_view {
  public:
@@ -80,15 +80,15 @@ class traversal_view<G, T> {
   const adjacency* rows_;
 };
 
-/// Times of a vertex in a depth-first walk.
+/// Discovery and finishing times of a vertex in a depth-first search.
 struct traversal_times {
-  std::int64_t pre = -1;   ///< how many vertices were met before it; -1: it was not met
-  std::int64_t post = -1;  ///< how many were left before it
+  std::int64_t pre = -1;   ///< vertices discovered before it; -1: not reached
+  std::int64_t post = -1;  ///< vertices finished before it
 };
 
-/// Goes through everything that can be reached from `from` and has no `pre` yet. `meet(i)` is called when a vertex is
-/// met, `leave(i)` when all behind it is done, `seen(i, j)` for an edge to a vertex met before. Cost: O(vertices +
-/// edges); 16 bytes for each vertex on the way from `from` to where the walk is.
+/// Visits everything reachable from `from` that has no `pre` yet. `meet(i)` is called when a vertex is discovered,
+/// `leave(i)` when it is finished, `seen(i, j)` for an edge to a vertex discovered before. Cost: O(vertices + edges);
+/// 16 bytes for each vertex on the current path from `from`.
 template <class View, class Meet, class Leave, class Seen>
 void traverse_deep(View& view, std::uint32_t from, std::vector<traversal_times>& times, std::int64_t& met,
                    std::int64_t& left, Meet meet, Leave leave, Seen seen) {
@@ -126,7 +126,7 @@ struct nothing {
 
 }  // namespace graph_detail
 
-/// Depth-first search from one vertex: func(v) for each vertex that can be reached, when it is met.
+/// Depth-first search from one vertex: func(v) for each reachable vertex, when it is discovered.
 /// Throws: key_error when `src` is not in the graph. Lifetime: the graph must outlive it and not change.
 /// Cost: O(vertices + edges)
 template <class G, class T, class F>
@@ -138,7 +138,7 @@ class DFS {
         graph_detail::nothing(), graph_detail::nothing());
   }
   [[nodiscard]] bool visited(const T& v) const { return pre(v) >= 0; }
-  /// Its place in the order in which vertices were met (left); -1 when it was not.
+  /// Its place in preorder (postorder); -1 when it was not reached.
   [[nodiscard]] std::int64_t pre(const T& v) const { return at(v).pre; }
   [[nodiscard]] std::int64_t post(const T& v) const { return at(v).post; }
 
@@ -153,7 +153,7 @@ class DFS {
   std::int64_t left_ = 0;
 };
 
-/// Breadth-first search from one vertex: func(v) for each vertex that can be reached, nearest first.
+/// Breadth-first search from one vertex: func(v) for each reachable vertex, nearest first.
 /// Throws: key_error when `src` is not in the graph. Lifetime: the graph must outlive it and not change.
 /// Cost: O(vertices + edges)
 template <class G, class T, class F>
@@ -175,9 +175,9 @@ class BFS {
     }
   }
   [[nodiscard]] bool visited(const T& v) const { return dist(v) >= 0; }
-  /// Edges on a shortest way from the start; -1 when there is none.
+  /// Edges on a shortest path from the source; -1 when there is none.
   [[nodiscard]] int dist(const T& v) const { return at(v).dist; }
-  /// The vertex before `v` on that way; of the start itself the start. Throws: key_error when `v` was not reached.
+  /// The vertex before `v` on that path; of the source itself the source. Throws: key_error when `v` was not reached.
   [[nodiscard]] T edgeTo(const T& v) const {
     if (!visited(v)) throw key_error("a vertex was asked for that the search did not reach");
     return view_.id(at(v).before);
@@ -200,7 +200,7 @@ class BFS {
   std::vector<mark> marks_;
 };
 
-/// Depth-first walk through the whole graph, beginning again at the least vertex that was not met.
+/// Depth-first traversal of the whole graph, restarted at the least undiscovered vertex.
 template <class T>
 class depth_first_order {
  public:
@@ -217,10 +217,10 @@ class depth_first_order {
           graph_detail::nothing());
     }
   }
-  /// Places of a vertex among all, in the order of meeting and of leaving; -1: it is not in the graph.
+  /// Index of a vertex in preorder and postorder; -1: it is not in the graph.
   [[nodiscard]] std::int64_t pre(const T& v) const { return at(v).pre; }
   [[nodiscard]] std::int64_t post(const T& v) const { return at(v).post; }
-  /// The vertices, the last that was left first.
+  /// The vertices in reverse postorder.
   [[nodiscard]] std::vector<T> reverse_post() const {
     std::vector<T> order;
     order.reserve(ids_.size());
@@ -245,7 +245,7 @@ template <class T>
 std::vector<T> find_cycle(const digraph<T>& graph) {
   graph_detail::traversal_view<digraph<T>, T> view(graph);
   std::vector<graph_detail::traversal_times> times(view.size());
-  std::vector<std::uint32_t> path;  // the vertices that are met and not left
+  std::vector<std::uint32_t> path;  // vertices discovered and not finished
   std::vector<T> cycle;
   std::int64_t met = 0;
   std::int64_t left = 0;
@@ -254,7 +254,7 @@ std::vector<T> find_cycle(const digraph<T>& graph) {
     graph_detail::traverse_deep(
         view, v, times, met, left, [&](std::uint32_t i) { path.push_back(i); }, [&](std::uint32_t) { path.pop_back(); },
         [&](std::uint32_t, std::uint32_t to) {
-          if (times[to].post >= 0 || !cycle.empty()) return;  // it leads to what is done, or one is found
+          if (times[to].post >= 0 || !cycle.empty()) return;  // it leads to a finished vertex, or a cycle is found
           for (auto at = std::find(path.rbegin(), path.rend(), to).base() - 1; at != path.end(); ++at)
             cycle.push_back(view.id(*at));
         });
@@ -262,7 +262,7 @@ std::vector<T> find_cycle(const digraph<T>& graph) {
   return cycle;
 }
 
-/// The vertices in an order in which every edge leads forward; none when there is a cycle.
+/// A topological order of the vertices; empty when there is a cycle.
 /// Cost: O(vertices + edges)
 template <class T>
 std::optional<std::vector<T>> topological_order(const digraph<T>& graph) {
@@ -303,9 +303,9 @@ class connected_components {
     }
   }
   [[nodiscard]] bool is_connected(const T& v, const T& w) const { return id(v) >= 0 && id(v) == id(w); }
-  /// How many there are.
+  /// The number of components.
   [[nodiscard]] int cnt() const { return count_; }
-  /// That of a vertex; -1 when it is not in the graph.
+  /// The component of a vertex; -1 when it is not in the graph.
   [[nodiscard]] int id(const T& v) const {
     const auto i = std::lower_bound(ids_.begin(), ids_.end(), v);
     return i != ids_.end() && *i == v ? component_[static_cast<std::size_t>(i - ids_.begin())] : -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the rows, columns and vertices of an input are called: all of them 64-bit numbers, or all of them names.
+// The ids of rows, columns and vertices of an input: all of them 64-bit numbers, or all of them names.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace paracel {
 
-/// A list of ids. Names lie one after the other in one buffer.
+/// A list of ids. Names are stored contiguously in one buffer.
 /// Thread-safety: const-concurrent
 /// Cost: 8 bytes an id; of names their bytes too.
 class id_list {
@@ -42,8 +42,8 @@ class id_list {
   [[nodiscard]] std::string text(std::size_t i) const {
     return numeric_ ? std::to_string(numbers_[i]) : std::string(name(i));
   }
-  /// The number, also of a name that is one in decimal, or 64 bits of hash of the name: what random numbers of a row
-  /// are drawn from, and its id in a `table`.
+  /// The number, also of a name that is a decimal number, or a 64-bit hash of the name: the seed of a row's random
+  /// numbers, and its id in a `table`.
   [[nodiscard]] std::uint64_t key(std::size_t i) const;
 
   void push_back(std::uint64_t number) { numbers_.push_back(number); }
@@ -52,18 +52,18 @@ class id_list {
     bytes_ += name;
     numbers_.push_back(bytes_.size());
   }
-  /// Bytes of all names together.
+  /// Total bytes of all names.
   [[nodiscard]] std::size_t name_bytes() const noexcept { return bytes_.size(); }
-  /// For `n` ids; of names also for their bytes.
+  /// Reserves for `n` ids; of names also for their bytes.
   void reserve(std::size_t n, std::size_t bytes_of_names = 0) {
     numbers_.reserve(n);
     bytes_.reserve(bytes_of_names);
   }
 
-  /// Where it is, in a list that ascends (names by their bytes). Cost: O(log n)
+  /// Its index, in an ascending list (names by their bytes). Cost: O(log n)
   [[nodiscard]] std::optional<std::size_t> find(std::uint64_t number) const;
   [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
-  /// Sorts ascending and drops what is there twice. Cost: O(n log n)
+  /// Sorts ascending and drops duplicates. Cost: O(n log n)
   void sort_unique();
 
   bool operator==(const id_list&) const = default;

@@ -18,14 +18,14 @@
 
 namespace paracel {
 
-/// Ids and a table without deletions, open addressing and linear probing, of indices into them.
+/// Ids and an insert-only hash table, open addressing and linear probing, of indices into them.
 /// Thread-safety: const-concurrent
-/// Cost: the ids and 6 to 12 bytes for each.
+/// Cost: the ids and 6 to 12 bytes each.
 template <class T>
 class interner {
  public:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
-  /// What `find` and `intern` take: names without a copy.
+  /// The argument of `find` and `intern`: names without a copy.
   using view = std::conditional_t<std::is_convertible_v<const T&, std::string_view>, std::string_view, const T&>;
 
   [[nodiscard]] std::size_t size() const noexcept { return ids_.size(); }
@@ -40,7 +40,7 @@ class interner {
       if (slots_[s] == none || ids_[slots_[s]] == id) return slots_[s];
     }
   }
-  /// The index of `id`; one that is new comes after all others. Throws: error beyond 2^32 - 1 ids.
+  /// The index of `id`; a new one is appended. Throws: error beyond 2^32 - 1 ids.
   std::uint32_t intern(view id) {
     if (ids_.size() * 3 >= slots_.size() * 2) grow();
     auto s = hash(id) & mask();
@@ -53,7 +53,7 @@ class interner {
     return slots_[s];
   }
 
-  /// Puts the ids into ascending order. Returns: the new index of each old one; empty when they were in order.
+  /// Sorts the ids ascending. Returns: the new index of each old one; empty when they were sorted.
   /// Cost: O(n log n)
   std::vector<std::uint32_t> sort() {
     if (std::is_sorted(ids_.begin(), ids_.end())) return {};
@@ -95,7 +95,7 @@ class interner {
   }
 
   std::vector<T> ids_;
-  std::vector<std::uint32_t> slots_;  // a power of two of them, at most two thirds taken
+  std::vector<std::uint32_t> slots_;  // a power of two of them, at most two thirds full
 };
 
 }  // namespace paracel

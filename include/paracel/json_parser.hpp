@@ -19,7 +19,7 @@ struct config_node;
 /// A config file, read key by key.
 ///
 /// T is std::string, bool, float, double or an integer type. A number or a boolean may also be written as a string
-/// ("rounds": "10"), and is also found as one. `outer.inner` names a key inside an object.
+/// ("rounds": "10"), and can also be read as one. `outer.inner` names a key inside an object.
 ///
 /// Throws:        config_error: file and key, what was found, what is allowed.
 /// Thread-safety: const-concurrent
@@ -27,14 +27,14 @@ class json_parser {
  public:
   explicit json_parser(const std::string& file);
 
-  /// The value of a key that must be there.
+  /// The value of a required key.
   template <class T>
   T parse(const std::string& key) const {
     T value{};
     get(key, nullptr, value);
     return value;
   }
-  /// The value of a key, or `fallback` where the key is absent.
+  /// The value of a key, or `fallback` when the key is absent.
   template <class T>
   T parse(const std::string& key, const T& fallback) const {
     return has(key) ? parse<T>(key) : fallback;
@@ -47,7 +47,7 @@ class json_parser {
     check_exists(key, name);
     return name;
   }
-  /// A list of values; one value alone counts as a list of one.
+  /// A list of values; a single value counts as a list of one.
   template <class T>
   std::vector<T> parse_v(const std::string& key) const {
     std::vector<T> values(count(key));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Prepared key sets. An algorithm that reads or updates the same keys in every iteration gives the list once:
+// Prepared key sets, for an algorithm that reads or updates the same keys in every iteration: it passes the list once:
 //
 //   const auto weights = paracel_prepare(keys);
 //   std::vector<float> w;
 //   paracel_read(weights, w);             // w[i] is the value of keys[i]
 //   paracel_update(weights, gradients);   // adds gradients[i] to keys[i]
 //
-// The keys travel once; afterwards a request is a name of 16 bytes and the values, and the servers go through a list of
-// addresses. Keys that are removed, come back, or change their type meanwhile are noticed: a set is a shorter way to
-// say the same, and never sees another value than its keys' own names would give.
+// The keys are sent once; afterwards a request is a 16-byte name and the values, and the servers iterate over a list
+// of addresses. Keys that are removed, re-created, or change their type meanwhile are detected: a set is only a shorter
+// encoding, and never yields another value than its keys themselves would.
 #pragma once
 
 #include <algorithm>
@@ -31,11 +31,11 @@ namespace paracel {
 
 struct sharded_keys;
 
-/// A list of keys that the servers know by name, made by `paralg::paracel_prepare`. A key may stand in it twice; values
-/// are in the order of the list.
+/// A list of keys that the servers know by name, made by `paralg::paracel_prepare`. A key may occur in it repeatedly;
+/// values are in the order of the list.
 ///
-/// Thread-safety: const-concurrent. Lifetime: its own; usable with every paralg of the same job.
-/// Cost: a copy is a reference count.
+/// Thread-safety: const-concurrent. Lifetime: independent; usable with every paralg of the same job.
+/// Cost: copying increments a reference count.
 class key_set {
  public:
   key_set() = default;
@@ -49,12 +49,12 @@ class key_set {
   std::shared_ptr<const sharded_keys> parts_;
 };
 
-/// Where the values of a key set are put as they arrive.
+/// Where the values of a key set are stored as they arrive.
 class set_target {
  public:
   explicit set_target(std::size_t keys) : keys_(keys) {}
   virtual ~set_target() = default;
-  /// `values` is an array: values of `numbers` numbers each, one after the other, of the keys order[0], order[1], ...
+  /// `values` is an array: values of `numbers` numbers each, contiguous, of the keys order[0], order[1], ...
   virtual void put_all(std::span<const std::uint32_t> order, const value_view& values, std::size_t numbers,
                        bool arrays) = 0;
   virtual void put_one(std::size_t index, const value_view& value) = 0;
@@ -65,8 +65,8 @@ class set_target {
 
 namespace set_detail {
 
-/// Numbers, one after the other in the order of the keys; `Out` is a vector, which is resized, or a span, which must
-/// fit.
+/// Numbers, contiguous and in key order; `Out` is a vector, which is resized, or a span, whose size must
+/// match.
 template <raw_number V, class Out>
 class numbers_target final : public set_target {
  public:
@@ -74,7 +74,7 @@ class numbers_target final : public set_target {
 
   void put_all(std::span<const std::uint32_t> order, const value_view& values, std::size_t numbers, bool) override {
     V* to = room(numbers);
-    if (order.size() == keys_) {  // every index, and they rise
+    if (order.size() == keys_) {  // every index, in ascending order
       if (!codec_detail::widen(values, to)) codec_detail::refuse<std::vector<V>>(values);
       return;
     }
@@ -127,7 +127,7 @@ class numbers_target final : public set_target {
   std::vector<V> widened_;
 };
 
-/// Values of any type, each decoded by itself.
+/// Values of any type, each decoded on its own.
 template <class V>
 class values_target final : public set_target {
  public:
@@ -158,7 +158,7 @@ std::shared_ptr<set_target> target(std::size_t keys, std::span<V> out) {
 
 }  // namespace set_detail
 
-/// Values for the keys of a set, in their order: numbers one after the other, or anything else as items.
+/// Values for the keys of a set, in their order: contiguous numbers, or anything else as items.
 struct set_source {
   value_tag tag = value_tag::none;
   std::size_t value_bytes = 0;
@@ -168,7 +168,7 @@ struct set_source {
 
 namespace set_detail {
 
-/// Numbers as they lie: the same number of them for each key.
+/// Raw numbers: the same number of them for each key.
 template <raw_number V>
 set_source source(std::size_t keys, std::span<const V> values) {
   if (keys == 0 ? !values.empty() : values.size() % keys != 0 || values.empty())

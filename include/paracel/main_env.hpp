@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-/// Open MPI's communicator, named here so that this header needs no mpi.h.
+/// Open MPI's communicator, declared here so that this header does not need mpi.h.
 struct ompi_communicator_t;
 
 namespace paracel {
@@ -13,15 +13,15 @@ namespace paracel {
 class comm_backend;
 class session;
 
-/// The first object of a program's main: finds out how the process was started and ends its part of the job.
+/// The first object of a program's main: finds out how the process was launched and leaves the job at its end.
 ///
 /// * `prun.py -m local`: PARACEL_RENDEZVOUS, PARACEL_RANK and PARACEL_SIZE are in the environment.
 /// * `prun.py -m mpi`, or mpirun by hand: MPI is initialised here and finalised by the destructor.
 /// * neither: embedded mode. One worker, and a server inside this process that lives as long as this object.
 ///
-/// One object a process, made by `run` (run.hpp, which says how a program ends) or by main. When an exception destroys
-/// it, it leaves the job without saying goodbye, so that the others learn of the failure from the launcher instead of
-/// waiting.
+/// One object per process, made by `run` (run.hpp, which says how a program ends) or by main. When an exception
+/// destroys it, it leaves the job without deregistering, so that the others learn of the failure from the launcher
+/// instead of waiting.
 class main_env {
  public:
   main_env(int& argc, char**& argv);
@@ -31,14 +31,14 @@ class main_env {
 
   /// The job of this process. `server_info` (of the flag --server_info) may name the rendezvous when the environment
   /// does not. Joins on the first call. Blocks: until every server and worker has joined, at most the scheduler's join
-  /// timeout. Throws: job_error when the job ends before, or the scheduler does not answer.
+  /// timeout. Throws: job_error when the job ends first, or the scheduler does not answer.
   static std::shared_ptr<session> job(const std::string& server_info = "");
 
-  /// Files that the program reads, models (folders, or their model.json) among them: results of an earlier run that it
-  /// needs are not removed from its output folder. To be called before the first paralg is made.
+  /// Registers input files, models (folders, or their model.json) included: results of an earlier run that the program
+  /// reads are not removed from its output folder. Call it before the first paralg is made.
   static void keep_inputs(const std::vector<std::string>& paths);
 
-  /// The backend of `Comm`: under mpirun that communicator (null: all workers), elsewhere all workers.
+  /// The backend of `Comm`: under mpirun that communicator (null: all workers), elsewhere the scheduler's.
   static std::shared_ptr<comm_backend> communicator(ompi_communicator_t* of);
 
  private:

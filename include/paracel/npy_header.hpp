@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The beginning of a file in NumPy's .npy format:
+// The header of a file in NumPy's .npy format:
 //
 //     93 'N' 'U' 'M' 'P' 'Y' | major, minor | header bytes (2, from version 2 on 4, little-endian) | {'descr': '<f8',
 //     'fortran_order': False, 'shape': (3, 4), } and blanks | 3 * 4 * 8 bytes
@@ -25,7 +25,7 @@ struct npy_header {
 };
 
 /// `front`: the beginning of a file, 64 KB or all of it.
-/// Throws: data_error that names the file. What type and shape mean is left to the caller.
+/// Throws: data_error that names the file. Interpreting type and shape is left to the caller.
 npy_header read_npy_header(const std::string& file, std::string_view front);
 
 }  // namespace paracel

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The parameters of a job, key by key: read, write, update, and the same without waiting or for prepared sets of keys.
+// The parameters of a job, key by key: read, write, update; also asynchronously and for prepared sets of keys.
 // A base of `paralg`, which says what a read may miss.
 #pragma once
 
@@ -29,13 +29,13 @@ class parameter_access {
  public:
   // ---- one key ----------------------------------------------------------------------------------------------------
 
-  /// False when the key is not there; `value` is then unchanged. Cost: none when cached, otherwise one round trip, and
-  /// one more when the clock must be waited for. Blocks: until the rule above allows the read.
+  /// False when the key does not exist; `value` is then unchanged. Cost: none when cached, otherwise one round trip,
+  /// and one more when the clock must be waited for. Blocks: until the rule above allows the read.
   template <class V>
   bool paracel_read(const str_type& key, V& value, int /*replica_id*/ = -1) {
     return read(key, sink(value));
   }
-  /// Throws: key_error when the key is not there.
+  /// Throws: key_error when the key does not exist.
   template <class V>
   V paracel_read(const str_type& key, int /*replica_id*/ = -1) {
     V value{};
@@ -43,9 +43,9 @@ class parameter_access {
     return value;
   }
 
-  /// The value where it lies in this worker's cache, without a copy: for a list of numbers a span of them, for every
-  /// other type a reference. Freshness is that of paracel_read, and own updates are in it.
-  /// Throws: key_error when the key is not there.
+  /// A zero-copy view of the value in this worker's cache: for a list of numbers a span of them, for every
+  /// other type a reference. Freshness is that of paracel_read, and own updates are included.
+  /// Throws: key_error when the key does not exist.
   /// Lifetime: until the next call of this object that is not a paracel_read_ref or paracel_read of a cached key.
   /// Cost: when cached, below 0.1 us whatever the size (tool/bench/bench_cache); a type that is not stored as it is
   /// (maps, strings; another width of number) is decoded once after each change. Otherwise as paracel_read. Under ASP,
@@ -68,16 +68,16 @@ class parameter_access {
       return kept.template as<V>();
     }
   }
-  /// Whether this worker's cache has the key, fresh or not.
+  /// Whether the key is in this worker's cache, fresh or not.
   [[nodiscard]] bool is_cached(const str_type& key) const;
-  /// What the cache has, fresh or not; asks no server. Throws: key_error when it has nothing.
+  /// The cached value, fresh or not; asks no server. Throws: key_error when it is not cached.
   template <class V>
   [[nodiscard]] V get_cache(const str_type& key) const {
     return decode<V>(find_cached(key));
   }
 
-  /// Sets the value, whatever was there. Cost: one round trip. Under BSP it waits for the clock as a read does,
-  /// replaces what all have finished, and is there at once. Blocks: until the server has it.
+  /// Sets the value unconditionally. Cost: one round trip. Under BSP it waits for the clock as a read does,
+  /// replaces the value as of the last completed iteration, and is immediate. Blocks: until the server has it.
   template <class V>
   bool paracel_write(const str_type& key, const V& value, bool /*replica_flag*/ = false) {
     const encoded<V> e(value);
@@ -89,7 +89,7 @@ class parameter_access {
   }
 
   /// Applies the registered update function (the default adds) in the server. A missing key takes the delta as its
-  /// value. Returns at once; the future's get() is true when the server has acknowledged, and throws what went wrong.
+  /// value. Returns at once; the future's get() is true when the server has acknowledged, and throws on failure.
   /// An error of an update whose future was not asked is thrown by the next iter_commit or paracel_sync (the first, of
   /// several).
   template <class V>
@@ -108,7 +108,7 @@ class parameter_access {
                       bool /*replica_flag*/ = false) {
     future = paracel_update(key, str_type(delta));
   }
-  /// With a function of its own: plug-in file (its base name counts) and symbol.
+  /// With a given function: plug-in file (its base name counts) and symbol.
   template <class V>
   async_functor_type paracel_update(const str_type& key, const V& delta, const str_type& file_name,
                                     const str_type& func_name) {
@@ -129,8 +129,8 @@ class parameter_access {
     future = paracel_update(key, str_type(delta), file_name, func_name);
   }
 
-  /// Writes `initial` if the key is not there, as it is; otherwise updates the value by `delta`. With the function of
-  /// `paracel_update`, or one of its own, and its future. Under BSP the servers look whether the key is there when the
+  /// Writes `initial` unmodified if the key does not exist; otherwise updates the value by `delta`. With the function
+  /// of `paracel_update`, or a given one, and its future. Under BSP the servers check whether the key exists when the
   /// update is folded: of several in one iteration the first in rank order writes, the others update.
   template <class V, class D>
   async_functor_type paracel_update_default(const str_type& key, const V& initial, const D& delta) {
@@ -146,7 +146,7 @@ class parameter_access {
     return update_default(key, i.view(), d.view(), find_function(file_name, func_name));
   }
 
-  /// With an optimizer (its state lies beside the value in the server) and its hyper-parameters.
+  /// With an optimizer (its state is stored beside the value in the server) and its hyper-parameters.
   template <class V>
   async_functor_type paracel_update(const str_type& key, const V& gradient, const str_type& file_name,
                                     const str_type& func_name, const hyper_parameters& hyper) {
@@ -154,7 +154,7 @@ class parameter_access {
     return update(key, e.view(), find_function(file_name, func_name, hyper));
   }
 
-  /// The same, and waits for the server. Immediate also under BSP, where it waits for the clock as a read does.
+  /// The same, blocking until the server has it. Immediate under BSP too, where it waits for the clock as a read does.
   template <class V>
   bool paracel_bupdate(const str_type& key, const V& delta, bool /*replica_flag*/ = false) {
     const encoded<V> e(delta);
@@ -175,15 +175,15 @@ class parameter_access {
                        bool replica_flag = false) {
     return paracel_bupdate(key, str_type(delta), file_name, func_name, replica_flag);
   }
-  /// Updates and gets the new value in the same round trip.
+  /// Updates and returns the new value in the same round trip.
   template <class V, class W>
   void paracel_bupdate_get(const str_type& key, const V& delta, W& new_value) {
     const encoded<V> e(delta);
     bupdate(key, e.view(), bupdate_function(), sink(new_value));
   }
 
-  /// Adds `delta` and gets the new value, which must be of the delta's type. A missing key becomes `delta`. Immediate
-  /// also under BSP. Cost: one round trip.
+  /// Adds `delta` and returns the new value, which must be of the delta's type. A missing key becomes `delta`.
+  /// Immediate under BSP too. Cost: one round trip.
   template <class V>
   V paracel_incr(const str_type& key, const V& delta) {
     const encoded<V> e(delta);
@@ -192,15 +192,15 @@ class parameter_access {
     return value;
   }
 
-  /// The value and its version, from the server whatever is cached; 0: the key is not there, and `value` is unchanged.
-  /// Versions of a key rise with every change and are never used again, not even when it was removed in between.
+  /// The value and its version, from the server even if cached; 0: the key does not exist, and `value` is unchanged.
+  /// Versions of a key increase with every change and are never reused, not even after the key was removed.
   /// Cost: one round trip, and one more when the clock must be waited for. Blocks: as paracel_read.
   template <class V>
   std::uint64_t paracel_read_version(const str_type& key, V& value) {
     return read_version(key, sink(value));
   }
-  /// Sets the value if it still has this version (0: if the key is not there), and says whether it did. `version` is
-  /// then the new one, otherwise the one that is there. Immediate also under BSP, where it sees what a read would.
+  /// Compare-and-set: sets the value if it still has this version (0: if the key does not exist); returns whether it
+  /// did. `version` becomes the new or the actual one. Immediate under BSP too, where it sees what a read would.
   ///
   ///     double best = 0;
   ///     for (auto v = paracel_read_version("best", best); mine > best && !paracel_cas("best", v, mine);)
@@ -214,22 +214,22 @@ class parameter_access {
     return paracel_cas(key, version, str_type(value));
   }
 
-  // ---- without waiting ----------------------------------------------------------------------------------------------
+  // ---- asynchronous -------------------------------------------------------------------------------------------------
   //
   // These return at once, unless the rule above makes a read wait for the clock, and many requests may be in flight.
-  // Requests of one worker for one key are executed in the order in which they were made, whatever calls made them.
-  // `paracel_wait` is the one point to wait at; a future is needed only by who wants to know of one request. What a
-  // request failed with is thrown by its future's get(), or, if that is not asked, by the next paracel_wait,
-  // iter_commit or paracel_sync (the first of several failures).
+  // Requests of one worker for one key are executed in the order in which they were issued, by whatever call.
+  // `paracel_wait` is the one point to wait at; futures are only for tracking single requests. A failed request throws
+  // from its future's get(), or, if that is not asked, from the next paracel_wait, iter_commit or paracel_sync (the
+  // first of several failures).
 
-  /// `value` is set when the future is ready and must be there until then. The future's get() is false when the key is
-  /// not there, if it is asked before the next iter_commit; `value` is then unchanged.
+  /// `value` is set when the future is ready and must live until then. The future's get() is false when the key does
+  /// not exist, if it is asked before the next iter_commit; `value` is then unchanged.
   template <class V>
   async_functor_type paracel_read_async(const str_type& key, V& value) {
     return read_async(key, sink(value));
   }
   /// `callback(const V&)` runs inside paracel_wait, paracel_poll, iter_commit or paracel_sync. It may make any call of
-  /// this object. A key that is not there is a key_error of the next waiting point.
+  /// this object. A missing key is a key_error thrown at the next waiting point.
   template <class V, class F>
   requires std::is_invocable_v<F&, const V&>
   void paracel_read_async(const str_type& key, F callback) {
@@ -249,8 +249,8 @@ class parameter_access {
   async_functor_type paracel_write_async(const str_type& key, const char* value) {
     return paracel_write_async(key, str_type(value));
   }
-  /// `values`, which is resized to the number of keys at once, must be there until the future is ready. A key that is
-  /// not there is a key_error.
+  /// `values`, which is resized to the number of keys at once, must live until the future is ready. A missing key is a
+  /// key_error.
   template <class V>
   async_functor_type paracel_read_multi_async(const list_type<str_type>& keys, list_type<V>& values) {
     values.resize(keys.size());
@@ -266,22 +266,22 @@ class parameter_access {
     const batch<V> b(deltas);
     return update_multi_async(b.keys, b.views, update_function());
   }
-  /// Blocks: until everything that was asked for, also by callbacks, is answered and they have run.
-  /// Throws: what a request whose future was not asked failed with; what a callback throws.
+  /// Blocks: until all requests, those of callbacks included, are answered and the callbacks have run.
+  /// Throws: the error of a request whose future was not asked; what a callback throws.
   void paracel_wait();
-  /// Takes in what has arrived and runs its callbacks; never blocks. Returns: the number of answers.
+  /// Processes replies that have arrived and runs their callbacks; never blocks. Returns: the number of replies.
   std::size_t paracel_poll();
 
   // ---- prepared key sets (key_set.hpp)
   // --------------------------------------------------------------------------------
   //
-  // Clock, staging and failures as for the forms with keys; the reads are not answered from the cache. Values are
-  // numbers (as many for each key, one after the other) or, in a list, anything else.
+  // Clock, staging and failures as for the forms with keys; the reads bypass the cache. Values are
+  // numbers (as many for each key, contiguous) or, in a list, anything else.
 
-  /// Cost: the keys travel to their shards once; nothing is waited for.
+  /// Cost: the keys are sent to their shards once; does not wait.
   key_set paracel_prepare(list_type<str_type> keys);
-  /// `values` is resized: values[i * n], ... are the n numbers of key i. Throws: key_error when a key is not there.
-  /// Cost: one request a shard, 16 bytes there and the values back.
+  /// `values` is resized: values[i * n], ... are the n numbers of key i. Throws: key_error when a key does not exist.
+  /// Cost: one request per shard, 16 bytes there and the values back.
   template <class V>
   void paracel_read(const key_set& keys, list_type<V>& values) {
     (void)read_set(keys, set_detail::target(keys.size(), values)).get();
@@ -290,7 +290,7 @@ class parameter_access {
   void paracel_read(const key_set& keys, std::span<V> values) {
     (void)read_set(keys, set_detail::target(keys.size(), values)).get();
   }
-  /// `values` must be there until the future is ready.
+  /// `values` must live until the future is ready.
   template <class V>
   async_functor_type paracel_read_async(const key_set& keys, list_type<V>& values) {
     return read_set(keys, set_detail::target(keys.size(), values));
@@ -330,7 +330,7 @@ class parameter_access {
     const auto f = find_function(file_name, func_name);
     return with_source(keys, deltas, [&](const set_source& s) { return update_set(keys, s, f, false, {}); }).get();
   }
-  /// Updates and gets the new values in the same round trip.
+  /// Updates and returns the new values in the same round trip.
   template <class V, class W>
   void paracel_bupdate_get(const key_set& keys, const V& deltas, list_type<W>& new_values) {
     (void)with_source(keys, deltas, [&](const set_source& s) {
@@ -339,23 +339,23 @@ class parameter_access {
   }
 
   bool paracel_contains(const str_type& key);
-  /// True when the key was there.
+  /// True when the key existed.
   bool paracel_remove(const str_type& key);
 
   // ---- functions ----------------------------------------------------------------------------------------------------
 
-  /// The function of `paracel_update` from now on. Its plug-in must lie in a folder the servers were started with;
+  /// Sets the function of `paracel_update`. Its plug-in must be in a folder the servers were started with;
   /// prun.py allows the folder of the config's update_file. Throws: plugin_error.
   bool paracel_register_update(const str_type& file_name, const str_type& func_name);
-  /// The function of `paracel_bupdate` from now on.
+  /// Sets the function of `paracel_bupdate`.
   bool paracel_register_bupdate(const str_type& file_name, const str_type& func_name);
   /// The filter of `paracel_read_special` and `paracel_remove_special` when they name none.
   bool paracel_register_read_special(const str_type& file_name, const str_type& func_name);
   bool paracel_register_remove_special(const str_type& file_name, const str_type& func_name);
   /// An optimizer with its hyper-parameters: `paracel_register_update("libparacel_default.so", "paracel_adagrad",
-  /// {{"lr", 0.1}})`; default/README.md lists those that come with the framework. Those that are not named have their
-  /// defaults. Registering it again with others keeps the state, so a learning rate may fall from iteration to
-  /// iteration. Throws: plugin_error that names the hyper-parameters there are, for one there is not or that is not
+  /// {{"lr", 0.1}})`; default/README.md lists those that come with the framework. Unnamed ones have their
+  /// defaults. Registering it again with others keeps the state, so a learning rate may decay from iteration to
+  /// iteration. Throws: plugin_error that lists the known hyper-parameters, for one that is unknown or not
   /// finite.
   bool paracel_register_update(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper);
   bool paracel_register_bupdate(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper);
@@ -433,7 +433,7 @@ class parameter_access {
       return f(source);
     }
   }
-  /// A value in the cache, and what has been made of it.
+  /// A cached value, and its decoded form.
   struct kept_value {
     value_view value;
     std::shared_ptr<void>* object;

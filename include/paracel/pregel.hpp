@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Vertex programs: each vertex computes from its value and the messages that it got, sends messages, and votes to halt;
-// a message wakes it again. The run ends when all have halted and no message is on its way.
+// Vertex programs: each vertex computes from its value and its messages, sends messages, and votes to halt;
+// a message wakes it up. The run ends when all vertices have halted and no message is in flight.
 //
 //   struct greatest {                                    // every vertex ends with the greatest value that reaches it
 //     using value_type = double;
@@ -21,7 +21,7 @@
 //   run.run();
 //
 // Source: G. Malewicz et al., "Pregel: a system for large-scale graph processing", SIGMOD 2010. Messages go to the
-// worker that owns the vertex; with a combiner a worker keeps one message for each vertex it knows and sends only those
+// worker that owns the vertex; with a combiner a worker keeps one message for each known vertex and sends only those
 // that were written. doc/pregel.md has a complete program.
 #pragma once
 
@@ -49,18 +49,18 @@
 namespace paracel {
 
 struct pregel_options {
-  std::uint64_t max_supersteps = ~std::uint64_t{0};  ///< stop after so many, counted from the first one of all
+  std::uint64_t max_supersteps = ~std::uint64_t{0};  ///< stop after so many, counted from the very first one
   std::string checkpoint_folder;                     ///< empty: no checkpoints
-  std::uint64_t checkpoint_every = 0;                ///< supersteps between two of them; 0: none
-  /// Called on every worker after each superstep: its number, the vertices still awake and the messages sent, of all
+  std::uint64_t checkpoint_every = 0;                ///< supersteps between checkpoints; 0: none
+  /// Called on every worker after each superstep: its number, the number of awake vertices and of messages sent, of all
   /// workers.
   std::function<void(std::uint64_t superstep, std::uint64_t awake, std::uint64_t messages)> watch{};
 };
 
 struct pregel_summary {
-  std::uint64_t supersteps = 0;  ///< that were computed, those before a checkpoint included
-  std::uint64_t messages = 0;    ///< of all workers, after what each has combined before sending
-  bool finished = false;         ///< all halted, or `proceed` said no; false: max_supersteps came first
+  std::uint64_t supersteps = 0;  ///< computed, including those before a checkpoint
+  std::uint64_t messages = 0;    ///< of all workers, after each has combined its own before sending
+  bool finished = false;         ///< all halted, or `proceed` returned false; false: max_supersteps came first
 };
 
 namespace pregel_detail {
@@ -79,26 +79,26 @@ struct aggregate_of<Program> {
 
 }  // namespace pregel_detail
 
-/// Runs a vertex program on this worker's part of a graph; every worker makes one and calls the same functions.
+/// Runs a vertex program on this worker's part of a graph; every worker constructs one and calls the same functions.
 ///
 /// Program has
-///   value_type            what a vertex keeps; to be checkpointed it is trivially copyable
+///   value_type            the state of a vertex; must be trivially copyable for checkpoints
 ///   message_type          trivially copyable
 ///   compute(v, messages)  called for each vertex that is awake or has messages, in the order of their numbers
 /// and may have
-///   combine(into, more)   folds messages to one vertex; `messages` then has at most one element. Without it:
-///                         all of them, in the order of their senders' numbers, those sent by id last of each worker
+///   combine(into, more)   folds messages to one vertex; `messages` then has at most one element. Without it: all of
+///                         them, in the order of their senders' numbers, those sent by id last for each worker
 ///   aggregate_type, fold(into, more)   trivially copyable; its default value is neutral. What vertices put into
-///                         v.aggregate() is folded in the order of the workers; all see the result in the next
+///                         v.aggregate() is folded in rank order; all see the result in the next
 ///                         superstep
 ///   proceed(superstep, aggregate)      called on every worker after a superstep with the result; false ends the run
 ///
 /// Shape: messages of a vertex are one list; with a combiner the fold begins with the worker's own ones, then in rank
-/// order. The same workers give bit-identical results; other numbers of workers do where `combine` and `fold` are
-/// exact. Thread-safety: none. Lifetime: the graph outlives it. Cost: of a superstep one all-to-all: 4 bytes (or a bit
-/// of each ghost, if that is less) and the message for each ghost that was written, 8 + sizeof(message) for one that is
-/// no neighbour here. Memory: a message and a byte for each local vertex with a combiner, a message and 4 bytes for
-/// each message without.
+/// order. Results are bit-identical for the same number of workers, and for any number where `combine` and `fold` are
+/// exact. Thread-safety: none. Lifetime: the graph must outlive it. Cost: a superstep is one all-to-all: 4 bytes (or a
+/// bit of each ghost, if that is less) and the message for each ghost that was written, 8 + sizeof(message) for one
+/// that is not a neighbour here. Memory: a message and a byte for each local vertex with a combiner, a message and
+/// 4 bytes for each message without.
 template <class Program>
 class pregel_run {
  public:
@@ -111,7 +111,7 @@ class pregel_run {
   static constexpr bool aggregates = !std::is_same_v<aggregate_type, pregel_detail::nothing>;
   static_assert(std::is_trivially_copyable_v<message_type> && std::is_trivially_copyable_v<aggregate_type>);
 
-  /// What a vertex sees of itself and the world in a superstep.
+  /// A vertex's view of itself and the graph in a superstep.
   class vertex {
    public:
     /// 0, 1, ...
@@ -122,11 +122,11 @@ class pregel_run {
     [[nodiscard]] std::uint64_t vertices_total() const noexcept { return of_.graph_.vertices_total(); }
     [[nodiscard]] value_type& value() const { return of_.values_[v_]; }
 
-    /// Local indices of the vertices that edges lead to.
+    /// Local indices of the targets of its edges.
     [[nodiscard]] std::span<const std::uint32_t> targets() const { return of_.graph_.out.of(v_); }
-    /// Of the edge to targets()[e]; 1 where the graph has no weights.
+    /// Of the edge to targets()[e]; 1 if the graph has no weights.
     [[nodiscard]] double weight(std::size_t e) const { return of_.graph_.out.weight_at(of_.graph_.out.begin[v_] + e); }
-    /// The same of the edges that enter, in a graph that was loaded with `incoming`.
+    /// The same for the edges that enter, in a graph loaded with `incoming`.
     [[nodiscard]] std::span<const std::uint32_t> sources() const { return of_.graph_.in.of(v_); }
     [[nodiscard]] double source_weight(std::size_t e) const {
       return of_.graph_.in.weight_at(of_.graph_.in.begin[v_] + e);
@@ -139,18 +139,18 @@ class pregel_run {
     void send_to_sources(const message_type& m) {
       for (const auto s : sources()) of_.send(s, m);
     }
-    /// To any vertex, by its number. Cost: O(log ghosts). Throws: error when there is none.
+    /// To any vertex, by its number. Cost: O(log ghosts). Throws: error when it does not exist.
     void send_to_number(std::uint64_t number, const message_type& m) { of_.send_to_number(number, m); }
-    /// To any vertex, by its id. The worker that would own it throws an error if there is none.
+    /// To any vertex, by its id. The worker that would own it throws an error if it does not exist.
     void send_to_id(std::uint64_t id, const message_type& m) { of_.send_to_id(id, m); }
     void send_to_id(std::string_view id, const message_type& m) { of_.send_to_id(id, m); }
 
-    /// Not to be computed again until a message comes.
+    /// Not to be computed again until a message arrives.
     void vote_to_halt() noexcept { halts_ = true; }
 
-    /// This worker's part of the aggregate of this superstep.
+    /// This worker's contribution to the aggregate of this superstep.
     [[nodiscard]] aggregate_type& aggregate() const noexcept { return of_.partial_; }
-    /// The aggregate of the superstep before.
+    /// The aggregate of the previous superstep.
     [[nodiscard]] const aggregate_type& aggregated() const noexcept { return of_.aggregated_; }
 
    private:
@@ -161,7 +161,7 @@ class pregel_run {
     bool halts_ = false;
   };
 
-  /// `borders`: a halo of the graph that is there already. A collective. Cost: that of a halo, if it makes one, and an
+  /// `borders`: an existing halo of the graph. A collective. Cost: that of a halo, if it builds one, and an
   /// all-gather of an id a worker.
   pregel_run(Comm comm, const distributed_graph& graph, Program program = {},
              std::shared_ptr<const halo> borders = nullptr)
@@ -185,7 +185,7 @@ class pregel_run {
   [[nodiscard]] const aggregate_type& aggregated() const noexcept { return aggregated_; }
   [[nodiscard]] std::uint64_t superstep() const noexcept { return superstep_; }
 
-  /// Computes supersteps to the end. Every worker must call it, with the same options.
+  /// Runs supersteps until the end. Every worker must call it, with the same options.
   pregel_summary run(const pregel_options& options = {}) {
     bool proceeds = true;
     while (proceeds && active_ && superstep_ < options.max_supersteps) {
@@ -208,13 +208,13 @@ class pregel_run {
     return {superstep_, messages_, finished};
   }
 
-  /// What tells the checkpoints of this computation from those of others on the same graph, as pregel_identity("bfs",
+  /// Tells the checkpoints of this computation from those of others on the same graph, as pregel_identity("bfs",
   /// {source}); 0 if never called. Before `run`, `save` and `restore`, on every worker with the same number.
   void identify(std::uint64_t computation) noexcept { computation_ = computation; }
 
-  /// Writes what a later `restore` needs to go on from here: values, who is awake, messages on their way, the
-  /// aggregate, the number of the superstep. A program's own variables are not in it. Every worker must call it.
-  /// Whatever other checkpoints are in the folder are removed when every worker has written this one.
+  /// Writes what a later `restore` needs to resume: values, awake vertices, messages in flight, the
+  /// aggregate, the superstep number. A program's own variables are not included. Every worker must call it.
+  /// Other checkpoints in the folder are removed when every worker has written this one.
   void save(const std::string& folder) requires std::is_trivially_copyable_v<value_type> {
     byte_vector state;
     put_bytes(state, superstep_);
@@ -231,7 +231,7 @@ class pregel_run {
     pregel_detail::remove_checkpoints(folder, comm_.get_rank(), superstep_);
   }
 
-  /// Removes the checkpoints that this run has written or went back to; `run` does it when it has finished. Every
+  /// Removes the checkpoints that this run has written or restored; `run` does it when it has finished. Every
   /// worker must call it.
   void remove_checkpoints() {
     if (checkpoint_folders_.empty()) return;
@@ -240,7 +240,7 @@ class pregel_run {
     checkpoint_folders_.clear();
   }
 
-  /// Goes back to the newest checkpoint that every worker has; false: there is none. Every worker must call it.
+  /// Restores the newest checkpoint that every worker has; false: there is none. Every worker must call it.
   /// Throws: error, on every worker, when a checkpoint is of another graph, another computation (see `identify`) or
   /// another number of workers.
   bool restore(const std::string& folder) requires std::is_trivially_copyable_v<value_type> {
@@ -278,11 +278,11 @@ class pregel_run {
 
  private:
   static constexpr std::size_t local_limit = std::size_t{1} << 32U;
-  // Where a list of touched vertices is longer than this part of all, looking at all of them in order is faster than
+  // If the list of touched vertices is longer than this fraction of all, scanning all of them in order is faster than
   // sorting it (16 comparisons of a sort against 16 bytes to read).
   static constexpr std::size_t scan_from = 16;
 
-  // ---- computing
+  // ---- computation
 
   void compute() {
     partial_ = aggregate_type{};
@@ -345,7 +345,7 @@ class pregel_run {
     if (graph_.ids.numeric() != std::is_same_v<Id, std::uint64_t>)
       throw error("pregel: a message to id " + text_of(id) + ": the ids of this graph are " +
                   (graph_.ids.numeric() ? "numbers" : "names"));
-    // Of the workers that have vertices the last one whose first id is not greater.
+    // Of the workers that have vertices, the last one whose first id is not greater.
     std::size_t w = comm_.get_size();
     for (std::size_t r = 0; r < first_ids_.size(); ++r)
       if (first_ids_[r].present && (w == comm_.get_size() || !(id < first_ids_[r].template as<Id>()))) w = r;
@@ -370,9 +370,9 @@ class pregel_run {
   static std::string text_of(std::uint64_t id) { return std::to_string(id); }
   static std::string text_of(std::string_view id) { return std::string(id); }
 
-  // ---- exchanging
+  // ---- exchange
   //
-  // A block from one worker to another; numbers are 64 bits unless said:
+  // A block from one worker to another; numbers are 64 bits unless noted:
   //
   //     | room of exchange_blocks | awake | messages sent | aggregate |
   //     | n | kind | which (bytes) | n messages |      to ghosts: `which` is n times 4 bytes, or a bit for each ghost
@@ -543,7 +543,7 @@ class pregel_run {
     }
   }
 
-  /// Messages in the order of their targets; those of one target stay in the order in which they came.
+  /// Messages in the order of their targets; those of one target stay in arrival order.
   void fill_inbox() {
     if constexpr (combines) {
       const std::size_t own = values_.size();
@@ -596,7 +596,7 @@ class pregel_run {
       }
     }
   };
-  struct far_messages {  // to vertices of another worker that are no ghosts here
+  struct far_messages {  // to vertices of another worker that are not ghosts here
     std::vector<std::uint32_t> targets;
     std::vector<message_type> messages;
     byte_vector by_id;
@@ -617,7 +617,7 @@ class pregel_run {
     }
   }
 
-  /// A collective the first time: every edge is looked at.
+  /// A collective the first time: every edge is visited.
   [[nodiscard]] pregel_detail::checkpoint_shape shape() {
     if (!graph_identity_) graph_identity_ = graph_identity(comm_, graph_);
     return {comm_.get_size(),     comm_.get_rank(),       graph_.vertices_total(),
@@ -647,12 +647,12 @@ class pregel_run {
   aggregate_type partial_{};
   aggregate_type aggregated_{};
   std::vector<first_id> first_ids_;  // by rank
-  std::uint64_t computation_ = 0;    // what `identify` said
+  std::uint64_t computation_ = 0;    // the number passed to `identify`
   std::optional<std::uint64_t> graph_identity_;
   std::set<std::string> checkpoint_folders_;  // of this run's checkpoints
 
   std::vector<std::uint32_t> awake_, next_awake_;  // own vertices, ascending
-  std::vector<std::uint32_t> inbox_target_;        // own vertices, ascending, one element a message
+  std::vector<std::uint32_t> inbox_target_;        // own vertices, ascending, one element per message
   std::vector<message_type> inbox_;
   std::vector<message_type> slot_;     // with a combiner: by local index
   std::vector<std::uint8_t> written_;  // whether slot_ holds a message

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Random numbers that are a function of (seed, stream, row, draw) and of nothing else: not of the worker that asks, not
-// of what was drawn before. So an algorithm starts from the same numbers whatever the number of workers.
+// Random numbers that are a function of (seed, stream, row, draw) and of nothing else: neither of the worker that asks,
+// nor of earlier draws. So an algorithm starts from the same numbers whatever the number of workers.
 //
-//   counter_random r(seed, stream, row);   // stream: what the numbers are for; row: a global number or id_list::key
+//   counter_random r(seed, stream, row);   // stream: the purpose of the numbers; row: a global number or id_list::key
 //   r.uniform(); r.normal(); r.below(n);
 //
 // Source: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014) from a state
@@ -19,14 +19,14 @@
 
 namespace paracel {
 
-/// 64 bits of which every one depends on every bit of x.
+/// A 64-bit mix with full avalanche: every output bit depends on every bit of x.
 constexpr std::uint64_t mix64(std::uint64_t x) noexcept {
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
   x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
   return x ^ (x >> 31U);
 }
 
-/// A sequence of random numbers of its own for each (seed, stream, row). Cost: 8 bytes; about 1 ns a draw.
+/// An independent sequence of random numbers for each (seed, stream, row). Cost: 8 bytes; about 1 ns a draw.
 class counter_random {
  public:
   explicit counter_random(std::uint64_t seed, std::uint64_t stream = 0, std::uint64_t row = 0) noexcept
@@ -50,7 +50,7 @@ class counter_random {
     }
     return static_cast<std::uint64_t>(product >> 64U);
   }
-  /// Standard normal (Box-Muller, the cosine alone, so that the n-th draw does not depend on a kept one). Two draws.
+  /// Standard normal (Box-Muller, cosine only, so that the n-th draw does not depend on a saved one). Two draws.
   double normal() noexcept {
     const double radius = std::sqrt(-2 * std::log(uniform_above_zero()));
     return radius * std::cos(2 * std::numbers::pi * uniform());

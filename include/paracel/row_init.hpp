@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How the rows of a typed table begin. Number j of row `id` is a pure function of (seed, id, j), so that a row has the
-// same values whoever touches it first, however many servers there are, and after it was removed and came back.
+// Initial values of the rows of a typed table. Number j of row `id` is a pure function of (seed, id, j), so a row has
+// the same values whichever worker touches it first, however many servers there are, and after removal.
 //
 // Source: the counter-based use of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
-// OOPSLA 2014): the state is not stepped from draw to draw but computed from (seed, id) and multiplied up to draw j.
+// OOPSLA 2014): the state is not stepped from draw to draw but computed from (seed, id) and advanced to draw j.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@
 
 namespace paracel {
 
-/// The first values of a row: `row_init::uniform(-0.1, 0.1, seed)`.
+/// The initial values of a row: `row_init::uniform(-0.1, 0.1, seed)`.
 /// Thread-safety: const-concurrent.
 class row_init {
  public:
@@ -36,7 +36,7 @@ class row_init {
   [[nodiscard]] std::uint64_t seed() const noexcept { return seed_; }
   friend bool operator==(const row_init&, const row_init&) = default;
 
-  /// Writes the row's first values. Cost: 2 ns a number for uniform, some 20 for normal.
+  /// Writes the row's initial values. Cost: 2 ns a number for uniform, some 20 for normal.
   template <class T>
   void fill(std::uint64_t id, std::span<T> row) const noexcept {
     switch (kind_) {

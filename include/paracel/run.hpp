@@ -17,29 +17,29 @@ namespace paracel {
 /// Runs `solve` on the config that --cfg_file names, once it has passed the schema. The command line is
 ///
 ///     --cfg_file FILE      the config
-///     --check FILE         check the config, print what prun.py has to know of it as JSON (or the error), and end
-///     --no_files           with --check: files and folders that it names are on other hosts
-///     --help, --schema     print the keys of the config, for people and as JSON, and end
-///     --server_info TEXT   where the job is; prun.py passes it
+///     --check FILE         check the config, print what prun.py needs of it as JSON (or the error), and exit
+///     --no_files           with --check: the files and folders that it names are on other hosts
+///     --help, --schema     print the keys of the config, as text and as JSON, and exit
+///     --server_info TEXT   the address of the job; prun.py passes it
 ///
 /// each with one dash or two, and with = or a space before its value. An exception becomes one line on stderr,
-/// `program: error: ...`, with the name of the schema; one that nobody catches in another thread too, and ends the
-/// process. std::exit(0) is as good as returning where every paralg has been destroyed; before that it is a failure,
+/// `program: error: ...`, with the name of the schema, and ends the process; so does an uncaught exception in another
+/// thread. std::exit(0) is equivalent to returning once every paralg has been destroyed; before that it is a failure,
 /// with one line and status 1. Returns: the exit status: 0, that of a paracel::error, or 1 for any other exception.
 int run(int argc, char** argv, const config_schema& schema, const std::function<void(const config& settings)>& solve);
 
-/// The same for an algorithm whose settings are a struct made of the config. What its constructor refuses, --check and
-/// prun.py refuse too.
+/// The same for an algorithm whose settings are a struct built from the config. What its constructor rejects, --check
+/// and prun.py reject too.
 template <class Settings, class F>
 int run(int argc, char** argv, config_schema schema, const F& solve) {
   schema.also([](const config& c) { (void)Settings(c); });
   return run(argc, argv, schema, [&](const config& c) { solve(Settings(c)); });
 }
 
-/// The same for a program without a config: the command line is its own, after MPI has taken what it knows.
+/// The same for a program without a config: the command line is its own, after MPI has removed its options.
 int run(int argc, char** argv, const std::function<void()>& solve);
 
-/// The config of the program that `run` runs now; null without one. For what is written down of a run.
+/// The config of the program that `run` is running; null without one. For records of a run.
 const config* running_config() noexcept;
 
 }  // namespace paracel

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Reading input files: each worker its own byte range, cut at line ends, so that together they read every line once.
-// The range is a function of the files, the rank and the number of workers alone. The workers of a job use the
-// functions that take a Comm: there rank 0 says which files there are and how long, so that none loses or doubles a
-// line while files grow, come and go. The others look for themselves: for one process, or one file that all have agreed
-// on.
+// Reading input files: each worker reads its own byte range, cut at line ends, so that together they read every line
+// once. The range depends only on the files, the rank and the number of workers. The workers of a job use the
+// functions with a Comm: there rank 0 lists the files and their sizes, so that no line is lost or read twice while
+// files grow, appear and disappear. The others list them themselves: for one process, or one file that does not
+// change.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace paracel {
 
-/// The files that one name stands for: a file, a folder (all files below it that are not hidden), a glob pattern, or
+/// The files that a name stands for: a file, a folder (all files below it that are not hidden), a glob pattern, or
 /// "-", which is standard input. Sorted. Files compressed by gzip or zstd are read like others. Throws: data_error when
 /// there is none.
 std::vector<std::string> expand(const std::string& name);
@@ -33,7 +33,7 @@ std::vector<std::string> expand(const std::vector<std::string>& names);
 std::vector<std::string> read_lines(const std::vector<std::string>& names, std::size_t rank = 0, std::size_t size = 1);
 std::vector<std::string> read_lines(const std::string& name, std::size_t rank = 0, std::size_t size = 1);
 
-/// Calls `visit` with each of these lines, in their order, one at a time.
+/// Calls `visit` with each of these lines, in order, one at a time.
 /// Throws: what `visit` throws, and data_error when a file cannot be read.
 /// Cost: as read_lines, but for one line in memory.
 void visit_lines(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
@@ -41,21 +41,21 @@ void visit_lines(const std::vector<std::string>& names, std::size_t rank, std::s
 void visit_lines(const std::string& name, std::size_t rank, std::size_t size,
                  const std::function<void(std::string&&)>& visit);
 
-/// Calls `visit` with runs of whole lines of this part (their line ends included), in their order, each of about a
-/// megabyte or one line, whatever is more. For those who look for words rather than lines.
+/// Calls `visit` with runs of whole lines of this part (their line ends included), in order, each of about a
+/// megabyte or one line, whichever is more. For programs that look for words rather than lines.
 void visit_text(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
                 const std::function<void(std::string_view)>& visit);
 
-/// Throws data_error `file:line:column: what` for a byte of the run of lines it came with, or its end.
+/// Throws data_error `file:line:column: what` for a byte of the run of lines that it was passed with, or its end.
 using text_failure = std::function<void(const char* at, const std::string& what)>;
-/// The same with that: for formats of one's own.
+/// The same with such a function: for custom formats.
 void visit_text(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
                 const std::function<void(std::string_view, const text_failure&)>& visit);
-/// The same for all workers of `comm` together, each its part; a long load is shown by the launcher.
-/// Throws: the same error on every worker, the first in the order of the ranks. Blocks: a collective.
+/// The same for all workers of `comm` together, each its part; the launcher shows the progress of a long load.
+/// Throws: the same error on every worker, the first in rank order. Blocks: a collective.
 void visit_text(Comm comm, const std::vector<std::string>& names,
                 const std::function<void(std::string_view, const text_failure&)>& visit);
-/// The same where every worker needs all of the text. Standard input is nobody's.
+/// The same where every worker needs all of the text. Standard input is refused.
 void visit_whole_text(Comm comm, const std::vector<std::string>& names,
                       const std::function<void(std::string_view, const text_failure&)>& visit);
 /// visit_text, line by line, without line ends.
@@ -68,12 +68,12 @@ struct sample_rows {
   std::uint32_t columns = 0;
   std::vector<std::size_t> row_begin{0};  ///< sparse: row i is [row_begin[i], row_begin[i + 1]) of column and value
   std::vector<std::uint32_t> column;      ///< sparse: 0-based, strictly increasing in a row
-  std::vector<double> value;              ///< sparse: as column; dense: rows() * columns
-  std::vector<double> label;              ///< binary: -1 or +1 a row; real: the target; empty when none is read
+  std::vector<double> value;              ///< sparse: parallel to column; dense: rows() * columns
+  std::vector<double> label;              ///< binary: -1 or +1 a row; real: the target; empty when no labels are read
   std::size_t row_count = 0;
   bool has_label_zero = false;       ///< a label 0 was read (and became -1)
   bool has_label_minus_one = false;  ///< a label -1 was read
-  std::uint64_t first_row = 0;       ///< load_samples: rows of the workers before this one
+  std::uint64_t first_row = 0;       ///< load_samples: rows of the workers with lower ranks
   std::uint64_t rows_total = 0;      ///< load_samples: rows of all workers
   std::vector<std::string> names;    ///< CSV with a header: the features' names
 
@@ -90,16 +90,16 @@ struct sample_rows {
 };
 
 struct sample_options {
-  /// Features that the caller knows of, or 0. CSV: rows must have so many. libsvm: greater indices are left out.
+  /// The number of features, if known, or 0. CSV: rows must have as many. libsvm: greater indices are dropped.
   std::uint32_t columns = 0;
-  /// The greatest libsvm index, 1-based, that is accepted.
+  /// The greatest accepted libsvm index, 1-based.
   std::uint64_t index_limit = std::uint64_t{1} << 31;
-  /// Input to predict: the label may be missing and is not read. CSV then needs `columns`.
+  /// Input for prediction: the label may be missing and is not read. CSV then needs `columns`.
   bool without_label = false;
   /// binary: two classes. real: any finite number. none: every field of a CSV line is a feature; the first field of a
-  /// libsvm line is skipped, if it is no index:value.
+  /// libsvm line is skipped unless it is index:value.
   enum class label_rule { binary, real, none } label = label_rule::binary;
-  /// CSV: what is between fields; 0: comma, semicolon or tab, whatever the first line has.
+  /// CSV: the separator; 0: comma, semicolon or tab, whichever the first line has.
   char separator = 0;
   /// CSV: whether the first line of each file names the fields; automatic: when none of its fields is a number or
   /// empty.
@@ -109,18 +109,17 @@ struct sample_options {
   std::vector<std::string> features{};
 };
 
-/// Part `rank` of `size` of the samples in three formats, told apart by the beginning of the first file:
+/// Part `rank` of `size` of the samples in three formats, detected from the beginning of the first file:
 ///
-///     CSV      feature,feature,...,label            fields between commas, semicolons, tabs or (labels real or none)
-///     blanks;
-///                                                   "quoted" or not; a header, if there is one, in every file
+///     CSV      feature,feature,...,label            separated by commas, semicolons, tabs or (labels real or none)
+///                                                   blanks; "quoted" or not; a header, if any, in every file
 ///     libsvm   label index:value index:value ...    index from 1, increasing
 ///     npy      one row after the other, its last column the label: <f8 <f4 <i8 <i4
 ///
 /// Binary labels are 0 or 1, in libsvm also -1 or +1. Blank lines are skipped, \r\n, a byte order mark and a missing
-/// last line end accepted; doc/loading.md has the rest. Throws: data_error `file:line:column: found ..., want ...`: no
-/// number, nan, inf, a row of another width, an index
-///         out of order, 0 or beyond the limit, a label of neither class, labels -1 and 0 in one input, no line at all.
+/// last line end accepted; doc/loading.md has the rest. Throws: data_error `file:line:column: found ..., want ...`: not
+/// a number, nan, inf, a row of another width, an index out of order, 0 or beyond the limit, a label of neither class,
+/// labels -1 and 0 in one input, no lines.
 /// Cost: about 1/size of the bytes; 200 to 400 MB/s.
 sample_rows read_samples(const std::vector<std::string>& names, std::size_t rank = 0, std::size_t size = 1,
                          const sample_options& options = {});
@@ -130,7 +129,7 @@ sample_rows read_samples(const std::vector<std::string>& names, std::size_t rank
 /// worker. Blocks: a collective.
 sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const sample_options& options = {});
 
-/// The same for a text that came from `file`; for tests and fuzzing.
+/// The same for text read from `file`; for tests and fuzzing.
 sample_rows parse_samples(const std::string& file, std::string_view text, const sample_options& options = {});
 
 }  // namespace paracel

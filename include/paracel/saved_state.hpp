@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a checkpoint keeps of a worker beside the parameters: values under names, of every type that can be a parameter,
+// What a checkpoint saves of a worker beside the parameters: named values, of every type that can be a parameter,
 // and the states of random engines.
 //
 //   void checkpoint_state(saved_state& to) override { to.put("loss", loss_); to.put("order", order_); }
@@ -26,14 +26,14 @@ namespace paracel {
 /// Thread-safety: none.
 class saved_state {
  public:
-  /// Replaces what was under the name.
+  /// Replaces an existing value of that name.
   template <class T>
   void put(const std::string& name, const T& value) {
     const encoded<T> e(value);
     const auto v = e.view();
     values_[name] = {v.tag, {v.bytes.begin(), v.bytes.end()}};
   }
-  /// False, and `into` as it was: nothing was put under this name. Throws: type_error when it is of another type.
+  /// False, with `into` unchanged: no value has this name. Throws: type_error when it is of another type.
   template <class T>
   bool get(const std::string& name, T& into) const {
     const auto at = values_.find(name);
@@ -60,7 +60,7 @@ class saved_state {
     return true;
   }
 
-  /// For the framework: the bytes in a checkpoint, drawn in doc/checkpoints.md.
+  /// For the framework: the encoding in a checkpoint, drawn in doc/checkpoints.md.
   [[nodiscard]] std::vector<std::byte> to_bytes() const;
   /// Throws: protocol_error for anything that `to_bytes` does not write.
   static saved_state from_bytes(std::span<const std::byte> bytes);
@@ -69,18 +69,18 @@ class saved_state {
   std::map<std::string, std::pair<value_tag, std::vector<std::byte>>> values_;
 };
 
-/// What the workers of a checkpoint have kept.
+/// The saved states of a checkpoint's workers.
 class saved_states {
  public:
-  /// `all`: with the same number of workers only this worker's.
+  /// `all`: with an unchanged number of workers only this worker's.
   saved_states(std::vector<saved_state> all, bool same_workers) : all_(std::move(all)), same_workers_(same_workers) {
     if (all_.empty()) all_.emplace_back();
   }
-  /// Whether the job has as many workers as when the checkpoint was made; then each may take up its own again.
+  /// Whether the job has as many workers as when the checkpoint was made; then each may restore its own.
   [[nodiscard]] bool same_workers() const noexcept { return same_workers_; }
   /// This worker's own; with another number of workers that of rank 0.
   [[nodiscard]] const saved_state& own() const noexcept { return all_.front(); }
-  /// With another number of workers those of all workers of the checkpoint, by rank. One that had left kept nothing.
+  /// With another number of workers those of all workers of the checkpoint, by rank. One that had left saved nothing.
   [[nodiscard]] const std::vector<saved_state>& all() const noexcept { return all_; }
 
  private:

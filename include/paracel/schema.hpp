@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The keys of a program's config, said once: the program checks its config with them, also for prun.py (`--check
-// FILE`), which refuses a bad config before any process starts; `--schema` prints them as JSON, and `--help` for
-// people.
+// The keys of a program's config, declared once: the program checks its config against them, also for prun.py
+// (`--check FILE`), which rejects a bad config before any process starts; `--schema` prints them as JSON, and `--help`
+// as text.
 #pragma once
 
 #include <cstddef>
@@ -22,23 +22,23 @@ namespace paracel {
 
 struct config_node;
 
-/// These bytes inside an executable say that it answers `--check` and `--schema`, and are the "format" of the schema.
+/// These bytes inside an executable mark that it supports `--check` and `--schema`, and are the schema's "format".
 inline constexpr char schema_marker[] = "paracel-schema-v1";
 
 /// The key of add_output_files.
 inline constexpr char output_files_key[] = "output_files";
 
-/// What a key may hold. The comment is the name in the published schema.
+/// The type of a key. The comment is the name in the published schema.
 enum class key_type {
   string,         ///< "string"
   integer,        ///< "int"
   number,         ///< "double"
   boolean,        ///< "bool"
-  numbers,        ///< "doubles": a list of numbers, or one; limits are those of each
-  strings,        ///< "strings": a list of strings, or one; choices are those of each
+  numbers,        ///< "doubles": a list of numbers, or one; limits apply to each
+  strings,        ///< "strings": a list of strings, or one; choices apply to each
   file,           ///< "file": one existing file
   files,          ///< "files": an existing file or folder, a glob pattern that matches, or a list of these
-  plugin,         ///< "plugin": the name of a plug-in; if it has a slash, an existing file
+  plugin,         ///< "plugin": the name of a plug-in; if it contains a slash, an existing file
   output_folder,  ///< "folder_out": a folder that exists or can be created, and is writable
 };
 
@@ -55,12 +55,12 @@ class key_spec {
     required_ = true;
     return *this;
   }
-  /// Required unless one of these keys is given and not empty: what trains is needed where no model is read.
+  /// Required unless one of these keys is given and not empty: training keys are not needed where a model is read.
   key_spec& required_unless(std::vector<std::string> others) {
     required_unless_ = std::move(others);
     return *this;
   }
-  /// The value where the key is absent. A key that is neither required nor has a fallback is "", 0 or false.
+  /// The default value. A key that is neither required nor has a fallback is "", 0 or false.
   key_spec& fallback(bool v) {
     fallback_ = v;
     return *this;
@@ -118,12 +118,12 @@ class key_spec {
   bool exclusive_least_ = false;
 };
 
-/// A config that has passed its schema.
+/// A config that was checked against its schema.
 /// Thread-safety: const-concurrent
 class config {
  public:
   /// The value of a key of the schema. T: std::string, bool, double, an integer type, std::vector<std::string> for
-  /// `files` and `strings`, or std::vector<double> for `numbers`. An integer that does not fit into T is refused by
+  /// `files` and `strings`, or std::vector<double> for `numbers`. An integer that does not fit into T is rejected by
   /// `check` only if the schema bounds it. Throws: config_error when the schema has no such key or another type, or the
   /// integer does not fit.
   template <class T>
@@ -142,9 +142,9 @@ class config {
   }
   /// Whether the file has the key; false where its fallback is in use.
   [[nodiscard]] bool given(std::string_view name) const;
-  /// Whether results are to be one file of all workers: schema and file have the key of add_output_files.
+  /// Whether results are written to one file of all workers: schema and file have the key of add_output_files.
   [[nodiscard]] bool one_output_file() const { return one_output_file_; }
-  /// A key with what holds for it, given or not.
+  /// A key with its value, given or default.
   struct setting {
     std::string name;
     key_type type;
@@ -152,7 +152,7 @@ class config {
   };
   /// All of them, by their names.
   [[nodiscard]] std::vector<setting> all() const;
-  /// The beginning of an error about that key: `file:line:column: key "name"`.
+  /// The prefix of an error about that key: `file:line:column: key "name"`.
   [[nodiscard]] std::string place_of(std::string_view name) const;
 
  private:
@@ -173,27 +173,27 @@ class config {
 /// The keys of one program.
 class config_schema {
  public:
-  // The marker is an argument so that its bytes lie in the program and not only in this library.
+  // The marker is an argument so that its bytes are in the program and not only in this library.
   explicit config_schema(std::string program, std::string summary = "", const char* marker = schema_marker);
 
-  /// Adds a key. Lifetime: the reference is good until the next call.
+  /// Adds a key. Lifetime: the reference is valid until the next call.
   key_spec& key(std::string name, key_type type, std::string help);
 
-  /// Adds the key "output_files", which may be absent: one file of results a worker, or 1: one of all workers. For
+  /// Adds the optional key "output_files": one file of results per worker, or 1: one of all workers. For
   /// programs whose workers all make the same calls of paracel_dump_*, which are then collectives
   /// (paralg::set_one_output_file).
   void add_output_files();
 
   [[nodiscard]] const std::string& program() const noexcept { return program_; }
-  /// The program commits iterations without asking for `first_iteration()`: no process can take the place of a worker
-  /// that dies, so prun.py refuses --on-worker-death wait:T (doc/workers.md).
+  /// The program commits iterations without calling `first_iteration()`: no process can replace a worker
+  /// that dies, so prun.py rejects --on-worker-death wait:T (doc/workers.md).
   config_schema& always_begins_anew() {
     always_begins_anew_ = true;
     return *this;
   }
   [[nodiscard]] bool begins_anew() const noexcept { return always_begins_anew_; }
 
-  /// What else has to hold, of several keys together: `verify` throws config_error where it does not. The last step of
+  /// Further constraints, across keys: `verify` throws config_error when one is violated. The last step of
   /// `check`.
   config_schema& also(std::function<void(const config&)> verify) {
     verify_ = std::move(verify);
@@ -201,17 +201,17 @@ class config_schema {
   }
 
   /// {"format": "paracel-schema-v1", "program": ..., "always_begins_anew": true, "keys": [{"name", "type", "required",
-  /// "required_unless", "default", "choices", "min", "max", "exclusive_min", "help"}]}; what is not so is left out.
+  /// "required_unless", "default", "choices", "min", "max", "exclusive_min", "help"}]}; absent fields are omitted.
   [[nodiscard]] std::string to_json() const;
-  /// The same for people, a key a line.
+  /// The same as text, a key per line.
   [[nodiscard]] std::string help_text() const;
 
-  /// Reads a config file: unknown and duplicate keys, missing ones, types, limits, choices, files and folders.
-  /// Creates nothing. The first thing wrong in file order is reported; missing keys come after that, and what `also`
-  /// says last. `look_at_files`: false where files and folders belong to other hosts. Throws: config_error of one line:
+  /// Reads a config file: checks for unknown, duplicate and missing keys, types, limits, choices, files and folders.
+  /// Creates nothing. The first error in file order is reported; missing keys come after that, and the constraints of
+  /// `also` last. `look_at_files`: false when files and folders are on other hosts. Throws: config_error of one line:
   /// `file:line:column: key "name"...`, what was found, what is allowed.
   [[nodiscard]] config check(const std::string& file, bool look_at_files = true) const;
-  /// The same for a text that came from `file`.
+  /// The same for text read from `file`.
   [[nodiscard]] config check_text(const std::string& file, std::string_view text) const;
 
  private:

@@ -3,7 +3,7 @@
 // A sparse matrix spread over the workers by rows: ratings, similarities, documents, weighted links.
 //
 // Rows are numbered 0, 1, ... in ascending order of their ids, over all workers; each worker has a range of them, cut
-// so that the entries are spread evenly. So a row's number, and everything that is drawn from it, does not depend on
+// so that the entries are balanced. So a row's number, and every random number derived from it, does not depend on
 // the number of workers.
 #pragma once
 
@@ -18,55 +18,55 @@
 
 namespace paracel {
 
-/// How the fields of a line (`row, column` and perhaps `value`, and more that are not read) are told apart.
+/// The format of a line (`row, column` and perhaps `value`, and further fields that are ignored).
 enum class entry_format {
-  /// By the first line: %%MatrixMarket, two or more index:value after an id (libsvm), or the separator that it has (the
+  /// Detected from the first line: %%MatrixMarket, two or more index:value after an id (libsvm), or its separator (the
   /// first of tab, comma, semicolon, blank and | that occurs).
   automatic,
-  /// coordinate, real | integer | pattern, general | symmetric. All its rows and columns exist, those without entries
+  /// coordinate, real | integer | pattern, general | symmetric. All its rows and columns exist, empty ones
   /// too.
   matrix_market,
-  /// a,b  a,b,w  a,b:w  a,b|w and the same with other separators; more fields are not read. Fields may be in double
+  /// a,b  a,b,w  a,b:w  a,b|w and the same with other separators; further fields are ignored. Fields may be in double
   /// quotes.
   fields,
-  /// row index:value ...   One row a line, the first field is the row's id; a row may have no entry. Indices are
+  /// row index:value ...   One row per line, the first field is the row's id; a row may be empty. Indices are
   /// numbers.
   libsvm,
 };
 
-/// What an entry that is there twice means: the sum of its values in the order of the input, one entry for each (they
-/// stay side by side, in that order), the last one of the input, or a data_error.
+/// The meaning of duplicate entries: the sum of their values in input order, one entry for each (they stay
+/// side by side, in that order), the last one of the input, or a data_error.
 enum class duplicate_rule { sum, keep, last, refuse };
 
 struct entry_options {
   entry_format format = entry_format::automatic;
-  /// Rows are the second field, columns the first (Paracel's smap).
+  /// Swaps rows and columns: rows are the second field (Paracel's smap).
   bool transpose = false;
   /// Whether ids are 64-bit numbers, names, or numbers if all of them on all workers are: written as std::to_string
   /// would write them, so that 7 and 07 are two names.
   enum class id_kind { automatic, number, name } ids = id_kind::automatic;
   duplicate_rule duplicates = duplicate_rule::sum;
-  /// Lines must have a value (`need`), may have one (`take`: 1 where there is none), or it is not read (`ignore`).
+  /// Lines must have a value (`need`), may have one (`take`: default 1), or it is not read (`ignore`).
   enum class value_rule { need, take, ignore } values = value_rule::take;
-  /// A value below 0 is refused where it stands. Not of values that are not read.
+  /// Rejects values below 0 with their position. Only values that are read.
   bool non_negative = false;
-  /// Files whose first field names rows (of a graph: vertices) that need not occur in an entry; empty: none.
+  /// Files whose first field names rows (of a graph: vertices) that may have no entries; empty: none.
   std::vector<std::string> rows_also;
-  /// Whether the first line of each file is a header. Blank lines and comments (# and a blank, or # alone) are never
-  /// read.
+  /// Whether the first line of each file is a header. Blank lines and comments (# and a blank, or # alone) are
+  /// skipped.
   enum class header_rule { no, yes } header = header_rule::no;
 };
 
 /// This worker's rows of a sparse matrix.
 struct sparse_rows {
-  /// Rows of worker w: numbers [row_first[w], row_first[w + 1]). One more element than there are workers.
+  /// Rows of worker w: numbers [row_first[w], row_first[w + 1]). One more element than workers.
   std::vector<std::uint64_t> row_first{0, 0};
   id_list row_ids;                           ///< of this worker's rows, ascending
   id_list column_ids;                        ///< of the columns that have an entry here, ascending
   std::vector<std::uint64_t> column_number;  ///< their numbers among the columns of all workers, ascending
   std::uint64_t columns_total = 0;           ///< columns of all workers
-  /// Worker w looks after columns [column_first[w], column_first[w + 1]): it knows their ids, whoever has entries
-  /// there.
+  /// Worker w is responsible for columns [column_first[w], column_first[w + 1]): it knows their ids, whichever workers
+  /// have entries there.
   std::vector<std::uint64_t> column_first{0, 0};
   id_list column_share;                 ///< of those of this worker, ascending
   std::uint64_t entries_total = 0;      ///< entries of all workers
@@ -86,16 +86,16 @@ struct sparse_rows {
 
 /// Loads a sparse matrix. Every worker must call it, with the same arguments; each reads its byte range and sends the
 /// entries to the workers that own their rows.
-/// Throws: data_error file:line:column, the same on every worker (the first in the order of the ranks).
-/// Blocks: a collective. Cost: each entry travels once, in rounds of at most 64 MB a worker.
+/// Throws: data_error file:line:column, the same on every worker (the first in rank order).
+/// Blocks: a collective. Cost: each entry is sent once, in rounds of at most 64 MB a worker.
 sparse_rows load_sparse(Comm comm, const std::vector<std::string>& files, const entry_options& options = {});
 
-/// A matrix by its rows, and once more by its columns: each worker has a range of both.
+/// A matrix by its rows, and again by its columns: each worker has a range of both.
 struct sparse_both_ways {
   sparse_rows rows;
-  sparse_rows columns;  ///< as load_sparse gives it with `transpose` turned round
+  sparse_rows columns;  ///< as load_sparse returns it with `transpose` flipped
 };
-/// The same, twice from one reading of the files. Cost: each entry travels twice.
+/// The same, twice from a single read of the files. Cost: each entry is sent twice.
 sparse_both_ways load_sparse_both_ways(Comm comm, const std::vector<std::string>& files,
                                        const entry_options& options = {});
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Typed tables: rows of `width` numbers, by 64-bit id or by name, made on first touch by a seeded initialiser and
-// spread over all servers; for embeddings, factors and everything else that is millions of short vectors.
+// Typed tables: rows of `width` numbers, by 64-bit id or by name, initialised on first touch by a seeded initialiser
+// and partitioned over all servers; for embeddings, factors and any other millions of short vectors.
 //
 //   paracel::table<float> emb(*this, "emb", 16, paracel::row_init::uniform(-0.1, 0.1, 1),
 //                             {"libparacel_default.so", "paracel_adagrad", {{"lr", 0.1}}});
 //   emb.pull(ids, rows);         // ids.size() * 16 floats, in the order of the ids
 //   emb.update(ids, gradients);  // the optimizer, with its state, runs in the servers
 //
-// What a pull may miss is the rule of paralg.hpp, as for keys; there is no cache of rows in the worker.
+// What a pull may miss is the rule of paralg.hpp, as for keys; rows are not cached in the worker.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +47,7 @@ struct row_names {
   std::size_t count = 0;
 };
 
-/// What needs no type; the code is in the library.
+/// The untyped part; its code is in the library.
 class handle {
  public:
   handle(paralg& job, const str_type& name, value_tag element, std::size_t width, const row_init& init,
@@ -73,33 +73,33 @@ class handle {
 
 }  // namespace table_detail
 
-/// A handle on a table of the job. Every worker that opens the same name gets the same table, and must say the same of
-/// it.
+/// A handle to a table of the job. Every worker that opens the same name gets the same table, and must pass the same
+/// arguments.
 ///
-/// Duplicates in a batch: a pull gives each its row; of a push the last counts; of an update they are summed before
-/// they are sent, so that an optimizer makes one step with the sum of the gradients. Rows by id and rows by name live
-/// side by side in a table; "7" is not 7. Names are exact: two that have the same hash are two rows. Thread-safety:
-/// none; use it on the thread that made its paralg. Lifetime: the paralg outlives it. Throws: every call: error for a
-/// span of the wrong size, otherwise as the calls of paralg. Cost: of a call on n rows: one request a shard, all at
-/// once, cut at 8 MB; 8 + width * sizeof(T) bytes a row. Nothing is allocated for a row.
+/// Duplicates in a batch: a pull returns each its row; in a push the last one wins; in an update they are summed before
+/// they are sent, so that an optimizer makes one step with the sum of the gradients. Rows by id and rows by name
+/// coexist in a table; "7" is not 7. Names are exact: two with the same hash are two rows. Thread-safety:
+/// none; use it on the thread that made its paralg. Lifetime: the paralg must outlive it. Throws: every call: error for
+/// a span of the wrong size, otherwise as the calls of paralg. Cost: a call on n rows sends one request per shard, all
+/// in parallel, cut at 8 MB; 8 + width * sizeof(T) bytes a row. No allocation per row.
 template <raw_number T>
 class table {
  public:
-  /// Opens the table, or makes it. Throws: error when there is one of this name that is otherwise; plugin_error.
+  /// Opens the table, or creates it. Throws: error when it exists with other properties; plugin_error.
   /// Cost: one round trip to every shard.
   table(paralg& job, const str_type& name, std::size_t width, const row_init& init = row_init::zeros(),
         const row_optimizer& optimizer = {})
       : handle_(job, name, tag_of<T>(), width, init, optimizer) {}
 
-  /// Numbers of a row.
+  /// Numbers in a row.
   [[nodiscard]] std::size_t width() const noexcept { return handle_.width(); }
 
-  /// Row i of `out` becomes that of ids[i]; rows that are not there are made.
+  /// Copies row ids[i] to row i of `out`; missing rows are created.
   /// Shape: out holds ids.size() * width numbers. Blocks: until the rule of paralg.hpp allows the read.
   void pull(std::span<const std::uint64_t> ids, std::span<T> out) { pull_rows(rows_of(ids), out); }
   void pull(std::span<const str_type> names, std::span<T> out) { pull_rows(rows_of(names), out); }
 
-  /// The same without waiting for the rows: `get()` or `wait()` of the future does, and throws what went wrong.
+  /// The same without waiting for the rows: `get()` or `wait()` of the future does, and throws on failure.
   /// Lifetime: `out` until then. Blocks: for the clock only.
   [[nodiscard]] async_functor_type pull_async(std::span<const std::uint64_t> ids, std::span<T> out) {
     return pull_rows_async(rows_of(ids), out);
@@ -108,17 +108,17 @@ class table {
     return pull_rows_async(rows_of(names), out);
   }
 
-  /// Sets rows, whatever they were; their optimizer state begins again. Blocks: until the servers have them; under BSP
+  /// Sets rows unconditionally; their optimizer state is reset. Blocks: until the servers have them; under BSP
   /// it waits for the clock as a pull does.
   void push(std::span<const std::uint64_t> ids, std::span<const T> values) { push_rows(rows_of(ids), values); }
   void push(std::span<const str_type> names, std::span<const T> values) { push_rows(rows_of(names), values); }
 
-  /// Adds, or steps the optimizer. Returns when it is sent; under BSP it takes effect when the clock moves. What goes
-  /// wrong is thrown by the next iter_commit or paracel_sync; every row is then updated or as before.
+  /// Adds, or steps the optimizer. Returns once it is sent; under BSP it takes effect when the clock ticks. Failures
+  /// are thrown by the next iter_commit or paracel_sync; each row is then either updated or unchanged.
   void update(std::span<const std::uint64_t> ids, std::span<const T> deltas) { update_rows(rows_of(ids), deltas); }
   void update(std::span<const str_type> names, std::span<const T> deltas) { update_rows(rows_of(names), deltas); }
 
-  /// The same, and waits for the servers. Immediate also under BSP.
+  /// The same, blocking until the servers have it. Immediate under BSP too.
   void bupdate(std::span<const std::uint64_t> ids, std::span<const T> deltas) {
     update_rows(rows_of(ids), deltas, true);
   }
@@ -126,16 +126,16 @@ class table {
     update_rows(rows_of(names), deltas, true);
   }
 
-  /// Removes rows with their state; touched again, they begin as the initialiser says. Returns how many there were.
+  /// Removes rows with their state; touched again, they are re-initialised. Returns how many existed.
   std::uint64_t remove(std::span<const std::uint64_t> ids) { return handle_.remove(rows_of(ids)); }
   std::uint64_t remove(std::span<const str_type> names) { return handle_.remove(rows_of(names)); }
 
-  /// Rows in all servers. Cost: one round trip to every shard.
+  /// The number of rows in all servers. Cost: one round trip to every shard.
   [[nodiscard]] std::uint64_t size() { return handle_.size(); }
 
-  /// Calls `f(std::uint64_t id, std::span<const T> row)` for every row by id, in no particular order. A row that is
-  /// there all the time is met once; the span is valid during the call, which may not use the paralg. Cost: chunks of 1
-  /// MB, one in flight. Blocks: as pull.
+  /// Calls `f(std::uint64_t id, std::span<const T> row)` for every row by id, in no particular order. A row that exists
+  /// throughout is visited once; the span is valid during the call, which may not use the paralg. Cost: chunks of
+  /// 1 MB, one in flight. Blocks: as pull.
   template <class F>
   void for_each(F f) {
     handle_.scan(false, [&](std::uint64_t id, std::string_view, const std::byte* row) { f(id, row_at(row)); });

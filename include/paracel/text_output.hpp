@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Paracel's text form of results. Numbers are written with as many digits as it takes to read the same bits again.
+// Paracel's text form of results. Numbers are written with as many digits as needed to read back the same bits.
 #pragma once
 
 #include <charconv>
@@ -56,7 +56,7 @@ void append_text(std::string& out, const std::tuple<A, B, C>& value) {
   append_text(out, std::get<2>(value));
 }
 
-/// A line of a dumped dictionary without its end: key, `sep`, value; the elements of a list with | between them.
+/// A line of a dumped dictionary without its line end: key, `sep`, value; list elements are separated by |.
 template <class K, class V>
 void append_row(std::string& out, const K& key, const std::string& sep, const V& value) {
   append_text(out, key);

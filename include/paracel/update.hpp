@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a plug-in exports: functions that run inside the servers. A plug-in is one .cpp file, built as a shared library:
+// What a plug-in exports: functions that run in the servers. A plug-in is one .cpp file, built as a shared library:
 //
 //   #include <paracel/update.hpp>
 //   std::vector<double> local_update(std::vector<double> value, std::vector<double> delta) { ...; return value; }
@@ -8,9 +8,9 @@
 //   paracel::update_result lr_theta_update = paracel::update_proxy(local_update);
 //
 // `paracel_update("theta", delta, "liblr_update.so", "lr_theta_update")` then runs it in the server that holds "theta".
-// A key that is not there yet takes the delta as its value, unless the function says how to begin (`initialised_by`).
+// A missing key takes the delta as its value, unless the function defines an initial value (`initialised_by`).
 //
-// An optimizer (SGD, AdaGrad, ...) has hyper-parameters, and numbers of its own for each element of the value, which
+// An optimizer (SGD, AdaGrad, ...) has hyper-parameters, and per-element state of the value, which
 // the servers keep beside it:
 //
 //   struct adagrad {
@@ -22,14 +22,14 @@
 //   extern "C" { extern paracel::optimizer_result my_adagrad; }
 //   paracel::optimizer_result my_adagrad = paracel::optimizer_proxy({{"lr", 0.01}, {"eps", 1e-8}}, 1, adagrad());
 //
-// `paracel_register_update("libmy.so", "my_adagrad", {{"lr", 0.1}})` makes it the function of paracel_update. A key
-// that is not there begins with zeros of the gradient's shape and is then stepped.
+// `paracel_register_update("libmy.so", "my_adagrad", {{"lr", 0.1}})` makes it the function of paracel_update. A
+// missing key starts as zeros of the gradient's shape and is then stepped.
 //
-// A function is called from several server threads at once, never for one key at the same time, so it must not change
-// what it shares with other calls. It may throw: the text reaches the worker and the value stays as it was.
+// A function is called from several server threads concurrently, never for one key at the same time, so it must not
+// modify state shared with other calls. It may throw: the text reaches the worker and the value is unchanged.
 //
-// Between library and server there are only C types. Each function pointer below is noexcept; an exception ends in the
-// skin made by update_proxy and friends and crosses as a status and a text.
+// Only C types cross the boundary between library and server. Each function pointer below is noexcept; exceptions are
+// caught in the wrapper made by update_proxy and friends and returned as a status and a text.
 #pragma once
 
 #include <atomic>
@@ -55,7 +55,7 @@ struct update_result;
 struct filter_result;
 struct optimizer_result;
 
-/// The border between a plug-in and the server. Layout and meaning change only together with `version`.
+/// The ABI between a plug-in and the server. Layout and meaning change only together with `version`.
 namespace abi {
 
 inline constexpr std::uint32_t update_magic = 0x55435250;     // "PRCU"
@@ -65,26 +65,26 @@ inline constexpr std::uint16_t version = 1;
 
 /// update_result::flags
 inline constexpr std::uint32_t additive = 1;  ///< value + delta: a worker may add to its cached copy at once
-inline constexpr std::uint32_t no_throw = 2;  ///< in_place never fails: the server need keep no copy to go back to
+inline constexpr std::uint32_t no_throw = 2;  ///< in_place never fails: the server needs no backup copy of the value
 /// filter_result::flags
 inline constexpr std::uint32_t takes_value = 1;
 /// optimizer_result::flags
-inline constexpr std::uint32_t counts_steps = 1;   ///< it wants to know how often the value has been stepped
-inline constexpr std::uint32_t step_no_throw = 2;  ///< step never fails: the server need keep no copy to go back to
-inline constexpr std::uint32_t steps_float = 4;    ///< it takes float
-inline constexpr std::uint32_t steps_double = 8;   ///< it takes double
+inline constexpr std::uint32_t counts_steps = 1;   ///< it needs the number of steps of the value
+inline constexpr std::uint32_t step_no_throw = 2;  ///< step never fails: the server needs no backup copy of the value
+inline constexpr std::uint32_t steps_float = 4;    ///< it accepts float
+inline constexpr std::uint32_t steps_double = 8;   ///< it accepts double
 
 inline constexpr std::size_t most_hyper_parameters = 16;
-inline constexpr std::size_t hyper_name_bytes = 24;  ///< with the zero at the end
+inline constexpr std::size_t hyper_name_bytes = 24;  ///< including the terminating zero
 inline constexpr std::uint32_t most_states = 16;
 
 enum outcome : std::int32_t {
   ok = 0,
-  type_mismatch = 1,  ///< value or delta has another type than the function takes
+  type_mismatch = 1,  ///< value or delta has another type than the function accepts
   failed = 2,         ///< the function threw
 };
 
-/// Bytes of a value, owned by the caller and at any alignment unless said otherwise.
+/// Bytes of a value, owned by the caller and unaligned unless stated otherwise.
 struct value {
   const std::byte* data;
   std::uint64_t bytes;
@@ -92,14 +92,14 @@ struct value {
   std::uint8_t zero[7];
 };
 
-/// Where a function places its result. `place` gives memory for `bytes` bytes, aligned to 16, or null when there is
-/// none; the last call counts.
+/// Where a function places its result. `place` returns memory for `bytes` bytes, aligned to 16, or null when out of
+/// memory; the last call counts.
 struct sink {
   void* context;
   std::byte* (*place)(void* context, std::uint8_t tag, std::uint64_t bytes) noexcept;
 };
 
-/// Room for the text of an error, zero-terminated, cut when too long.
+/// A buffer for an error text, zero-terminated, truncated when too long.
 struct error_text {
   char* data;
   std::uint64_t capacity;
@@ -113,19 +113,19 @@ struct update_result {
   std::uint16_t abi_version = 0;
   std::uint16_t struct_bytes = 0;
   std::uint32_t flags = 0;
-  std::uint8_t value_tag = 0;  ///< of the general form: what it returns; in place: the element; none = any number
+  std::uint8_t value_tag = 0;  ///< of the general form: the type it returns; in place: the element; none = any number
   std::uint8_t delta_tag = 0;
   std::uint8_t zero[2] = {};
   char value_type[48] = {};  ///< for error texts
   char delta_type[48] = {};
   const void* context = nullptr;  ///< the user's function
-  /// General form: (current value, delta) to a new value of any size. Null: there is only the in-place form.
+  /// General form: (current value, delta) to a new value of any size. Null: only the in-place form exists.
   std::int32_t (*apply)(const update_result* self, const abi::value* current, const abi::value* delta,
                         const abi::sink* out, abi::error_text* error) noexcept = nullptr;
   /// In place, on `count` numbers of element type `tag`, value and delta aligned and of the same count. Null: none.
   std::int32_t (*in_place)(const update_result* self, std::uint8_t tag, std::byte* value, const std::byte* delta,
                            std::uint64_t count, abi::error_text* error) noexcept = nullptr;
-  /// The value to begin with when the key is not there; the update follows. Null: the delta becomes the value.
+  /// The initial value of a missing key; the update follows. Null: the delta becomes the value.
   std::int32_t (*initialise)(const update_result* self, const abi::value* delta, const abi::sink* out,
                              abi::error_text* error) noexcept = nullptr;
   const void* initialise_context = nullptr;
@@ -156,7 +156,7 @@ struct optimizer_result {
   std::uint16_t abi_version = 0;
   std::uint16_t struct_bytes = 0;
   std::uint32_t flags = 0;
-  std::uint32_t states = 0;  ///< numbers of state an element of the value
+  std::uint32_t states = 0;  ///< numbers of state per element of the value
   std::uint32_t hyper_count = 0;
   std::uint32_t zero = 0;
   char hyper_names[abi::most_hyper_parameters][abi::hyper_name_bytes] = {};
@@ -172,7 +172,7 @@ struct optimizer_result {
 static_assert(std::is_standard_layout_v<optimizer_result> && std::is_trivially_copyable_v<optimizer_result>);
 static_assert(sizeof(optimizer_result) == 552, "the layout is part of the plug-in ABI");
 
-/// What an optimizer written in C++ is given. The spans are aligned, do not overlap, and have the size of the value.
+/// The arguments of an optimizer written in C++. The spans are aligned, do not overlap, and have the size of the value.
 template <class T>
 struct optimizer_step {
   std::span<const double> hyper;  ///< in the order in which optimizer_proxy named them
@@ -185,7 +185,7 @@ struct optimizer_step {
   [[nodiscard]] std::span<T> state(std::size_t k) const noexcept { return {states + k * value.size(), value.size()}; }
 };
 
-/// A hyper-parameter and what it is when nothing is said.
+/// A hyper-parameter and its default.
 struct hyper_default {
   std::string_view name;
   double value;
@@ -204,7 +204,7 @@ inline value_view view_of(const abi::value& v) noexcept {
   return {static_cast<value_tag>(v.tag), {v.data, static_cast<std::size_t>(v.bytes)}};
 }
 
-/// Runs `f` and turns what it throws into an outcome and a text.
+/// Runs `f` and turns an exception into an outcome and a text.
 template <class F>
 std::int32_t guarded(abi::error_text* error, F&& f) noexcept {
   try {
@@ -252,7 +252,8 @@ inline update_result blank_update(const std::string& value_type, const std::stri
   return u;
 }
 
-/// The user's functions stay for ever, because a plug-in is never unloaded. The chain lets leak checkers see them.
+/// The user's functions live forever, because a plug-in is never unloaded. The chain keeps them reachable for leak
+/// checkers.
 struct kept_base {
   const kept_base* next = nullptr;
 };
@@ -273,7 +274,7 @@ const std::decay_t<F>* keep(F&& f) {
   return &k->function;
 }
 
-/// Says which of the two arguments did not fit.
+/// Says which of the two arguments did not match.
 template <class D>
 D decode_delta(const abi::value& delta) {
   try {
@@ -454,24 +455,24 @@ std::int32_t run_filter(const filter_result* self, const char* key, std::uint64_
 }  // namespace update_detail
 
 /// An update function from `f`: a function, lambda or functor `(V value, D delta) -> V`. V and D are types that
-/// codec.hpp can write, by value or by reference; `void f(V& value, D delta)` is understood too. Value and delta are
-/// decoded and the result is encoded at each call; for large arrays of numbers update_in_place needs neither.
+/// codec.hpp can write, by value or by reference; `void f(V& value, D delta)` is accepted too. Value and delta are
+/// decoded and the result is encoded at each call; for large arrays of numbers update_in_place avoids both.
 template <class F>
 requires requires(F&& f) { std::function(std::forward<F>(f)); }
 [[nodiscard]] update_result update_proxy(F&& f) {
   return update_detail::from_signature<decltype(std::function(std::forward<F>(f)))>::update(std::forward<F>(f));
 }
 
-/// The same with the types said, for generic lambdas: `update_proxy<double>([](auto a, auto b) { return a + b; })`.
+/// The same with explicit types, for generic lambdas: `update_proxy<double>([](auto a, auto b) { return a + b; })`.
 template <class V, class D = V, class F>
 [[nodiscard]] update_result update_proxy(F&& f) {
   return update_detail::make_general<V, D, V, D>(std::forward<F>(f));
 }
 
-/// An update function from `void f(std::span<T> value, std::span<const T> delta)`, which changes the numbers where they
-/// lie in the table. One number is a span of 1. The spans are aligned, never overlap and have the same size: a delta of
-/// another size is refused before, one of a narrower type is widened. Say `noexcept` where it is true: the server then
-/// keeps no copy of the value to go back to.
+/// An update function from `void f(std::span<T> value, std::span<const T> delta)`, which changes the numbers in
+/// place in the table. One number is a span of 1. The spans are aligned, never overlap and have the same size: a delta
+/// of another size is rejected beforehand, one of a narrower type is widened. Declare it `noexcept` if it is: the
+/// server then keeps no backup copy of the value.
 template <raw_number T, class F>
 [[nodiscard]] update_result update_in_place(F&& f) {
   using function = std::decay_t<F>;
@@ -502,14 +503,14 @@ template <class F>
 }
 
 /// `u`, declared to be `value + delta` on numbers, element by element. A worker then adds its own deltas to the copies
-/// in its cache at once and sees them in its next read (read-my-writes) instead of dropping the copy and asking again.
-/// Wrong for anything that is not that sum: such a worker would compute with numbers that no server holds.
+/// in its cache at once and sees them in its next read (read-my-writes) instead of invalidating the copy and fetching
+/// it again. Wrong for any function that is not that sum: the worker would compute with numbers that no server holds.
 [[nodiscard]] inline update_result additive(update_result u) noexcept {
   u.flags |= abi::additive;
   return u;
 }
 
-/// `u`, which begins a missing key with `g(delta)` and then updates it, instead of taking the delta as the value.
+/// `u`, which initialises a missing key with `g(delta)` and then updates it, instead of taking the delta as the value.
 template <class G>
 requires requires(G&& g) { std::function(std::forward<G>(g)); }
 [[nodiscard]] update_result initialised_by(update_result u, G&& g) {
@@ -520,8 +521,8 @@ requires requires(G&& g) { std::function(std::forward<G>(g)); }
 }
 
 /// An optimizer from `f`, callable with `optimizer_step<float>`, `optimizer_step<double>` or both, which changes the
-/// value and its `states` numbers of state an element where they lie. `hyper` names its hyper-parameters and their
-/// defaults. Say `noexcept` where it is true: the server then keeps no copy to go back to. Throws: error for more than
+/// value and its `states` numbers of state per element in place. `hyper` names its hyper-parameters and their
+/// defaults. Declare it `noexcept` if it is: the server then keeps no backup copy. Throws: error for more than
 /// 16 hyper-parameters, a name of more than 23 characters, more than 16 states.
 template <class F>
 [[nodiscard]] optimizer_result optimizer_proxy(std::initializer_list<hyper_default> hyper, std::uint32_t states,
@@ -552,7 +553,7 @@ template <class F>
   return o;
 }
 
-/// `o`, which is told the number of each step of a value (bias correction, schedules); costs 4 to 8 bytes a row or key.
+/// `o`, which is told the step number of a value (bias correction, schedules); costs 4 to 8 bytes a row or key.
 [[nodiscard]] inline optimizer_result counting_steps(optimizer_result o) noexcept {
   o.flags |= abi::counts_steps;
   return o;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a value is to everything below the typed interface: bytes and a one-byte type tag. Numbers and arrays of numbers
-// are raw little-endian, so that a server can change them where they lie; every other type is MessagePack.
+// A value as everything below the typed interface sees it: bytes and a one-byte type tag. Numbers and arrays of numbers
+// are raw little-endian, so that a server can change them in place; every other type is MessagePack.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ enum class value_tag : std::uint8_t {
   f64_array = 0x14,
 };
 
-/// True for the tags that this version knows.
+/// True for the tags known to this version.
 constexpr bool is_known(value_tag t) noexcept {
   switch (t) {
     case value_tag::none:
@@ -86,13 +86,13 @@ constexpr value_tag array_tag_of() noexcept {
   return static_cast<value_tag>(static_cast<unsigned>(tag_of<T>()) | 0x10U);
 }
 
-/// A value somewhere else: the bytes belong to whoever made the view and need not be aligned.
+/// A non-owning view of a value: the bytes belong to the creator of the view and need not be aligned.
 struct value_view {
   value_tag tag = value_tag::none;
   std::span<const std::byte> bytes;
 };
 
-/// Where a value that arrives is put: `put(target, value)`.
+/// Where an arriving value is stored: `put(target, value)`.
 struct value_sink {
   void* target = nullptr;
   void (*put)(void* target, const value_view& value) = nullptr;

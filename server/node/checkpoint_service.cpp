@@ -27,7 +27,7 @@ std::uint64_t id_of(plugin_registry& plugins, bool is_filter, const std::string&
   return is_filter ? plugins.load_filter(plugin, symbol).id : plugins.load_update(plugin, symbol).id;
 }
 
-/// Loads what the servers knew. Returns: what is missing or has become another function, for whoever needs it.
+/// Loads the functions that the servers knew. Returns: what is missing or has changed, for error messages.
 std::string load_again(plugin_registry& plugins, const std::vector<net::checkpoint_function>& functions) {
   std::string missing;
   for (const auto& f : functions) {
@@ -66,7 +66,7 @@ void checkpoint_service::handle(shard& of, unsigned index, const ownership* owne
   if (owned == nullptr || owned->epoch < request.header.epoch) {
     return done.fail(status::stale_epoch, "who serves which partition is not known here yet");
   }
-  // What is served elsewhere since would be in nobody's file.
+  // Partitions that have moved since would be in no server's file.
   if (what == "save" && owned->epoch != request.header.epoch) {
     return done.fail(status::stale_epoch, "the servers have changed meanwhile");
   }
@@ -75,7 +75,7 @@ void checkpoint_service::handle(shard& of, unsigned index, const ownership* owne
     answer_ = what == "save" ? save(of, index, *owned, folder, clock->get<std::uint32_t>(), request.header.job)
                              : restore(of, index, *owned, folder);
     result_ = status::ok;
-  } catch (const std::exception& e) {  // the disk, or no memory for a partition's records
+  } catch (const std::exception& e) {  // the disk, or out of memory for a partition's records
     answer_ = e.what();
     result_ = status::internal;
   }
@@ -125,7 +125,7 @@ std::string checkpoint_service::restore(shard& of, unsigned index, const ownersh
   const auto wanted = [&](std::uint32_t p) {
     return p < partition_count && owned.copies[p] && shard_of(static_cast<std::uint16_t>(p), options_.threads) == index;
   };
-  // A head that was quicker may have sent what it has read already.
+  // A faster head may already have sent what it has read.
   std::bitset<partition_count> all;
   for (std::uint32_t p = 0; p < partition_count; ++p) all[p] = wanted(p);
   of.drop_partitions(all);

@@ -4,13 +4,13 @@
 // `checkpoint`, sent by the scheduler to every shard thread, with a JSON object as its body:
 //
 //   {"do":"save","folder":F,"clock":c}   F = the checkpoint's own folder. Writes server-<slot>-<thread>.ckpt there. The
-//                                        answer: {"file":{...},"functions":[...]}, as the manifest has them
-//   {"do":"restore","folder":F}          reads, of all files of servers in F's manifest, the partitions of which this
-//                                        thread has a copy. The answer: {"bytes":n}; stale_epoch: ask again, who serves
-//                                        what is not known here yet
+//                                        reply: {"file":{...},"functions":[...]}, in the manifest's format
+//   {"do":"restore","folder":F}          reads, from all server files in F's manifest, the partitions of which this
+//                                        thread has a replica. The reply: {"bytes":n}; stale_epoch: retry, the
+//                                        membership is not known here yet
 //
-// Both may come more than once, also after the job has gone on: a request that was done is not done again, but answered
-// as it was.
+// Both may be repeated, also after the job has continued: a completed request is not executed again, but answered
+// as before.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class plugin_registry;
 class shard;
 struct server_options;
 
-/// One of a shard, owned by its thread.
+/// One per shard, owned by its thread.
 class checkpoint_service {
  public:
   checkpoint_service(const server_options& options, net::file_system& disk, plugin_registry& plugins) noexcept
@@ -37,7 +37,7 @@ class checkpoint_service {
   void use_disk(net::file_system& disk) noexcept { disk_ = &disk; }
 
   /// `owned`: null when it is not known yet.
-  /// Blocks: as long as the disk takes.
+  /// Blocks: until the disk is done.
   void handle(shard& of, unsigned index, const ownership* owned, const net::request_view& request, completion done);
 
  private:
@@ -49,7 +49,7 @@ class checkpoint_service {
   const server_options& options_;
   net::file_system* disk_;
   plugin_registry& plugins_;
-  // The last request that was done, and its answer; empty: none.
+  // The last completed request, and its reply; empty: none.
   std::string request_;
   net::status result_ = net::status::ok;
   std::string answer_;

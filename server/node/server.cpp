@@ -33,7 +33,7 @@ server_options checked(server_options o) {
   if (o.max_message_bytes < least_message) {
     throw usage_error("max_message_bytes must be at least " + std::to_string(least_message));
   }
-  // Lengths in the header are 32 bits; a value comes with a header and a key, and must also go out again.
+  // Lengths in the header are 32 bits; a value comes with a header and a key, and must also be sent back.
   o.max_message_bytes = std::min<std::size_t>(o.max_message_bytes, std::numeric_limits<std::uint32_t>::max());
   o.max_value_bytes = std::min(o.max_value_bytes, o.max_message_bytes - beside_a_value);
   if (o.incarnation == 0) {
@@ -45,7 +45,7 @@ server_options checked(server_options o) {
   return o;
 }
 
-/// The memory of the machine: a partition that does not fit it cannot be copied here.
+/// The memory of the machine: a partition that does not fit cannot be replicated here.
 std::size_t machine_bytes() {
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long bytes = sysconf(_SC_PAGESIZE);
@@ -128,7 +128,7 @@ std::chrono::milliseconds server::tend_clock(clock_service::time_point now) {
   clock_.checkpoint_every(checkpoint_every_.load(std::memory_order_relaxed));
   if (!clock_.begun()) {
     const auto workers = workers_.load(std::memory_order_acquire);
-    // Somebody may wait for the beginning already; it is a matter of moments.
+    // A client may already wait for the start; it takes only moments.
     if (workers == 0) return clock_.parked() == 0 ? milliseconds(100) : milliseconds(1);
     clock_.begin(workers, now, first_clock_.load(std::memory_order_relaxed));
   }
@@ -167,17 +167,17 @@ void server::set_membership(const membership& members) {
     fresh->mine[p] = chain.front() == index;
     fresh->copies[p] = std::find(chain.begin(), chain.end(), index) != chain.end();
   }
-  // Before requests come that belong to these partitions.
+  // Before requests arrive that belong to these partitions.
   for (const auto& f : members.refused) plugins_.forbid(f.id, f.why);
   const std::lock_guard lock(memberships_mutex_);
-  if (!copies_.empty() && members.epoch <= copies_.back()->members.epoch) return;  // it has come by two ways
+  if (!copies_.empty() && members.epoch <= copies_.back()->members.epoch) return;  // it has arrived in two ways
   memberships_.push_back(std::move(fresh));
   const bool has_copies =
       members.may_change() || !copies_.empty() ||
       std::ranges::any_of(members.servers, [](const auto& s) { return s.state != server_state::up; });
   if (has_copies) {
     copies_.push_back(std::make_shared<const replica_view>(members, options_.slot));
-    // A thread that goes by an older one still holds it.
+    // A thread that still uses an older one holds it.
     std::erase_if(copies_,
                   [newest = copies_.back().get()](const auto& v) { return v.get() != newest && v.use_count() == 1; });
     copies_epoch_.store(members.epoch, std::memory_order_release);
@@ -185,7 +185,7 @@ void server::set_membership(const membership& members) {
     for (unsigned i = 0; i < threads(); ++i)
       shard_owned_[i].store(memberships_.back().get(), std::memory_order_release);
   }
-  // Whoever sees an epoch sees whether it has copies.
+  // A thread that sees the epoch also sees whether it has replicas.
   owned_.store(memberships_.back().get(), std::memory_order_release);
   first_clock_.store(members.checkpoints.clock, std::memory_order_relaxed);
   checkpoint_every_.store(members.checkpoints.every, std::memory_order_relaxed);
@@ -208,7 +208,7 @@ std::uint64_t server::requests_served() const noexcept {
   return n;
 }
 
-/// f(name, budget) for each; a name comes as often as there are shards that have a budget of it.
+/// f(name, budget) for each; a name is repeated for each shard that has such a budget.
 template <class F>
 void server::each_budget(const F& f) const {
   budgets_.each(f);

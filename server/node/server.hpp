@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The server as an object: shards, clock and plug-ins, without a thread, a socket or a global. Several live in one
-// process; server_node puts threads and ports around one.
+// The server as an object: shards, clock and plug-ins, without a thread, a socket or a global. Several can exist in one
+// process; server_node adds threads and ports.
 #pragma once
 
 #include <atomic>
@@ -32,21 +32,21 @@
 
 namespace paracel::srv {
 
-/// What answers the requests of shard threads. A program that embeds a server may give its own, in front of the
-/// server's or in its place.
+/// Handles the requests of shard threads. A program that embeds a server may supply its own, in front of the
+/// server's or instead of it.
 class request_handler {
  public:
   virtual ~request_handler() = default;
   /// Called on the shard's thread alone. Answers `done` exactly once, now or later on the same thread; the request is
   /// valid during the call only.
   virtual void handle(unsigned shard, const net::request_view& request, shared_buffer tail, completion done) = 0;
-  /// `requests` come next, in this order: memory that they need may be fetched while the first is handled. Called
-  /// before every batch, also of one. Nothing is answered here.
+  /// `requests` come next, in this order: memory that they need may be prefetched while the first is handled. Called
+  /// before every batch, even of one. Nothing is answered here.
   virtual void expect(unsigned shard, std::span<const net::request_view> requests) {
     static_cast<void>(shard);
     static_cast<void>(requests);
   }
-  /// The thread of this shard ends, and with it the way to its clients: what is parked must be answered now.
+  /// The thread of this shard exits, and with it the way to its clients: what is parked must be answered now.
   virtual void closing(unsigned shard) { static_cast<void>(shard); }
 };
 
@@ -54,9 +54,9 @@ struct server_options {
   std::uint32_t slot = 0;
   std::uint32_t threads = 1;
   double weight = 1;
-  std::uint64_t incarnation = 0;  ///< 0: one is made from the time and the process
-  std::uint64_t job = 0;          ///< 0: requests of any job are taken
-  std::uint32_t workers = 1;      ///< 0: the membership will say; clock requests are held until then
+  std::uint64_t incarnation = 0;  ///< 0: derived from the time and the process
+  std::uint64_t job = 0;          ///< 0: requests of any job are accepted
+  std::uint32_t workers = 1;      ///< 0: the membership will tell; clock requests are held until then
   std::vector<std::string> plugin_folders{};
   std::size_t max_value_bytes = std::size_t{256} << 20;
   std::size_t max_message_bytes = std::size_t{1} << 30;
@@ -71,62 +71,62 @@ class server final : public request_handler {
   /// Throws: usage_error for an option that is out of range.
   explicit server(server_options options);
 
-  /// Answers at once. Never throws.
+  /// Answers synchronously. Never throws.
   void handle(unsigned shard, const net::request_view& request, shared_buffer tail, completion done) override;
   void expect(unsigned shard, std::span<const net::request_view> requests) override {
     shards_[shard]->expect(requests);
   }
-  /// What is parked in a shard is answered `job_ended`.
+  /// Answers what is parked in a shard with `job_ended`.
   void closing(unsigned shard) override;
-  /// What checkpoints are written to and read from, in place of the file system. Call it before the first request.
+  /// Where checkpoints are written and read instead of the file system. Call it before the first request.
   void use_disk(net::file_system& instead) noexcept;
-  /// Ticks and waits; another job, or a clock that is another server's, is refused.
-  /// `keeps`: whether the clock is ours, from who knows it; otherwise the newest membership says it.
+  /// Ticks and waits; requests of another job, or for a clock that is another server's, are rejected.
+  /// `keeps`: whether the clock is ours, if the caller knows; otherwise the newest membership tells.
   void handle_clock(const net::request_view& request, completion done, clock_service::time_point now,
                     std::optional<bool> keeps = std::nullopt);
-  /// What the clock thread has to do when nothing comes. Returns: when to come again.
+  /// Periodic work of the clock thread. Returns: when to call again.
   std::chrono::milliseconds tend_clock(clock_service::time_point now);
   [[nodiscard]] clock_service& clock() noexcept { return clock_; }
   [[nodiscard]] slow_consumer_guard& unread() noexcept { return unread_; }
-  /// A connection has been dropped because of what it brought. Thread-safety: any thread.
+  /// A connection was dropped because of what it sent. Thread-safety: any thread.
   void count_dropped_connection() noexcept { connections_dropped_.fetch_add(1, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t connections_dropped() const noexcept {
     return connections_dropped_.load(std::memory_order_relaxed);
   }
-  /// What the threads hold together. Thread-safety: any thread.
+  /// Memory held by all threads together. Thread-safety: any thread.
   [[nodiscard]] server_budgets& budgets() noexcept { return budgets_; }
 
-  /// The answer that is due to a request, with this server's name and epoch on it; in a job with copies the request's
-  /// epoch, by which its sender tells an answer to how it asked before from one to how it asks now.
+  /// The completion of a request, with this server's name and epoch on it; in a job with replicas the request's
+  /// epoch, by which its sender tells the reply to an earlier attempt from that to the current one.
   [[nodiscard]] completion completion_for(reply_sink& sink, const net::peer& to,
                                           const net::request_header& h) const noexcept {
     const bool has_copies = has_copies_.load(std::memory_order_relaxed);
     return {sink, to, h.what, h.sequence, options_.incarnation, has_copies ? h.epoch : epoch()};
   }
 
-  /// From now on only the partitions that the ring gives to this slot are served. When partitions have copies, or get
-  /// some while a server joins, the threads go by `copies` and each adopts it in its own time. Throws: error when this
-  /// slot is not a member; the old ring stays.
+  /// From now on only the partitions that the ring assigns to this slot are served. When partitions have replicas, or
+  /// get some while a server joins, the threads use `copies` and each adopts it in its own time. Throws: error when
+  /// this slot is not a member; the old ring stays.
   void set_membership(const membership& members);
   [[nodiscard]] std::uint32_t epoch() const noexcept;
-  /// Whether a request from a thread of a server is from one of the newest membership, or from this one, and meant for
+  /// Whether a request from a server's thread is from one of the newest membership, or from this one, and addressed to
   /// us.
   [[nodiscard]] bool is_of_peer(const net::request_header& h) const noexcept;
   /// As refused_at, of this server.
   [[nodiscard]] std::optional<refusal_at_door> refused(place at, const net::request_header& h) const {
     return refused_at(at, h, options_.job, options_.incarnation);
   }
-  /// The newest membership of a job whose partitions have copies; null in another one. Thread-safety: any thread.
+  /// The newest membership of a job whose partitions have replicas; null otherwise. Thread-safety: any thread.
   [[nodiscard]] std::shared_ptr<const replica_view> copies() const;
   /// Its epoch, or 0. Cost: one load.
   [[nodiscard]] std::uint32_t copies_epoch() const noexcept { return copies_epoch_.load(std::memory_order_acquire); }
-  /// The shard goes by this membership from now on. Thread-safety: by the thread of that shard.
+  /// The shard uses this membership from now on. Thread-safety: by the thread of that shard.
   void adopt(unsigned shard, const replica_view& view) noexcept {
     shard_owned_[shard].store(&view.owned, std::memory_order_release);
   }
 
-  /// What keeps the copies of a shard's partitions, or, with the number behind the last shard's, of the clock, for as
-  /// long as its thread has this port. `serve` handles what is to be handled here. Thread-safety: each by its thread.
+  /// The replication chain of a shard's partitions, or, with the number after the last shard's, of the clock, for as
+  /// long as its thread has this port. `serve` handles requests served here. Thread-safety: each by its thread.
   /// Lifetime: the port until `end_replication`.
   replication_chain& begin_replication(unsigned thread, net::port& port, replication_chain::serve_function serve);
   void end_replication(unsigned thread) noexcept { chains_[thread].reset(); }
@@ -134,9 +134,9 @@ class server final : public request_handler {
   /// A shard itself. Thread-safety: owned by the thread of that shard.
   [[nodiscard]] shard& at(unsigned shard) noexcept { return *shards_[shard]; }
   [[nodiscard]] plugin_registry& plugins() noexcept { return plugins_; }
-  /// Plug-ins are looked up in this folder too.
+  /// Adds this folder to those searched for plug-ins.
   void allow_plugin_folder(const std::string& folder) { plugins_.allow_folder(folder); }
-  /// Requests that the shards have handled, the pings that watch over them excepted.
+  /// Requests handled by the shards, except watchdog pings.
   [[nodiscard]] std::uint64_t requests_served() const noexcept;
   [[nodiscard]] const server_options& options() const noexcept { return options_; }
   [[nodiscard]] unsigned threads() const noexcept { return static_cast<unsigned>(shards_.size()); }
@@ -154,9 +154,9 @@ class server final : public request_handler {
   std::atomic<const ownership*> owned_{nullptr};
   std::unique_ptr<std::atomic<const ownership*>[]> shard_owned_;
   mutable std::mutex memberships_mutex_;
-  std::vector<std::shared_ptr<const replica_view>> copies_;  // those that somebody goes by, and the newest
+  std::vector<std::shared_ptr<const replica_view>> copies_;  // those in use, and the newest
   std::atomic<std::uint32_t> copies_epoch_{0};
-  std::vector<std::unique_ptr<const ownership>> memberships_;  // all of them: a shard may still look at an old one
+  std::vector<std::unique_ptr<const ownership>> memberships_;  // all of them: a shard may still use an old one
   std::vector<std::unique_ptr<shard>> shards_;
   clock_service clock_;
   std::vector<std::unique_ptr<replication_chain>> chains_;  // of the shards, and of the clock

@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 bool decode_for(server& s, place at, reply_sink& sink, const net::incoming& in, net::request_view& request) {
   const char* reason = net::decode(in.frame, in.tail.size(), request);
   if (reason != nullptr) request.header.what = verb::none;  // it may be a number that no reply can carry
-  // These two free what is held for the sender, and are answered in 64 bytes.
+  // These two release what is held for the sender, and are answered in 64 bytes.
   const bool frees = request.header.what == verb::ping || request.header.what == verb::set_prepare;
   if (!frees && s.unread().is_over(in.unread_bytes)) [[unlikely]] {
     if (s.unread().answers(request.header, in.unread_bytes)) {
@@ -57,7 +57,7 @@ void server_loop::take(milliseconds sleep) {
   auto& server = in_.of;
   const auto received = in_.port.receive_batch(messages_, sleep);
   std::size_t n = 0;
-  // Without copies replies leave at once; nobody knows whether there are any before the first membership.
+  // Without replicas replies are sent at once; before the first membership it is unknown whether there are any.
   const bool unknown = server.epoch() == 0;
   if (const auto newest = server.copies_epoch(); newest != 0 && newest != copies_.epoch()) {
     const auto view = server.copies();
@@ -67,11 +67,11 @@ void server_loop::take(milliseconds sleep) {
   const bool with_copies = copies_.active() || unknown;
   reply_sink& sink = copies_.active() ? static_cast<reply_sink&>(copies_) : alone_;
   for (std::size_t i = 0; i < received; ++i) {
-    if (messages_[i].channel >= 0) {  // an answer of another server; those to `clock_moved` mean nothing
+    if (messages_[i].channel >= 0) {  // a reply of another server; those to `clock_moved` are ignored
       if (!take_reply(messages_[i]) && with_copies) copies_.take_reply(messages_[i]);
       continue;
     }
-    // What is refused here depends on nothing that replies wait for.
+    // Refusals here depend on nothing that replies wait for.
     if (decode_for(server, at_, alone_, messages_[i], requests_[n])) from_[n++] = &messages_[i];
     else messages_[i].tail = {};
   }
@@ -97,7 +97,7 @@ void server_loop::take(milliseconds sleep) {
 }
 
 milliseconds server_loop::end_batch() {
-  // The lease may be renewed, and is looked at again then.
+  // The lease may be renewed, and is checked again then.
   constexpr milliseconds while_waiting{5};
   if (!copies_.active()) {
     if (!copies_.has_parked()) return idle;
@@ -105,7 +105,7 @@ milliseconds server_loop::end_batch() {
     if (epoch == 0 || in_.of.copies_epoch() != 0) return while_waiting;
     copies_.run_unreplicated(epoch);
   }
-  // Without copies nobody can be put in our place.
+  // Without replicas no other server can replace us.
   constexpr auto forever = std::numeric_limits<std::int64_t>::max();
   const auto lease = copies_.active() ? in_.lease_end.load(std::memory_order_relaxed) : forever;
   using time_point = net::clock_source::time_point;
@@ -121,7 +121,7 @@ shard_loop::~shard_loop() {
   try {
     handler_.closing(thread_);
     copies_.close();
-  } catch (const std::exception&) {  // the clients will see that the connection is gone
+  } catch (const std::exception&) {  // the clients will notice that the connection is gone
   }
 }
 
@@ -140,7 +140,7 @@ milliseconds shard_loop::step(milliseconds sleep) {
   return more ? milliseconds{0} : until;
 }
 
-/// A slice of what is staged and due: requests that wait are served between two of them.
+/// A slice of staged updates that are due: waiting requests are served between two slices.
 bool shard_loop::fold() {
   constexpr std::chrono::microseconds slice{500};
   auto& shard = in_.of.at(thread_);
@@ -148,13 +148,13 @@ bool shard_loop::fold() {
   const auto end = in_.time.now() + slice;
   try {
     return shard.fold_due([&] { return in_.time.now() >= end; });
-  } catch (const std::bad_alloc&) {  // later, when there is some again; a read of the key says so
+  } catch (const std::bad_alloc&) {  // retried when memory is available; a read of the key reports it
     return false;
   }
 }
 
-/// What the clock thread has to say to every shard of the job: that the clock has moved, once somebody has subscribed
-/// to keys or stages updates, and who leaves the clock.
+/// The clock thread's notifications to every shard of the job: that the clock has ticked, once a worker has subscribed
+/// to keys or stages updates, and which workers leave the clock.
 class clock_loop::clock_notifier {
  public:
   clock_notifier(const server_options& options, net::port& mine, const server_entry& self,
@@ -175,13 +175,13 @@ class clock_loop::clock_notifier {
     }
   }
 
-  /// Returns: whether it was an answer to something that was said here.
+  /// Returns: whether it was a reply to one of these notifications.
   bool take_reply(const net::incoming& in) {
     net::reply_view reply;
     if (net::decode(in.frame, in.tail.size(), reply) != nullptr || reply.header.what != verb::fence) return false;
     for (auto& [rank, f] : fences_) {
       if (f.open.erase(reply.header.sequence) == 0) continue;
-      // A shard of another epoch is asked again when this thread hears of it.
+      // A shard of another epoch is asked again when this thread learns of that epoch.
       if (reply.header.result != status::ok) f.refused = true;
       f.dropped += reply.header.count;
       if (f.example.empty()) f.example = net::text_of(reply.body);
@@ -191,7 +191,7 @@ class clock_loop::clock_notifier {
 
  private:
   struct fence {
-    std::set<std::uint64_t> open;  // numbers of the requests that are not answered
+    std::set<std::uint64_t> open;  // numbers of unanswered requests
     bool refused = false;
     net::clock_source::time_point sent{};
     std::shared_ptr<const membership> by;
@@ -248,7 +248,7 @@ class clock_loop::clock_notifier {
     if (newest == members_ && !shards_.empty()) return;
     members_ = std::move(newest);
     shards_.clear();
-    told_ = 0;  // who was told by an older one may have refused it
+    told_ = 0;  // a server notified in an older epoch may have refused it
     const auto call = [&](const server_entry& s) {
       for (const auto& address : s.shards) shards_.push_back({channels_.to(address), s.incarnation});
     };
@@ -276,7 +276,7 @@ class clock_loop::clock_notifier {
   std::vector<destination> shards_;  // the members'
   std::uint64_t sequence_ = 0;
   std::uint32_t told_ = 0;
-  std::map<std::uint32_t, fence> fences_;  // by the rank of who leaves
+  std::map<std::uint32_t, fence> fences_;  // by the rank of the leaving worker
 };
 
 clock_loop::clock_loop(const loop_context& s, const server_entry& self,

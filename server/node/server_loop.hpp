@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the threads of a server do between two sleeps, without the threads: server_node puts one around each loop, and
+// One iteration of each thread of a server, without the threads: server_node runs each loop in a thread, and
 // the simulation (test/sim) runs those of a whole job one step at a time.
 #pragma once
 
@@ -22,51 +22,51 @@
 
 namespace paracel::srv {
 
-/// What a loop works with. Lifetime: all of it outlives the loop.
+/// What a loop works with. Lifetime: all of it must outlive the loop.
 struct loop_context {
   server& of;
   net::port& port;
   const std::atomic<bool>& stop;  ///< the node is stopping
   const std::atomic<std::int64_t>&
-      lease_end;                       ///< nothing leaves at or after it; as the time since the epoch of time_point
-  std::atomic<std::uint32_t>& synced;  ///< is told the epoch of which all copies of this thread are made
+      lease_end;                       ///< nothing is sent at or after it; as the time since the epoch of time_point
+  std::atomic<std::uint32_t>& synced;  ///< set to the epoch of which all replicas of this thread are complete
   const net::clock_source& time;
 };
 
-/// Decodes a request; answers one that cannot be decoded, whose sender does not read, or that is not for this thread of
-/// this job (verb_rules.hpp), and returns false.
+/// Decodes a request; answers one that cannot be decoded, whose sender is a slow consumer, or that is not for this
+/// thread of this job (verb_rules.hpp), and returns false.
 bool decode_for(server& s, place at, reply_sink& sink, const net::incoming& in, net::request_view& request);
 
-/// Thread-safety: owned by the thread that makes the steps.
+/// Thread-safety: owned by the thread that runs the steps.
 class server_loop {
  public:
-  // How long a thread sleeps when nothing comes. A stop wakes it earlier; this is for the case that the wake-up is
+  // How long a thread sleeps when idle. A stop wakes it earlier; this is for the case that the wake-up is
   // lost.
   static constexpr std::chrono::milliseconds idle{100};
 
   virtual ~server_loop() { in_.of.end_replication(thread_); }
   server_loop(const server_loop&) = delete;
   server_loop& operator=(const server_loop&) = delete;
-  /// Waits for at most `sleep` for requests, handles those that have come, sends what has changed and what may leave.
-  /// Returns: for how long the next step may sleep.
+  /// Waits at most `sleep` for requests, handles those that have arrived, sends changes and replies that are due.
+  /// Returns: how long the next step may sleep.
   virtual std::chrono::milliseconds step(std::chrono::milliseconds sleep) = 0;
-  /// The node's own `stop` has come.
+  /// The node's own `stop` has arrived.
   [[nodiscard]] bool told_to_stop() const noexcept { return told_; }
 
  protected:
-  /// An answer of another server. Returns: whether it was meant for the loop itself, and not for its copies.
+  /// A reply of another server. Returns: whether it was meant for the loop itself, and not for its replication.
   virtual bool take_reply(const net::incoming& /*in*/) { return false; }
-  /// `thread`: number of the shard, or the number behind the last one's for the clock.
+  /// `thread`: number of the shard, or the number after the last one's for the clock.
   server_loop(const loop_context& s, place at, unsigned thread);
-  /// Handles a request, when its turn has come.
+  /// Handles a request in its turn.
   virtual void serve(const net::request_view& request, shared_buffer tail, completion done) = 0;
-  /// A newer membership with copies.
+  /// A newer membership with replicas.
   virtual void adopt(const replica_view& /*view*/) {}
   virtual void expect(std::span<const net::request_view> /*requests*/) {}
-  /// Takes the requests that wait, `expect`s them together and handles each in order.
+  /// Receives the waiting requests, `expect`s them together and handles each in order.
   void take(std::chrono::milliseconds sleep);
-  /// What follows a batch: what has changed is sent, and the replies that wait for nothing any more.
-  /// Returns: for how long to sleep.
+  /// After a batch: sends the changes, and the replies that need not wait any longer.
+  /// Returns: how long to sleep.
   std::chrono::milliseconds end_batch();
 
   const loop_context in_;
@@ -74,8 +74,8 @@ class server_loop {
   replication_chain& copies_;  // the server's
 
  private:
-  // Requests that are taken at once, if so many wait: enough to hide the cache misses of one behind those of the
-  // others, and the first is not answered late. A batch of 32 single keys is handled in 3 to 5 us.
+  // Most requests received at once: enough to hide the cache misses of one behind those of the
+  // others, without delaying the first reply. A batch of 32 single keys is handled in 3 to 5 us.
   static constexpr std::size_t batch = 32;
 
   const place at_;
@@ -89,7 +89,7 @@ class server_loop {
 class shard_loop final : public server_loop {
  public:
   shard_loop(const loop_context& s, request_handler& handler, unsigned index);
-  /// What is parked is answered while the port is there, also when the thread ends by an exception.
+  /// What is parked is answered while the port exists, even when the thread ends by an exception.
   ~shard_loop() override;
   std::chrono::milliseconds step(std::chrono::milliseconds sleep) override;
 
@@ -104,7 +104,7 @@ class shard_loop final : public server_loop {
 
 class clock_loop final : public server_loop {
  public:
-  /// `self` as in the membership; `newest` gives the newest membership, or null.
+  /// `self` as in the membership; `newest` returns the newest membership, or null.
   clock_loop(const loop_context& s, const server_entry& self,
              std::function<std::shared_ptr<const membership>()> newest);
   /// As of shard_loop.

@@ -32,14 +32,14 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr milliseconds idle_sleep = server_loop::idle;
-// A proxied request without a deadline of its own: long enough for a slow user function, short enough to be given back.
+// A proxied request without its own deadline: long enough for a slow user function, short enough to be returned.
 constexpr milliseconds proxy_deadline{30'000};
 constexpr std::size_t most_proxied = 4096;
-// So much must have waited and gone before what the allocator keeps of it is given back to the system: that stops every
-// thread for milliseconds.
+// This much must have been queued and freed before memory cached by the allocator is returned to the system: that stops
+// every thread for milliseconds.
 constexpr std::size_t worth_trimming = std::size_t{64} << 20;
 constexpr std::chrono::seconds trim_interval{5};
-// The control thread sleeps for less than half of it; one that was away for longer was stopped with its process.
+// The control thread sleeps for less than half of it; one that was away for longer was suspended with its process.
 constexpr milliseconds long_control_turn{250};
 
 std::string host_name() {
@@ -54,7 +54,7 @@ std::string seconds_text(milliseconds t) {
 
 }  // namespace
 
-/// The work of the control thread: answers ping, stats, proxy and stop; pings the shards; watches their functions.
+/// The work of the control thread: answers ping, stats, proxy and stop; pings the shards; monitors their functions.
 class server_node::control {
  public:
   control(server_node& node, net::port& mine)
@@ -117,7 +117,7 @@ class server_node::control {
     }
   }
 
-  /// The body is a whole request of one key; its answer comes back under the number of the outer request.
+  /// The body is a whole request of one key; its reply comes back under the number of the outer request.
   void proxy(const net::request_view& outer, shared_buffer tail, completion done) {
     net::request_view inner;
     if (const char* reason = net::decode(outer.body, tail.size(), inner)) {
@@ -127,7 +127,7 @@ class server_node::control {
     if (h.what < verb::pull || h.what > verb::update_at) {
       return done.fail(status::bad_request, std::string(net::name_of(h.what)) + " cannot be proxied: one key only");
     }
-    // Whoever does not take what is passed on to him lets it wait in this process.
+    // Requests forwarded to a slow receiver queue up in this process.
     held_bytes held;
     if (proxied_.size() >= most_proxied ||
         !held.take(node_.server_.budgets().proxied, inner.body.size() + tail.size() + sizeof(proxied))) {
@@ -209,7 +209,7 @@ class server_node::control {
     std::vector<long_run> running;
     for (unsigned i = 0; i < watched_.size(); ++i) {
       auto& w = watched_[i];
-      // One ping at a time: a shard that does not come to answer must not find a queue of them later.
+      // One ping at a time: a busy shard must not find a queue of them later.
       if (w.ping == 0) w.ping = tell(node_.self_.shards[i], verb::ping);
       watch(i, w, now, running);
     }
@@ -240,7 +240,7 @@ class server_node::control {
     malloc_trim(0);
   }
 
-  /// The process was stopped for so long: neither a user function nor one who is asked by proxy had that time.
+  /// The process was suspended for so long: neither a user function nor a proxied request had that time.
   void was_away(steady::duration missed) {
     for (auto& w : watched_) w.since += missed;
     for (unsigned i = 0; i < watched_.size(); ++i) node_.seen_[i].fetch_add(missed.count(), std::memory_order_relaxed);
@@ -280,7 +280,7 @@ class server_node::control {
     net::incoming in;
     for (const auto& address : node_.self_.shards) tell(address, verb::stop);
     tell(node_.self_.clock, verb::stop);
-    // The port must live until the messages have gone out.
+    // The port must live until the messages have been sent.
     const auto end = steady::now() + idle_sleep;
     while (node_.alive_.load(std::memory_order_acquire) > 1 && steady::now() < end) port_.receive(in, milliseconds(1));
   }
@@ -291,7 +291,7 @@ class server_node::control {
   channels channels_;
   std::uint64_t sequence_ = 0;
   std::unordered_map<std::uint64_t, proxied> proxied_;
-  std::size_t most_held_ = 0;  // since memory was given back
+  std::size_t most_held_ = 0;  // since memory was last returned
   std::uint64_t dropped_ = 0;  // connections, until then
   steady::time_point next_trim_{};
   std::vector<watched> watched_;  // by shard
@@ -350,7 +350,7 @@ std::string server_node::start(const std::string& name, void (server_node::*loop
   std::promise<std::string> bound;
   auto address = bound.get_future();
   alive_.fetch_add(1);
-  // The lambda keeps no reference to the promise beyond the moment it is set: start() has returned by then.
+  // The lambda keeps no reference to the promise once it is set: start() has returned by then.
   threads_.emplace_back([this, name, loop, index, wish = address_for(name), bound = std::move(bound)]() mutable {
     pthread_setname_np(pthread_self(), ("server " + name).c_str());
     bool is_bound = false;
@@ -369,8 +369,8 @@ std::string server_node::start(const std::string& name, void (server_node::*loop
   return address.get();
 }
 
-/// The control thread's `stop` is waited for even when the flag is seen first: a message that nobody takes would keep
-/// the transport from closing for as long as it lingers.
+/// The control thread's `stop` is waited for even when the flag is seen first: a message that is never received would
+/// keep the transport from closing for as long as it lingers.
 void server_node::run(server_loop& loop) {
   auto leave_at = steady::time_point::max();
   auto sleep = idle_sleep;
@@ -412,7 +412,7 @@ void server_node::fail(const std::string& thread, const std::string& why) noexce
     stop_.store(true, std::memory_order_release);
     if (options_.on_stop) options_.on_stop();
   } catch (...) {
-    std::terminate();  // no memory for a line: there is nothing left to say it with
+    std::terminate();  // no memory for a line: there is no way left to report it
   }
 }
 
@@ -425,7 +425,7 @@ bool server_node::stop(milliseconds limit) noexcept {
   const auto end = steady::now() + limit;
   stop_.store(true, std::memory_order_release);
   try {
-    // A message to threads that have ended already would only keep the transport waiting for somebody to take it.
+    // A message to threads that have already exited would only keep the transport waiting for a receiver.
     if (alive_.load(std::memory_order_acquire) == 0) {
       join();
       return true;
@@ -442,7 +442,7 @@ bool server_node::stop(milliseconds limit) noexcept {
       mine->send(mine->connect(self_.control), {.head = head});
     }
     while (alive_.load(std::memory_order_acquire) != 0 && steady::now() < end) mine->receive(in, milliseconds(1));
-  } catch (const std::exception&) {  // without a wake-up they look at the flag within 100 ms
+  } catch (const std::exception&) {  // without a wake-up they check the flag within 100 ms
     while (alive_.load(std::memory_order_acquire) != 0 && steady::now() < end)
       std::this_thread::sleep_for(milliseconds(1));
   }

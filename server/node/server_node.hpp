@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Threads and ports around a server: one thread a shard, one for the clock, one for control, each with a port of its
-// own. README.md in this folder has the table of who owns what.
+// Threads and ports around a server: one thread per shard, one for the clock, one for control, each with its own
+// port. README.md in this folder has the table of thread ownership.
 #pragma once
 
 #include <atomic>
@@ -33,44 +33,44 @@ struct node_options {
   std::string bind = "inproc://server";
   std::chrono::milliseconds function_timeout{30'000};  ///< a user function that runs longer is named in the log
   std::chrono::milliseconds heartbeat_interval{500};   ///< of the pings through each shard's own queue
-  request_handler* handler = nullptr;           ///< answers the shards' requests instead of the server; may pass on
-  std::function<void()> on_stop;                ///< a `stop` request came or a thread failed; runs on a node's thread
-  std::function<void(const std::string&)> log;  ///< a line for people; without it: stderr
+  request_handler* handler = nullptr;  ///< handles the shards' requests instead of the server; may forward
+  std::function<void()> on_stop;       ///< on a `stop` request or a thread failure; runs on one of the node's threads
+  std::function<void(const std::string&)> log;  ///< a line of text; without it: stderr
 };
 
-/// A server that runs.
+/// A running server.
 ///
-/// Thread-safety: any thread, unless said otherwise.
-/// Lifetime: the transport, and a handler that was given, outlive the node.
+/// Thread-safety: any thread, unless stated otherwise.
+/// Lifetime: the transport, and a given handler, must outlive the node.
 class server_node {
  public:
   /// Returns when every port is bound.
   /// Throws: network_error when an address cannot be bound, usage_error for an option that is out of range.
   server_node(net::transport& transport, node_options options);
-  /// Stops and joins. Blocks: until a user function that is running returns.
+  /// Stops and joins. Blocks: until a running user function returns.
   ~server_node();
   server_node(const server_node&) = delete;
   server_node& operator=(const server_node&) = delete;
 
   /// Ends the threads; parked waits are answered with `job_ended`.
-  /// Blocks: at most `limit`. Returns: true when all threads have ended; one inside a user function may not.
+  /// Blocks: at most `limit`. Returns: true when all threads have exited; one inside a user function may not.
   bool stop(std::chrono::milliseconds limit = std::chrono::milliseconds(2000)) noexcept;
 
-  /// What the scheduler is told. Thread-safety: const-concurrent.
+  /// What the scheduler is sent. Thread-safety: const-concurrent.
   [[nodiscard]] const server_entry& addresses() const noexcept { return self_; }
-  /// The ring: which partitions are ours, and where a proxied request goes.
+  /// The ring: which partitions are ours, and where a proxied request is sent.
   /// Throws: error when this slot is not a member; the old membership stays.
   void set_membership(const membership& members);
-  /// The epoch of which all copies are made, the clock's too; 0 where there are none. Thread-safety: any thread.
+  /// The epoch of which all replicas are complete, the clock's too; 0 if there are none. Thread-safety: any thread.
   [[nodiscard]] std::uint32_t synced() const noexcept;
-  /// Nothing is answered at or after this time, until it is set anew. Without a call: always.
+  /// Nothing is answered at or after this time, until it is extended. Without a call: no limit.
   /// Thread-safety: any thread.
   void set_lease_end(net::clock_source::time_point end) noexcept {
     auto now = lease_end_.load(std::memory_order_relaxed);
     while (now != no_lease && !lease_end_.compare_exchange_weak(now, end.time_since_epoch().count())) {
     }
   }
-  /// Nothing is answered any more: others may be in its place. It stays so, also when a heartbeat is answered late.
+  /// Stops answering: others may have taken over. Permanent, even when a heartbeat is answered late.
   /// Thread-safety: any thread.
   void end_lease() noexcept { lease_end_.store(no_lease); }
 
@@ -79,13 +79,14 @@ class server_node {
     std::string function;
     std::chrono::milliseconds time;
   };
-  /// User functions that have been running for longer than the limit. Units: times are right to one heartbeat interval.
+  /// User functions that have been running for longer than the limit. Units: times are accurate to one heartbeat
+  /// interval.
   [[nodiscard]] std::vector<long_run> long_runs() const;
-  /// Asks the thread whose user function has been running longest what it does (last_words.hpp). False: there is none.
+  /// Asks the thread with the longest-running user function what it does (last_words.hpp). False: there is none.
   bool ask_longest_run();
   /// When the thread of this shard last answered the control thread; the start of the node if it never did.
   [[nodiscard]] std::chrono::steady_clock::time_point shard_seen(unsigned shard) const noexcept;
-  /// Why a thread of the node ended by itself; empty when none did.
+  /// Why a thread of the node exited by itself; empty when none did.
   [[nodiscard]] std::string failure() const;
   [[nodiscard]] server& object() noexcept { return server_; }
 

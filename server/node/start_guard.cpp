@@ -28,7 +28,7 @@ class door {
   door(const net::inbound_limits& limits, std::function<void(std::string_view)> dropped)
       : limits_(limits), dropped_(std::move(dropped)), reserve_(spare()) {}
 
-  /// False: there is no memory to watch it.
+  /// False: there is no memory to monitor it.
   bool accepted(int fd) noexcept try {
     const std::lock_guard lock(mutex_);
     watched_.insert_or_assign(fd, net::inbound_watch(limits_));
@@ -36,7 +36,7 @@ class door {
   } catch (const std::bad_alloc&) {
     return false;
   }
-  /// A number of a connection may be used again for something else.
+  /// The descriptor may be reused for something else.
   void forget(int fd) noexcept {
     const std::lock_guard lock(mutex_);
     watched_.erase(fd);
@@ -52,7 +52,7 @@ class door {
     say("its messages have too many parts or bytes, or are no ZMTP 3");
     return false;
   }
-  /// There is no descriptor for the connection that waits: it gets the one that is kept for this, and loses it.
+  /// There is no descriptor for the pending connection: it gets the reserved one, and is closed.
   void turn_away(int listener) noexcept {
     static auto* const real = next<decltype(accept)>("accept");
     {
@@ -79,7 +79,7 @@ class door {
 
 std::atomic<door*> at_the_door{nullptr};  // never freed: ZeroMQ's thread may outlive everything
 
-/// `fd`: what accept gave.
+/// `fd`: the result of accept.
 int entered(int listener, int fd) noexcept {
   auto* guard = at_the_door.load(std::memory_order_acquire);
   if (guard == nullptr) return fd;
@@ -87,7 +87,7 @@ int entered(int listener, int fd) noexcept {
     if (!guard->accepted(fd)) shutdown(fd, SHUT_RDWR);
   } else if (errno == EMFILE) {
     guard->turn_away(listener);
-    errno = ECONNABORTED;  // which ZeroMQ takes from any kind of socket
+    errno = ECONNABORTED;  // which ZeroMQ accepts for any kind of socket
   }
   return fd;
 }

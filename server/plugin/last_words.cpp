@@ -22,7 +22,7 @@ constexpr std::array deadly{SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, S
 constexpr std::size_t longest_key = 128;
 constexpr int patience_ms = 1500;
 
-/// Text of a fixed size, which can be written in a signal handler. What does not fit is left out.
+/// Text of a fixed size, which can be written in a signal handler. What does not fit is truncated.
 class line {
  public:
   void add(std::string_view text) noexcept {
@@ -34,7 +34,7 @@ class line {
     char digits[20];
     add({digits, static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, number).ptr - digits)});
   }
-  /// In quotes; what cannot be printed is a point, what is long is cut.
+  /// In quotes; unprintable characters become points, long text is truncated.
   void add_quoted(std::string_view text) noexcept {
     add("\"");
     for (const char c : text.substr(0, longest_key)) {
@@ -57,7 +57,7 @@ struct said {
   line where;
 };
 
-// What was said is written by the one thread that has taken `taken`, and read once `complete` is seen.
+// The report is written by the one thread that has set `taken`, and read once `complete` is seen.
 said words_said;
 std::atomic<bool> taken{false};
 std::atomic<bool> complete{false};
@@ -86,7 +86,7 @@ std::string_view signal_name(int signal) noexcept {
   }
 }
 
-/// False: the thread is in no user function, or another one has spoken.
+/// False: the thread is in no user function, or another one has reported.
 bool speak(const line& how) noexcept {
   const auto& call = current_call;
   if (call.name == nullptr || taken.exchange(true)) return false;
@@ -108,7 +108,7 @@ bool speak(const line& how) noexcept {
   return true;
 }
 
-/// Returns at once where the thread is in no user function and none has spoken.
+/// Returns at once if the thread is in no user function and none has reported.
 void say_and_wait(const line& how) noexcept {
   if (speak(how)) {
     line all;
@@ -135,7 +135,7 @@ void on_deadly(int signal, siginfo_t*, void*) {
   how.add(signal_name(signal));
   say_and_wait(how);
   errno = before;
-  // It comes again, and does what it does where nobody handles it.
+  // It is raised again, with its default action.
   ::signal(signal, SIG_DFL);
   raise(signal);
 }
@@ -160,7 +160,7 @@ void on_quick_exit() {
   say_and_wait(how);
 }
 
-/// The stack of a thread for its signals.
+/// A thread's signal stack.
 class signal_stack {
  public:
   signal_stack() : memory_(std::make_unique<std::byte[]>(bytes)) {

@@ -48,13 +48,13 @@ class descriptor {
 
 std::string errno_text(int code) { return std::generic_category().message(code); }
 
-/// Opens `name`, a base name, in the folder; never through a symbolic link.
+/// Opens `name`, a base name, in the folder; never follows a symbolic link.
 descriptor open_beneath(const descriptor& folder, const std::string& name) {
   open_how how{};
   how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
   auto fd = static_cast<int>(::syscall(SYS_openat2, folder.get(), name.c_str(), &how, sizeof(how)));
-  // Kernels before 5.6 and some container runtimes do not have it; for a name without a slash this says the same.
+  // Kernels before 5.6 and some container runtimes lack it; for a name without a slash this is equivalent.
   if (fd < 0 && (errno == ENOSYS || errno == EPERM))
     fd = ::openat(folder.get(), name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   return descriptor(fd);
@@ -72,11 +72,11 @@ std::string read_content(int fd) {
   return content;
 }
 
-/// Whether a library ends before what it says is in it: the loader would map what is not there, and reading that is
+/// Whether a library is truncated: the loader would map what does not exist, and reading that raises
 /// SIGBUS.
 bool is_cut_off(std::string_view content) {
   ElfW(Ehdr) head;
-  if (content.size() < sizeof head || !content.starts_with(ELFMAG)) return false;  // no library: the loader says so
+  if (content.size() < sizeof head || !content.starts_with(ELFMAG)) return false;  // not a library: the loader says so
   std::memcpy(&head, content.data(), sizeof head);
   const auto fits = [&](std::uint64_t at, std::uint64_t bytes) {
     return at <= content.size() && bytes <= content.size() - at;
@@ -90,19 +90,19 @@ bool is_cut_off(std::string_view content) {
   return false;
 }
 
-/// Who else than root and this user could change it; empty: nobody.
+/// Which other user than root and this one could change it; empty: none.
 std::string others_who_may_change(const struct stat& about) {
   if (about.st_uid != ::geteuid() && about.st_uid != 0)
     return "belongs to another user (uid " + std::to_string(about.st_uid) + ", neither root nor this one, " +
            std::to_string(::geteuid()) + ")";
-  // In a folder with the sticky bit nobody exchanges what belongs to others.
+  // In a folder with the sticky bit users cannot replace each other's files.
   if (S_ISDIR(about.st_mode) && (about.st_mode & S_ISVTX) != 0) return {};
   if ((about.st_mode & S_IWOTH) != 0) return "may be written by everyone: chmod o-w it";
   if ((about.st_mode & S_IWGRP) != 0) return "may be written by its group: chmod g-w it";
   return {};
 }
 
-/// A file that is read at places that the file itself names.
+/// A file that is read at offsets that the file itself names.
 class elf_file {
  public:
   elf_file(int fd, std::uint64_t size) : fd_(fd), size_(size) {}
@@ -130,7 +130,7 @@ class elf_file {
   std::uint64_t size_;
 };
 
-/// AddressSanitizer's symbols count what it put around the objects.
+/// AddressSanitizer's symbols include the redzones around the objects.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool padded_objects = true;
 #elif defined(__has_feature)
@@ -189,7 +189,7 @@ plugin_file find_plugin_file(const std::string& folder, const std::string& name)
   } else if (const auto whose = others_who_may_change(at_folder); !whose.empty()) {
     c.problem = "lies in " + folder + ", which " + whose;
   } else {
-    // The loader gets the path and not /proc/self/fd/N: debuggers read it, and glibc takes a reused number for the
+    // The loader gets the path and not /proc/self/fd/N: debuggers read it, and glibc confuses a reused number with the
     // library that had it before.
     const std::unique_ptr<char, decltype(&std::free)> real(::realpath(folder.c_str(), nullptr), &std::free);
     if (real != nullptr) c.path = std::string(real.get()) + "/" + name;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Which file a plug-in's name means, and whether it may be loaded: it and its folder are root's or this user's, and
-// nobody else can write them.
+// Which file a plug-in's name refers to, and whether it may be loaded: it and its folder must be owned by root or this
+// user, and not be writable by others.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace paracel::srv {
 
-/// What was found under a name in a folder.
+/// The file found under a name in a folder.
 struct plugin_file {
   std::string path;
   std::uint64_t content = 0;  ///< hash
@@ -19,15 +19,15 @@ struct plugin_file {
   std::string problem;  ///< why it may not be loaded; empty: it may
 };
 
-/// The file names that `plugin` may mean, the likeliest first. Of a path only the base name counts. Throws:
+/// The file names that `plugin` may refer to, the likeliest first. Of a path only the base name counts. Throws:
 /// plugin_error.
 std::vector<std::string> plugin_file_names(std::string_view plugin);
 
-/// Looks at `name`, a base name, in the folder; never through a symbolic link.
+/// Looks up `name`, a base name, in the folder; never follows a symbolic link.
 plugin_file find_plugin_file(const std::string& folder, const std::string& name);
 
 /// The file names of the libraries in `folder` that export objects of the size of an update function, a filter or an
-/// optimizer. They are not loaded for that.
+/// optimizer. They are not loaded for this.
 std::vector<std::string> plugins_in(const std::string& folder);
 
 }  // namespace paracel::srv

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The only file that knows the dynamic loader's plug-in side. A plug-in is trusted once it is loaded; what is checked
-// here is that its author and this server mean the same by `update_result`.
+// The only file that uses the dynamic loader for plug-ins. A plug-in is trusted once it is loaded; what is checked
+// here is that its author and this server agree on the layout of `update_result`.
 #include "server/plugin/plugin_registry.hpp"
 
 #include <dlfcn.h>
@@ -30,7 +30,7 @@ namespace {
 constexpr std::string_view default_plugin = "libparacel_default.so";
 constexpr std::string_view default_symbol = "paracel_add";
 constexpr std::size_t most_names_in_a_text = 8;
-// Functions of all plug-ins, each set of hyper-parameters one; readers without a lock cost the square of it in memory.
+// Functions of all plug-ins, each set of hyper-parameters one; lock-free readers cost the square of it in memory.
 constexpr std::size_t most_functions = 1024;
 constexpr std::size_t most_spellings = 1024;  // of plug-ins; further ones are looked up each time
 constexpr std::size_t most_written_bytes = 512;
@@ -45,7 +45,7 @@ std::string join(std::vector<std::string> names) {
   return cut ? all + ", ..." : all;
 }
 
-/// What the user wrote, for a text.
+/// The name as the user wrote it, for a text.
 std::string written(std::string_view plugin) {
   std::string text(plugin.substr(0, most_written_bytes));
   std::ranges::replace_if(
@@ -53,8 +53,8 @@ std::string written(std::string_view plugin) {
   return text.size() < plugin.size() ? text + "..." : text;
 }
 
-/// Two servers of one process may load one file. The loader has a lock of its own, but what a plug-in's initialisers
-/// wrote is the business of whoever reads it: this lock orders the two, and ThreadSanitizer sees it.
+/// Two servers of one process may load one file. The loader has its own lock, but ThreadSanitizer does not see that it
+/// orders a plug-in's initialisers before later reads of their results: this lock makes it visible.
 void* open_library(const std::string& path) {
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
@@ -68,18 +68,18 @@ struct symbol_entry {
   std::uint64_t size;
   const std::byte* address;
   [[nodiscard]] bool is_object() const noexcept { return type == STT_OBJECT; }
-  /// What stands where a magic would. Not looked at by AddressSanitizer: with clang's, a symbol's size counts what it
-  /// put around the object, so that a small one seems to have the bytes.
+  /// The bytes where a magic would be. Not checked by AddressSanitizer: with clang's, a symbol's size includes
+  /// redzones, so that a small one seems to have the bytes.
   [[nodiscard, gnu::no_sanitize_address]] std::uint32_t magic() const noexcept {
     if (!is_object() || size < sizeof(std::uint32_t)) return 0;
     std::uint32_t m = 0;
-    const volatile std::byte* at = address;  // no call of memcpy, which would look
+    const volatile std::byte* at = address;  // no memcpy, which would be checked
     for (unsigned i = 0; i < sizeof m; ++i) m |= std::to_integer<std::uint32_t>(at[i]) << 8U * i;
     return m;
   }
 };
 
-/// The number of dynamic symbols stands only in the hash sections; with the GNU one it is the end of the last chain.
+/// The number of dynamic symbols is stored only in the hash sections; with the GNU one it is the end of the last chain.
 std::size_t symbol_count(const std::uint32_t* gnu_hash, const std::uint32_t* hash) {
   if (hash != nullptr) return hash[1];
   if (gnu_hash == nullptr) return 0;
@@ -94,8 +94,8 @@ std::size_t symbol_count(const std::uint32_t* gnu_hash, const std::uint32_t* has
   return last + std::size_t{1};
 }
 
-/// The dynamic loader and what it knows of a library belong to the process and not to a registry. Its own lock is not
-/// seen by ThreadSanitizer, so servers that share a process take turns.
+/// The dynamic loader and its view of a library belong to the process and not to a registry. Its own lock is
+/// invisible to ThreadSanitizer, so servers that share a process take turns.
 std::mutex& turn_at_the_loader() {
   static std::mutex turn;
   return turn;
@@ -146,7 +146,7 @@ std::optional<symbol_entry> find_symbol(void* handle, std::string_view name) {
   return found;
 }
 
-/// What a plug-in exports, and how errors speak of it.
+/// What a plug-in exports, and how error texts refer to it.
 struct function_kind {
   std::uint32_t magic;
   const char* article;
@@ -178,7 +178,7 @@ std::string other_abi(std::uint16_t version, std::uint16_t bytes, std::size_t by
          " bytes): build the plug-in against this version of paracel/update.hpp";
 }
 
-/// Why `s`, which has the magic of an optimizer, is none for this server; empty when it is one.
+/// Why `s`, which has the magic of an optimizer, is not usable by this server; empty when it is.
 std::string problem_of_optimizer(const symbol_entry& s) {
   if (s.size < offsetof(optimizer_result, flags))
     return "is no paracel::optimizer_result that paracel::optimizer_proxy made";
@@ -195,7 +195,7 @@ std::string problem_of_optimizer(const symbol_entry& s) {
   return {};
 }
 
-/// Why `s` is not one of this kind for this server; empty when it is.
+/// Why `s` is not usable as this kind by this server; empty when it is.
 template <class Result>
 std::string problem_of(const symbol_entry& s, const std::string& name, const function_kind& kind) {
   if (s.type == STT_FUNC || s.type == STT_GNU_IFUNC)
@@ -245,7 +245,7 @@ std::string hyper_names_of(const optimizer_result& o) {
   return text;
 }
 
-/// Reads "lr=0.1,eps=1e-6" into `values`. Returns what is wrong with it; empty when nothing is.
+/// Parses "lr=0.1,eps=1e-6" into `values`. Returns what is wrong with it; empty if valid.
 std::string read_hyper(const optimizer_result& o, std::string_view text, std::span<double> values) {
   while (!text.empty()) {
     const auto comma = text.find(',');
@@ -268,7 +268,7 @@ std::string read_hyper(const optimizer_result& o, std::string_view text, std::sp
   return {};
 }
 
-/// What stands in the place of an optimizer's update function.
+/// The stand-in for an optimizer's update function.
 std::int32_t refuse_optimizer(const update_result*, const abi::value*, const abi::value*, const abi::sink*,
                               abi::error_text* error) noexcept {
   update_detail::write_text(error, "is an optimizer, which steps whole keys and rows; this call cannot use one");
@@ -335,7 +335,7 @@ plugin_registry::library& plugin_registry::find_library(std::string_view plugin)
 
   auto folders = folders_;
   if (std::ranges::find(names, default_plugin) != names.end()) folders.insert(folders.begin(), framework_folder());
-  // Of a path that was written its own folder comes first, if it is one of them.
+  // A path's own folder is searched first, if it is one of them.
   if (const auto slash = plugin.rfind('/'); slash != std::string_view::npos) {
     std::error_code none;
     const std::filesystem::path written(plugin.substr(0, slash + 1));
@@ -398,7 +398,7 @@ const loaded_update& plugin_registry::load_update(std::string_view plugin, std::
   const std::scoped_lock lock(mutex_, turn_at_the_loader());
   auto& from = find_library(plugin);
   if (symbol.empty() && from.name == default_plugin) symbol = default_symbol;
-  std::string name(symbol);  // with its hyper-parameters
+  std::string name(symbol);  // including its hyper-parameters
   if (const auto known = updates_.find({&from, name}); known != updates_.end()) return *known->second;
   require_room(updates_.size() + filters_.size());
   const auto asked_as = name;
@@ -459,7 +459,7 @@ const loaded_filter& plugin_registry::load_filter(std::string_view plugin, std::
 void plugin_registry::forbid(std::uint64_t id, const std::string& why) {
   const std::lock_guard lock(refused_mutex_);
   const auto& kept = refused_.try_emplace(id, why).first->second;
-  // One that is being loaded looks at the list when it is in the index.
+  // A function being loaded checks the list once it is in the index.
   if (const auto* f = update_index_.find(id)) f->refused.set(kept);
   if (const auto* f = filter_index_.find(id)) f->refused.set(kept);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// User functions in the server: plug-ins found by name beneath the allowed folders, loaded once and checked.
+// User functions in the server: plug-ins found by name below the allowed folders, loaded once and checked.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@
 
 namespace paracel::srv {
 
-/// The functions of one kind: found by id without a lock, added by whoever loads them.
+/// The functions of one kind: looked up by id without a lock, added by any thread that loads them.
 template <class Function>
 class function_index {
  public:
@@ -28,13 +28,13 @@ class function_index {
     tables_.push_back(std::make_unique<const table>());
     current_.store(tables_.back().get(), std::memory_order_release);
   }
-  /// Null: it is not there. Thread-safety: any thread.
+  /// Null: not found. Thread-safety: any thread.
   [[nodiscard]] const Function* find(std::uint64_t id) const noexcept {
     const auto* t = current_.load(std::memory_order_acquire);
     const auto found = t->find(id);
     return found == t->end() ? nullptr : found->second;
   }
-  /// Does nothing if the id is there. Thread-safety: one thread at a time. Lifetime: `f` outlives the index.
+  /// No-op if the id exists. Thread-safety: one thread at a time. Lifetime: `f` must outlive the index.
   void add(const Function& f) {
     auto next = std::make_unique<table>(*tables_.back());
     if (!next->emplace(f.id, &f).second) return;  // the same content under another name
@@ -44,56 +44,56 @@ class function_index {
 
  private:
   using table = std::unordered_map<std::uint64_t, const Function*>;
-  std::vector<std::unique_ptr<const table>> tables_;  // every one there was: a reader may still be in an old one
+  std::vector<std::unique_ptr<const table>> tables_;  // all versions: a reader may still use an old one
   std::atomic<const table*> current_{nullptr};
 };
 
-/// The folder of the shared object this code is in: libparacel.so, or the program it was linked into.
+/// The folder of the shared object that contains this code: libparacel.so, or the program it was linked into.
 std::string framework_folder();
 
 /// The plug-ins of one server.
 ///
 /// Thread-safety: any thread. Loading is serialised; `find` takes no lock.
-/// Lifetime: what is loaded stays loaded until the process ends, also after the registry: a thread may be inside it.
+/// Lifetime: libraries stay loaded until the process ends, even after the registry: a thread may be inside one.
 class plugin_registry {
  public:
-  /// Plug-ins are looked up in these folders, the first one that has the name counts. The default plug-in is looked up
-  /// beside libparacel.so before.
+  /// Plug-ins are looked up in these folders; the first one that has the name wins. The default plug-in is looked up
+  /// beside libparacel.so first.
   explicit plugin_registry(std::vector<std::string> allowed_folders);
   ~plugin_registry();
   plugin_registry(const plugin_registry&) = delete;
   plugin_registry& operator=(const plugin_registry&) = delete;
 
-  /// From now on plug-ins are also looked up in `folder`, after those that are allowed already.
+  /// Adds `folder` to the search path, after those that are allowed already.
   void allow_folder(std::string folder);
 
-  /// The update function `symbol` of `plugin`, loaded now if need be. Of a path only the base name counts; "lr_update",
-  /// "lr_update.so" and "liblr_update.so" are the same. No plug-in: the default one; no symbol in it: "paracel_add".
+  /// The update function `symbol` of `plugin`, loaded on demand. Of a path only the base name counts; "lr_update",
+  /// "lr_update.so" and "liblr_update.so" are equivalent. No plug-in: the default one; no symbol in it: "paracel_add".
   ///
   /// An optimizer may be followed by its hyper-parameters: `symbol` is then "paracel_adagrad\0lr=0.1,eps=1e-6". They
   /// are part of its identity: the same optimizer with others is another function, which shares its state.
   ///
-  /// Throws: plugin_error that names plug-in and symbol, what was found and what would be right.
+  /// Throws: plugin_error that names plug-in and symbol, what was found and what is expected.
   /// Blocks: while the dynamic loader works, static initialisers of the plug-in included.
   const loaded_update& load_update(std::string_view plugin, std::string_view symbol);
 
-  /// The filter `symbol` of `plugin`; as load_update, but there is no default.
+  /// The filter `symbol` of `plugin`; as load_update, but without a default.
   const loaded_filter& load_filter(std::string_view plugin, std::string_view symbol);
 
-  /// What another server needs to load the same functions; ids are hashes of the content, so they are the same there.
+  /// What another server needs to load the same functions; ids are content hashes, so they are the same there.
   struct registration {
     bool is_filter = false;
     std::string plugin;
     std::string symbol;  ///< with hyper-parameters
     friend bool operator==(const registration&, const registration&) = default;
   };
-  /// All functions that are loaded, in no order of time. Blocks: while another thread loads.
+  /// All loaded functions, in unspecified order. Blocks: while another thread loads.
   [[nodiscard]] std::vector<registration> registrations() const;
-  /// How many those are. Cost: one load.
+  /// Their number. Cost: one load.
   [[nodiscard]] std::size_t registered() const noexcept { return registered_.load(std::memory_order_acquire); }
 
-  /// From now on the function with this id fails with `why` whenever it is to be called, also when it is loaded later;
-  /// the first reason stays. Does not wait for whoever loads.
+  /// From now on the function with this id fails with `why` whenever it is called, also when it is loaded later;
+  /// the first reason stays. Does not wait for a thread that loads.
   void forbid(std::uint64_t id, const std::string& why);
 
   /// Null: not loaded here. Cost: one hash lookup, no lock.
@@ -113,11 +113,11 @@ class plugin_registry {
   mutable std::mutex mutex_;
   std::atomic<std::size_t> registered_{0};
   std::map<std::string, std::unique_ptr<library>, std::less<>> libraries_;  // by path
-  std::map<std::string, library*, std::less<>> spellings_;                  // as asked for
+  std::map<std::string, library*, std::less<>> spellings_;                  // as requested
   by_symbol<loaded_update> updates_;
   by_symbol<loaded_filter> filters_;
   std::mutex refused_mutex_;
-  std::map<std::uint64_t, std::string> refused_;  // by id: why; texts stay where they are
+  std::map<std::uint64_t, std::string> refused_;  // by id: why; the texts never move
   function_index<loaded_update> update_index_;
   function_index<loaded_filter> filter_index_;
 };

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t error_text_bytes = 1024;
 
-/// Memory of the thread for one call, aligned to 16. Beyond a megabyte it is given back: every shard thread has two.
+/// Thread-local memory for one call, aligned to 16. Beyond a megabyte it is freed: every shard thread has two.
 class scratch {
  public:
   std::byte* reserve(std::size_t bytes) {
@@ -43,7 +43,7 @@ std::string signature(const loaded_update& u) {
   return u.name + " (" + text(u.function->value_type) + ", " + text(u.function->delta_type) + ")";
 }
 
-/// Where a failure is told.
+/// Where a failure is reported.
 struct verdict {
   const loaded_update& update;
   std::string& error;
@@ -63,8 +63,8 @@ struct verdict {
     const auto* why = update.refused.why();
     return why == nullptr || fail(abi::failed, *why);
   }
-  /// False if `result`, which the plug-in returned, is a failure. Without memory for the reason too: the value is to be
-  /// put back.
+  /// False if `result`, which the plug-in returned, is a failure. Even without memory for the reason: the value must be
+  /// restored.
   bool passed(std::int32_t result, const char* text) const noexcept {
     const auto how = result == abi::ok ? abi::ok : result == abi::type_mismatch ? abi::type_mismatch : abi::failed;
     if (outcome != nullptr) *outcome = how;
@@ -72,7 +72,7 @@ struct verdict {
     try {
       return fail(how, *text != '\0' ? text : "failed without a reason");
     } catch (const std::exception&) {
-      error = "out of memory";  // no longer than a string keeps in itself
+      error = "out of memory";  // short enough for the small-string buffer
       return false;
     }
   }
@@ -93,7 +93,7 @@ bool widen_to(value_tag element, const value_view& from, std::byte* to) {
   }
 }
 
-/// The numbers of `delta` as elements of `current`, aligned. Nothing: they do not fit, and `v` was told.
+/// The numbers of `delta` as elements of `current`, aligned. Empty: they do not match, and `v` was told.
 std::optional<const std::byte*> matching_delta(const value_view& current, const value_view& delta, const verdict& v) {
   const auto* f = v.update.function;
   const auto element = element_of(current.tag);
@@ -125,7 +125,7 @@ std::optional<const std::byte*> matching_delta(const value_view& current, const 
   return memory;
 }
 
-/// Runs the in-place form; on failure the value may be half changed.
+/// Runs the in-place form; on failure the value may be partly changed.
 bool run_in_place(value_tag tag, std::span<std::byte> value, const std::byte* delta, const verdict& v) {
   std::array<char, error_text_bytes> buffer;
   buffer[0] = '\0';
@@ -165,7 +165,7 @@ bool is_list(const value_view& v) noexcept {
   return std::string_view(codec_detail::packed_kind(v.bytes)) == "packed list";
 }
 
-/// Writes `v`, read as what numeric `tag` stands for, to `out`.
+/// Writes `v`, converted to numeric `tag`, to `out`.
 void convert_to(value_tag tag, const value_view& v, std::vector<std::byte>& out) {
   const auto store = [&](std::span<const std::byte> bytes) { out.assign(bytes.begin(), bytes.end()); };
   if (tag == v.tag) return store(v.bytes);
@@ -186,7 +186,7 @@ abi::value border(const value_view& v) noexcept {
   return {v.bytes.data(), v.bytes.size(), static_cast<std::uint8_t>(v.tag), {}};
 }
 
-/// Calls `call` with a sink on `out` and checks what came.
+/// Calls `call` with a sink on `out` and checks the result.
 template <class Call>
 value_tag run_general(std::vector<std::byte>& out, const verdict& v, Call&& call) {
   std::array<char, error_text_bytes> buffer;
@@ -318,7 +318,7 @@ value_tag apply_to_missing(const loaded_update& u, const value_view& delta, std:
         first, v, [&](const abi::sink* sink, abi::error_text* text) { return f->initialise(f, &by, sink, text); });
     return tag == value_tag::none ? tag : apply(u, {tag, first}, delta, out, error, outcome);
   }
-  // What becomes the value must be something that the next update can work on.
+  // The new value must be something that the next update can process.
   const auto wanted = static_cast<value_tag>(f->value_tag);
   if (is_numeric(wanted)) {
     const auto tag = f->apply == nullptr && is_list(delta) ? array_of(wanted) : wanted;

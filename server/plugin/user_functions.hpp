@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// User functions that are loaded, and how one is called.
+// Loaded user functions, and how one is called.
 #pragma once
 
 #include <array>
@@ -18,12 +18,12 @@
 
 namespace paracel::srv {
 
-/// Why a function is not called any more: it has ended a server (last_words.hpp). Thread-safety: any thread.
+/// Why a function is blocked: it has killed a server (last_words.hpp). Thread-safety: any thread.
 class refusal_of_function {
  public:
-  /// Null: it is called. Cost: a load.
+  /// Null: it is not blocked. Cost: a load.
   [[nodiscard]] const std::string* why() const noexcept { return why_.load(std::memory_order_acquire); }
-  /// Lifetime: `why` outlives the function.
+  /// Lifetime: `why` must outlive the function.
   void set(const std::string& why) const noexcept { why_.store(&why, std::memory_order_release); }
 
  private:
@@ -33,7 +33,7 @@ class refusal_of_function {
 struct loaded_update {
   std::uint64_t id = 0;  ///< XXH3-64 of plug-in content, symbol and kind: the same on every server
   std::string name;      ///< "libx.so:f", for logs and error texts
-  /// Of an optimizer: one that refuses every call with a text, so that only who knows of optimizers steps them.
+  /// Of an optimizer: one that rejects every call with a text, so that only code aware of optimizers steps them.
   const update_result* function = nullptr;
   bool additive = false;
   const optimizer_result* optimizer = nullptr;  ///< null: an update function
@@ -52,55 +52,55 @@ struct loaded_filter {
   refusal_of_function refused{};
 };
 
-/// How an update of `current` by `delta` is best run.
+/// How to run an update of `current` by `delta`.
 enum class apply_path : std::uint8_t {
   in_place,  ///< make the value's memory writable and use apply_in_place
   general,   ///< use apply, then store the result
 };
 [[nodiscard]] apply_path path_of(const loaded_update& u, const value_view& current, const value_view& delta) noexcept;
 
-// Each of these returns a failure as text in `error`, and in `outcome` (if asked for) whether it is a matter of types
-// or of the function. None throws what a plug-in threw. A function that is refused fails with the reason, and is not
+// Each of these returns a failure as text in `error`, and in `outcome` (if requested) whether it is due to types
+// or to the function. None rethrows what a plug-in threw. A blocked function fails with the reason, and is not
 // called.
 
-/// Whether `apply_in_place` is sure to succeed: the function is declared noexcept, its types and sizes fit, and the
-/// delta needs no conversion. Its answer may then leave before it runs.
+/// Whether `apply_in_place` cannot fail: the function is declared noexcept, its types and sizes match, and the
+/// delta needs no conversion. The reply may then be sent before it runs.
 [[nodiscard]] bool cannot_fail(const loaded_update& u, const value_view& current, const value_view& delta) noexcept;
 
-/// Whether an update of `current` by `delta` may succeed, as far as types and sizes tell. False: `error` says why not.
+/// Whether an update of `current` by `delta` may succeed, judging by types and sizes. False: `error` says why not.
 [[nodiscard]] bool fits(const loaded_update& u, const value_view& current, const value_view& delta, std::string& error);
 
-/// Runs the in-place form on `value`, which must be aligned to its element and stays of its size. A delta that is not
-/// aligned or of a narrower type is first brought into a buffer of the thread.
+/// Runs the in-place form on `value`, which must be aligned to its element and keeps its size. A delta that is not
+/// aligned or of a narrower type is first converted into a thread-local buffer.
 ///
-/// Returns true when done. False: `error` says why, and the value is as before (of a value in the hands of a function
-/// that may throw a copy is kept; one declared noexcept costs none).
+/// Returns true when done. False: `error` says why, and the value is as before (for a function that may throw
+/// a backup copy is kept; one declared noexcept needs none).
 [[nodiscard]] bool apply_in_place(const loaded_update& u, value_tag tag, std::span<std::byte> value,
                                   const value_view& delta, std::string& error, abi::outcome* outcome = nullptr);
 
-/// Whether the optimizer of `u` takes elements of this type.
+/// Whether the optimizer of `u` accepts elements of this type.
 [[nodiscard]] bool steps(const loaded_update& u, value_tag element) noexcept;
 
-/// One step of an optimizer on a value of type `tag`, which stays of its size; `state` is as `optimizer_result::step`
-/// says. The gradient is brought into shape as the delta of `apply_in_place` is.
+/// One step of an optimizer on a value of type `tag`, which keeps its size; `state` is as in `optimizer_result::step`.
+/// The gradient is converted like the delta of `apply_in_place`.
 ///
 /// Returns true when done. False: `error` says why, and value and state are as before.
 [[nodiscard]] bool apply_step(const loaded_update& u, value_tag tag, std::span<std::byte> value,
                               std::span<std::byte> state, std::uint64_t number, const value_view& gradient,
                               std::string& error, abi::outcome* outcome = nullptr);
 
-/// Computes the new value into `out` (its capacity is used again) and returns its tag. Works with every function.
+/// Computes the new value into `out` (its capacity is reused) and returns its tag. Works with every function.
 /// value_tag::none: failed, `error` says why. `out` must not hold `current` or `delta`.
 [[nodiscard]] value_tag apply(const loaded_update& u, const value_view& current, const value_view& delta,
                               std::vector<std::byte>& out, std::string& error, abi::outcome* outcome = nullptr);
 
-/// The value that a missing key gets from its first update: the delta, widened to what the function works on; or what
-/// the function's initialiser makes of it, updated. As `apply` otherwise.
+/// The value of a missing key after its first update: the delta, widened to the function's type; or the result of
+/// the function's initialiser, updated. As `apply` otherwise.
 [[nodiscard]] value_tag apply_to_missing(const loaded_update& u, const value_view& delta, std::vector<std::byte>& out,
                                          std::string& error, abi::outcome* outcome = nullptr);
 
-/// Whether the filter takes this key. `value` is looked at only if the filter asks for it.
-/// Returns nothing when it failed: `error` says why. Never throws what a plug-in threw.
+/// Whether the filter accepts this key. `value` is read only if the filter needs it.
+/// Returns nothing when it failed: `error` says why. Never rethrows what a plug-in threw.
 [[nodiscard]] std::optional<bool> test(const loaded_filter& f, std::string_view key, const value_view& value,
                                        std::string& error, abi::outcome* outcome = nullptr);
 

@@ -13,13 +13,13 @@
 
 namespace paracel::srv {
 
-/// Replies that wait until what they depend on is with the copies. They leave in the order in which they were given.
+/// Replies that wait until the replicas have what they depend on. They are sent in the order in which they were queued.
 ///
 /// Thread-safety: none.
 class commit_queue {
  public:
-  /// `budget`: all that is held is added to it, whatever its limit; null: it is not counted. Lifetime: it outlives
-  /// this.
+  /// `budget`: all that is held is charged to it, whatever its limit; null: it is not counted. Lifetime: it must
+  /// outlive this.
   explicit commit_queue(byte_budget* budget = nullptr) noexcept : budget_(budget) {}
 
   void hold(const net::peer& to, const net::outgoing& m) {
@@ -31,7 +31,7 @@ class commit_queue {
     if (budget_ != nullptr) held.add(*budget_, frame.size() + m.tail.size() + sizeof(reply));
     waiting_.push_back({0, to, std::move(frame), m.tail, std::move(held)});
   }
-  /// Those given since the last call wait for message number `need`.
+  /// Those queued since the last call wait for message number `need`.
   void seal(std::uint64_t need) {
     for (; sealed_ < waiting_.size(); ++sealed_) waiting_[sealed_].need = need;
   }
@@ -45,7 +45,7 @@ class commit_queue {
       send(r.to, net::outgoing{.head = r.frame, .tail = r.tail});
     }
   }
-  /// Answers all of them with this status in place of what they said.
+  /// Answers all of them with this status instead of their own replies.
   template <class Send>
   void refuse(net::status why, std::uint32_t epoch, std::span<const std::byte> body, const Send& send) {
     for (const auto& r : std::exchange(waiting_, {})) {
@@ -76,7 +76,7 @@ class commit_queue {
   };
   byte_budget* budget_;
   std::deque<reply> waiting_;
-  std::size_t sealed_ = 0;  // the first so many know what they wait for
+  std::size_t sealed_ = 0;  // the first so many have a known message to wait for
 };
 
 }  // namespace paracel::srv

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a copy does with what it is sent: see the head of chain.hpp. Nothing is touched before all of a message is known
-// to be from the server before us in the chains of its partitions, and well-formed.
+// How a replica handles messages: see the head of replication_chain.hpp. Nothing is changed before the whole message is
+// known to be well-formed and from our predecessor in the chains of its partitions.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -25,14 +25,14 @@ bool replication_chain::is_of_peer(const net::request_header& h) const {
   return between.to == options_.incarnation && view_->owned.knows({between.from_slot, between.from});
 }
 
-/// Puts the message together to which this piece belongs. After the last one `whole` is its body, if it came in pieces.
+/// Reassembles the message of this piece. After the last one `whole` is its body, if it came in pieces.
 replication_chain::piece replication_chain::join_pieces(const net::request_view& request,
                                                         std::vector<std::byte>& whole) {
   const auto& h = request.header;
   const std::pair sender{h.client, h.rank};
   const auto begun = pieces_.find(sender);
   if (h.count == 0 && begun == pieces_.end()) return piece::last;
-  if (begun != pieces_.end() && h.count + 1 != begun->second.left) {  // otherwise it need never end
+  if (begun != pieces_.end() && h.count + 1 != begun->second.left) {  // otherwise it might never end
     pieces_.erase(begun);
     return piece::unexpected;
   }
@@ -49,7 +49,7 @@ replication_chain::piece replication_chain::join_pieces(const net::request_view&
   return piece::last;
 }
 
-/// Whether this thread has a copy of the partition, and the sender of what is to be done to it is the server before us.
+/// Whether this thread has a replica of the partition, and the sender is our predecessor.
 bool replication_chain::follows(std::uint16_t partition, const server_identity& sender) const {
   if (partition >= partition_count || partition % options_.threads != options_.index) return false;
   const auto copies = view_->router.chain(partition);
@@ -104,7 +104,7 @@ void replication_chain::replicate(const net::request_view& request, completion d
 void replication_chain::apply_to_copy(std::uint16_t partition, std::span<const std::byte> records) {
   std::string why;
   if (store_.apply_copy(partition, records, why) == status::ok) return;
-  // It is no copy then, and cannot become one: better a server less than a copy that is none.
+  // It is then not a replica, and cannot become one: better to lose a server than to keep a broken replica.
   throw error("a copy of partition " + std::to_string(partition) + " cannot be kept: " + why);
 }
 
@@ -114,13 +114,13 @@ void replication_chain::empty_copy(std::uint16_t partition) {
   store_.drop_partitions(one);
 }
 
-/// Returns: whether the copy is now where its head is, or will be if what is to come after this comes.
+/// Returns: whether the replica is now at its head's index, or will be after the parts still to come.
 bool replication_chain::apply(const replication_entry& e) {
   auto& at = index_[e.partition / options_.threads];
   auto begun = partial_.find(e.partition);
   if (e.what == entry_kind::more_state) {
     if (begun == partial_.end() || begun->second.index != e.index || begun->second.after != e.after + 1) {
-      return e.after != 0 || at == e.index;  // the first part was not needed, or all of it comes again
+      return e.after != 0 || at == e.index;  // the first part was not needed, or all of it is sent again
     }
     begun->second.after = e.after;
   } else {
@@ -131,7 +131,7 @@ bool replication_chain::apply(const replication_entry& e) {
     if (begun != partial_.end()) partial_.erase(begun);
     const bool keeps = e.after != 0 && at != 0;
     if (!keeps && e.what == entry_kind::whole_state && (at != 0 || is_torn)) empty_copy(e.partition);
-    if (!keeps) at = 0;  // until it is whole
+    if (!keeps) at = 0;  // until it is complete
     if (e.after == 0) {
       apply_to_copy(e.partition, e.records);
       at = e.index;

@@ -18,13 +18,13 @@ using net::verb;
 
 namespace {
 
-/// Requests of clients go by the epoch; these do not.
+/// Requests of clients depend on the epoch; these do not.
 bool is_of_any_epoch(place at, verb v) noexcept {
   const auto* rule = rule_of(at, v);
   return rule != nullptr && rule->when != epoch_rule::current;
 }
 
-/// What looks at all partitions waits until their copies are whole.
+/// Requests on all partitions wait until their replicas are complete.
 bool looks_everywhere(verb v) noexcept {
   switch (v) {
     case verb::scan:
@@ -88,7 +88,7 @@ void replication_chain::follow(std::shared_ptr<const replica_view> view) {
   const auto before = std::exchange(view_, std::move(view));
   const bool unanswered = asked_ != 0;
   epoch_ = view_->members.epoch;
-  // Whoever has not been answered asks again, by the new membership; what was applied is remembered.
+  // Clients without a reply retry, by the new membership; what was applied is remembered.
   const auto json = view_->members.to_json();
   held_.refuse(status::stale_epoch, epoch_, net::bytes_of(json),
                [&](const net::peer& to, const net::outgoing& m) { port_.reply(to, m); });
@@ -137,7 +137,7 @@ void replication_chain::begin_epoch() {
     if (const auto begun = partial_.find(partition); begun != partial_.end()) {
       if (!begun->second.is_aside)
         throw error("partition " + std::to_string(p) + " was lost while it was being copied here");
-      partial_.erase(begun);  // what is here is the whole of an older version, and nothing newer was answered
+      partial_.erase(begun);  // what is here is a complete older version, and nothing newer was answered
     }
     if (copies.size() == 1) continue;
     route rest;
@@ -153,14 +153,14 @@ void replication_chain::begin_epoch() {
   for (auto& [number, b] : questions) dispatch(number, b, 0, 0);
 }
 
-/// Is the copy where we are?
+/// Is the replica at our index?
 void replication_chain::ask_about(bundle& b, std::uint16_t partition) const {
   const auto index = index_[partition / options_.threads];
   append(b.entries, {.partition = partition, .what = entry_kind::question, .previous = index, .index = index});
   b.probes.push_back(partition);
 }
 
-/// Whether somebody who is still there served one of our partitions before: then it is asked whether it has stopped.
+/// Whether a live server served one of our partitions before: then it is asked whether it has stopped.
 bool replication_chain::needs_no_handover(const replica_view* before) const {
   if (before == nullptr) return view_->members.servers[view_->self].state == server_state::up && epoch_ > 1;
   for (std::uint32_t p = options_.index; p < partition_count; p += options_.threads) {
@@ -220,14 +220,14 @@ void replication_chain::park(const net::request_view& request, shared_buffer&& t
       {request.header, {request.body.begin(), request.body.end()}, std::move(tail), std::move(done), std::move(held)});
 }
 
-/// What is of a stream comes again, with all that is behind it, in order.
+/// Requests of a stream are retried, with all that follow, in order.
 void replication_chain::find_no_room(const net::request_header& h, completion& done, std::string_view why) {
   const bool comes_again = (h.flags & net::flag_stream) != 0;
   if (comes_again) streams_.end(h);
   refuse(done, comes_again ? status::connection_reset : status::internal, comes_again ? std::string_view() : why);
 }
 
-/// At once, whatever waits.
+/// Immediately, whatever waits.
 void replication_chain::confirm(completion& done) {
   done.leave_through(at_once_);
   done.ok();
@@ -239,22 +239,22 @@ void replication_chain::refuse(completion& done, status why, std::string_view te
   done.fail(why, text);
 }
 
-/// What is parked has another try, in the order in which it came.
+/// Parked requests are retried, in order of arrival.
 void replication_chain::retry_parked() {
   for (auto& p : std::exchange(parked_, {})) {
     p.held = {};  // it may be parked again
     admit({p.header, p.body}, std::move(p.tail), std::move(p.done));
   }
-  flush();  // before the replies are sealed, and before a whole partition is written that would hold it already
+  flush();  // before the replies are sealed, and before a whole partition is written that would already contain it
 }
 
 void replication_chain::handle(const net::request_view& request, shared_buffer tail, completion done) {
   const auto& h = request.header;
   if (!streams_.accepts(h, done.peer())) return refuse(done, status::connection_reset, {});
-  if ((h.flags & net::flag_first) != 0) forget_waiting(h);  // what it has here comes again, in order
-  // Whether this thread lives has nothing to do with its copies.
+  if ((h.flags & net::flag_first) != 0) forget_waiting(h);  // what it has here is sent again, in order
+  // Whether this thread is alive does not depend on its replicas.
   if (h.what == verb::ping && (h.count == net::ping_alive || options_.at == place::clock)) return confirm(done);
-  // A copy that does not answer must not make its head keep the answers of everybody else.
+  // An unresponsive replica must not make its head hold back replies to all other clients.
   const bool of_chains = h.what == verb::replicate || h.what == verb::handover;
   const bool from_server = of_chains || is_of_any_epoch(options_.at, h.what);
   if (!from_server && budgets_.replies.is_over()) {
@@ -264,7 +264,7 @@ void replication_chain::handle(const net::request_view& request, shared_buffer t
   admit(request, std::move(tail), std::move(done));
 }
 
-/// What is set aside of the stream that this begins anew.
+/// What is parked of the stream that this restarts.
 void replication_chain::forget_waiting(const net::request_header& first) {
   store_.refuse_client(at_once_, first.client, status::connection_reset);
   pieces_.erase({first.client, first.rank});
@@ -278,7 +278,7 @@ void replication_chain::forget_waiting(const net::request_header& first) {
 void replication_chain::admit(const net::request_view& request, shared_buffer tail, completion done) {
   const auto& h = request.header;
   done.set_epoch(epoch_);
-  // One of an epoch ahead waits: its answer could be held, and would be refused with a membership that its sender has.
+  // A request of a later epoch waits: its reply could be held, and then be refused with a membership its sender has.
   const auto* rule = rule_of(options_.at, h.what);
   if (is_of_any_epoch(options_.at, h.what) && h.epoch <= epoch_) {
     const auto what = h.what;
@@ -294,7 +294,7 @@ void replication_chain::admit(const net::request_view& request, shared_buffer ta
   if (rule != nullptr && rule->who == asker::peer && !is_of_peer(h)) return refuse(done, status::bad_request, no_peer);
   if (h.what == verb::replicate) return replicate(request, std::move(done));
   if (h.what == verb::handover) return confirm(done);
-  // Requests of a client stay in order: what comes behind one that is parked is parked too.
+  // Requests of a client stay in order: what follows a parked one is parked too.
   const bool everywhere = options_.at == place::shard && looks_everywhere(h.what);
   const bool waits =
       asked_ != 0 || (everywhere && synced_ != epoch_) ||
@@ -303,8 +303,8 @@ void replication_chain::admit(const net::request_view& request, shared_buffer ta
   serve_(request, std::move(tail), std::move(done));
 }
 
-/// What came from a checkpoint came to every copy, at no index: it is at one now, unlike partitions that are empty.
-/// Whoever was asked while it was at none is asked again: the head may have been the last to read its part.
+/// What was restored from a checkpoint reached every replica, at no index: it has one now, unlike empty partitions.
+/// Replicas asked while they had none are asked again: the head may have been the last to read its part.
 void replication_chain::find_restored() {
   if (view_ == nullptr) return;
   bundles questions;
@@ -373,7 +373,7 @@ void replication_chain::install(std::uint16_t partition, bundles& into, std::uin
   state_.clear();
   store_.encode_partition(partition, state_);
   incomplete_.reset(partition);
-  // Cut where a record ends, so that nobody has to hold more than a message.
+  // Split at record ends, so that no server has to hold more than a message.
   std::vector<std::span<const std::byte>> parts;
   const std::span<const std::byte> all(state_);
   std::size_t begin = 0;
@@ -398,7 +398,7 @@ void replication_chain::install(std::uint16_t partition, bundles& into, std::uin
   if (state_.capacity() > most_kept_state_bytes) state_ = {};
 }
 
-/// Whole partitions for those who lack them, as many at once as do not disturb.
+/// Sends whole partitions to replicas that lack them, at most as many at once as do not disturb others.
 void replication_chain::sweep() {
   if (installs_.empty()) return;
   bundles out;
@@ -415,7 +415,7 @@ void replication_chain::sweep() {
   check_synced();
 }
 
-/// Sends a bundle, which is empty then. Replies that are given from now on wait for it.
+/// Sends a bundle, which is empty then. Later replies wait for it.
 std::uint64_t replication_chain::dispatch(std::uint32_t number, bundle& b, std::uint64_t parent, std::size_t sweep) {
   if (b.entries.empty()) return 0;
   const auto& to = routes_[number];
@@ -478,7 +478,7 @@ void replication_chain::answered(std::uint64_t number, const std::vector<std::ui
   check_synced();
 }
 
-/// One answer less is due to a message; the last one closes it, and is one to the message it stands for.
+/// A message has one outstanding reply fewer; the last one closes it, and counts for the message it stands for.
 void replication_chain::close_one(std::uint64_t number) {
   for (auto at = pending_.find(number); at != pending_.end() && --at->second.open == 0; at = pending_.find(number)) {
     number = at->second.parent;
@@ -492,20 +492,20 @@ void replication_chain::take_reply(const net::incoming& in) {
   const auto number = reply.header.sequence;
   const auto from = std::ranges::find_if(lines_, [&](const auto& l) { return l.second.channel == in.channel; });
   if (from == lines_.end()) return;  // over a connection that was given up: asked again since
-  // Somebody else has its address. Of the server itself nothing is known but that it is silent.
+  // Another process has its address. Of the server itself we only know that it is silent.
   if (reply.header.server != from->second.incarnation) return;
   if (take_refusal(from->first, reply)) return;
   const bool is_ahead = reply.header.result == status::stale_epoch || reply.header.result == status::job_ended;
   if ((reply.header.result == status::ok || is_ahead) && questions_.erase(number) != 0) {
-    // Refused: whoever was asked is ahead of us, or ends, so it does not serve by an older membership either.
+    // Refused: the other server is ahead of us, or exiting, so it does not serve by an older membership either.
     if (--asked_ == 0) {
       check_synced();
       retry_parked();
     }
     return;
   }
-  // Whoever is of another epoch, or ends, will be known by the next membership. Any other refusal would never be
-  // answered.
+  // A server of another epoch, or one that exits, will be known from the next membership. Any other refusal would never
+  // be resolved.
   if (is_ahead) return;
   if (reply.header.result != status::ok) {
     if (!pending_.contains(number) && !forwarded_.contains(number) && !questions_.contains(number)) return;

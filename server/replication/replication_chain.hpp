@@ -1,40 +1,39 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The copies of a thread's partitions on other servers: of a shard's, or of the clock in its reserved partition. The
-// head of a partition serves it; what a batch of requests has changed there goes down the rest of the partition's chain
-// as records, and no reply leaves before everything that the thread had sent by then has been answered.
+// The replicas of a thread's partitions on other servers: of a shard's, or of the clock in its reserved partition. The
+// head of a partition serves it; what a batch of requests has changed there is sent down the rest of the replication
+// chain as records, and no reply is sent before everything that the thread had sent by then has been acknowledged.
 //
 //     client --> head --replicate--> second --replicate--> tail
 //            <--        <--answer--         <--answer--
 //
-//     replicate   u32 n | n * (u32 slot, u32 thread) whom it shall reach, the receiver first | entries
+//     replicate   u32 n | n * (u32 slot, u32 thread) the route, the receiver first | entries
 //     thread      number of a shard, or 2^32 - 1 for the clock
 //     entry       u16 partition | u16 what | u32 after | u64 bytes | u64 previous | u64 index | records
-//     what        0 changes: apply if the copy is at `previous`; 1 the whole state: take its place unless the copy is
-//     at
-//                 `index`; 2 nothing: is the copy at `index`?
-//                 A whole state is cut where a record ends: behind 1 comes 3, more of it, as often as `after` says, and
-//                 the copy is at `index` with the last. So its length has no limit. Until then the version before is
-//                 kept, if there is one. A body with a single record that is longer than a message may be comes in
-//                 pieces; the header's count says how many come after this one. All but the last are answered at once.
-//     reply       the partitions whose copies are not as they should be: count * u16
-//     handover    nothing; answered when nobody is served here by an older membership
+//     what        0 changes: apply if the replica is at `previous`; 1 the whole state: replace it unless the replica
+//                 is at `index`; 2 nothing: is the replica at `index`?
+//                 A whole state is split at record ends: after 1 comes 3, more of it, as often as `after` says, and
+//                 the replica is at `index` with the last. So its length is unlimited. Until then the previous version
+//                 is kept, if there is one. A body with a single record that exceeds the message limit is sent in
+//                 pieces; the header's count says how many follow this one. All but the last are answered at once.
+//     reply       the partitions whose replicas are out of step: count * u16
+//     handover    empty; answered when an older membership is no longer served here
 //
-// Both say who sends them, by incarnation and slot, and whom they are for (verb_rules.hpp, `link`): an address may be
-// another process's by now. A copy takes what comes from the server before it in the partition's chain, a sender the
-// answers of the server that it asked; all else is refused, or not heard, and changes nothing.
+// Both name their sender, by incarnation and slot, and their receiver (verb_rules.hpp, `link`): an address may
+// belong to another process by now. A replica accepts what comes from its predecessor in the partition's chain, a
+// sender the replies of the server that it asked; all else is rejected or ignored, and changes nothing.
 //
-// A copy is at an index: (epoch in which its head began to write) * 2^32 + changes since, 0 at first. Two copies at one
-// index are equal. Whoever answers that it is elsewhere is sent the whole partition.
+// A replica is at an index: (epoch in which its head began to write) * 2^32 + changes since, initially 0. Two replicas
+// at one index are equal. A replica that reports another index is sent the whole partition.
 //
-// A new epoch begins everything anew: what was not answered is refused (clients ask again, and what was applied is
-// remembered), the head of each partition asks the rest of the chain where they are, and sends whole partitions to
-// those that are new; a partition from which somebody is served goes first. When all are there the epoch is `synced`.
+// A new epoch restarts everything: what was not answered is rejected (clients retry, and what was applied is
+// remembered), the head of each partition asks the rest of the chain for their indices, and sends whole partitions to
+// new members; a partition that is in use goes first. When all are complete the epoch is `synced`.
 //
-// A connection between two servers may break while both live, and what was on its way is lost. The receiver refuses
-// what comes over a new connection (server/request/sender_connections.hpp), the sender asks after a second without an
-// answer; then the line is made anew and the rest of the chain is asked where it is, as in a new epoch
-// (chain_lines.cpp).
+// A connection between two servers may break while both live, and messages in flight are lost. The receiver rejects
+// what comes over a new connection (server/request/sender_connections.hpp), the sender asks after a second without a
+// reply; then the connection is renewed and the rest of the chain is asked for its index, as in a new epoch
+// (replication_links.cpp).
 #pragma once
 
 #include <bitset>
@@ -69,10 +68,10 @@ namespace paracel::srv {
 
 struct replication_entry;
 
-/// The servers that may speak to each other.
+/// The servers that may talk to each other.
 [[nodiscard]] std::vector<server_identity> identities_in(const membership& members);
 
-/// A membership as the threads of a server share it.
+/// A membership shared by the threads of a server.
 struct replica_view {
   membership members;
   key_router router;
@@ -86,63 +85,63 @@ struct replication_chain_options {
   std::uint64_t job = 0;
   std::uint64_t incarnation = 0;
   std::uint32_t slot = 0;
-  /// Which thread this is of its server, and which partitions it has: those p with p % threads == index. The clock's
+  /// Which thread of its server this is, and its partitions: those p with p % threads == index. The clock's
   /// thread has one, the reserved clock_partition.
   place at = place::shard;
   std::uint32_t index = 0;
   std::uint32_t threads = 1;
-  /// Whole partitions that are under way at once. A reply waits behind them as long as they take.
+  /// Whole partitions in flight at once. A reply waits for them all.
   std::size_t sweep_bytes = std::size_t{1} << 20;
-  /// Entries go in messages of about this size, unless one is larger.
+  /// Target size of a message; a single entry may be larger.
   std::size_t message_bytes = std::size_t{4} << 20;
-  std::size_t most_body_bytes = std::size_t{1} << 29;  ///< what is longer goes in pieces
+  std::size_t most_body_bytes = std::size_t{1} << 29;  ///< longer bodies are sent in pieces
 };
 
-/// Thread-safety: owned by the shard thread. No socket, no thread, no clock of its own: time comes with the calls,
-/// messages go through the port. Lifetime: store, budgets and port outlive it.
+/// Thread-safety: owned by the shard thread. No socket, no thread, no clock of its own: time is an argument,
+/// messages go through the port. Lifetime: store, budgets and port must outlive it.
 class replication_chain final : public reply_sink {
  public:
-  /// Said to whoever is no server of the membership, or asks another one than it thinks.
+  /// The reply to a sender that is not a server of the membership, or asks another server than it thinks.
   static constexpr std::string_view no_peer = "it does not come from a server of this epoch, or is for another one";
   using time_point = net::clock_source::time_point;
   using serve_function = std::function<void(const net::request_view&, shared_buffer, completion)>;
 
-  /// `budgets`: of what is held here for others; outlives it.
+  /// `budgets`: of what is held here for others; must outlive it.
   replication_chain(const replication_chain_options& options, server_budgets& budgets, replicated_store& of,
                     net::port& port, serve_function serve);
 
-  /// A newer membership; the shard goes by it from now on.
+  /// A newer membership; the shard uses it from now on.
   void follow(std::shared_ptr<const replica_view> view);
-  /// It has become known that partitions have no copies: what came too early is served.
+  /// It has become known that partitions have no replicas: early requests are served.
   void run_unreplicated(std::uint32_t epoch);
   [[nodiscard]] bool active() const noexcept { return view_ != nullptr; }
-  /// Whether we are the head of this partition; nothing before there is a membership with copies.
+  /// Whether we are the head of this partition; false before there is a membership with replicas.
   [[nodiscard]] std::optional<bool> heads(std::uint16_t partition) const noexcept {
     return view_ == nullptr ? std::nullopt : std::optional(view_->owned.mine[partition]);
   }
-  /// sender_connections::takes of whoever sends to this thread.
+  /// sender_connections::takes for a sender to this thread.
   [[nodiscard]] bool accepts(const net::request_header& h, const net::peer& from) { return streams_.accepts(h, from); }
   [[nodiscard]] bool has_parked() const noexcept { return !parked_.empty(); }
   [[nodiscard]] std::uint32_t epoch() const noexcept { return epoch_; }
 
-  /// Serves a request, or parks or refuses it. `done` answers through this object.
+  /// Serves a request, or parks or rejects it. `done` answers through this object.
   void handle(const net::request_view& request, shared_buffer tail, completion done);
-  /// The answer to something that was sent from here.
+  /// The reply to a message sent from here.
   void take_reply(const net::incoming& in);
-  /// The end of a batch: sends what has changed, and the replies that wait for nothing any more. None leaves at or
-  /// after `lease_end`, by a look at the clock after all that they say was read: a process that was paused meanwhile
-  /// sees it then.
+  /// The end of a batch: sends the changes, and the replies that need not wait any longer. None is sent at or
+  /// after `lease_end`, by a look at the clock after all their contents were read: a process that was suspended
+  /// meanwhile notices it then.
   void end_batch(const net::clock_source& time, time_point lease_end);
-  /// Whether something waits, for an answer or for the lease.
+  /// Whether something waits, for a reply or for the lease.
   [[nodiscard]] bool waits() const noexcept { return !held_.empty() || !pending_.empty() || !installs_.empty(); }
-  /// The epoch of which all copies are made; 0: none yet.
+  /// The epoch of which all replicas are complete; 0: none yet.
   [[nodiscard]] std::uint32_t synced() const noexcept { return synced_; }
-  /// Whether nobody else may still serve, by an earlier membership, what is served here now.
+  /// Whether no other server may still serve, by an earlier membership, what is served here now.
   [[nodiscard]] bool serves() const noexcept { return asked_ == 0; }
-  /// The thread ends: what is parked is answered.
+  /// The thread exits: what is parked is answered.
   void close();
 
-  /// A reply of what is served here: it waits for the copies.
+  /// A reply to a request served here: it waits for the replicas.
   void send(const net::peer& to, const net::outgoing& message) override;
 
  private:
@@ -155,11 +154,11 @@ class replication_chain final : public reply_sink {
   };
   using route = std::vector<hop>;
   struct sent {
-    std::size_t open = 1;      ///< answers that are due: its own, and those of what was sent in its stead
-    std::uint64_t parent = 0;  ///< which waits for this one
-    std::size_t bytes = 0;     ///< of a sweep
+    std::size_t open = 1;      ///< outstanding replies: its own, and those of messages sent in its place
+    std::uint64_t parent = 0;  ///< that waits for this one
+    std::size_t bytes = 0;     ///< of a retry
     std::uint32_t route = 0;   ///< its number
-    bool again = false;        ///< asks what has become of others: what is lacking is what they carried
+    bool again = false;        ///< asks about the fate of others: what is missing is what they carried
     time_point at{};
     std::vector<std::uint16_t> probes;
   };
@@ -180,20 +179,20 @@ class replication_chain final : public reply_sink {
     completion done;
     held_bytes held;
   };
-  /// What has come of a message that comes in pieces.
+  /// The state of a message that arrives in pieces.
   struct joined {
     std::vector<std::byte> bytes;
-    std::uint32_t left = 0;  ///< pieces that are due
+    std::uint32_t left = 0;  ///< outstanding pieces
     held_bytes held;
   };
   struct line {
     std::uint64_t incarnation = 0;
     int channel = -1;
-    replicated_store::definitions told{};  ///< the other side has been told of
+    replicated_store::definitions told{};  ///< the other side knows them
     bool begun = false;                    ///< something has been sent over this connection
     net::link_monitor care;
   };
-  /// Entries that go one way together.
+  /// Entries for the same route.
   struct bundle {
     std::vector<std::byte> entries;
     std::vector<std::uint16_t> probes;
@@ -252,7 +251,7 @@ class replication_chain final : public reply_sink {
   server_budgets& budgets_;
   replicated_store& store_;
   net::port& port_;
-  port_sink at_once_;  // for replies that wait for nothing
+  port_sink at_once_;  // for replies that need not wait
   serve_function serve_;
 
   std::shared_ptr<const replica_view> view_;
@@ -262,21 +261,21 @@ class replication_chain final : public reply_sink {
   std::vector<std::uint64_t> index_;         // by partition / threads
   std::vector<std::uint32_t> route_of_;      // likewise: number of the route, 0 where there is none
   std::vector<route> routes_;                // number 0: nowhere
-  std::bitset<partition_count> incomplete_;  // headed here, and the rest of the chain is not known to have it
-  std::deque<std::uint16_t> installs_;       // the rest is known not to have it
-  std::uint64_t last_install_ = 0;           // number of the last message that asked or made whole
+  std::bitset<partition_count> incomplete_;  // headed here, and the rest of the chain is not known to be up to date
+  std::deque<std::uint16_t> installs_;       // the rest is known to be out of date
+  std::uint64_t last_install_ = 0;           // number of the last message that asked or sent whole partitions
   std::size_t sweeping_bytes_ = 0;
 
   std::uint64_t next_ = 0;       // number of the last message
-  std::uint64_t last_sent_ = 0;  // of those that replies wait for
+  std::uint64_t last_sent_ = 0;  // number of the last one that replies wait for
   std::map<std::uint64_t, sent> pending_;
   std::map<std::uint64_t, forwarded> forwarded_;
   std::map<std::uint64_t, asked> questions_;  // of request_handover
   std::map<hop, line> lines_;
-  std::map<std::pair<std::uint64_t, std::uint32_t>, joined> pieces_;  // that have come, by client and rank
-  /// A whole state of which parts are still to come. While the copy is at an index they are kept aside: it may be the
-  /// only one if who sends them dies. Otherwise, or when there is no room aside, they are the copy already, which is
-  /// torn.
+  std::map<std::pair<std::uint64_t, std::uint32_t>, joined> pieces_;  // pieces received, by client and rank
+  /// A whole state that is still incomplete. While the replica is at an index the parts are kept aside: it may be the
+  /// only one if the sender dies. Otherwise, or when there is no room aside, they replace the replica, which is
+  /// then torn.
   struct partial {
     std::uint64_t index = 0;
     std::uint32_t after = 0;
@@ -287,10 +286,10 @@ class replication_chain final : public reply_sink {
   std::map<std::uint16_t, partial> partial_;  // by partition
   commit_queue held_;
   std::vector<parked> parked_;
-  sender_connections streams_;    // of whoever sends to this thread
+  sender_connections streams_;    // of the senders to this thread
   time_point now_{};              // at the last batch
-  time_point next_look_{};        // after the lines
-  std::vector<std::byte> state_;  // capacity is used again
+  time_point next_look_{};        // of the connection check
+  std::vector<std::byte> state_;  // capacity is reused
 };
 
 }  // namespace paracel::srv

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The entries of a `replicate` message as bytes; they are drawn in chain.hpp.
+// The entries of a `replicate` message as bytes; they are drawn in replication_chain.hpp.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ namespace paracel::srv {
 
 enum class entry_kind : std::uint16_t { changes = 0, whole_state = 1, question = 2, more_state = 3 };
 
-/// What of a partition goes to its copies.
+/// What replicas receive of a partition.
 struct replication_entry {
   std::uint16_t partition = 0;
   entry_kind what = entry_kind::changes;
-  std::uint32_t after = 0;  ///< parts of the whole state that come after this one
+  std::uint32_t after = 0;  ///< parts of the whole state that follow this one
   std::uint64_t previous = 0;
   std::uint64_t index = 0;
   std::span<const std::byte> records{};
@@ -41,7 +41,7 @@ inline void append(std::vector<std::byte>& out, const replication_entry& e) {
   out.insert(out.end(), e.records.begin(), e.records.end());
 }
 
-/// Reads numbers from bytes of another server; what is not there is zero and makes it bad.
+/// Reads numbers from bytes of another server; reading past the end yields zero and sets `bad`.
 class chain_reader {
  public:
   explicit chain_reader(std::span<const std::byte> bytes) noexcept : rest_(bytes) {}

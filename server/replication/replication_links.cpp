@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The lines of a chain to the shards of other servers, and what is done when one breaks: see the head of chain.hpp.
+// The connections of a chain to the shards of other servers, and handling of broken ones: see replication_chain.hpp.
 #include <algorithm>
 #include <string>
 
@@ -34,7 +34,7 @@ replication_chain::line& replication_chain::line_to(const hop& to) {
   return l;
 }
 
-/// Lines to processes that are not there any more.
+/// Connections to processes that no longer exist.
 void replication_chain::give_up_lines() {
   std::erase_if(lines_, [this](const auto& l) {
     for (const auto& s : view_->members.servers) {
@@ -46,7 +46,7 @@ void replication_chain::give_up_lines() {
   });
 }
 
-/// Functions and tables that the other side may not know: records name them.
+/// Functions and tables that the other side may not know: records refer to them.
 void replication_chain::replay_registrations(line& to) {
   const auto known = std::exchange(to.told, store_.defined());
   if (known == to.told) return;
@@ -96,9 +96,9 @@ std::uint64_t replication_chain::send_on(line& to, verb what, std::string_view k
   return next_;
 }
 
-// ---- a line breaks --------------------------------------------------------------------------------------------------
+// ---- a connection breaks --------------------------------------------------------------------------------------------
 
-/// Asks after lines over which an answer is late, and makes those anew that stay silent.
+/// Pings connections over which a reply is late, and renews those that stay silent.
 void replication_chain::check_links() {
   if (now_ < next_look_ || (pending_.empty() && forwarded_.empty() && questions_.empty())) return;
   next_look_ = now_ + look_interval;
@@ -117,7 +117,7 @@ void replication_chain::check_links() {
   }
 }
 
-/// The answer to a ping, or the refusal of what came over a new connection. Returns: whether it was one of these.
+/// The reply to a ping, or the rejection of what came over a new connection. Returns: whether it was one of these.
 bool replication_chain::take_refusal(const hop& from, const net::reply_view& reply) {
   const bool broken = reply.header.result == status::connection_reset;
   if (!broken && reply.header.what != verb::ping) return false;
@@ -130,7 +130,7 @@ bool replication_chain::take_refusal(const hop& from, const net::reply_view& rep
   return true;
 }
 
-/// A new connection in place of one over which something may have been lost. What is unanswered is asked after.
+/// A new connection replaces one that may have lost messages. What is unanswered is asked about.
 void replication_chain::renew(const hop to) {
   auto& old = lines_.at(to);
   port_.disconnect(old.channel);
@@ -145,7 +145,7 @@ void replication_chain::renew(const hop to) {
     questions_.erase(number);
     questions_.emplace(transmit(to, verb::handover, {}), asked{to, now_});
   }
-  // The heads of these will ask again, all of the chain.
+  // The heads of these will ask the whole chain again.
   for (auto& [number, f] : forwarded_)
     if (f.to == to) f.done.fail(status::connection_reset);
   std::erase_if(forwarded_, [&](const auto& f) { return f.second.to == to; });
@@ -153,7 +153,7 @@ void replication_chain::renew(const hop to) {
     if (routes_[number].front() == to) ask_again(number);
 }
 
-/// One question about all partitions that go this way takes the place of everything that is unanswered there.
+/// One question about all partitions of this route replaces everything that is unanswered there.
 void replication_chain::ask_again(std::uint32_t route_number) {
   std::uint64_t first = 0;
   for (auto at = pending_.begin(); at != pending_.end();) {
@@ -167,7 +167,7 @@ void replication_chain::ask_again(std::uint32_t route_number) {
       at = pending_.erase(at);
       continue;
     }
-    // Replies go on waiting for the oldest one, and it for the question.
+    // Replies keep waiting for the oldest one, and it for the question.
     first = at->first;
     s.open = 0;
     s.parent = 0;

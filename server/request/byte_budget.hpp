@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a server holds for others and answers or forgets later is counted in bytes, kind by kind, and each kind has a
-// limit: nobody who sends can make the process grow beyond their sum. `stats` shows them under "held".
+// What a server holds for others, to be answered or dropped later, is counted in bytes, per kind, and each kind has a
+// limit: no sender can make the process grow beyond their sum. `stats` shows them under "held".
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace paracel::srv {
 
-/// The bytes of one kind that are held, and their limit.
+/// Bytes held of one kind, and their limit.
 ///
 /// Thread-safety: any thread.
 class byte_budget {
@@ -20,7 +20,7 @@ class byte_budget {
   byte_budget(const byte_budget&) = delete;
   byte_budget& operator=(const byte_budget&) = delete;
 
-  /// Counts `bytes` more. False: that would exceed the limit, and nothing was counted but the refusal.
+  /// Charges `bytes`. False: that would exceed the limit, and only the refusal was counted.
   [[nodiscard]] bool take(std::size_t bytes) noexcept {
     auto held = held_.load(std::memory_order_relaxed);
     do {
@@ -31,7 +31,7 @@ class byte_budget {
     } while (!held_.compare_exchange_weak(held, held + bytes, std::memory_order_relaxed));
     return true;
   }
-  /// Counts `bytes` more, whatever the limit; whoever calls it then looks at `is_over`.
+  /// Charges `bytes`, whatever the limit; the caller then checks `is_over`.
   void add(std::size_t bytes) noexcept { held_.fetch_add(bytes, std::memory_order_relaxed); }
   void give_back(std::size_t bytes) noexcept { held_.fetch_sub(bytes, std::memory_order_relaxed); }
   void refuse() noexcept { refused_.fetch_add(1, std::memory_order_relaxed); }
@@ -47,9 +47,9 @@ class byte_budget {
   std::atomic<std::uint64_t> refused_{0};
 };
 
-/// A part of a budget, given back when this goes.
+/// A part of a budget, returned on destruction.
 ///
-/// Thread-safety: none. Lifetime: the budget outlives it.
+/// Thread-safety: none. Lifetime: the budget must outlive it.
 class held_bytes {
  public:
   held_bytes() = default;
@@ -65,7 +65,7 @@ class held_bytes {
   }
   ~held_bytes() { give_back(); }
 
-  /// `bytes` more of this budget. False: there is no room, and what was held before still is.
+  /// Charges `bytes` more. False: there is no room, and the previous charge stays.
   [[nodiscard]] bool take(byte_budget& of, std::size_t bytes) noexcept {
     if (!of.take(bytes)) return false;
     hold(of, bytes);
@@ -92,13 +92,13 @@ class held_bytes {
   std::size_t bytes_ = 0;
 };
 
-/// What the threads of a server hold together.
+/// Memory held by the threads of a server together.
 struct server_budgets {
   byte_budget parked;   ///< requests that wait for a membership
-  byte_budget pieces;   ///< of messages between servers that have not come whole
-  byte_budget replies;  ///< that wait for the copies
-  byte_budget streams;  ///< over which connection whose requests come
-  byte_budget proxied;  ///< requests passed on to other servers
+  byte_budget pieces;   ///< of incomplete messages between servers
+  byte_budget replies;  ///< that wait for the replicas
+  byte_budget streams;  ///< the connection of each sender
+  byte_budget proxied;  ///< requests forwarded to other servers
 
   /// `threads`: of shards.
   server_budgets(std::size_t most_parked, std::size_t most_pieces, std::size_t most_replies, unsigned threads) noexcept

@@ -10,15 +10,15 @@
 
 namespace paracel::srv {
 
-/// The channels of a port to threads of servers, by address. A channel is a socket that tries for ever to reach whoever
-/// was there, so those to servers that were replaced, or have left, are given up with the membership.
+/// The channels of a port to threads of servers, by address. A channel is a socket that reconnects forever, so those
+/// to servers that were replaced, or have left, are dropped with the membership.
 ///
-/// Thread-safety: owned by the port's thread. Lifetime: the port outlives it.
+/// Thread-safety: owned by the port's thread. Lifetime: the port must outlive it.
 class channels {
  public:
   explicit channels(net::port& over) : over_(over) {}
 
-  /// Throws: network_error if the address is none.
+  /// Throws: network_error if the address is invalid.
   int to(const std::string& address) {
     const auto [at, fresh] = by_address_.try_emplace(address, -1);
     if (fresh) {
@@ -31,7 +31,7 @@ class channels {
     }
     return at->second;
   }
-  /// Gives up those at which none of these servers is.
+  /// Drops those that lead to none of these servers.
   void follow(const membership& members) {
     std::unordered_set<std::string> stay;
     for (const auto& s : members.servers) {

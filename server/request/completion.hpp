@@ -12,7 +12,7 @@
 
 namespace paracel::srv {
 
-/// Where replies go; a node's thread gives its port, a test its notebook.
+/// Where replies go; a node's thread passes its port, a test a recorder.
 class reply_sink {
  public:
   virtual ~reply_sink() = default;
@@ -20,11 +20,11 @@ class reply_sink {
   virtual void send(const net::peer& to, const net::outgoing& message) = 0;
 };
 
-/// The duty to answer one request: exactly once, now or later. One that is destroyed unanswered replies
+/// The obligation to answer one request: exactly once, now or later. One that is destroyed unanswered replies
 /// `status::internal`, so that no path through a handler can leave a client waiting.
 ///
 /// Thread-safety: owned by the thread of its sink; it may be kept there for as long as needed.
-/// Lifetime: the sink outlives it.
+/// Lifetime: the sink must outlive it.
 /// Cost: no allocation.
 class completion {
  public:
@@ -53,18 +53,18 @@ class completion {
   }
   ~completion() { abandon(); }
 
-  /// True until the answer is given.
+  /// True until it is answered.
   explicit operator bool() const noexcept { return sink_ != nullptr; }
 
-  /// To whom the answer goes.
+  /// The receiver of the reply.
   [[nodiscard]] const net::peer& peer() const noexcept { return to_; }
-  /// The epoch that the answer will carry.
+  /// The epoch of the reply.
   void set_epoch(std::uint32_t epoch) noexcept { epoch_ = epoch; }
-  /// The answer goes through this sink, and not through the one that it was made for. Lifetime: as of that one.
+  /// Sends the reply through this sink instead of the original one. Lifetime: as of that one.
   void leave_through(reply_sink& sink) noexcept {
     if (sink_ != nullptr) sink_ = &sink;
   }
-  /// Answers with `fields`; verb, sequence, server, epoch and lengths are filled in here.
+  /// Answers with `fields`; verb, sequence, server, epoch and lengths are set here.
   void answer(net::reply_header fields, std::span<const std::byte> body = {}, shared_buffer tail = {}) {
     if (sink_ == nullptr) return;
     fields.what = what_;
@@ -76,10 +76,10 @@ class completion {
     net::reply_bytes head;
     net::encode(fields, head);
     sink_->send(to_, {head, body, std::move(tail)});
-    sink_ = nullptr;  // not before: what could not be sent can still be refused
+    sink_ = nullptr;  // not earlier: what could not be sent can still be refused
   }
   void ok() { answer({}); }
-  /// Answers with the reason for people; the client prints it.
+  /// Answers with a readable reason; the client prints it.
   void fail(net::status why, std::string_view text = {}) {
     net::reply_header fields;
     fields.result = why;

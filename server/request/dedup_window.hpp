@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Which requests a shard has applied, so that one that comes again is answered and not applied again. What is
-// remembered is the part of a request that concerns one partition, since a request of many keys may come back split
-// otherwise.
+// Deduplication: which requests a shard has applied, so that a retried one is answered and not applied again. The unit
+// is the part of a request that concerns one partition, since a retried request of many keys may be split
+// differently.
 #pragma once
 
 #include <algorithm>
@@ -21,16 +21,16 @@
 namespace paracel::srv {
 
 /// Thread-safety: owned by the shard thread.
-/// Cost: a request that is the newest of its client costs an append to a list; one that comes again a binary search.
-/// 48 bytes a part, and the answer where it is longer than 16. When all of them come to the limit, the oldest requests
-/// of those clients go that have more than their share, and the clients that come new are not to be served.
+/// Cost: a request that is the newest of its client costs an append to a list; a retried one a binary search.
+/// 48 bytes a part, and the answer if it is longer than 16. At the limit, the oldest requests of those clients are
+/// dropped that have more than their share, and new clients are refused.
 class dedup_window {
  public:
-  /// Requests of one client; those below its watermark go anyway. Beyond it the oldest go.
+  /// Requests of one client; those below its watermark are dropped anyway. Beyond it the oldest are dropped.
   static constexpr std::size_t most_requests = 4096;
   static constexpr std::size_t default_bytes = std::size_t{256} << 20;
-  static constexpr std::size_t client_bytes = 1024;  ///< of a client of which nothing is remembered, about
-  /// A client that has asked once is known for good: what it asked must not be applied again.
+  static constexpr std::size_t client_bytes = 1024;  ///< of a client without remembered requests, approximately
+  /// A client that has sent a request is never forgotten: its requests must not be applied again.
   static constexpr std::size_t most_clients = std::size_t{1} << 16;
 
   explicit dedup_window(std::size_t most_bytes = default_bytes) : budget_(most_bytes) {}
@@ -38,13 +38,13 @@ class dedup_window {
   enum class verdict : std::uint8_t {
     fresh,    ///< never seen
     applied,  ///< applied already: `answer` is what was answered
-    expired,  ///< so old that nobody knows
+    expired,  ///< too old: unknown
   };
   struct answer {
     std::uint16_t flags = 0;           ///< of the record
     std::span<const std::byte> items;  ///< valid until the window changes
   };
-  /// One part, as `each` gives it.
+  /// One part, as passed by `each`.
   struct part {
     std::uint64_t client;
     std::uint64_t low;  ///< the client's watermark
@@ -71,9 +71,9 @@ class dedup_window {
     budget_.refuse();
     return false;
   }
-  /// Of all that is remembered. Thread-safety: any thread.
+  /// Total size. Thread-safety: any thread.
   [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
-  /// Whether anything is known of this request, whatever the partition.
+  /// Whether anything is known of this request, in any partition.
   [[nodiscard]] bool knows(std::uint64_t client, std::uint64_t sequence) const {
     const auto at = clients_.find(client);
     if (at == clients_.end()) return false;
@@ -83,8 +83,8 @@ class dedup_window {
     return e != c.parts.end() && e->at.sequence == sequence;
   }
 
-  /// Holds the place of a part whose request is about to change something: `find` sees it when it has been added, and
-  /// `add` then needs memory for an answer of more than 16 bytes alone. Throws: std::bad_alloc; nothing is held.
+  /// Reserves the place of a part whose request is about to change something: `find` sees it once it has been added,
+  /// and `add` then needs memory only for an answer of more than 16 bytes. Throws: std::bad_alloc; nothing is reserved.
   void await(std::uint64_t client, std::uint64_t sequence, std::uint16_t partition) {
     ++changes_;
     const auto [known, fresh] = clients_.try_emplace(client);
@@ -98,7 +98,7 @@ class dedup_window {
     held.awaited = true;
     insert(c, at, std::move(held));
   }
-  /// Gives up the places of this request that were held and have not been filled.
+  /// Releases the unfilled places reserved for this request.
   void advance_watermark(std::uint64_t client, std::uint64_t sequence) noexcept {
     const auto known = clients_.find(client);
     if (known == clients_.end()) return;
@@ -115,7 +115,7 @@ class dedup_window {
     if (kept == first) --c.requests;
     c.parts.erase(kept, last);
   }
-  /// Remembers a part; one that is there is replaced. Everything of the client below `low` goes.
+  /// Remembers a part, replacing an existing one. Everything of the client below `low` is dropped.
   /// Throws: std::bad_alloc; the part is as before.
   void add(std::uint64_t client, std::uint64_t low, std::uint64_t sequence, std::uint16_t partition,
            const answer& what) {
@@ -139,14 +139,14 @@ class dedup_window {
     if (budget_.is_over()) [[unlikely]]
       make_room(c);
   }
-  /// The client has all answers below this.
+  /// The client has received all replies below this.
   void answered_below(std::uint64_t client, std::uint64_t low) {
     const auto at = clients_.find(client);
     if (at == clients_.end()) return;
     ++changes_;
     forget_below(at->second, low);
   }
-  /// The parts of the partitions that `gone` names go. Cost: O(all parts).
+  /// Drops the parts of the partitions in `gone`. Cost: O(all parts).
   template <class F>
   void drop_if(const F& gone) {
     ++changes_;
@@ -164,8 +164,8 @@ class dedup_window {
     }
   }
   /// Calls f(const part&) for each part of the partition, by client and sequence.
-  /// Cost: O(all parts) after a change, then O(those of the partition): whoever wants all partitions asks for them
-  /// together.
+  /// Cost: O(all parts) after a change, then O(those of the partition): a caller that needs all partitions asks for
+  /// them together.
   template <class F>
   void each(std::uint16_t partition, const F& f) {
     make_index();
@@ -207,7 +207,7 @@ class dedup_window {
     }
     place at;
     std::uint16_t flags;
-    bool awaited = false;  // its request is in hand
+    bool awaited = false;  // its request is being handled
     std::uint32_t bytes;
     std::array<std::byte, inside> small{};
     std::unique_ptr<std::byte[]> large;
@@ -227,7 +227,7 @@ class dedup_window {
   static bool before(const entry& e, const place& p) noexcept {
     return e.at.sequence != p.sequence ? e.at.sequence < p.sequence : e.at.partition < p.partition;
   }
-  /// The part, or the place where it belongs.
+  /// The part, or its insertion point.
   static std::deque<entry>::iterator find_place(client_window& c, const place& where) noexcept {
     if (c.parts.empty() || before(c.parts.back(), where)) return c.parts.end();
     return std::lower_bound(c.parts.begin(), c.parts.end(), where, before);
@@ -247,7 +247,7 @@ class dedup_window {
     c.bytes -= e.memory();
     budget_.give_back(e.memory());
   }
-  /// Half of the limit is shared equally, so that it is some time until this comes again. `mine` may have one request
+  /// Half of the limit is shared equally, so that this does not recur soon. `mine` may have one request
   /// that is too large by itself.
   void make_room(client_window& mine) noexcept {
     const auto share = budget_.limit() / 2 / clients_.size();

@@ -18,11 +18,11 @@
 
 namespace paracel::srv {
 
-/// Keeps the order of a client's requests when one of them was refused because its key set is not here.
+/// Keeps the order of a client's requests when one of them was refused because its key set is unknown.
 ///
-/// The client, when it learns of that, sends set_prepare and the request again; what it had sent in between must not
-/// overtake them. So from the refusal on its requests are held back, unanswered, until that request has come again,
-/// behind the set_prepare of its set, and has been handled. A ping gives up the refused request: what is held goes on
+/// The client then sends set_prepare and the request again; what it had sent in between must not
+/// overtake them. So from the refusal on its requests are held back, unanswered, until that request has been retried,
+/// after the set_prepare of its set, and has been handled. A ping abandons the refused request: what is held proceeds
 /// without it.
 ///
 /// Thread-safety: owned by the shard thread.
@@ -31,7 +31,7 @@ class deferred_requests {
   static constexpr std::size_t most_bytes = std::size_t{64} << 20;  ///< of what is held, of all clients
   static constexpr std::size_t most_clients = 4096;
 
-  /// A request that was held.
+  /// A held request.
   struct held {
     net::request_header header;
     std::vector<std::byte> body;
@@ -40,18 +40,18 @@ class deferred_requests {
     held_bytes counted;
     [[nodiscard]] net::request_view view() const noexcept { return {header, body}; }
   };
-  /// What is to be done with a request.
+  /// What to do with a request.
   enum class verdict : std::uint8_t {
     go_on,             ///< handle it
-    go_on_then_drain,  ///< handle it, and if it was not refused, what `next` gives
+    go_on_then_drain,  ///< handle it, and if it was not refused, what `next` returns
     hold,
   };
 
   [[nodiscard]] bool empty() const noexcept { return clients_.empty(); }
-  /// Of what is held. Thread-safety: any thread.
+  /// Total size held. Thread-safety: any thread.
   [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
 
-  /// A request of this client was refused. False: there is no room, and its order is not kept.
+  /// A request of this client was refused. False: there is no room, and its order is not preserved.
   bool refused(std::uint64_t client, const digest128& set) {
     if (const auto at = clients_.find(client); at != clients_.end()) {
       at->second.set = set;
@@ -80,7 +80,7 @@ class deferred_requests {
     return verdict::hold;
   }
 
-  /// False: there is no room, and nothing was moved.
+  /// False: there is no room, and nothing was moved from.
   [[nodiscard]] bool hold(const net::request_view& request, shared_buffer&& tail, completion&& done) {
     auto& c = clients_.at(request.header.client);
     held_bytes counted;
@@ -93,7 +93,7 @@ class deferred_requests {
     return true;
   }
 
-  /// The next request of a client that may go on, in order; false when there is none or the last one was refused.
+  /// The next request of a client that may proceed, in order; false when there is none or the last one was refused.
   bool next(std::uint64_t client, held& out) {
     const auto at = clients_.find(client);
     if (at == clients_.end() || at->second.refused_again) return false;
@@ -107,8 +107,8 @@ class deferred_requests {
     return true;
   }
 
-  /// Answers what is held of this client, whose refused request is not awaited any more; `through`: not through the
-  /// sinks for which the answers were made.
+  /// Answers what is held of this client, whose refused request is no longer expected; `through`: instead of the
+  /// sinks for which the completions were made.
   void forget(std::uint64_t client, net::status why, reply_sink* through = nullptr) {
     const auto at = clients_.find(client);
     if (at == clients_.end()) return;
@@ -125,8 +125,8 @@ class deferred_requests {
  private:
   struct client_state {
     std::deque<held> waiting;
-    digest128 set;             // that was not here
-    bool next_passes = false;  // its set_prepare has come: the next one is the refused request
+    digest128 set;             // that was unknown
+    bool next_passes = false;  // its set_prepare has arrived: the next one is the refused request
     bool refused_again = false;
   };
   static void refuse(client_state& c, net::status why, std::string_view text, reply_sink* through) {

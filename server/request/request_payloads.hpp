@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The payloads of the verbs on one key that hold more than a value:
+// The payloads of the single-key verbs that hold more than a value:
 //
 //     update_default   request item: no key, the initial value | request item: no key, the delta
 //     cas              u64 expected version | value, unless it travels in a frame of its own
 //
-// Pure functions over the bytes of a request; what they give points into them.
+// Pure functions over the bytes of a request; results point into them.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ struct default_and_delta {
   value_view delta;
 };
 
-/// False: `payload` is not two items without keys, or has more behind them. Whether the two are values is not looked
-/// at.
+/// False: `payload` is not exactly two items without keys. Whether the two are valid values is not
+/// checked.
 inline bool parse(std::span<const std::byte> payload, default_and_delta& out) noexcept {
   net::request_items walk(payload, 2);
   net::request_item initial, delta;
@@ -35,7 +35,7 @@ inline bool parse(std::span<const std::byte> payload, default_and_delta& out) no
   return true;
 }
 
-/// Takes the version off the front of cas's payload; the rest is the value. False: there are not so many bytes.
+/// Takes the version off the front of cas's payload; the rest is the value. False: too few bytes.
 inline bool take_expected(std::span<const std::byte>& payload, std::uint64_t& version) noexcept {
   if (payload.size() < sizeof version) return false;
   std::memcpy(&version, payload.data(), sizeof version);

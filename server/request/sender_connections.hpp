@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Whether requests come over the connection over which the ones before them came. The transport makes a connection anew
-// when it breaks, and what was on its way is lost; what comes behind it must not be served as if it were not.
+// Whether requests come over the same connection as the ones before them. The transport reconnects
+// when a connection breaks, and messages in flight are lost; later ones must not be served as if nothing were missing.
 #pragma once
 
 #include <compare>
@@ -17,18 +17,18 @@
 namespace paracel::srv {
 
 /// The connection of each sender of a stream (net::flag_stream). When there are more senders than the budget allows,
-/// those go that began longest ago: what they send next is refused, and they begin anew.
+/// the oldest are dropped: their next request is refused, and they start again.
 ///
-/// Thread-safety: none. Cost: one lookup in a map of the senders a request; `sender_bytes` a sender.
+/// Thread-safety: none. Cost: one map lookup a request; `sender_bytes` a sender.
 class sender_connections {
  public:
   static constexpr std::size_t sender_bytes = 256;
 
-  /// `budget`: of all senders; null: they are not counted. Lifetime: it outlives this.
+  /// `budget`: of all senders; null: they are not counted. Lifetime: it must outlive this.
   explicit sender_connections(byte_budget* budget = nullptr) noexcept : budget_(budget) {}
 
   /// Whether nothing that was sent before this request can be missing. A request that begins a stream makes its
-  /// connection the only one; what still comes over an older one is not taken any more.
+  /// connection the only one; what still arrives over an older one is rejected.
   [[nodiscard]] bool accepts(const net::request_header& h, const net::peer& from) {
     if ((h.flags & net::flag_stream) == 0) return true;
     const sender who{h.client, h.rank};
@@ -49,7 +49,7 @@ class sender_connections {
     return true;
   }
 
-  /// What its sender sent is not taken any more, until it begins anew.
+  /// Rejects requests of this sender until it starts again.
   void end(const net::request_header& h) {
     if (const auto at = connections_.find({h.client, h.rank}); at != connections_.end()) erase(at);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A client that asks and never reads must not make the process grow. What waits for a connection is measured by the
-// transport (net/send_queue_meter.hpp); here is what follows from it.
+// A client that sends requests and never reads must not make the process grow. The transport measures what is queued
+// for a connection (net/send_queue_meter.hpp); this file decides what follows.
 #pragma once
 
 #include <algorithm>
@@ -19,16 +19,16 @@
 namespace paracel::srv {
 
 /// Beyond `limit` bytes of unread replies on one connection, further requests on it are refused with `too_large`, so
-/// that a client that is only slow learns why. Refusals need memory too: when those that a client has not read come to
-/// the limit themselves, its requests are dropped without a word. Once it has read, it is served again.
+/// that a client that is only slow learns why. Refusals need memory too: when a client's unread refusals reach
+/// the limit themselves, its requests are silently dropped. Once it has read, it is served again.
 ///
-/// Thread-safety: any thread. Cost: none as long as nobody is over the limit.
+/// Thread-safety: any thread. Cost: none as long as no connection is over the limit.
 class slow_consumer_guard {
  public:
   static constexpr std::size_t least_limit = std::size_t{4} << 20;
   static constexpr const char* text = "too many replies wait to be read by this client";
 
-  /// `log`: gets a line the first time that a client is refused.
+  /// `log`: receives a line the first time that a client is refused.
   explicit slow_consumer_guard(std::size_t limit, std::function<void(const std::string&)> log = {})
       : limit_(std::max(limit, least_limit)), log_(std::move(log)) {}
   void log_to(std::function<void(const std::string&)> log) { log_ = std::move(log); }
@@ -36,7 +36,7 @@ class slow_consumer_guard {
   [[nodiscard]] std::size_t limit() const noexcept { return limit_; }
   [[nodiscard]] bool is_over(std::uint64_t unread_bytes) const noexcept { return unread_bytes > limit_; }
 
-  /// Judges a request of a connection that is over the limit. True: it is to be answered with `too_large` and `text`;
+  /// Judges a request of a connection over the limit. True: answer it with `too_large` and `text`;
   /// false: not at all.
   bool answers(const net::request_header& h, std::uint64_t unread_bytes) {
     const bool answer = record(h, unread_bytes);
@@ -50,13 +50,13 @@ class slow_consumer_guard {
  private:
   struct client {
     std::uint64_t unread = 0;    // at its last refusal
-    std::uint64_t refusals = 0;  // since it has read
+    std::uint64_t refusals = 0;  // since it last read
   };
 
   bool record(const net::request_header& h, std::uint64_t unread_bytes) {
     const std::lock_guard lock(mutex_);
     const auto at = clients_.find(h.client);
-    // Whoever makes up a new name for each request fills neither the log nor the memory.
+    // A client that uses a new name for each request fills neither the log nor the memory.
     if (at == clients_.end() && clients_.size() >= most_clients) return unread_bytes / 2 <= limit_;
     auto& c = at == clients_.end() ? clients_[h.client] : at->second;
     if (at == clients_.end() && log_) {

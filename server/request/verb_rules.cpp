@@ -13,7 +13,7 @@ constexpr auto by_place = [] {
   for (std::size_t i = 0; i < verb_rules.size(); ++i) {
     const auto& r = verb_rules[i];
     auto& number = all[static_cast<std::size_t>(r.at)][static_cast<std::size_t>(r.what)];
-    if (number != 0) throw "a verb has two rules at one place";  // does not compile then
+    if (number != 0) throw "a verb has two rules at one place";  // a compile-time error
     number = static_cast<std::uint8_t>(i + 1);
   }
   return all;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Who may ask what of whom: one table, consulted before any handler. The job of a request must always be the
-// answerer's.
+// Which sender may send which verb to which thread: one table, checked before any handler. The job of a request must
+// always be the receiver's.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace paracel::srv {
 
-/// A thread that takes requests.
+/// A thread that accepts requests.
 enum class place : std::uint8_t { shard, clock, control, scheduler };
 inline constexpr std::size_t places = 4;
 const char* name_of(place p) noexcept;
@@ -24,14 +24,14 @@ enum class asker : std::uint8_t {
   peer,       ///< a server of the membership, or this one itself; see `link`
   itself,     ///< this server: header.client is its incarnation
   scheduler,  ///< header.client is the job
-  node,       ///< the process that holds the place which the body names (role, slot or rank, pid, incarnation)
+  node,       ///< the process in the position that the body names (role, slot or rank, pid, incarnation)
 };
 
-/// What is done with a request of another epoch than the answerer's, where servers may change.
+/// How a request of another epoch than the receiver's is handled, where servers may change.
 enum class epoch_rule : std::uint8_t {
   any,        ///< it is served
-  not_ahead,  ///< one that is ahead waits until that membership is known here
-  current,    ///< likewise, and an older one is refused `stale_epoch`
+  not_ahead,  ///< one from a later epoch waits until that membership is known here
+  current,    ///< likewise, and an earlier one is refused with `stale_epoch`
 };
 
 struct verb_rule {
@@ -127,26 +127,26 @@ inline constexpr auto verb_rules = [] {
   });
 }();
 
-/// The rule of a verb at a place; null: it is none there. Cost: one load.
+/// The rule of a verb at a place; null: not valid there. Cost: one load.
 [[nodiscard]] const verb_rule* rule_of(place at, net::verb what) noexcept;
 
-/// Why a request is not for its handler.
+/// Why a request is rejected before its handler.
 struct refusal_at_door {
   net::status why;
   std::string text;
 };
-/// What can be said without a membership: the verb is one of this thread, the job is ours, and whoever must be this
-/// server or the scheduler is. `job` 0: requests of any job are taken, and anybody may be its scheduler. Cost: a load
-/// and two comparisons unless it is refused.
+/// The checks that need no membership: the verb is one of this thread, the job is ours, and a sender that must be this
+/// server or the scheduler is. `job` 0: requests of any job are accepted, and any sender may be its scheduler. Cost: a
+/// load and two comparisons unless it is rejected.
 [[nodiscard]] std::optional<refusal_at_door> refused_at(place at, const net::request_header& h, std::uint64_t job,
                                                         std::uint64_t incarnation);
 
-/// Both ends of a request from a thread of one server to one of another: it stands in header.client, table and
+/// Both ends of a request from a thread of one server to one of another: stored in header.client, table and
 /// function.
 struct link {
   std::uint64_t from = 0;  ///< incarnation of the sender
   std::uint32_t from_slot = 0;
-  std::uint64_t to = 0;  ///< incarnation of the server that it is meant for
+  std::uint64_t to = 0;  ///< incarnation of the intended receiver
 
   void write(net::request_header& h) const noexcept {
     h.client = from;

@@ -16,13 +16,13 @@ namespace {
 
 using nlohmann::json;
 
-// A shard that writes or reads answers nothing before it is done, so the time doubles.
+// A shard that writes or reads does not reply before it is done, so the time doubles.
 constexpr std::chrono::milliseconds first_again{5000};
 constexpr std::chrono::milliseconds longest_again{60'000};
-// What a server says of its file and of the functions that are registered there, 1,024 at most.
+// A server's description of its file and of the functions registered there, 1,024 at most.
 constexpr std::size_t most_saved_bytes = std::size_t{16} << 20;
 
-/// no_clock, which is no rank either: it is not there, or no number.
+/// no_clock, which is not a rank either: missing, or not a number.
 std::uint32_t json_number(const json& j, const char* key) {
   if (!j.is_object()) return net::no_clock;
   const auto at = j.find(key);
@@ -134,7 +134,7 @@ void checkpoint_coordinator::worker_left(std::uint32_t rank, const membership& m
 
 void checkpoint_coordinator::worker_passed(std::uint32_t rank, std::uint32_t clock) {
   passed_[rank] = clock;
-  const bool runs = clock >= clock_;  // also if the process before had stopped: this one does not stop there
+  const bool runs = clock >= clock_;  // even if the previous process had stopped: this one does not stop there
   if (phase_ == phase::saving || (phase_ == phase::gathering && runs)) {
     close("worker " + std::to_string(rank) + " was replaced meanwhile", 0);
   } else if (phase_ == phase::gathering) {
@@ -167,7 +167,7 @@ void checkpoint_coordinator::ask(const membership& members) {
   put(purpose::clock, clock_address(members), h, {});
 }
 
-// ---- what is asked
+// ---- requests
 
 void checkpoint_coordinator::put(purpose what, const std::string& address, net::request_header h, std::string body) {
   h.what = net::verb::checkpoint;
@@ -224,7 +224,7 @@ void checkpoint_coordinator::on_saved(const net::reply_view& reply) {
       failure_ = std::string("a server's answer cannot be understood: ") + e.what();
     }
   }
-  if (waits_for(purpose::save)) return;  // also after a failure: until then somebody may still write
+  if (waits_for(purpose::save)) return;  // even after a failure: until then a server may still write
   if (!failure_.empty()) return close(failure_, 0);
   finish();
 }
@@ -243,7 +243,7 @@ void checkpoint_coordinator::finish() {
   });
 }
 
-/// The workers go on.
+/// The workers continue.
 void checkpoint_coordinator::close(const std::string& why, std::uint64_t bytes) {
   for (auto& [rank, worker] : stopped_) answer_worker(worker.done, why.empty() ? why : "the checkpoint failed: " + why);
   stopped_.clear();
@@ -254,7 +254,7 @@ void checkpoint_coordinator::close(const std::string& why, std::uint64_t bytes) 
   const auto folder = folder_of(clock_);
   if (!why.empty()) {
     later([this, folder] {
-      // A manifest of another run, at the same clock, would name files that are not there any more.
+      // A manifest of another run, at the same clock, would name files that no longer exist.
       disk_->remove(folder + "/" + net::manifest_name);
       disk_->remove_folder(folder);
       return outcome{};
@@ -269,10 +269,10 @@ void checkpoint_coordinator::close(const std::string& why, std::uint64_t bytes) 
   pruning_ = true;
 }
 
-/// Work of the disk; one piece at a time.
+/// Work for the disk's thread; one task at a time.
 void checkpoint_coordinator::later(std::function<outcome()> work) {
   if (task_.valid()) {
-    // The tidying after the previous checkpoint; a job that makes them faster than that waits for it.
+    // Pruning after the previous checkpoint; a job that makes them faster than that waits for it.
     work = [before = std::make_shared<std::future<outcome>>(std::move(task_)), work = std::move(work)] {
       before->wait();
       return work();
@@ -334,7 +334,7 @@ void checkpoint_coordinator::on_restored(question q, const net::reply_view& repl
           false);
 }
 
-// ---- what comes
+// ---- replies
 
 bool checkpoint_coordinator::on_reply(std::uint64_t number, const net::reply_view& reply, time_point now) {
   now_ = now;

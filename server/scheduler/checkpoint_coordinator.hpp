@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The scheduler's part of checkpoints: who has stopped for one, what the servers have written, the manifest; and what
-// the servers are to read before the first worker of a resumed job is let in. No socket; the disk works on a thread of
-// its own, because a scheduler that waits for it answers no heartbeats.
+// The scheduler's part of checkpoints: which workers have stopped for one, what the servers have written, the manifest;
+// and what the servers must read before the first worker of a resumed job is admitted. No socket; disk access has its
+// own thread, because a scheduler that blocks on it answers no heartbeats.
 //
-//   nobody --first worker stops at c--> gathering --all are there--> saving --all shards--> finishing --manifest-->
-//   nobody
-//      ^                                   |                            |                      |
-//      +--- "checkpoint failed: why" ------+----------------------------+----------------------+   the workers go on
+//   idle --first worker stops at c--> gathering --all arrived--> saving --all shards--> finishing --manifest--> idle
+//     ^                                   |                          |                      |
+//     +--- "checkpoint failed: why" ------+--------------------------+----------------------+   the workers resume
 //
 // Bodies are JSON. A worker's `checkpoint` is {"role":"worker","rank","clock"} with "file" (as in
-// checkpoint_service.hpp) or "error"; parked. The answer is {"ok":bool,"why"}. A launcher's is {"role":"launcher"}: it
-// asks for a checkpoint as soon as can be; answered at once.
+// checkpoint_service.hpp) or "error"; parked. The reply is {"ok":bool,"why"}. A launcher's is {"role":"launcher"}: it
+// requests a checkpoint as soon as possible; answered at once.
 #pragma once
 
 #include <algorithm>
@@ -38,14 +37,14 @@ namespace paracel::srv {
 
 struct checkpoint_options {
   checkpoint_plan plan;
-  std::uint32_t keep = 3;    ///< how many checkpoints that verify stay
+  std::uint32_t keep = 3;    ///< how many valid checkpoints are kept
   std::string program;       ///< for the manifest
   std::uint64_t config = 0;  ///< likewise: hash of the config file
-  /// Workers may come to the clock of a checkpoint so long after one another; then it is given up, and who has come
-  /// goes on.
+  /// How far apart workers may reach the clock of a checkpoint; then it is abandoned, and those that have arrived
+  /// continue.
   std::chrono::milliseconds gather_limit{300'000};
   net::file_system* disk = nullptr;  ///< null: the file system
-  bool own_thread = true;            ///< false: the disk works on the caller's, for a simulation
+  bool own_thread = true;            ///< false: disk access runs on the caller's thread, for a simulation
 };
 
 /// Thread-safety: owned by the thread of its completions.
@@ -53,48 +52,48 @@ class checkpoint_coordinator {
  public:
   using time_point = net::clock_source::time_point;
   using event_sink = std::function<void(std::string_view json, bool droppable)>;
-  /// Sends a request to a thread of a server; its answer comes to `hear` with the number in the header (`sequence`).
+  /// Sends a request to a thread of a server; its reply comes to `hear` with the number in the header (`sequence`).
   using send_request = std::function<void(const std::string& address, net::request_header h, std::string_view body)>;
 
   checkpoint_coordinator(checkpoint_options options, std::uint64_t job, std::uint32_t workers, event_sink events,
                          send_request send);
 
-  /// Where checkpoints go and what the job goes on from: for the membership.
+  /// Where checkpoints are written and what the job resumes from: for the membership.
   [[nodiscard]] const checkpoint_plan& plan() const noexcept { return options_.plan; }
 
-  /// A `checkpoint` request. `members`: the servers as they are now.
+  /// A `checkpoint` request. `members`: the current servers.
   void handle(const net::request_view& in, completion done, const membership& members, time_point now);
-  /// Asks the clock for a stop as soon as can be.
+  /// Asks the clock for a stop as soon as possible.
   void ask(const membership& members);
-  /// Nobody waits for this worker any more.
+  /// This worker is not waited for any more.
   void worker_left(std::uint32_t rank, const membership& members);
-  /// Another process is this worker now, and begins behind this clock: it will not stop there any more.
+  /// Another process replaces this worker, and begins after this clock: it will not stop there.
   void worker_passed(std::uint32_t rank, std::uint32_t clock);
-  /// A server was lost or has come: what is being saved is given up.
+  /// A server was lost or has joined: a checkpoint in progress is abandoned.
   void servers_changed(const std::string& why);
-  /// An answer to something that was sent. False: to nothing of ours.
+  /// A reply to a request sent from here. False: it is to none of ours.
   bool on_reply(std::uint64_t number, const net::reply_view& reply, time_point now);
   void tick(const membership& members, time_point now);
-  /// The scheduler was away for so long: workers have that much longer to come.
+  /// The scheduler was suspended for this long: the deadline of workers is extended by it.
   void was_away(time_point::duration missed) noexcept { since_ += missed; }
-  /// The job ends. Everybody who waits is answered with this.
+  /// The job ends. Everything that waits is answered with this.
   void fail_all(net::status why, std::string_view text);
 
-  /// Has the servers read what the job goes on from.
+  /// Makes the servers read what the job resumes from.
   void restore(const membership& members, time_point now);
   /// True when nothing was to be restored, or all of it was.
   [[nodiscard]] bool restored() const noexcept { return options_.plan.resume.empty() || restore_ == step::done; }
   [[nodiscard]] bool restoring() const noexcept { return restore_ == step::asked; }
-  /// Why the servers could not; empty: they could, or have not answered yet.
+  /// Why the servers failed; empty: they did not, or have not answered yet.
   [[nodiscard]] const std::string& restore_failure() const noexcept { return restore_failure_; }
 
-  /// Something is to be looked at soon.
+  /// Something needs attention soon.
   [[nodiscard]] bool busy() const noexcept {
     return task_.valid() || std::ranges::any_of(asked_, [](const auto& q) { return q.second.wait <= soon; });
   }
 
  private:
-  // A server hears of the membership a moment after the scheduler has sent it.
+  // A server learns of the membership shortly after the scheduler has sent it.
   static constexpr std::chrono::milliseconds soon{10};
 
   enum class step : std::uint8_t { none, asked, done };
@@ -105,8 +104,8 @@ class checkpoint_coordinator {
     std::string error;
   };
   enum class purpose : std::uint8_t { save, restore, clock };
-  /// A request to a thread of a server. It goes again until it is answered: a connection that breaks may have taken it,
-  /// or its answer. Servers do it once (checkpoint_service.hpp).
+  /// A request to a thread of a server. It is retried until it is answered: a broken connection may have lost it,
+  /// or its reply. Servers execute it once (checkpoint_service.hpp).
   struct question {
     purpose what;
     std::string address;
@@ -115,7 +114,7 @@ class checkpoint_coordinator {
     time_point again;
     std::chrono::milliseconds wait;
   };
-  /// What the disk's thread has done: why not, and what to tell.
+  /// The result of the disk's thread: why it failed, and what to report.
   struct outcome {
     std::string why;
     std::uint64_t bytes = 0;
@@ -148,25 +147,25 @@ class checkpoint_coordinator {
   net::file_system* disk_;
 
   phase phase_ = phase::nobody;
-  std::uint32_t clock_ = 0;            // of the checkpoint that is being made
-  std::optional<std::uint32_t> last_;  // of the last one that was made or given up
+  std::uint32_t clock_ = 0;            // of the checkpoint in progress
+  std::optional<std::uint32_t> last_;  // of the last one that was made or abandoned
   time_point since_{};
   time_point now_{};
   std::map<std::uint32_t, stopped_worker> stopped_;  // by rank
   std::set<std::uint32_t> in_;                       // ranks that have not left
-  std::map<std::uint32_t, std::uint32_t> passed_;    // rank that was replaced -> clock at which it began
-  std::string failure_;                              // of the one that is being made
+  std::map<std::uint32_t, std::uint32_t> passed_;    // rank that was replaced -> clock at which it resumed
+  std::string failure_;                              // of the one in progress
   net::checkpoint_manifest manifest_;
   std::set<net::checkpoint_function> functions_;
 
   std::uint64_t last_number_ = 0;
-  std::map<std::uint64_t, question> asked_;  // by number: what has not been answered
+  std::map<std::uint64_t, question> asked_;  // by number: unanswered requests
   step restore_ = step::none;
   std::string restore_failure_;
 
   std::shared_ptr<std::map<std::uint32_t, bool>> known_ = std::make_shared<std::map<std::uint32_t, bool>>();
   std::future<outcome> task_;
-  bool pruning_ = false;  // what task_ does is only the tidying up
+  bool pruning_ = false;  // task_ is only pruning
 };
 
 }  // namespace paracel::srv

@@ -14,12 +14,12 @@
 namespace paracel::srv {
 namespace {
 
-constexpr std::uint64_t page = 4096;      // of the file: what is given back
+constexpr std::uint64_t page = 4096;      // of the file: the unit that is freed
 constexpr std::size_t about_bytes = 200;  // an answer's entry
 
 int open_nameless(const std::string& folder) {
   if (const int fd = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600); fd >= 0) return fd;
-  auto path = folder + "/.paracel.answers.XXXXXX";  // not every file system can make one
+  auto path = folder + "/.paracel.answers.XXXXXX";  // not every file system supports unnamed files
   const int fd = mkostemp(path.data(), O_CLOEXEC);
   if (fd >= 0) unlink(path.c_str());
   return fd;
@@ -35,7 +35,7 @@ collective_log::~collective_log() {
   if (file_ >= 0) close(file_);
 }
 
-/// In memory when the disk will not have it.
+/// In memory when the disk fails.
 collective_log::stored collective_log::store(const shared_buffer& bytes) {
   stored s;
   if (bytes.size() <= options_.file_from || (file_ < 0 && (file_ = open_nameless(options_.folder)) < 0)) {
@@ -69,7 +69,7 @@ void collective_log::keep(std::uint64_t number, std::string what, value_tag tag,
   bytes_ += a.bytes;
   if (const auto old = answers_.find(number); old != answers_.end()) drop(old);
   answers_.emplace(number, std::move(a));
-  // The oldest first: a program that never says where its loop begins needs all, and cannot be replaced any more.
+  // The oldest first: a program that never marks the start of its loop needs all, and can no longer be replaced.
   while (bytes_ > options_.most_bytes && answers_.size() > 1) drop(answers_.begin());
 }
 
@@ -78,7 +78,7 @@ void collective_log::drop(std::map<std::uint64_t, answer>::iterator it) {
   for (const auto& p : it->second.parts) {
     if (p.size == 0) continue;
     file_bytes_ -= p.size;
-    // Where that cannot be, the file is as long as the job made it.
+    // Where that is unsupported, the file stays as long as the job made it.
     [[maybe_unused]] const int same =
         fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(p.at),
                   static_cast<off_t>((p.size + page - 1) / page * page));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The answers to collectives, kept for a process that takes the place of a worker that died and calls again what that
-// one had called (src/worker/collective_sequence.hpp). Large ones lie in a file that has no name, so that it goes with
-// the scheduler whatever ends it.
+// The results of collectives, kept for the replacement of a dead worker, which repeats what that worker
+// had called (src/worker/collective_sequence.hpp). Large ones are in an unlinked file, so that it vanishes with
+// the scheduler however that ends.
 #pragma once
 
 #include <cstddef>
@@ -26,26 +26,26 @@ class collective_log {
   struct options {
     std::uint32_t ranks = 1;
     std::string folder = ".";                         ///< of the file
-    std::size_t file_from = 64 * 1024;                ///< answers of more bytes lie in the file
-    std::size_t most_bytes = std::size_t{256} << 20;  ///< of the others, and of what is known about each
+    std::size_t file_from = 64 * 1024;                ///< answers of more bytes are in the file
+    std::size_t most_bytes = std::size_t{256} << 20;  ///< of the others, and of the bookkeeping
   };
   explicit collective_log(options o);
   ~collective_log();
   collective_log(const collective_log&) = delete;
   collective_log& operator=(const collective_log&) = delete;
 
-  /// All ranks have been answered the same, or each of them one of `own`. `what`: the call in words.
+  /// All ranks got the same answer, or each of them one of `own`. `what`: the call in words.
   void keep(std::uint64_t number, std::string what, value_tag tag, const shared_buffer& shared,
             std::vector<shared_buffer> own = {});
-  /// What a rank would call again: the numbers [first, second), and those from `from` on. Others are dropped once no
+  /// What a rank would repeat: the numbers [first, second), and those from `from` on. Others are dropped once no
   /// rank needs them.
   void needs(std::uint32_t rank, std::vector<std::pair<std::uint64_t, std::uint64_t>> again, std::uint64_t from);
-  /// This rank will not call any again.
+  /// This rank will not repeat any more.
   void needs_nothing(std::uint32_t rank);
 
   enum class found : std::uint8_t { no, yes, dropped, differs };
-  /// The answer that `rank` has had, or would have had. no: it has not been given. dropped, differs: it was, and `why`
-  /// says why it is no answer to this call.
+  /// The answer that `rank` got, or would have got. no: not given yet. dropped, differs: it was, and `why`
+  /// says why it is not an answer to this call.
   found find(std::uint64_t number, std::uint32_t rank, const std::string& what, shared_buffer& out, value_tag& tag,
              std::string& why);
 
@@ -62,7 +62,7 @@ class collective_log {
   struct answer {
     std::string what;
     value_tag tag = value_tag::none;
-    std::vector<stored> parts;  // one for all, or one each
+    std::vector<stored> parts;  // one for all, or one per rank
     std::size_t bytes = 0;
   };
   struct need {
@@ -76,8 +76,8 @@ class collective_log {
 
   options options_;
   std::map<std::uint64_t, answer> answers_;
-  std::map<std::uint32_t, need> needs_;  // by rank; of those that may be replaced
-  std::uint64_t known_ = 0;              // those below have been given
+  std::map<std::uint32_t, need> needs_;  // by rank; of replaceable ones
+  std::uint64_t known_ = 0;              // those below were given
   std::size_t bytes_ = 0;
   int file_ = -1;
   std::uint64_t file_end_ = 0;

@@ -12,7 +12,7 @@ namespace {
 using net::collective_kind;
 using net::collective_request;
 
-/// What all ranks have to say alike, in words; two ranks agree when the words are the same.
+/// What all ranks must agree on, in words; two ranks agree when the words are the same.
 std::string describe(const collective_request& r, std::size_t contribution_bytes) {
   std::string text = name_of(r.kind);
   if (r.kind == collective_kind::reduce) {
@@ -46,7 +46,7 @@ const char* malformed(const collective_request& r, std::span<const std::byte> by
 
 template <class T>
 void fold(std::byte* into, const std::byte* from, std::size_t bytes, reduce_op op) {
-  // Loads and stores through memcpy: contributions have any alignment. The compiler still makes vectors of them.
+  // Loads and stores through memcpy: contributions have any alignment. The compiler still vectorises them.
   const auto each = [&](auto combine) {
     for (std::size_t at = 0; at + sizeof(T) <= bytes; at += sizeof(T)) {
       T a;
@@ -91,7 +91,7 @@ void fold(value_tag tag, std::byte* into, std::span<const std::byte> from, reduc
       fold<double>(into, from.data(), from.size(), op);
       break;
     default:
-      break;  // refused as malformed when it came
+      break;  // rejected as malformed on arrival
   }
 }
 
@@ -165,7 +165,7 @@ void collective_service::handle(const net::request_view& in, shared_buffer tail,
       const auto& p = o.parts[rank];
       if (!p.arrived || p.absent) continue;
       theirs = describe(p.request, p.bytes.size());
-      if (theirs == mine) break;  // the first that came speaks for all that were accepted
+      if (theirs == mine) break;  // the first one speaks for all that were accepted
       others += (others.empty() ? "" : ", ") + std::to_string(rank);
     }
     if (!others.empty())
@@ -199,7 +199,7 @@ void collective_service::handle(const net::request_view& in, shared_buffer tail,
   finish(it);
 }
 
-/// Answers everybody and forgets the operation, when all have come.
+/// When all have arrived, answers all and forgets the operation.
 void collective_service::finish(operations::iterator it) {
   auto& o = it->second;
   if (o.arrived < o.parts.size()) return;
@@ -245,7 +245,7 @@ std::size_t collective_service::largest_answer(const operation& o) {
   return *std::ranges::max_element(answers);
 }
 
-/// A collective that is complete: whoever calls it now is in the place of a process that had called it.
+/// A complete collective: a rank that calls it now replaces a process that had called it.
 bool collective_service::answer_again(const collective_request& r, std::size_t contribution_bytes, completion& done) {
   auto& called = called_[r.rank];
   called = std::max(called, r.operation + 1);
@@ -274,7 +274,7 @@ void collective_service::replace(std::uint32_t rank) {
     parked_bytes_ -= p.bytes.size();
     --waiting_;
     --o.arrived;
-    p = {};  // who is gone gets an answer that nobody reads
+    p = {};  // a rank that is gone gets a reply that is never read
   }
 }
 
@@ -283,7 +283,7 @@ void collective_service::complete(const operation_key& key, operation& o) {
   const auto first = speaker(o)->request;
   const bool keeps = kept_.has_value() && key.first == 0;
   const auto what = keeps ? describe(first, parts[first.rank].bytes.size()) : std::string();
-  std::vector<shared_buffer> own;  // to be kept
+  std::vector<shared_buffer> own;  // to be logged
   const auto answer_all = [&](const shared_buffer& bytes, value_tag tag) {
     for (auto& p : parts)
       if (!p.absent) answer(p.done, bytes, tag);
@@ -303,7 +303,7 @@ void collective_service::complete(const operation_key& key, operation& o) {
       answer_all(parts[first.root].bytes, parts[first.root].request.tag);
       break;
     case collective_kind::reduce: {
-      // The first contribution's memory becomes the result, unless somebody else can see it.
+      // The first contribution's memory becomes the result, unless it is shared.
       auto& from = parts[first.rank].bytes;
       auto result = from.unique() ? std::move(from) : copy_of(from.bytes());
       for (std::size_t rank = first.rank + 1; rank < parts.size(); ++rank)
@@ -320,14 +320,14 @@ void collective_service::complete(const operation_key& key, operation& o) {
       break;
     }
     case collective_kind::alltoall: {
-      // rest[r] walks rank r's row; each column takes the next block of every row.
+      // rest[r] iterates over rank r's row; each column takes the next block of every row.
       std::vector<std::span<const std::byte>> rest;
       std::vector<std::span<const std::byte>> column(parts.size());
       for (const auto& p : parts) rest.push_back(p.bytes.bytes());
       for (auto& p : parts) {
         std::size_t total = 0;
         for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-          // Checked when it came; one that is absent has none.
+          // Checked on arrival; an absent one has none.
           [[maybe_unused]] const bool whole = net::take_block(rest[rank], column[rank]);
           total += 8 + column[rank].size();
         }
@@ -358,8 +358,8 @@ void collective_service::erase_if_all_came(operations::iterator it) {
   if (it->second.arrived >= it->second.parts.size()) open_.erase(it);
 }
 
-/// Room for one more operation: a failed one is given up first; whoever still comes to it opens it anew and waits,
-/// which only a program that disagrees thousands of times can reach.
+/// Makes room for one more operation: a failed one is dropped first; a rank that still comes to it reopens it and
+/// waits, which only a program that disagrees thousands of times can reach.
 bool collective_service::make_room() {
   if (open_.size() < limits_.max_operations) return true;
   for (auto it = open_.begin(); it != open_.end(); ++it) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Collectives among the workers of a job, for jobs without MPI: every rank sends its contribution (format:
-// src/net/collective_codec.hpp), the last one to arrive lets all be answered.
+// src/net/collective_codec.hpp), the last one to arrive completes it for all.
 #pragma once
 
 #include <cstddef>
@@ -24,44 +24,44 @@ namespace paracel::srv {
 
 struct collective_limits {
   std::uint32_t max_ranks = 1U << 16;
-  /// Operations begun and not complete. Each rank waits in one at a time, so a correct job never has more than
-  /// communicators; a wrong one must not grow for ever.
+  /// Incomplete operations. Each rank waits in one at a time, so a correct job never has more than
+  /// communicators; an incorrect one must not grow without bound.
   std::size_t max_operations = 4096;
   /// Bytes of parked contributions.
   std::size_t max_parked_bytes = std::size_t{4} << 30;
-  /// Bytes of one rank's answer: what fits a message of the transport.
+  /// Bytes of one rank's reply: at most a message of the transport.
   std::size_t max_answer_bytes = net::transport_limits{}.max_message_bytes;
 };
 
-/// Parks the contributions of each (communicator, operation) until all ranks of it have come, then answers all.
+/// Parks the contributions of each (communicator, operation) until all its ranks have arrived, then answers all.
 ///
 /// Reductions fold in rank order, whatever the order of arrival, so their results are bit-identical from run to run. A
 /// NaN anywhere makes the maximum and the minimum NaN; integer sums wrap around.
 /// When ranks disagree (kind, number of ranks, reduction, type, length, root), each of them is answered bad_request
 /// with a text that says which ranks want what: the program's ranks have taken different paths, and none of them may
-/// hang. Thread-safety: owned by the thread of its completions. Cost: O(bytes) an operation; a contribution that came
-/// as a tail, or a body's worth of copy, is held until the last rank comes. The replies of all-gather, broadcast and
+/// hang. Thread-safety: owned by the thread of its completions. Cost: O(bytes) an operation; a contribution received
+/// as a tail, or copied from a body, is held until the last rank arrives. The replies of all-gather, broadcast and
 /// reduce share one buffer.
 class collective_service {
  public:
   explicit collective_service(collective_limits limits = {}) : limits_(limits) {}
 
-  /// Takes one rank's part. `in` must be of `verb::collective`; nothing of it is used after the call.
+  /// Accepts one rank's part. `in` must be of `verb::collective`; nothing of it is used after the call.
   void handle(const net::request_view& in, shared_buffer tail, completion done);
   /// Answers everything that waits.
   void fail_all(net::status why, std::string_view text);
-  /// A rank of a communicator is gone for good: operations that wait for it, now or later, fail with bad_request.
+  /// A rank of a communicator is lost: operations that wait for it, now or later, fail with bad_request.
   void depart(std::uint32_t comm, std::uint32_t rank, const std::string& who);
-  /// The others go on without a rank of a communicator. Where it has not contributed yet, now and later, it counts as
-  /// one that brings nothing: a reduction folds the rest, its block of an all-gather or all-to-all is empty. A
+  /// The others continue without a rank of a communicator. Where it has not contributed yet, now and later, it counts
+  /// as an empty contribution: a reduction folds the rest, its block of an all-gather or all-to-all is empty. A
   /// broadcast from it fails with bad_request.
   void eject(std::uint32_t comm, std::uint32_t rank, const std::string& who);
 
-  /// From now on the answers of communicator 0 are kept: a rank that was replaced gets them again.
+  /// From now on the answers of communicator 0 are logged: a replaced rank gets them again.
   void keep_answers(collective_log::options o) { kept_.emplace(std::move(o)); }
   [[nodiscard]] collective_log* kept() noexcept { return kept_ ? &*kept_ : nullptr; }
-  /// Another process calls for this rank from now on: what waits for answers of the one before is as if it had not
-  /// come.
+  /// Another process acts as this rank from now on: pending contributions of the previous one are
+  /// dropped.
   void replace(std::uint32_t rank);
   /// How many collectives a rank of communicator 0 has called, if answers are kept.
   [[nodiscard]] std::uint64_t called(std::uint32_t rank) const {
@@ -69,7 +69,7 @@ class collective_service {
     return it == called_.end() ? 0 : it->second;
   }
 
-  /// Contributions that wait for others.
+  /// Pending contributions.
   [[nodiscard]] std::size_t waiting() const noexcept { return waiting_; }
   [[nodiscard]] std::size_t parked_bytes() const noexcept { return parked_bytes_; }
 
@@ -85,7 +85,7 @@ class collective_service {
     std::vector<part> parts;  // by rank
     std::uint32_t arrived = 0;
     std::uint32_t absent = 0;
-    std::string failed;  // when set, whoever still comes gets this text
+    std::string failed;  // when set, later arrivals get this text
   };
   using operation_key = std::pair<std::uint32_t, std::uint64_t>;  // communicator, number
   using operations = std::map<operation_key, operation>;

@@ -47,7 +47,7 @@ bool reply_cache::accepts(const net::request_header& h, const net::peer& from) t
     line_of_[from] = h.client;
     make_room();
   }
-  if (h.sequence == 0) return true;  // pings, and what nobody waits for
+  if (h.sequence == 0) return true;  // pings, and one-way messages
   if (h.sequence > l.last) {
     l.last = h.sequence;
     l.answered = false;
@@ -60,7 +60,7 @@ bool reply_cache::accepts(const net::request_header& h, const net::peer& from) t
   }
   if (h.sequence == l.last && l.answered) port_.reply(l.at, {.head = l.answer, .body = {}, .tail = l.tail});
   return false;
-} catch (const std::exception&) {  // no memory: its sender asks again
+} catch (const std::exception&) {  // no memory: its sender retries
   return false;
 }
 

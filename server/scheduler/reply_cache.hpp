@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The scheduler's side of lines that may break (src/net/scheduler_channel.hpp): what comes again is taken once, and is
-// answered where its sender can be reached now.
+// The scheduler's side of connections that may break (src/net/scheduler_channel.hpp): a retried request is executed
+// once, and answered where its sender can be reached now.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 
 namespace paracel::srv {
 
-/// Replies through a port. Of each line the last answer is kept until its next request, so what a collective has
-/// brought a rank is held that long. When there are more lines than `most_lines`, or their answers take more than
-/// `most_bytes`, those are forgotten that were heard from longest ago: what they send next is refused, and they begin
-/// anew.
+/// Replies through a port. The last reply of each channel is kept until its next request, so the result of a
+/// collective is held that long. When there are more channels than `most_lines`, or their replies take more than
+/// `most_bytes`, the least recently used are dropped: their next request is refused, and they start
+/// again.
 ///
-/// Thread-safety: owned by the port's thread. Cost: one lookup in a map of the lines a request, and one a reply.
+/// Thread-safety: owned by the port's thread. Cost: one map lookup a request, and one a reply.
 class reply_cache final : public reply_sink {
  public:
   static constexpr std::size_t most_lines = std::size_t{1} << 14;
@@ -30,18 +30,18 @@ class reply_cache final : public reply_sink {
 
   explicit reply_cache(net::port& p) noexcept : port_(p) {}
 
-  /// Whether this request is to be handled. If not it was taken before, and its answer goes to `from`, or it was
+  /// Whether to handle this request. If not it is a duplicate, and its reply goes to `from`, or it was
   /// refused.
   [[nodiscard]] bool accepts(const net::request_header& h, const net::peer& from);
   void send(const net::peer& to, const net::outgoing& message) override;
   [[nodiscard]] std::size_t size() const noexcept { return lines_.size(); }
 
  private:
-  static constexpr std::size_t most_peers = 64;  // of a line whose request is not answered
+  static constexpr std::size_t most_peers = 64;  // of a channel whose request is not answered
 
   struct line {
     net::peer at;                  // where its sender is
-    std::vector<net::peer> peers;  // that it has been since its last request
+    std::vector<net::peer> peers;  // used since its last request
     std::uint64_t last = 0;        // number of that request
     bool answered = false;
     std::vector<std::byte> answer;
@@ -55,7 +55,7 @@ class reply_cache final : public reply_sink {
 
   net::port& port_;
   lines lines_;
-  std::map<std::uint64_t, std::uint64_t> by_age_;  // clients, who was heard from longest ago first
+  std::map<std::uint64_t, std::uint64_t> by_age_;  // clients, least recently heard from first
   std::uint64_t heard_ = 0;
   std::size_t bytes_ = 0;  // of the answers
   std::map<net::peer, std::uint64_t> line_of_;

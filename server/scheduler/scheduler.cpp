@@ -24,10 +24,10 @@ constexpr std::size_t max_control_bytes = std::size_t{1} << 20;
 constexpr std::size_t max_text_bytes = 1024;  // of a host or an address, as in core/membership.cpp
 constexpr std::size_t max_cause_bytes = 4096;
 constexpr std::size_t max_busy_items = 64;  // of one heartbeat
-// The same long call is named again after this time, so that a log of hours shows that it is still the same.
+// The same long call is reported again after this time, so that a long log shows that it is still the same.
 constexpr std::chrono::seconds busy_again{30};
 
-/// A request that cannot be served; the text goes back to its sender.
+/// A request that cannot be served; the text is returned to its sender.
 class refusal : public error {
  public:
   using error::error;
@@ -68,7 +68,7 @@ std::string text_or(const json& j, const char* key, std::string otherwise) {
   return it != j.end() && it->is_string() ? it->get<std::string>() : std::move(otherwise);
 }
 
-/// An exit status from outside; what no process can end with becomes the general failure.
+/// An exit status from outside; invalid ones become the general failure.
 int exit_status_in(const json& j) {
   const auto it = j.find("status");
   if (it == j.end() || !it->is_number_integer()) return exit_status::failure;
@@ -159,7 +159,7 @@ void scheduler::handle(const net::request_view& in, shared_buffer tail, completi
     case net::verb::collective:
       return collective(in, std::move(tail), std::move(done));
     default:
-      return;  // refused before
+      return;  // rejected before
   }
 }
 
@@ -251,7 +251,7 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
   done.fail(net::status::bad_request, e.what());
 }
 
-/// From its answer on a node must beat; before it, it may be waiting for the others without a heartbeat.
+/// From its reply on a node must beat; before it, it may be waiting for the others without a heartbeat.
 void scheduler::answer_joins(time_point now) {
   if (servers_joined_ < options_.servers) return;
   const auto all = servers_in_job_.members().to_json();
@@ -272,7 +272,7 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
   const auto body = object_in(in);
   const auto who = sender::in(body, options_);
   auto& n = at(who.what, who.index);
-  // The beats have a connection of their own and may overtake the join.
+  // The heartbeats have their own connection and may overtake the join.
   const bool lost = is_awaited(who.what, who.index) ||
                     (who.what == role::server && servers_in_job_.state(who.index) == server_state::down);
   const bool known = n.joined && is_of(body, holder(who));
@@ -292,14 +292,14 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
     return done.answer(fields);
   }
   if (known && who.what == role::server &&
-      servers_in_job_.state(who.index) == server_state::gone) {  // nobody needs it any more
+      servers_in_job_.state(who.index) == server_state::gone) {  // it is no longer needed
     n.gone = true;
     net::reply_header fields;
     fields.order = net::instruction::shutdown;
     return done.answer(fields);
   }
   const bool is_replaced = !known && std::ranges::any_of(n.earlier, [&](const auto& p) { return is_of(body, p); });
-  if ((lost && known) || is_replaced || n.ejected) {  // it was stopped, or cut off: others serve what it did
+  if ((lost && known) || is_replaced || n.ejected) {  // it was stopped, or cut off: others have replaced it
     return tell_to_end(
         done, who.what == role::server ? exit_status::server_lost : exit_status::worker_lost,
         is_replaced ? "another process has its place" : name(who.what, who.index) + " was taken for lost");
@@ -324,7 +324,7 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
   done.fail(net::status::bad_request, e.what());
 }
 
-/// The answer to the heartbeat of a process without which the job goes on.
+/// The reply to the heartbeat of a process that the job continues without.
 void scheduler::tell_to_end(completion& done, int with_status, const std::string& why) {
   net::reply_header fields;
   fields.order = net::instruction::abort;
@@ -332,7 +332,7 @@ void scheduler::tell_to_end(completion& done, int with_status, const std::string
   done.answer(fields, net::bytes_of(body));
 }
 
-/// The process that has, or had last, the place of which somebody speaks.
+/// The process that has, or had last, the position that a message names.
 scheduler::process scheduler::holder(const sender& who) const {
   const bool server = who.what == role::server;
   const auto& n = server ? servers_[who.index] : workers_[who.index];
@@ -340,7 +340,7 @@ scheduler::process scheduler::holder(const sender& who) const {
   return {n.pid, n.host, entered ? servers_in_job_.at(who.index).incarnation : 0};
 }
 
-/// Whether a heartbeat or a launcher speaks of this process. A launcher knows the pid alone.
+/// Whether a heartbeat or a launcher refers to this process. A launcher knows only the pid.
 bool scheduler::is_of(const nlohmann::json& body, const process& p) {
   if (const auto pid = body.find("pid"); pid != body.end() && *pid != p.pid) return false;
   if (const auto host = body.find("host"); host != body.end() && *host != p.host) return false;
@@ -352,7 +352,7 @@ bool scheduler::is_of(const nlohmann::json& body, const process& p) {
 void scheduler::watch(const net::request_view& in, completion done) try {
   const auto body = object_in(in);
   const auto who = sender::in(body, options_);
-  // One that was replaced sees in the membership that it was; it may not take the place of its successor's watch.
+  // One that was replaced sees that in the membership; it must not replace its successor's watch.
   const bool replaced = at(who.what, who.index).joined && !is_of(body, holder(who));
   if (replaced && (phase_ == phase::joining || in.header.epoch == servers_in_job_.members().epoch))
     throw refusal(name(who.what, who.index) + " holds this place");
@@ -382,7 +382,7 @@ void scheduler::on_death_report(const net::request_view& in, completion done, ti
   if (why.size() > max_cause_bytes) why.resize(max_cause_bytes);
   const auto& n = at(who.what, who.index);
   const bool is_known = n.joined && is_of(body, holder(who));
-  // A report may come when its place is another one's already.
+  // A report may arrive when its position already belongs to another process.
   const bool is_late =
       std::ranges::any_of(n.earlier, [&](const auto& p) { return body.value("pid", json()) == p.pid; });
   if (who.what == role::server && awaits(who.index) && !is_known && !is_late) give_up_entering(why);
@@ -410,7 +410,8 @@ void scheduler::name_busy(std::uint32_t slot, const json& list, time_point now) 
       std::snprintf(time, sizeof time, "%.1f s", lasts->get<double>());
       const auto why = function + " has been running for " + time + " in thread " + json_text(*shard);
       if (!servers_in_job_.has_copies()) return on_loss(role::server, slot, why, now);
-      // Its other threads have a lease. It gets none any more, and is lost when the last one has ended, or the process.
+      // Its other threads have a lease. It is no longer renewed, and it is lost when the last one has expired, or at
+      // its exit.
       servers_[slot].hung = why;
       return;
     }
@@ -480,14 +481,14 @@ void scheduler::leave(const net::request_view& in, completion done, time_point n
     events_(json_text({{"event", "left"}, {"role", "server"}, {"index", who.index}, {"status", status}}), false);
     return;
   }
-  // Before the answer, so that who sees the end of that process can know that it was no early one.
+  // Before the reply, so that an observer of that process's exit can know that it was not premature.
   events_(json_text({{"event", "left"}, {"role", "worker"}, {"index", who.index}, {"status", status}}), false);
   done.ok();
   if (status != 0) {
     abort(status, name(who.what, who.index) + " ended with status " + std::to_string(status), now);
     return;
   }
-  // Ranks of communicator 0 are the workers' own; a collective that waits for one that has left would wait for ever.
+  // Ranks of communicator 0 are the workers' own; a collective that waits for one that has left would wait forever.
   hub_.depart(0, who.index, "worker " + std::to_string(who.index) + " has left the job");
   if (n.awaited) caught_up(who.index);
   if (auto* kept = hub_.kept()) kept->needs_nothing(who.index);
@@ -498,13 +499,13 @@ void scheduler::leave(const net::request_view& in, completion done, time_point n
   done.fail(net::status::bad_request, e.what());
 }
 
-/// A user function ends a server: it is lost, and nobody calls the function again.
+/// A user function kills a server: it is lost, and the function is blocked.
 void scheduler::on_last_words(std::uint32_t slot, const json& words, time_point now) {
   if (phase_ == phase::done || !words.is_object()) return;
   auto& n = servers_[slot];
   const auto where = text_or(words, "where", "a user function");
   const auto how = text_or(words, "how", "");
-  // One that still runs was told to end because of that.
+  // A server that is still running was told to exit because of that.
   auto why = how.empty() ? n.hung : how + " in " + where;
   if (how.empty()) why = (why.empty() ? "it does not return" : why) + ": " + where;
   if (why.size() > max_cause_bytes) why.resize(max_cause_bytes);
@@ -557,7 +558,7 @@ void scheduler::on_loss(role r, std::uint32_t index, const std::string& why, tim
   n.gone = true;
   const bool server = r == role::server;
   if (server && servers_in_job_.state(index) == server_state::gone) return;
-  if (server && servers_in_job_.state(index) == server_state::left) {  // it had no partition any more
+  if (server && servers_in_job_.state(index) == server_state::left) {  // it had no partitions any more
     servers_in_job_.server_lost(index);
     events_(json_text({{"event", "retired"},
                        {"index", index},

@@ -1,54 +1,50 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The state of a job: who has joined, who still lives, what it waits for, why it ended. No socket, no thread; the time
-// is an argument.
+// The state of a job: which processes have joined, are alive, or are waited for; why it ended. No socket, no thread;
+// time is an argument.
 //
-//   joining --all there--> running --all workers left with 0--> done
+//   joining --all joined--> running --all workers left with 0--> done
 //      |                      |
 //      +------- a loss, an abort, the join deadline -------> aborted     (the first cause stays)
 //
-// With copies (`replicas` above 1) a running job bears the loss of servers; which, server_membership.hpp says. With
-// `eject_workers` it bears the loss of workers other than 0, who writes the results: collectives go on without what
-// they would have brought. The launcher sees to it that the process is dead, and then takes the worker out of the
-// clock. With `worker_wait` the others wait so long at most for another process of the same rank to be where the one
-// before was:
+// With replicas (`replicas` above 1) a running job survives the loss of servers; which, server_membership.hpp says.
+// With `eject_workers` it survives the loss of workers other than 0, which writes the results: collectives go on
+// without their contributions. The launcher makes sure that the process is dead, and then removes the worker from the
+// clock. With `worker_wait` the others wait at most so long for a replacement process of the same rank to catch up with
+// the previous one:
 //
-//   up --lost--> awaited --a new process joins--> catching up --it says so, or leaves--> up (scheduler_workers.cpp)
+//   up --lost--> awaited --a new process joins--> catching up --it says so, or leaves--> up (worker_recovery.cpp)
 //
 // Bodies of the control verbs are JSON objects:
 //
 //   join       {"role":"server","slot","weight","incarnation","threads","host","pid","shards":[..],"clock","control"}
-//              or {"role":"worker","rank","size","host","pid"}. Parked: a server is answered when all servers are
-//              there, a worker when everybody is; the answer is the membership (core/membership.hpp). While a job with
-//              copies runs, a server may take a slot that is down, and is answered at once. So is a worker in the place
-//              of one that is awaited, with the iterations that were finished ("clock") or why there is no going on
-//              from there ("cannot"); the answer's count then says how many processes were this worker before, its
+//              or {"role":"worker","rank","size","host","pid"}. Parked: a server is answered when all servers have
+//              joined, a worker when all nodes have; the reply is the membership (core/membership.hpp). While a job
+//              with replicas runs, a server may take over a slot that is down, and is answered at once. So is the
+//              replacement of an awaited worker, with the finished iterations ("clock") or why it cannot resume from
+//              there ("cannot"); the reply's count then says how many processes were this worker before, its
 //              value_version how many collectives they had called.
 //   heartbeat  {"role","slot" or "rank","pid"}, of a server also "busy":[{"shard","function","seconds"}], its
-//   "incarnation"
-//              and the epoch "synced" whose copies it has made; of a worker its "clock", and if it may be replaced
-//              "caught_up" and "collectives":{"again":[[begin,end]..],"from"} (collective_log.hpp). The answer's order
-//              is go_on, shutdown (the job is done) or abort, with {"status","cause"} as its body: a server that was
-//              taken for lost gets that too, and ends itself. Its count is 1 if the sender has the place that it speaks
-//              for: only then a lease is renewed. A process may beat before it has joined, and after another one has
-//              taken its place.
-//   watch      {"role","slot" or "rank"}; the header's epoch is what it has. Answered with the membership as soon as
-//   there
-//              is one of another epoch.
+//              "incarnation" and the epoch "synced" whose replicas are complete; of a worker its "clock", and if it
+//              can be replaced "caught_up" and "collectives":{"again":[[begin,end]..],"from"} (collective_log.hpp).
+//              The reply's order is go_on, shutdown (the job is done) or abort, with {"status","cause"} as its body: a
+//              server that was declared lost gets that too, and exits. Its count is 1 if the sender still holds the
+//              position that it names: only then a lease is renewed. A process may beat before it has joined, and
+//              after another one has replaced it.
+//   watch      {"role","slot" or "rank"}; the header's epoch is the known one. Answered with the membership as soon as
+//              there is one of another epoch.
 //   dead       {"role","slot" or "rank","pid","why"}: a launcher has reaped the process. Answered at once with
 //              {"goes_on","epoch","cause"}.
-//   resize     {"servers": 1 or -1}: a server shall enter, which the launcher is asked for in an event, or one shall
-//   leave.
-//              Answered at once with {"slot","epoch"}; refused while another change is under way, or when too few would
-//              be left.
-//   progress   any object; becomes an event, at most 20 a second, the last one always; one with a "warning", each, at
-//   once leave      {"role","slot" or "rank","status"}. A server that leaves before the workers ends the job, a little
-//   later:
-//              it may be a launcher's answer to the death of another one, which then is the cause to be named.
+//   resize     {"servers": 1 or -1}: a server is to enter, which an event requests from the launcher, or one is to
+//              leave. Answered at once with {"slot","epoch"}; refused while another change is in progress, or when too
+//              few would be left.
+//   progress   any object; becomes an event, at most 20 a second, the last one always; each one with a "warning", at
+//              once
+//   leave      {"role","slot" or "rank","status"}. A server that leaves before the workers ends the job, a little
+//              later: the launcher may have stopped it because another one died, which then is the cause to report.
 //   abort      {"status","cause"}
-//   stats      no body. Answered with everything that is known of the job, for people (scheduler_report.cpp); also
-//   after
-//              the end of the job.
+//   stats      no body. Answered with everything that is known of the job, for display (scheduler_status.cpp); also
+//              after the end of the job.
 //
 // After an abort every request, parked or new, is answered job_ended with {"status","cause"} as its body; heartbeats
 // get the same body with status ok and the order abort.
@@ -82,21 +78,21 @@ struct scheduler_options {
   std::uint64_t job = 0;
   std::uint32_t workers = 1;
   std::uint32_t servers = 1;
-  std::uint32_t replicas = 1;  ///< copies of each partition
-  bool elastic = false;        ///< servers may enter and leave, also without copies
-  bool eject_workers = false;  ///< the others go on without a worker that dies
-  /// The others wait for another process in the place of a worker that dies, at most so long; 0: not at all.
+  std::uint32_t replicas = 1;  ///< replicas of each partition
+  bool elastic = false;        ///< servers may join and leave, also without replicas
+  bool eject_workers = false;  ///< the others continue without a worker that dies
+  /// The others wait for the replacement of a dead worker, at most so long; 0: not at all.
   std::chrono::milliseconds worker_wait{0};
-  std::string answers_folder = ".";  ///< of the file of answers that are kept for such a process, large ones
-  /// A node whose last heartbeat came longer ago is lost. Nodes beat every 0.5 s, so that several may be late.
+  std::string answers_folder = ".";  ///< of the file of large answers kept for a replacement
+  /// A node whose last heartbeat is older is lost. Nodes beat every 0.5 s, so that several may be late.
   std::chrono::milliseconds heartbeat_limit{3000};
-  /// The same for a server of a job with copies, if that is less: the 2 s for which it may serve after it sent a
-  /// heartbeat, and a tenth for clocks that run apart. Another one serves its partitions then.
+  /// The same for a server of a job with replicas, if that is less: the 2 s for which it may serve after it sent a
+  /// heartbeat, and a tenth for clock drift. Another one serves its partitions then.
   std::chrono::milliseconds lease_limit{2200};
   /// A server one of whose user functions has been running for longer is lost, with the function's name as the cause;
   /// 0: it is named in the log and waited for.
   std::chrono::milliseconds hang_limit{0};
-  /// How long the nodes may take to join; then the job ends with the names of the missing.
+  /// The time limit for joining; then the job ends with the names of the missing.
   std::chrono::milliseconds join_limit{60'000};
   checkpoint_options checkpoints;
 };
@@ -105,7 +101,8 @@ struct scheduler_options {
 class scheduler {
  public:
   using time_point = net::clock_source::time_point;
-  /// Takes one JSON object, without a line end. `droppable` events (progress) may be left out when the reader is slow.
+  /// Receives one JSON object, without a line end. `droppable` events (progress) may be skipped when the reader is
+  /// slow.
   using event_sink = std::function<void(std::string_view json, bool droppable)>;
 
   enum class phase : std::uint8_t { joining, running, done, aborted };
@@ -116,23 +113,23 @@ class scheduler {
 
   /// Serves one request. Nothing of `in` is used after the call.
   void handle(const net::request_view& in, shared_buffer tail, completion done, time_point now);
-  /// Finds lost nodes and a missed join deadline. Feed it the heartbeats that have arrived first.
+  /// Detects lost nodes and a missed join deadline. Pass it the heartbeats that have arrived first.
   void tick(time_point now);
-  /// The caller himself was away for so long until now (net/attention.hpp): everybody has a whole interval to be heard
-  /// again, and no other limit counts that time.
+  /// The calling process itself was suspended for so long (net/attention.hpp): every node has a whole interval to be
+  /// heard again, and no other limit counts that time.
   void was_away(time_point::duration missed, time_point now);
-  /// An answer to a request that `send` has sent.
+  /// A reply to a request that `send` has sent.
   void on_reply(std::uint64_t number, const net::reply_view& reply, time_point now);
-  /// All workers are to stop for a checkpoint as soon as can be.
+  /// Makes all workers stop for a checkpoint as soon as possible.
   void ask_for_checkpoint() { checkpoints_.ask(servers_in_job_.members()); }
-  /// Something is to be looked at sooner than usual.
+  /// Something needs attention sooner than usual.
   [[nodiscard]] bool busy() const noexcept { return checkpoints_.busy(); }
-  /// Ends the job, unless it has ended already.
+  /// Ends the job, unless it has already ended.
   void abort(int status, const std::string& cause, time_point now);
 
   [[nodiscard]] phase state() const noexcept { return phase_; }
   [[nodiscard]] const membership& members() const noexcept { return servers_in_job_.members(); }
-  /// The exit status that fits the end of the job: 0 unless it was aborted.
+  /// The exit status for the end of the job: 0 unless it was aborted.
   [[nodiscard]] int status() const noexcept { return status_; }
   [[nodiscard]] const std::string& cause() const noexcept { return cause_; }
   /// True when the job has ended and every node knows it, has left, or has had the heartbeat limit to ask.
@@ -148,19 +145,19 @@ class scheduler {
   struct node {
     bool joined = false;
     bool gone = false;                    ///< left, lost, or told that the job has ended
-    bool ejected = false;                 ///< a worker without whom the others go on
+    bool ejected = false;                 ///< a worker the others continue without
     std::optional<time_point> awaited{};  ///< since when the others have waited for a worker; until it has caught up
     std::string lost_cause{};             ///< why they do
     std::uint32_t turn = 0;               ///< how many processes were this worker before
     std::uint64_t client = 0;             ///< whose collectives count
     int pid = 0;
-    std::vector<process> earlier;  ///< that held this place
+    std::vector<process> earlier;  ///< that were in this position
     std::string host;
     std::uint32_t clock = 0;              ///< iterations that a worker had finished at its last heartbeat
-    std::optional<time_point> last_sign;  ///< since when the lease counts; empty until the node is known to beat
+    std::optional<time_point> last_sign;  ///< start of the lease; empty until the first heartbeat
     completion joining;                   ///< its parked join
     completion watching;                  ///< its parked watch
-    std::string hung;                     ///< the user function that holds it up: it is told to end
+    std::string hung;                     ///< the user function that blocks it: it is told to exit
   };
   struct sender;  // what a body says about who sent it
 
@@ -185,7 +182,7 @@ class scheduler {
   void on_loss(role r, std::uint32_t index, const std::string& why, time_point now);
   void eject(std::uint32_t rank, const std::string& cause);
   void await(std::uint32_t rank, const std::string& cause, time_point now);
-  /// No other process has taken the place of this worker yet.
+  /// No replacement of this worker has joined yet.
   [[nodiscard]] bool is_awaited(role r, std::uint32_t index) const {
     return r == role::worker && workers_[index].awaited && workers_[index].gone;
   }
@@ -203,7 +200,7 @@ class scheduler {
   [[nodiscard]] std::string missing() const;
   [[nodiscard]] std::string ended_json() const;
 
-  // Nobody reads faster; a job of a thousand rounds a second would keep the launcher busy with its progress.
+  // No reader is faster; a job of a thousand rounds a second would keep the launcher busy with its progress.
   static constexpr std::chrono::milliseconds progress_interval{50};
 
   scheduler_options options_;
@@ -226,11 +223,11 @@ class scheduler {
   std::optional<std::pair<std::uint32_t, time_point>>
       left_early_;  // the first server that left a running job, and when
   time_point ended_at_{};
-  std::vector<std::pair<time_point, std::string>> losses_;  // that were borne
-  std::string held_progress_;                               // the newest that was not yet passed on
+  std::vector<std::pair<time_point, std::string>> losses_;  // that were survived
+  std::string held_progress_;                               // the newest that was not yet forwarded
   std::string last_passed_on_;
   time_point last_progress_{};
-  /// (slot, shard) -> the long call that was named, and when
+  /// (slot, shard) -> the long call that was reported, and when
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::string, time_point>> busy_;
 };
 

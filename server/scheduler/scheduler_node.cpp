@@ -21,15 +21,16 @@
 namespace paracel::srv {
 namespace {
 
-// A port has no wake-up from another thread, so this is how long stop and abort may go unseen, and how exactly leases
-// and deadlines are kept.
+// A port cannot be woken by another thread, so this bounds the delay of stop and abort, and the accuracy of leases
+// and deadlines.
 constexpr std::chrono::milliseconds idle{50};
-// While another thread works for it whose end it has to see.
+// While another thread works for it whose completion it has to see.
 constexpr std::chrono::milliseconds soon{1};
-// Requests handled between two looks at the clock. A scheduler that was itself stopped finds the heartbeats of that
-// time in its queue; it must take them before it judges who is lost.
+// Requests handled between two looks at the clock. A scheduler that was itself suspended finds the heartbeats of that
+// time in its queue; it must handle them before it declares nodes lost.
 constexpr int most_in_a_row = 10'000;
-// A turn that takes longer than this, or than a quarter of the interval after which a node is lost, is an absence.
+// An iteration that takes longer than this, or than a quarter of the interval after which a node is lost, is an
+// absence.
 constexpr std::chrono::milliseconds long_turn{250};
 constexpr std::size_t most_unread_bytes = std::size_t{1} << 30;
 
@@ -51,7 +52,7 @@ scheduler_node::scheduler_node(net::transport& transport, scheduler_node_options
     } catch (...) {
       if (!ready) bound.set_exception(std::current_exception());
     }
-    mine.reset();  // a port dies on the thread that used it
+    mine.reset();  // a port is destroyed on the thread that used it
   });
   try {
     address_ = address.get();
@@ -106,7 +107,7 @@ void scheduler_node::run(net::port& mine) {
         came = mine.receive(in, std::chrono::milliseconds{0});
         continue;
       }
-      // Nothing is kept of another job's requests; the scheduler answers them.
+      // Nothing is cached for requests of another job; the scheduler answers them.
       if (malformed == nullptr && h.job == options_.job.job && !sink.accepts(h, in.from)) {
         came = mine.receive(in, std::chrono::milliseconds{0});
         continue;
@@ -119,7 +120,7 @@ void scheduler_node::run(net::port& mine) {
       } else {
         try {
           job.handle(request, std::move(in.tail), std::move(done), time_.now());
-        } catch (const std::exception& e) {  // no memory, or a reply too large to send: that request alone has failed
+        } catch (const std::exception& e) {  // no memory, or a reply too large to send: only that request has failed
           options_.events(json_text({{"event", "error"}, {"text", e.what()}}), false);
         }
       }

@@ -16,29 +16,29 @@ struct scheduler_node_options {
   scheduler_options job;
   std::string bind = "inproc://scheduler";
   scheduler::event_sink events;  ///< runs on the node's thread; may be empty
-  /// Runs on the node's thread when the job has ended and everybody knows; it must not destroy the node.
+  /// Runs on the node's thread when the job has ended and every node knows; it must not destroy the node.
   std::function<void()> on_over;
 };
 
-/// A scheduler that runs: one thread with one port. Its first event is {"event":"ready","address"}.
+/// A running scheduler: one thread with one port. Its first event is {"event":"ready","address"}.
 ///
-/// Lifetime: the transport and the time source outlive the node.
+/// Lifetime: the transport and the time source must outlive the node.
 class scheduler_node {
  public:
   /// Returns when the port is bound.
   /// Throws: network_error with the address when it cannot be bound.
   scheduler_node(net::transport& transport, scheduler_node_options options, const net::clock_source* time = nullptr);
-  /// Ends the thread; what waits is answered job_ended. Blocks: at most 50 ms.
+  /// Ends the thread; pending requests are answered job_ended. Blocks: at most 50 ms.
   ~scheduler_node();
   scheduler_node(const scheduler_node&) = delete;
   scheduler_node& operator=(const scheduler_node&) = delete;
 
-  /// Where nodes find it.
+  /// Its address.
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
-  /// Asks for the end of the job with this status and cause, as a node's `abort` would; the thread goes on until
-  /// everybody knows. Nothing happens when the job has ended already. Call it once. Thread-safety: any thread.
+  /// Requests the end of the job with this status and cause, as a node's `abort` would; the thread continues until
+  /// every node knows. No-op when the job has already ended. Call it once. Thread-safety: any thread.
   void abort(int status, std::string cause);
-  /// Asks for a checkpoint as soon as can be. Thread-safety: any thread.
+  /// Requests a checkpoint as soon as possible. Thread-safety: any thread.
   void ask_for_checkpoint() noexcept { checkpoint_asked_.store(true, std::memory_order_release); }
   [[nodiscard]] scheduler::phase state() const noexcept { return state_.load(std::memory_order_acquire); }
   /// scheduler::status(). Thread-safety: any thread.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Servers that enter and leave a running job, and when what they need has been copied.
+// Servers that enter and leave a running job, and when the replicas they need are complete.
 #include <algorithm>
 #include <utility>
 
@@ -71,7 +71,7 @@ void scheduler::resize(const net::request_view& in, completion done, time_point 
   done.answer({}, net::bytes_of(answer));
 }
 
-/// The server that was to be started will not come.
+/// The server that was to be started will not join.
 void scheduler::give_up_entering(const std::string& why) {
   const auto slot = std::exchange(entering_, std::nullopt)->first;
   events_(json_text({{"event", "not_entered"}, {"index", slot}, {"cause", why}}), false);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Who is silent for too long: nodes, those that have not joined, and the scheduler to itself, when it was paused.
+// Detects silence: of nodes, of those that have not joined, and of the scheduler itself, when it was suspended.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -13,7 +13,8 @@
 namespace paracel::srv {
 namespace {
 
-// mpirun names the rank whose death made it end the others about 1.1 s after it has told them to go (measured, 4.1.4).
+// mpirun names the rank whose death made it end the others about 1.1 s after it has told them to exit
+// (measured, 4.1.4).
 constexpr std::chrono::milliseconds early_leave_grace{1500};
 
 std::string seconds(std::chrono::milliseconds t) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What `prun.py status` shows:
+// The output of `prun.py status`:
 //
 //   {"job","phase","seconds","status","cause","epoch","progress",
 //    "servers":[{"slot","state","pid","host","incarnation","threads","silent"}],
@@ -8,9 +8,9 @@
 //    "losses":[{"cause","seconds" since then}]}
 //
 // state: "missing" (has not joined), "up", "gone"; of a server also "down", "joining", "entering", "leaving" and
-// "left", of a worker "ejected", "awaited" and "catching up". silent: seconds since its last heartbeat; left out before
-// the first. With copies also "replicas" and "spare", the losses that can be borne now; when servers can change,
-// "settled": all copies are made, and nobody waits for another membership.
+// "left", of a worker "ejected", "awaited" and "catching up". silent: seconds since its last heartbeat; omitted before
+// the first. With replicas also "replicas" and "spare", the losses that can still be tolerated; when servers can
+// change, "settled": all replicas are complete, and no node waits for another membership.
 #include "server/scheduler/scheduler.hpp"
 
 #include <nlohmann/json.hpp>

@@ -24,7 +24,7 @@ void server_membership::enter(server_entry s) {
 }
 
 void server_membership::refuse(refused_function f) {
-  constexpr std::size_t longest_reason = 1000;  // below what a membership takes
+  constexpr std::size_t longest_reason = 1000;  // below the limit of a membership
   if (f.why.size() > longest_reason) f.why.resize(longest_reason);
   if (members_.refused.size() < membership::most_refused) members_.refused.push_back(std::move(f));
 }
@@ -114,7 +114,7 @@ server_membership::news server_membership::synced(std::uint32_t slot, std::uint3
     s.state = server_state::up;
     changed = true;
   }
-  // One that leaves stays while somebody else is down without whom there would be too few.
+  // A leaving server stays while another is down without which there would be too few.
   for (auto& s : members_.servers) {
     if (s.state != server_state::leaving || up() < members_.replicas) continue;
     s.state = server_state::left;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The servers of a job and what has become of them: who is up, which losses the copies can bear, when a replacement
-// serves. No socket, no time; the scheduler asks it and sends its membership to everybody.
+// The states of a job's servers: which are up, which losses the replicas can tolerate, when a replacement
+// serves. No socket, no time; the scheduler drives it and sends its membership to all nodes.
 //
-//   up --lost--> down --another process takes the slot--> joining --every copy of it is made--> up
-//   entering --every copy of it is made--> up
-//   leaving --others have copies of all it has--> left --nobody asks it any more--> gone
+//   up --lost--> down --another process takes the slot--> joining --its replicas are complete--> up
+//   entering --its replicas are complete--> up
+//   leaving --others have replicas of all it has--> left --no longer asked--> gone
 //
-// One server at a time enters or leaves, and only when all copies are made. One that is lost while it enters is gone,
-// one that is lost while it leaves is down. It leaves only when as many are up without it as there are copies.
+// One server at a time enters or leaves, and only when all replicas are complete. One that is lost while entering is
+// gone, one that is lost while leaving is down. It leaves only if as many servers remain up as there are replicas.
 //
-// Every change is a new epoch. With R copies R - 1 losses are borne, counted from the last epoch of which every server
-// that is up has said `synced`: then all partitions had as many copies again as there can be. One loss more could be of
-// the only copy that is whole, so the job ends.
+// Every change is a new epoch. With R replicas R - 1 losses are tolerated, counted from the last epoch of which every
+// server that is up has reported `synced`: then all partitions had as many replicas again as possible. One more loss
+// could be of the only complete replica, so the job ends.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class server_membership {
 
   [[nodiscard]] const membership& members() const noexcept { return members_; }
   [[nodiscard]] const server_entry& at(std::uint32_t slot) const { return members_.servers.at(slot); }
-  /// Of a slot that nobody has had yet: gone.
+  /// Of an unused slot: gone.
   [[nodiscard]] server_state state(std::uint32_t slot) const noexcept {
     return slot < members_.servers.size() ? members_.servers[slot].state : server_state::gone;
   }
@@ -41,7 +41,7 @@ class server_membership {
 
   /// Before the job runs: the epoch stays.
   void enter(server_entry s);
-  /// The membership that follows says that this function is called no more. Nothing when there are too many already.
+  /// The next membership announces that this function is blocked. No-op when there are too many already.
   void refuse(refused_function f);
   void plan_checkpoints(checkpoint_plan plan) { members_.checkpoints = std::move(plan); }
 
@@ -49,16 +49,16 @@ class server_membership {
     bool goes_on = true;
     std::string why_not{};
   };
-  /// The server is lost. When the job can go on without it there is a new epoch, otherwise nothing has changed.
+  /// The server is lost. If the job can continue without it there is a new epoch, otherwise nothing has changed.
   verdict server_lost(std::uint32_t slot);
   /// Another process in a slot that is down; there is a new epoch.
   void rejoin(server_entry s);
 
-  /// Everybody has said `synced` of the newest epoch.
+  /// Every server has reported `synced` of the newest epoch.
   [[nodiscard]] bool settled() const noexcept { return synced_epoch_ == members_.epoch; }
   /// Why no server can enter (`by` above 0) or leave now; empty: one can.
   [[nodiscard]] std::string why_not_resize(int by) const;
-  /// The slot for one that enters.
+  /// The slot for a new server.
   [[nodiscard]] std::uint32_t free_slot() const noexcept;
   /// A server in the free slot; there is a new epoch.
   void admit(server_entry s);
@@ -66,11 +66,11 @@ class server_membership {
   std::uint32_t dismiss();
 
   enum class news : std::uint8_t { none, synced, serves };
-  /// A server has made every copy that `epoch` asks it to make. Returns: synced when it was the last one of this epoch;
-  /// serves when those that were joining or entering are up now, or leaving have left, in a new epoch.
+  /// A server has completed every replica that `epoch` assigns to it. Returns: synced when it was the last one of this
+  /// epoch; serves when those that were joining or entering are up now, or leaving have left, in a new epoch.
   /// With `synced` those that had left are gone.
   news synced(std::uint32_t slot, std::uint32_t epoch);
-  /// Losses that can still be borne.
+  /// Losses that can still be tolerated.
   [[nodiscard]] std::uint32_t spare() const noexcept { return copies_ - 1 - lost_; }
 
  private:
@@ -78,7 +78,7 @@ class server_membership {
 
   membership members_;
   std::vector<std::uint32_t> synced_;  // by slot
-  std::uint32_t synced_epoch_;         // everybody has said so
+  std::uint32_t synced_epoch_;         // every server has reported it
   std::uint32_t copies_;               // of every partition, in that epoch
   std::uint32_t lost_ = 0;             // since then
   std::uint32_t last_lost_ = 0;        // a slot

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Workers that die, and jobs that go on: without them (eject), or with other processes in their places (await).
+// Workers that die, and jobs that continue: without them (eject), or with replacements (await).
 #include <algorithm>
 #include <cstdio>
 #include <utility>
@@ -42,7 +42,7 @@ void scheduler::eject(std::uint32_t rank, const std::string& cause) {
   checkpoints_.worker_left(rank, members);
 }
 
-/// The clock does not move beyond what this worker has committed, so the others wait by themselves.
+/// The clock does not pass what this worker has committed, so the others wait implicitly.
 void scheduler::await(std::uint32_t rank, const std::string& cause, time_point now) {
   auto& n = workers_[rank];
   n.awaited = now;
@@ -115,7 +115,7 @@ void scheduler::look_at_awaited(time_point now) {
   }
 }
 
-/// What a process that was replaced has sent before it died is not its successor's.
+/// Late messages of a replaced process are not its successor's.
 void scheduler::collective(const net::request_view& in, shared_buffer tail, completion done) {
   const auto rank = in.header.rank;
   if (in.header.table == 0 && rank < workers_.size() && workers_[rank].client != in.header.client)

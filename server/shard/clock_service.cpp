@@ -16,8 +16,8 @@ using net::status;
 using net::verb;
 
 namespace {
-constexpr std::size_t wait_bytes = 256;   // what one that is parked takes, about
-constexpr std::size_t most_asked = 4096;  // clocks of checkpoints that are to come
+constexpr std::size_t wait_bytes = 256;   // approximate cost of a parked request
+constexpr std::size_t most_asked = 4096;  // clocks of future checkpoints
 }  // namespace
 
 void clock_service::answer(completion& done, net::instruction order) const {
@@ -40,7 +40,7 @@ void clock_service::ask_for_checkpoint(std::uint32_t clock, completion& done) {
                      "checkpoints are asked for at " + std::to_string(most_asked) + " clocks already");
   }
   asked_.insert(clock);
-  ++changes_;  // whoever keeps the clock after us has to stop the rest of the workers there
+  ++changes_;  // the next keeper of the clock has to stop the remaining workers there
   net::reply_header reply;
   reply.clock = clock;
   done.answer(reply);
@@ -65,11 +65,11 @@ void clock_service::begin(std::uint32_t workers, time_point now, std::uint32_t c
 void clock_service::handle(const net::request_view& request, completion done, time_point now) {
   const auto& h = request.header;
   now_ = now;
-  // Whoever is served now may be served from a state that the copies lack.
+  // Requests served now may observe a state that the replicas lack.
   if (incomplete_ != nullptr && (*incomplete_)[clock_partition]) ++changes_;
   if (ended_ != status::ok) return done.fail(ended_, why_ended_);
   if (!begun_ && (h.what == verb::clock_tick || h.what == verb::clock_wait || h.what == verb::checkpoint)) {
-    // A worker may hear that the job has begun before its servers do.
+    // A worker may learn that the job has begun before its servers do.
     held_bytes held;
     if (!held.take(budget_, wait_bytes)) return done.fail(status::internal, "the job has not begun");
     held_.push_back({h, std::move(done), std::move(held)});

@@ -23,21 +23,21 @@
 
 namespace paracel::srv {
 
-/// The clock of the job as requests see it: ticks are applied, waits are parked until the slowest worker has come far
-/// enough. Nobody polls.
+/// The clock of the job as a service: ticks are applied, waits are parked until the slowest worker has come far
+/// enough. No polling.
 ///
 ///   clock_tick  rank, clock = iterations finished       answered at once; clock = no_clock: the worker leaves.
-///               flag_staged: the shards have staged updates that are due when the clock moves. Then one that leaves is
-///               answered when they have dropped what it staged for an iteration that it did not finish: count, and a
-///               key
-///   subscribe   somebody has subscribed at the shards    answered at once
+///               flag_staged: the shards have staged updates that are due when the clock ticks. Then a leaving worker
+///               is answered when they have dropped what it staged for an iteration that it did not finish: count, and
+///               a key
+///   subscribe   a worker has subscribed at the shards    answered at once
 ///   clock_wait  clock = what the slowest must have       answered when it has, or at the deadline
-///   checkpoint  clock = one to stop at, or no_clock: the first one that nobody has finished; answered at once with it
+///   checkpoint  clock = one to stop at, or no_clock: the first one no worker has finished; answered at once with it
 ///
-/// Every reply carries the slowest worker's clock. That of a tick to a clock of a checkpoint orders one: so every
-/// worker stops there, and none can have passed it. What it knows is the one value of the reserved partition
-/// (clock_partition), which has copies like any other. Numbers only rise, so a copy takes over whatever is newer, and
-/// nothing that comes twice counts twice. Thread-safety: owned by the clock thread.
+/// Every reply carries the slowest worker's clock. The reply to a tick at a checkpoint's clock requests one: so every
+/// worker stops there, and none can have passed it. The state is the one value of the reserved partition
+/// (clock_partition), which has replicas like any other. Clocks only increase, so a replica merges whatever is newer,
+/// and duplicates have no effect. Thread-safety: owned by the clock thread.
 class clock_service final : public replicated_store {
  public:
   using time_point = net::clock_source::time_point;
@@ -46,10 +46,10 @@ class clock_service final : public replicated_store {
   explicit clock_service(std::uint32_t workers) : clock_(workers), begun_(workers != 0) {}
 
   [[nodiscard]] bool begun() const noexcept { return begun_; }
-  /// The number of workers is known now. Handles what was held. Throws: error when there are too many.
+  /// The number of workers is known. Handles the held requests. Throws: error when there are too many.
   /// `clock`: what all have finished already.
   void begin(std::uint32_t workers, time_point now, std::uint32_t clock = 0);
-  /// Workers stop for a checkpoint at every multiple of this clock; 0: only where somebody asks for it.
+  /// Workers stop for a checkpoint at every multiple of this clock; 0: only on request.
   void checkpoint_every(std::uint32_t clocks) noexcept { every_ = clocks; }
 
   /// Answers `done` now or later, exactly once. Cost: O(log parked) for a wait, O(log workers) for a tick, O(1) more
@@ -57,15 +57,15 @@ class clock_service final : public replicated_store {
   void handle(const net::request_view& request, completion done, time_point now);
   /// Answers what is past its deadline. Cost: O(1) unless a deadline has passed, then O(parked).
   void expire(time_point now);
-  /// Answers everything that is parked, and from then on every request, with this.
+  /// Answers everything that is parked, and all later requests, with this.
   void fail_all(net::status why, std::string_view text);
 
-  // ---- the state of the clock, and copies of it on other servers
+  // ---- the state of the clock, and its replicas on other servers
 
-  /// The state as bytes: u8 (1 somebody subscribes, 2 somebody stages updates) | u32 n, n * u32 clocks of checkpoints
-  /// that were asked for | as ssp_clock::encode.
+  /// The state as bytes: u8 (1 there are subscriptions, 2 there are staged updates) | u32 n, n * u32 clocks of
+  /// requested checkpoints | as ssp_clock::encode.
   [[nodiscard]] std::vector<std::byte> encode() const;
-  /// Takes over what is newer in another one's state. Returns: null, or what is wrong with the bytes.
+  /// Merges what is newer in another state. Returns: null, or what is wrong with the bytes.
   const char* merge(std::span<const std::byte> state);
 
   void keep_copies() noexcept override {}  // changes are counted anyway
@@ -76,13 +76,13 @@ class clock_service final : public replicated_store {
   void encode_partition(std::uint16_t partition, std::vector<std::byte>& out) override;
   net::status apply_copy(std::uint16_t partition, std::span<const std::byte> records, std::string& why) override;
   void drop_partitions(const std::bitset<partition_count>& /*which*/) override {}  // it is small, and never newer
-  /// Waits and what came too early; the clock goes on.
+  /// Waits and early requests; the clock itself continues.
   void refuse_waiting(reply_sink& through, net::status why, std::string_view text) override;
   void refuse_client(reply_sink& /*through*/, std::uint64_t /*client*/, net::status /*why*/) override {}
 
-  /// Of what is parked. Thread-safety: any thread.
+  /// Size of what is parked. Thread-safety: any thread.
   [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
-  /// Workers that want to leave, and what they have finished: before they may, the shards have to drop what they have
+  /// Workers that want to leave, and what they have finished: before they may, the shards have to drop what these have
   /// staged for later iterations.
   struct leaver {
     std::uint32_t finished = 0;
@@ -94,8 +94,8 @@ class clock_service final : public replicated_store {
 
   [[nodiscard]] std::size_t parked() const noexcept { return waits_.size() + held_.size(); }
   [[nodiscard]] std::uint32_t slowest() const noexcept { return clock_.slowest(); }
-  /// Whether somebody has said that it subscribes to keys, or stages updates: then the shards are to be told when the
-  /// clock moves.
+  /// Whether a worker has announced subscriptions or staged updates: then the shards are to be notified when the
+  /// clock ticks.
   [[nodiscard]] bool is_watched() const noexcept { return watched_ || stages_; }
 
  private:
@@ -119,12 +119,12 @@ class clock_service final : public replicated_store {
   ssp_clock clock_;
   bool begun_;
   bool watched_ = false;
-  bool stages_ = false;                      // somebody stages updates
+  bool stages_ = false;                      // there are staged updates
   std::map<std::uint32_t, leaver> leaving_;  // by rank
   std::uint32_t every_ = 0;
-  std::set<std::uint32_t> asked_;  // clocks of checkpoints that somebody asked for and some worker has not finished
+  std::set<std::uint32_t> asked_;  // clocks of requested checkpoints that some worker has not finished
   std::uint64_t changes_ = 0;
-  std::uint64_t taken_ = 0;  // of these, by the last take_changes
+  std::uint64_t taken_ = 0;  // the newest, at the last take_changes
   const std::bitset<partition_count>* incomplete_ = nullptr;
   time_point now_{};  // at the last call that told it
   byte_budget budget_{std::size_t{64} << 20};

@@ -24,7 +24,7 @@ namespace {
 constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_at_multi; }
 constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::update_at; }
 constexpr bool is_rows(verb v) noexcept { return v >= verb::table_open && v <= verb::rows_scan; }
-/// Whether a request begins with what is there, so that under BSP it is the one of its clock: all but `push`.
+/// Whether a request depends on the current value, so that under BSP it is the one of its clock: all but `push`.
 constexpr bool begins_with_what_is_there(verb v) noexcept { return v != verb::push; }
 
 }  // namespace
@@ -58,13 +58,13 @@ void shard::guarded_dispatch(const net::request_view& request, shared_buffer&& t
     try {
       refuse(done, full ? status::out_of_memory : status::internal,
              none ? "there was no memory for it, or for its answer" : e.what());
-    } catch (...) {  // the completion still answers when it goes
+    } catch (...) {  // the completion still answers when it is destroyed
     }
   }
   log().end();
 }
 
-/// As guarded_dispatch while a client's refused request is awaited again.
+/// As guarded_dispatch while a client's refused request is expected again.
 void shard::handle_in_order(const net::request_view& request, shared_buffer&& tail, completion& done) noexcept {
   using verdict = deferred_requests::verdict;
   const auto what = waiting_room_.judge(request);
@@ -247,7 +247,7 @@ void shard::handle_single(const net::request_view& request, shared_buffer tail, 
   if (!store_.keys().owns(partition)) return refuse(done, status::wrong_owner, store_.keys().not_mine(partition));
   log().expect(partition);
   log().hold_places();
-  log().touch(partition);  // there is room for what hold_places has seen
+  log().touch(partition);  // hold_places has made room
   if (log().retried() && was_answered(h, key, hash, done)) return;
   key_operation c{&h, h.what};
   auto payload = request.payload();
@@ -301,8 +301,8 @@ void shard::handle_single(const net::request_view& request, shared_buffer tail, 
   store_.trim();
 }
 
-/// An update of a large value whose success is certain is answered before it runs. Whoever asks next is served by this
-/// thread, so nobody can see the value as it was before; and the sender's next request travels meanwhile. Bringing 80
+/// An update of a large value that cannot fail is answered before it runs. The next request is served by this
+/// thread, so none can see the old value; and the sender's next request is in flight meanwhile. Fetching 80
 /// kB of delta from the other processor's cache takes 10 us of the 75 us that the round trip would last.
 bool shard::update_after_answer(const key_operation& c, std::string_view key, std::uint64_t hash,
                                 const value_view& delta, completion& done) {
@@ -335,7 +335,7 @@ void shard::perform(const key_operation& c, std::string_view key, std::uint64_t 
   if ((c.header->flags & net::flag_bsp_read) != 0 && c.header->clock != net::no_clock && !staged &&
       begins_with_what_is_there(c.what)) {
     store_.fold_before(c.header->clock, key, hash, out);
-    if (c.what == verb::remove) out = {};  // it goes, whatever became of it
+    if (c.what == verb::remove) out = {};  // it is removed, whatever happened to it
     if (out.result != status::ok) return;
   }
   if (log().recording()) record_change(c, key, hash, staged);
@@ -375,7 +375,7 @@ void shard::perform(const key_operation& c, std::string_view key, std::uint64_t 
     case verb::update:
       if (staged) return store_.stage(c, key, hash, value, std::move(tail), out);
       store_.update(*c.function, key, hash, value, std::move(tail), out);
-      out.value = nullptr;  // the sender did not ask for it
+      out.value = nullptr;  // the sender did not request it
       return;
     case verb::bupdate:
       return store_.update(*c.function, key, hash, value, std::move(tail), out);
@@ -423,7 +423,7 @@ void shard::handle_clear(completion& done) {
   done.answer(reply);
 }
 
-/// Folds a slice of what is staged below header.clock, and says what could not be folded.
+/// Folds a slice of what is staged below header.clock, and reports what could not be folded.
 void shard::handle_fold(const net::request_view& request, completion& done) {
   const auto& h = request.header;
   if (h.clock == net::no_clock) return refuse(done, status::bad_request, "fold without a clock");
@@ -439,9 +439,9 @@ void shard::handle_fold(const net::request_view& request, completion& done) {
   done.answer(reply);
 }
 
-/// The worker of this rank begins again after header.clock iterations: what another process had staged for the next one
-/// goes, and what still comes from its clients is refused. With flag_staged it has left the job, and stages nothing
-/// more.
+/// The worker of this rank restarts after header.clock iterations: what the previous process had staged for the next
+/// one is dropped, and late requests of its clients are rejected. With flag_staged it has left the job, and stages
+/// nothing more.
 void shard::fence(const net::request_view& request, completion& done) {
   const auto& h = request.header;
   auto rest = request.payload();
@@ -496,7 +496,7 @@ void shard::handle_register(const net::request_view& request, completion& done) 
     } else {
       const auto& f = plugins_.load_update(plugin, symbol);
       id = f.id;
-      // Deltas may be added up before they come, but not where a missing key looks at the first one.
+      // Deltas may be combined before they are sent, but not where a missing key depends on the first one.
       additive = f.additive && f.function->initialise == nullptr;
     }
     std::array<std::byte, sizeof id + 1> body;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One shard of a server: the partitions p with p % threads == index, their tables, and the verbs on them. It knows no
-// socket and no lock; the thread that calls `handle` owns it. What it keeps is a partition_store, of which `chain`
-// keeps copies.
+// One shard of a server: the partitions p with p % threads == index, their tables, and the verbs on them. It has no
+// socket and no lock; the thread that calls `handle` owns it. Its data is a partition_store, which the
+// replication_chain replicates.
 #pragma once
 
 #include <array>
@@ -32,12 +32,12 @@
 
 namespace paracel::srv {
 
-/// What a shard has done and holds. Thread-safety: written by the shard thread, read by any.
+/// Statistics of a shard. Thread-safety: written by the shard thread, read by any.
 struct alignas(64) shard_counters {
   using counter = std::atomic<std::uint64_t>;
   static constexpr std::size_t verbs = net::shard_verbs;
 
-  std::array<counter, verbs> requests{};  ///< by verb; [0]: verbs that a shard does not have
+  std::array<counter, verbs> requests{};  ///< by verb; [0]: unknown verbs
   counter bytes_in{0};
   counter bytes_out{0};
   counter failures{0};  ///< replies and items with another status than ok and not_found
@@ -53,27 +53,27 @@ struct alignas(64) shard_counters {
   static void set(counter& c, std::uint64_t n) noexcept { c.store(n, std::memory_order_relaxed); }
 };
 
-/// The actor that owns a server's share of the partitions.
+/// The owner of a server's share of the partitions.
 ///
 /// Thread-safety: owned by the shard thread, except `counters` and `busy`: any thread.
-/// Lifetime: registry and ownership outlive it. Replies are sent before `handle` returns.
+/// Lifetime: registry and ownership must outlive it. Replies are sent before `handle` returns.
 class shard final : public replicated_store {
  public:
-  /// `owned` may be null inside, and point elsewhere later: then the ring is not known, and every partition of the
-  /// right remainder is taken.
+  /// `owned` may hold null, and change later: while null the ring is not known, and every partition of the
+  /// right remainder is accepted.
   shard(const shard_settings& settings, plugin_registry& plugins, const std::atomic<const ownership*>& owned);
 
   /// The requests that `handle` will be given next, in this order: their keys are hashed here, all of them, and the
-  /// memory of their entries is asked for, so that the misses of a batch overlap.
+  /// memory of their entries is prefetched, so that the misses of a batch overlap.
   void expect(std::span<const net::request_view> requests) noexcept;
-  /// Answers `done` exactly once. `tail` is the value of a single-key request when it travelled in its own frame.
+  /// Answers `done` exactly once. `tail` is the value of a single-key request if it came in its own frame.
   /// No input and no plug-in makes it throw.
   /// A request that follows one with an unknown key set is answered later (deferred_requests).
   void handle(const net::request_view& request, shared_buffer tail, completion done) noexcept;
-  /// The thread ends: what is held back is answered.
+  /// The thread exits: held requests are answered.
   void closing();
 
-  // ---- the state of a partition of this shard: as of partition_store, and the counters say so
+  // ---- the state of a partition of this shard: as of partition_store, and the counters follow
 
   using room = partition_store::room;
   void encode_partition(std::uint16_t partition, std::vector<std::byte>& out) override {
@@ -85,7 +85,7 @@ class shard final : public replicated_store {
   [[nodiscard]] partition_store& store() noexcept { return store_; }
   [[nodiscard]] dedup_window& applied() noexcept { return store_.applied(); }
 
-  // ---- partitions with copies, for the replicator
+  // ---- partitions with replicas, for the replication_chain
 
   void keep_copies() noexcept override { store_.keep_copies(); }
   void begin_epoch(std::uint32_t epoch) override { store_.begin_epoch(epoch); }
@@ -109,7 +109,7 @@ class shard final : public replicated_store {
     waiting_room_.forget(client, why, &through);
   }
 
-  /// Calls f(name, budget) for each kind of thing that is held here for clients. Thread-safety: any thread.
+  /// Calls f(name, budget) for each kind of memory held here for clients. Thread-safety: any thread.
   template <class F>
   void each_budget(const F& f) const {
     f("key_sets", sets_.budget());
@@ -124,7 +124,7 @@ class shard final : public replicated_store {
   [[nodiscard]] running_function busy() const noexcept { return monitor_.busy(); }
 
  private:
-  /// The hash of a request's key, computed already when the request was expected.
+  /// The hash of a request's key, precomputed when the request was expected.
   std::uint64_t hash_of(std::string_view key) noexcept;
   void dispatch(const net::request_view& request, shared_buffer tail, completion& done);
   void handle_single(const net::request_view& request, shared_buffer tail, completion& done);
@@ -168,7 +168,8 @@ class shard final : public replicated_store {
   void refuse(completion& done, const key_outcome& out) { refuse(done, out.result, out.text); }
   void publish() noexcept;
 
-  // What a buffer may keep between requests; one large multi reply should not stay for the rest of the job.
+  // The capacity that a buffer may keep between requests; one large multi reply should not stay for the rest of the
+  // job.
   static constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
 
   const shard_settings settings_;
@@ -181,7 +182,7 @@ class shard final : public replicated_store {
   deferred_requests waiting_room_;
   static constexpr std::size_t most_fenced = std::size_t{1} << 16;
   std::map<std::uint32_t, std::uint32_t> left_;  // ranks that have left, and what they had finished
-  std::set<std::uint64_t> fenced_;               // clients of workers in whose place another process is
+  std::set<std::uint64_t> fenced_;               // clients of workers that were replaced
 
   const loaded_update* default_update_ = nullptr;
   const loaded_update* last_update_ = nullptr;  // of the request before: most workers use one function
@@ -193,9 +194,9 @@ class shard final : public replicated_store {
     std::size_t count = 0;
     std::size_t next = 0;
   };
-  expected_keys expected_;  // of the batch in hand
+  expected_keys expected_;  // of the current batch
 
-  std::vector<std::byte> items_;  // the body of a multi reply; capacity is used again
+  std::vector<std::byte> items_;  // the body of a multi reply; capacity is reused
   shard_counters counters_;
 };
 

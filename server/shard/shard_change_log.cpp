@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A shard whose partitions have copies: what comes again is answered as before, and what a request changes is noted.
+// A shard whose partitions have replicas: retries are answered as before, and changes of a request are noted.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -12,9 +12,9 @@ namespace paracel::srv {
 using net::status;
 using net::verb;
 
-// ---- what comes again -----------------------------------------------------------------------------------------------
+// ---- retries --------------------------------------------------------------------------------------------------------
 
-/// Answers a request of one key that has come again, if it was applied before.
+/// Answers a retried request of one key, if it was applied before.
 bool shard::was_answered(const net::request_header& h, std::string_view key, std::uint64_t hash, completion& done) {
   const key_operation c{&h, h.what};
   key_outcome out;
@@ -46,7 +46,7 @@ bool shard::was_applied(const key_operation& c, std::string_view key, std::uint6
     out.text = told(net::text_of(before.item.value.bytes));
   } else if (before.item.value.tag != value_tag::none) {
     out.elements = before.item.value;
-    // What was too large to be kept is answered as it is now; the update is in it.
+    // What was too large to keep is answered with the current value; it includes the update.
     if (before.values_left_out && c.what == verb::bupdate) {
       out.elements = {};
       if (const auto* e = store_.keys().find(hash, key)) {
@@ -61,7 +61,7 @@ bool shard::was_applied(const key_operation& c, std::string_view key, std::uint6
   return true;
 }
 
-/// Before a request changes anything: that its item of this key will be answered.
+/// Before a request changes anything: its item of this key will be answered.
 void shard::expect_answer(std::uint64_t hash) {
   if (const auto partition = partition_of(hash); store_.keys().owns(partition)) log().expect(partition);
 }
@@ -91,7 +91,7 @@ void shard::note_answer(std::uint16_t partition, const key_outcome& out) {
                  failed ? value_view{value_tag::packed, net::bytes_of(out.text)} : out.view());
 }
 
-/// `answers`: the values of a bupdate as they are answered; a key that is there twice has two.
+/// `answers`: the values of a bupdate in reply order; a duplicate key has two.
 void shard::note_answers(const key_operation& c, const prepared_set& set, std::span<const std::byte> answers) {
   const bool values = c.what == verb::bupdate;
   for (std::size_t i = 0; i < set.size(); ++i) {
@@ -102,7 +102,7 @@ void shard::note_answers(const key_operation& c, const prepared_set& set, std::s
   }
 }
 
-/// What `clear` is where other partitions are copies of somebody else's. Once the first is cleared nothing can fail.
+/// `clear` where other partitions are replicas of another server's. Once the first is cleared nothing can fail.
 void shard::clear_owned(completion& done) {
   std::vector<std::uint16_t> partitions;
   for (std::uint32_t p = settings_.index; p < partition_count; p += settings_.threads) {

@@ -15,8 +15,8 @@ using net::verb;
 
 namespace {
 
-// Keys of a multi request that are hashed and prefetched before the first is handled. 32 misses are more than a core of
-// today keeps in flight (10 to 16), and their items fit in the first-level cache.
+// Keys of a multi request that are hashed and prefetched before the first is handled. 32 misses are more than a current
+// core keeps in flight (10 to 16), and their items fit in the first-level cache.
 constexpr std::size_t items_at_once = 32;
 
 constexpr verb single_of(verb v) noexcept {
@@ -33,7 +33,7 @@ static_assert(single_of_set(verb::set_pull) == verb::pull && single_of_set(verb:
 
 void shard::handle_multi(const net::request_view& request, completion& done) {
   const auto& h = request.header;
-  // All items are looked at before the first is handled: a malformed request changes nothing.
+  // All items are checked before the first is handled: a malformed request changes nothing.
   const bool remembered = log().remembers();
   net::request_items check(request.payload(), h.count);
   for (net::request_item item; check.next(item);) {
@@ -56,14 +56,14 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
       done);
 }
 
-/// The most that a reply of many values may hold.
+/// The size limit of a reply of many values.
 std::size_t shard::room_of(const key_operation& c) const noexcept {
   const auto most = settings_.max_message_bytes - net::reply_header_bytes;
   const auto credit = c.header->credit;
   return c.is_cut_by_credit() && credit != 0 ? std::min<std::size_t>(most, credit) : most;
 }
 
-/// Performs `c` on the `count` items of its request, which `next` gives with the hashes of their keys.
+/// Executes `c` on the `count` items of its request, which `next` returns with the hashes of their keys.
 template <class Next>
 void shard::answer_items(const key_operation& c, Next&& next, completion& done) {
   const auto count = c.header->count;
@@ -71,7 +71,7 @@ void shard::answer_items(const key_operation& c, Next&& next, completion& done) 
   if (std::size_t{count} * net::reply_item_bytes > most) {
     return refuse(done, status::too_large, std::to_string(count) + " items are too many for one reply");
   }
-  // From here on nothing is thrown: one item fails, and what was done is answered.
+  // From here on nothing throws: a single item fails, and completed ones are answered.
   items_.clear();
   make_room(items_, std::size_t{count} * net::reply_item_bytes);
   std::size_t left = count;
@@ -89,7 +89,7 @@ void shard::answer_items(const key_operation& c, Next&& next, completion& done) 
         if (!owned) {
           out.fail(status::wrong_owner, store_.keys().not_mine(partition));
         } else {
-          log().touch(partition);  // there is room for what hold_places has seen
+          log().touch(partition);  // hold_places has made room
           if (!log().retried() || !was_applied(c, item[i].key, hash[i], out)) {
             if (c.what == verb::bupdate) make_room_for_value(left, item[i], hash[i]);
             perform(c, item[i].key, hash[i], item[i].value, {}, out);
@@ -130,7 +130,7 @@ void shard::answer_items(const key_operation& c, Next&& next, completion& done) 
   if (items_.capacity() > kept_buffer_bytes) items_ = {};
 }
 
-/// An update that answers its value is not done when there is no memory for the answer, as far as its size is known.
+/// An update that returns its value is not executed when there is no memory for the reply, as far as its size is known.
 void shard::make_room_for_value(std::size_t left, const net::request_item& item, std::uint64_t hash) {
   const auto* e = store_.keys().find(hash, item.key);
   make_room(items_, net::reply_item_bytes * left + (e != nullptr ? e->value() : item.value.bytes).size());
@@ -198,7 +198,7 @@ void shard::prepare_set(const net::request_view& request, const digest128& diges
   done.ok();
 }
 
-/// The short way: all keys are there with values of one kind, and nothing waits for the clock. False: it is not open,
+/// The fast path: all keys exist with values of one kind, and nothing waits for the clock. False: not applicable,
 /// and nothing has happened.
 bool shard::run_set(const key_operation& c, prepared_set& set, const set_values& values, completion& done) {
   const auto& h = *c.header;
@@ -210,7 +210,7 @@ bool shard::run_set(const key_operation& c, prepared_set& set, const set_values&
   if (c.what != verb::pull && (values.tag != set.tag() || values.bytes != set.value_bytes())) return false;
   if (c.function != nullptr && !set.can_update(*c.function)) return false;
   if (c.what == verb::push && store_.keys().keeps_states())
-    return false;  // an optimizer's state goes with the old value
+    return false;  // an optimizer's state is dropped with the old value
 
   if (items_.size() < bytes) items_.resize(bytes);
   const bool noted = log().recording() && c.what != verb::pull;

@@ -19,35 +19,35 @@ namespace paracel::srv {
 /// Cost: O(count), no allocation.
 [[nodiscard]] bool is_subscription(std::span<const std::byte> payload, std::uint32_t count) noexcept;
 
-/// Keys that workers want to be told of when the clock moves. A subscription is a request that is answered later, once:
+/// Keys that workers want pushed when the clock ticks. A subscription is a request that is answered later, once:
 /// with an item for each of its keys, as soon as the clock is beyond the one of the push_cache.
 ///
 ///   ok, a value       the key has changed
-///   ok, no value      it has the version that the push_cache has
-///   not_found         it is not there
-///   too_large         it has changed, and is larger than 64 KiB or than what is left of the credit: ask for it
+///   ok, no value      the push_cache has the current version
+///   not_found         it does not exist
+///   too_large         it has changed, and is larger than 64 KiB or than the remaining credit: fetch it
 ///
-/// The reply's clock c says that the values contain every update of everybody's first c iterations: a worker's tick of
-/// iteration c follows the acknowledgements of its updates, `clock_moved(c)` follows all the ticks, and the values are
-/// read after that.
+/// The reply's clock c guarantees that the values contain every update of all workers' first c iterations: a worker's
+/// tick of iteration c follows the acknowledgements of its updates, `clock_moved(c)` follows all the ticks, and the
+/// values are read after that.
 /// Thread-safety: owned by the shard thread.
 class subscriptions {
  public:
-  /// Of all that is parked; a push_cache beyond it is refused.
+  /// Total parked size; a push_cache beyond it is refused.
   static constexpr std::size_t most_parked_bytes = std::size_t{256} << 20;
 
   explicit subscriptions(key_store& keys) noexcept : keys_(keys) {}
 
-  /// Answers `done` now, if the clock is beyond the request's, or later. A client has one subscription: the one before
-  /// is answered without an item.
+  /// Answers `done` now, if the clock is beyond the request's, or later. A client has one subscription: the previous
+  /// one is answered without items.
   void subscribe(const net::request_view& request, completion done);
-  /// The first `clock` iterations of everybody are complete. Less than was known changes nothing.
+  /// The first `clock` iterations of all workers are complete. A smaller clock than before changes nothing.
   /// Cost: two cache misses a parked key.
   void clock_moved(std::uint32_t clock);
   /// Answers everything that is parked.
   void close(net::status why, std::string_view text);
 
-  /// Of what is parked. Thread-safety: any thread.
+  /// Parked size. Thread-safety: any thread.
   [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
   [[nodiscard]] std::size_t parked() const noexcept { return parked_.size(); }
 
@@ -64,7 +64,7 @@ class subscriptions {
   std::uint32_t clock_ = 0;
   byte_budget budget_{most_parked_bytes};
   std::unordered_map<std::uint64_t, subscription> parked_;  // by client
-  std::vector<std::byte> reply_;                            // capacity is used again
+  std::vector<std::byte> reply_;                            // capacity is reused
 };
 
 }  // namespace paracel::srv

@@ -20,26 +20,26 @@
 namespace paracel::srv {
 
 /// Memory for the small entries of a group of partitions: free lists by size in steps of 8 bytes, cut from chunks of
-/// 16 KiB. It can be walked in the order of addresses, which reads a million entries as fast as the memory delivers
-/// them, where following the pointers of tables waits for it at each one.
+/// 16 KiB. It can be scanned in address order, which reads a million entries at memory bandwidth,
+/// where following the pointers of tables stalls at each one.
 ///
-///     chunk   | block | block | free | block | free | free |        not yet cut |
+///     chunk   | block | block | free | block | free | free |        not yet used |
 ///     block   15 bytes of the owner's | u8 mark | ...               mark: anything but `free_mark`
 ///     free    next free block of this size | u32 bytes | - | `free_mark` | ...
 ///     beyond 1 KiB: a malloc of its own, on a list:   next | previous | block
 ///
 /// malloc would spend 16 bytes more on an entry of 48 (measured with a key of 20 characters and one double).
 /// Thread-safety: owned by the shard thread.
-/// Cost: O(1); memory that is given back is used again for the same size. When the last block comes back all chunks but
-/// one are released, so that what comes and goes leaves nothing behind, whatever size it had.
-/// Under AddressSanitizer every block is its own malloc, so that an overrun of one is seen.
+/// Cost: O(1); freed memory is reused for the same size. When the last block is freed all chunks but
+/// one are released, so that temporary entries leave nothing behind, whatever their size.
+/// Under AddressSanitizer every block is its own malloc, so that overruns are detected.
 class arena {
  public:
   static constexpr std::size_t step = 8;
   static constexpr std::size_t smallest = 16;
   static constexpr std::size_t largest = 1024;  ///< beyond it malloc's share is below 3 %
   static constexpr std::size_t chunk_bytes = 16 * 1024;
-  /// Byte 15 of a block that is free; an owner never writes it there.
+  /// Byte 15 of a free block; an owner never writes it there.
   static constexpr std::uint8_t free_mark = 0xff;
 
   arena() = default;
@@ -53,8 +53,8 @@ class arena {
 
   static constexpr std::size_t rounded(std::size_t bytes) noexcept { return (bytes + step - 1) / step * step; }
 
-  /// `bytes` is a multiple of 8 and at least 16; the address is a multiple of 8. The owner writes its first 16 bytes
-  /// before anything else is asked of the arena. Throws: std::bad_alloc.
+  /// `bytes` is a multiple of 8 and at least 16; the address is a multiple of 8. The owner must write its first 16
+  /// bytes before the next call on the arena. Throws: std::bad_alloc.
   void* allocate(std::size_t bytes) {
     void* block = bytes > listed_above ? take_listed(bytes) : take(bytes);
     ++blocks_;
@@ -68,11 +68,11 @@ class arena {
     else make_free(block, bytes);
     if (blocks_ == 0) release_chunks();
   }
-  /// Bytes handed out and not given back, and those that the tables say they hold elsewhere.
+  /// Allocated bytes, and those that the tables report as held elsewhere.
   [[nodiscard]] std::size_t used() const noexcept { return used_; }
-  /// Blocks handed out and not given back.
+  /// Allocated blocks.
   [[nodiscard]] std::size_t blocks() const noexcept { return blocks_; }
-  /// Bytes that a walk reads at most, the listed blocks apart.
+  /// Bytes that a scan reads at most, excluding the listed blocks.
   [[nodiscard]] std::size_t extent() const noexcept { return chunks_.size() * chunk_bytes; }
   /// Counts memory that is held on behalf of an entry: large values, slots.
   void count_bytes(std::ptrdiff_t bytes) noexcept {
@@ -80,7 +80,7 @@ class arena {
     *total_ += static_cast<std::size_t>(bytes);
   }
 
-  /// Calls `f(block)` for every block that is handed out; it returns the bytes that were asked for, so that the next
+  /// Calls `f(block)` for every allocated block; it returns the bytes that were requested, so that the next
   /// one is found. Nothing may be allocated or freed meanwhile.
   template <class F>
   void for_each(const F& f) {
@@ -112,10 +112,10 @@ class arena {
     listed_block* previous;
   };
 
-  /// The blocks of one chunk. Two things make it twice as fast as it looks (1 M entries of 48 bytes, 10 ms to 5 ms):
-  /// lines are asked for some time before they are needed, those of the next chunk at the end of this one; and the next
-  /// block is guessed to be as far away as the last one was, so that the processor looks at several at once. The empty
-  /// asm keeps the compiler from seeing that the guess is right.
+  /// The blocks of one chunk. Two techniques double its speed (1 M entries of 48 bytes, 10 ms to 5 ms):
+  /// lines are prefetched some time before they are needed, those of the next chunk at the end of this one; and the
+  /// next block is predicted to be as far away as the last one was, so that the processor works on several at once. The
+  /// empty asm keeps the compiler from seeing that the prediction is right.
   template <class F>
   static void walk(std::uintptr_t at, std::uintptr_t end, std::uintptr_t whole, std::uintptr_t next_chunk, const F& f) {
     constexpr std::size_t ahead = 1536;

@@ -93,7 +93,7 @@ void change_log::answered(std::uint16_t partition, net::status result, std::uint
   const bool left_out =
       value.bytes.size() > most_answer_bytes || !try_room(items_, value.bytes.size() + items_left_ * item_front_bytes);
   net::append_item(items_, result, version, left_out ? value_view{value.tag, {}} : value);
-  if (left_out) std::memset(items_.data() + at, 0xff, sizeof(std::uint32_t));  // a mark until the part is put together
+  if (left_out) std::memset(items_.data() + at, 0xff, sizeof(std::uint32_t));  // a mark until the part is complete
   parts_.push_back({partition, at, items_.size() - at});
   if (items_left_ != 0) --items_left_;
 }
@@ -138,14 +138,14 @@ void change_log::keep_part(std::uint16_t partition, std::span<const part> parts,
   const auto low = header_.low_watermark;
   try {
     applied_.add(header_.client, low, header_.sequence, partition, {flags, std::span(kept_items_).subspan(at)});
-  } catch (const std::bad_alloc&) {  // its place is there
+  } catch (const std::bad_alloc&) {  // its place is reserved
     kept_items_.resize(at);
     applied_.add(header_.client, low, header_.sequence, partition, {flags, {}});
   }
   parts_kept_.push_back({partition, flags, header_.client, low, header_.sequence, at, kept_items_.size() - at});
 }
 
-/// What this partition's part of the request in hand was answered before.
+/// The previous answer to this partition's part of the current request.
 change_log::replayed& change_log::replay_of(std::uint16_t partition) {
   if (const auto known = replayed_.find(partition); known != replayed_.end()) return known->second;
   replayed r;
@@ -161,7 +161,7 @@ change_log::replayed& change_log::replay_of(std::uint16_t partition) {
 dedup_window::verdict change_log::next_answer(std::uint16_t partition, earlier& out) {
   auto& r = replay_of(partition);
   if (r.how != dedup_window::verdict::applied) return r.how;
-  // More items than it had: the request is not the one that it says it is.
+  // More items than it had: the request is not the one that it claims to be.
   if (r.items.size() - r.at < item_front_bytes || item_bytes(r.items.data() + r.at) > r.items.size() - r.at) {
     return dedup_window::verdict::expired;
   }

@@ -16,27 +16,27 @@
 
 namespace paracel::srv {
 
-/// Whether a request of this verb is remembered, so that it is not applied twice. remove_if is not: what it removes is
-/// gone when it comes again.
+/// Whether a request of this verb is remembered, so that it is not applied twice. remove_if is not: a
+/// retry finds what it removed already gone.
 [[nodiscard]] bool changes_state(net::verb v) noexcept;
 
-/// What the requests of a batch have changed in a shard whose partitions have copies: names alone, since each is
-/// written once from what it has become; and what they were answered. Before `record` nothing is noted or remembered:
-/// each call is one test then, and partitions without copies pay no more.
+/// What the requests of a batch have changed in a shard whose partitions have replicas: names only, since each is
+/// written once with its final value; and how they were answered. Before `record` nothing is noted or remembered:
+/// each call is then a single test, and partitions without replicas pay no more.
 ///
-/// Thread-safety: owned by the shard thread. Lifetime: the window outlives it.
+/// Thread-safety: owned by the shard thread. Lifetime: the window must outlive it.
 class change_log {
  public:
-  /// Answers of one partition's part that are kept with their values; beyond it the values are left out.
+  /// Bytes of one partition's answers that are kept with their values; beyond it the values are left out.
   static constexpr std::size_t most_answer_bytes = 4096;
 
   explicit change_log(dedup_window& applied) : applied_(applied) {}
 
-  /// From now on what requests change is noted, and requests are remembered.
+  /// From now on changes are noted, and requests are remembered.
   void record() noexcept { recording_ = true; }
   [[nodiscard]] bool recording() const noexcept { return recording_; }
 
-  // ---- the request in hand
+  // ---- the current request
   void begin(const net::request_header& h) noexcept {
     if (recording_) [[unlikely]]
       begin_request(h);
@@ -45,14 +45,14 @@ class change_log {
   void expect(std::uint16_t partition) {
     if (remembers_) expected_.push_back(partition);
   }
-  /// Makes room for remembering what was expected: nothing behind it can fail, so that what was changed is remembered
+  /// Makes room for remembering what was expected: nothing after it can fail, so that what was changed is remembered
   /// whatever becomes of the rest. Throws: std::bad_alloc; nothing has changed, and the request can be refused.
   void hold_places() {
     if (remembers_) hold_all_places();
   }
-  /// What it was answered is remembered if it has changed anything: as far as it came, if it ended with an exception.
-  /// Where there is no memory for values they are left out, and where there is none for more than a place, the answer:
-  /// who asks again is told that it is not known.
+  /// Its answer is remembered if it has changed anything: as far as it came, if it ended with an exception.
+  /// If there is no memory for values they are left out, and if there is none beyond the place, the answer:
+  /// a retry is then told that it is unknown.
   void end() noexcept {
     if (remembers_) [[unlikely]]
       keep_answers();
@@ -65,16 +65,16 @@ class change_log {
     net::reply_item item;
     bool values_left_out = false;
   };
-  /// Of a retried request: what the next item of this partition was answered. Views are valid until the request ends.
+  /// Of a retried request: the answer to the next item of this partition. Views are valid until the request ends.
   dedup_window::verdict next_answer(std::uint16_t partition, earlier& out);
   /// Needs no memory for what was expected.
   void answered(std::uint16_t partition, net::status result, std::uint64_t version, const value_view& value);
 
-  // ---- what it changes: noted before it is changed, since there may be no memory for a note. What was noted and did
-  // ---- not change is written as it is, which does no harm; `folded`, `rows_folded` and `cleared` come when nothing
+  // ---- changes: noted before they are made, since there may be no memory for a note. What was noted and did
+  // ---- not change is written as it is, which is harmless; `folded`, `rows_folded` and `cleared` come when nothing
   // ---- can fail any more.
   void key(std::uint64_t hash, std::string_view name) { note_key(hash, name, 0, whole, 0); }
-  /// The key goes, or went meanwhile, with all that was staged.
+  /// The key is removed, or was meanwhile, with all that was staged.
   void key_gone(std::uint64_t hash, std::string_view name) { note_key(hash, name, 0, whole | gone, 0); }
   void staged(std::uint64_t hash, std::string_view name, std::uint64_t arrival) {
     note_key(hash, name, arrival, waits, 0);
@@ -95,7 +95,7 @@ class change_log {
   void cleared(std::uint16_t partition) {
     if (recording_) cleared_.push_back(partition);
   }
-  /// So many of the next notes of a kind need no memory. Throws: std::bad_alloc.
+  /// Reserves memory for so many notes of a kind. Throws: std::bad_alloc.
   void make_room_for_batches(std::size_t n) {
     if (recording_) make_room(batches_, n);
   }
@@ -103,14 +103,14 @@ class change_log {
     if (recording_) make_room(cleared_, n);
   }
 
-  // ---- partitions whose copies are not known to be whole: they are to be made so when somebody is served from one
+  // ---- partitions whose replicas are not known to be up to date: they are to be synced when they are next served
   void watch(const std::bitset<partition_count>* incomplete) noexcept { incomplete_ = incomplete; }
   [[nodiscard]] bool watches() const noexcept { return incomplete_ != nullptr; }
   void touch(std::uint16_t partition) {
     if (incomplete_ != nullptr && (*incomplete_)[partition]) touched_.push_back(partition);
   }
 
-  // ---- for who writes it down: shard::take_changes
+  // ---- for the writer: shard::take_changes
   static constexpr std::uint8_t whole = 1;  ///< the value and all that is not staged
   static constexpr std::uint8_t gone = 2;
   static constexpr std::uint8_t waits = 4;  ///< what is staged from `arrival` on
@@ -204,13 +204,13 @@ class change_log {
 
   bool recording_ = false;
 
-  // Of the request in hand.
+  // Of the current request.
   net::request_header header_;
   bool remembers_ = false;
   bool retried_ = false;
   std::size_t changes_before_ = 0;
   std::vector<std::uint16_t> expected_;  // partitions: of each item, and then each once
-  std::size_t items_left_ = 0;           // that will be answered yet
+  std::size_t items_left_ = 0;           // still to be answered
   std::vector<part> parts_;
   std::vector<std::byte> items_;
   std::map<std::uint16_t, replayed> replayed_;

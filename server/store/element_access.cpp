@@ -41,7 +41,7 @@ status check(const value_view& value, const element_choice& choice, std::string&
           std::to_string(std::uint64_t{choice.first} + choice.count) + of;
     return status::bad_request;
   }
-  // The greatest first and then one comparison: a loop without a branch.
+  // The maximum first and then one comparison: a branch-free loop.
   std::uint32_t greatest = 0;
   for (std::size_t i = 0; i < choice.count; ++i) greatest = std::max(greatest, offset_at(choice, i));
   if (choice.count == 0 || greatest < size) return status::ok;
@@ -60,7 +60,7 @@ void gather(std::size_t width, const std::byte* from, const element_choice& choi
   else gather<std::uint64_t>(from, choice, to);
 }
 
-/// Puts back what `gather` has taken.
+/// Writes back what `gather` has read.
 void scatter(std::size_t width, const std::byte* from, const element_choice& choice, std::byte* to) noexcept {
   for (std::size_t i = 0; i < choice.count; ++i) {
     std::memcpy(to + offset_at(choice, i) * width, from + i * width, width);
@@ -92,7 +92,7 @@ status status_of(abi::outcome o) noexcept {
   return o == abi::type_mismatch ? status::type_mismatch : status::plugin_failed;
 }
 
-/// One call for each element, in order. When one fails all are put back.
+/// One call for each element, in order. If one fails all are restored.
 status update_each(const loaded_update& f, const element_change& change, std::span<std::byte> value, std::string& why) {
   const auto tag = element_of(change.numbers.tag);
   const auto width = element_bytes(tag);

@@ -11,7 +11,7 @@
 
 namespace paracel::srv {
 
-/// The user function a shard is in. Whoever finds the same `serial` twice knows that it ran all the time in between.
+/// The user function a shard is in. Seeing the same `serial` twice means that it ran all the time in between.
 struct running_function {
   const std::string* name = nullptr;  ///< null: in none; lives as long as the server
   std::uint64_t serial = 0;
@@ -21,7 +21,7 @@ struct running_function {
 /// Thread-safety: `runs` by that thread, `busy` by any.
 class function_monitor {
  public:
-  /// The function that runs from now on; null: none does.
+  /// The function that runs from now on; null: none.
   void runs(const std::string* function) noexcept {
     if (function != nullptr) serial_.store(serial_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     name_.store(function, std::memory_order_release);
@@ -38,7 +38,7 @@ class function_monitor {
   std::atomic<std::uint64_t> serial_{0};
 };
 
-/// The thread is in this function as long as the mark lives.
+/// Marks the thread as being in this function while alive.
 class busy_mark {
  public:
   busy_mark(function_monitor& of, const std::string& name, std::uint64_t function = 0,

@@ -13,7 +13,7 @@ namespace {
 
 // Keys that are looked up together, as in the multi verbs: more misses than a core keeps in flight.
 constexpr std::size_t batch = 32;
-// How far ahead a loop asks for the next values. Each is a line or two; a core has 10 to 16 misses in flight.
+// How far ahead a loop prefetches values. Each is a cache line or two; a core has 10 to 16 misses in flight.
 constexpr std::size_t ahead = 16;
 
 template <class T>
@@ -68,7 +68,7 @@ bool prepared_set::resolve(key_store& keys) {
 }
 
 prepared_set::state prepared_set::look_up(key_store& keys) {
-  if (hashes_.empty()) return state::mixed;  // no type and no size that a loop could go by
+  if (hashes_.empty()) return state::mixed;  // no type and size to loop over
   entries_.resize(size());
   places_.resize(size());
   for (std::size_t begin = 0; begin < size(); begin += batch) {
@@ -167,7 +167,7 @@ void prepared_set::update(key_store& keys, const loaded_update& f, const std::by
   auto version = keys.take_versions(size());
   for (std::size_t i = 0; i < size(); ++i, deltas += value_bytes_) {
     current_call.key = key(i);
-    // It is declared not to fail, so there is nobody to tell.
+    // It is declared not to fail, so there is nothing to report.
     (void)f.function->in_place(f.function, static_cast<std::uint8_t>(element_of(tag_)), places_[i], deltas,
                                value_bytes_ / width, nullptr);
     table::set_version(*entries_[i], version++);
@@ -185,7 +185,7 @@ const char* key_sets::prepare(const digest128& digest, std::span<const std::byte
   if (find(digest) != nullptr) return nullptr;
   prepared_set fresh;
   if (count > most_keys) return "a key set has at most 33,554,432 keys";
-  // The walk is over at the first item that does not fit, so that `count` reserves nothing.
+  // The loop ends at the first item that does not fit, so that `count` reserves nothing.
   const char* reason = parse_set_keys(payload, count, [&](std::string_view key) {
     fresh.ends_.push_back(static_cast<std::uint32_t>(fresh.texts_.size()));
     fresh.texts_.insert(fresh.texts_.end(), key.begin(), key.end());

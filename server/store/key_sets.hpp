@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Prepared key sets: lists of keys that clients use again and again. A list is sent once and named by its digest from
-// then on; what travels afterwards is values, and what the shard does is go through a list of addresses.
+// Prepared key sets: lists of keys that clients use repeatedly. A list is sent once and named by its digest from
+// then on; later requests carry only values, and the shard iterates over a list of addresses.
 #pragma once
 
 #include <array>
@@ -25,9 +25,9 @@
 
 namespace paracel::srv {
 
-/// The values of a set request: `count` of one type and size without anything between them, or items without keys.
+/// The values of a set request: `count` of one type and size, contiguous, or items without keys.
 struct set_values {
-  value_tag tag = value_tag::none;  ///< of each; none: they come as items
+  value_tag tag = value_tag::none;  ///< of each; none: they are items
   std::size_t bytes = 0;            ///< of each
   std::span<const std::byte> payload;
 
@@ -35,13 +35,13 @@ struct set_values {
   /// Value i of uniform ones.
   [[nodiscard]] value_view at(std::size_t i) const noexcept { return {tag, payload.subspan(i * bytes, bytes)}; }
 };
-/// Reads the payload of a set request that carries values. Returns: null, or why it is refused.
-/// Cost: O(1) for uniform values, one walk over items.
+/// Reads the payload of a set request that carries values. Returns: null, or why it is rejected.
+/// Cost: O(1) for uniform values, one scan over items.
 [[nodiscard]] const char* parse_set_values(value_tag tag, std::span<const std::byte> payload, std::uint32_t count,
                                            set_values& out) noexcept;
 
 /// Reads the payload of a set_prepare: `count` items that are keys and nothing else. `each(key)` may have been called
-/// for some before it is refused. Returns: null, or why.
+/// for some before it is rejected. Returns: null, or why.
 template <class Each>
 [[nodiscard]] const char* parse_set_keys(std::span<const std::byte> payload, std::uint32_t count, const Each& each) {
   net::request_items walk(payload, count);
@@ -52,7 +52,7 @@ template <class Each>
   return walk.ok() ? nullptr : "the items of the key set do not fit its body";
 }
 
-/// One list of keys, and where their values lie while nothing has moved.
+/// One list of keys, and the addresses of their values while nothing has moved.
 class prepared_set {
  public:
   [[nodiscard]] std::size_t size() const noexcept { return hashes_.size(); }
@@ -61,22 +61,22 @@ class prepared_set {
     return {texts_.data() + ends_[i], ends_[i + 1] - ends_[i]};
   }
 
-  /// Whether every key is there and owned here, and all values have one type and size and lie in the table. Only then
-  /// the functions below may be called, until the store changes otherwise than by them. Cost: O(1) while
-  /// `table_stats::moves` stands still; otherwise two cache misses a key, overlapped in batches.
+  /// Whether every key exists and is owned here, and all values have one type and size and are stored in the table.
+  /// Only then the functions below may be called, until the store changes otherwise than by them. Cost: O(1) while
+  /// `table_stats::moves` is unchanged; otherwise two cache misses a key, overlapped in batches.
   [[nodiscard]] bool resolve(key_store& keys);
   [[nodiscard]] value_tag tag() const noexcept { return tag_; }
   /// Bytes of one value.
   [[nodiscard]] std::size_t value_bytes() const noexcept { return value_bytes_; }
 
-  /// Writes the values to `out`, one after the other. Cost: a load and a store a number.
+  /// Writes the values to `out`, contiguously. Cost: a load and a store a number.
   void gather(std::byte* out) const noexcept;
   /// Replaces the values by `in`, of the same type and size.
   void scatter(key_store& keys, const std::byte* in) noexcept;
   /// Whether `update` may be called with this function.
   [[nodiscard]] bool can_update(const loaded_update& f) const noexcept;
   /// Updates the values by `deltas`, of the same type and size; the new values go to `out` unless it is null. An
-  /// additive function is this loop itself and is not called.
+  /// additive function is inlined as this loop and not called.
   void update(key_store& keys, const loaded_update& f, const std::byte* deltas, std::byte* out);
 
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
@@ -89,7 +89,7 @@ class prepared_set {
   enum class state : std::uint8_t {
     unknown,
     uniform,
-    missing,  ///< key number `missing_` was not there
+    missing,  ///< key number `missing_` does not exist
     mixed,    ///< not of one kind, or not all of them here
   };
   [[nodiscard]] state look_up(key_store& keys);
@@ -97,10 +97,10 @@ class prepared_set {
   void add(std::uint64_t version, const std::byte* deltas, std::byte* out) noexcept;
 
   digest128 digest_{};
-  std::vector<char> texts_;          // the keys, one after the other
+  std::vector<char> texts_;          // the keys, contiguous
   std::vector<std::uint32_t> ends_;  // where key i begins, and the end of the last
   std::vector<std::uint64_t> hashes_;
-  std::vector<entry*> entries_;  // these two: while the store stands as it was at moves_ and owner_
+  std::vector<entry*> entries_;  // these two: valid while the store is unchanged since moves_ and owner_
   std::vector<std::byte*> places_;
   state state_ = state::unknown;
   value_tag tag_ = value_tag::none;
@@ -110,11 +110,11 @@ class prepared_set {
   const ownership* owner_ = nullptr;
 };
 
-/// The key sets of one shard, the most recently used first.
+/// The key sets of one shard, in LRU order.
 ///
 /// Thread-safety: owned by the shard thread.
-/// Cost: about 40 bytes a key beside its text; the least recently used sets go when `most_bytes` is exceeded, the
-/// newest never. A set of more than `most_keys` is refused.
+/// Cost: about 40 bytes a key beside its text; the least recently used sets are evicted when `most_bytes` is exceeded,
+/// the newest never. A set of more than `most_keys` is refused.
 class key_sets {
  public:
   static constexpr std::size_t default_bytes = std::size_t{256} << 20;
@@ -122,10 +122,10 @@ class key_sets {
 
   explicit key_sets(std::size_t most_bytes = default_bytes) : budget_(most_bytes) {}
 
-  /// Keeps the keys of `payload` under their digest, which is computed here and not believed.
+  /// Keeps the keys of `payload` under their digest, which is recomputed here and not trusted.
   /// Returns: null, or why the request is refused.
   const char* prepare(const digest128& digest, std::span<const std::byte> payload, std::uint32_t count);
-  /// Null: not here, or no longer. Valid until the next `prepare`.
+  /// Null: unknown, or evicted. Valid until the next `prepare`.
   [[nodiscard]] prepared_set* find(const digest128& digest);
 
   [[nodiscard]] std::size_t size() const noexcept { return sets_.size(); }

@@ -32,22 +32,22 @@ struct server_identity {
   friend bool operator==(const server_identity&, const server_identity&) = default;
 };
 
-/// The partitions that the ring gives to this server at one epoch, and who the servers are.
+/// The partitions that the ring assigns to this server in one epoch, and the servers.
 struct ownership {
   std::uint32_t epoch = 0;
-  std::vector<server_identity> servers;  ///< those that take part, or can still say that they do not
+  std::vector<server_identity> servers;  ///< the members, and those that can still say that they are not
   [[nodiscard]] bool knows(const server_identity& s) const noexcept {
     return std::find(servers.begin(), servers.end(), s) != servers.end();
   }
   std::bitset<partition_count> mine;
-  std::bitset<partition_count> copies;  ///< of which we have one, those that are ours among them
+  std::bitset<partition_count> copies;  ///< of which we have a replica, own ones included
 };
 
 struct shard_settings {
   std::uint32_t slot = 0;
   std::uint32_t index = 0;
   std::uint32_t threads = 1;
-  std::uint64_t job = 0;  ///< requests of another job are refused; 0: any is taken
+  std::uint64_t job = 0;  ///< requests of another job are rejected; 0: any is accepted
   std::size_t max_value_bytes = std::size_t{256} << 20;
   std::size_t max_message_bytes = std::size_t{1} << 30;                    ///< largest reply frame
   std::size_t max_memory_bytes = std::numeric_limits<std::size_t>::max();  ///< of this shard
@@ -61,12 +61,12 @@ class memory_limit_reached : public std::exception {
   }
 };
 
-/// The keys of one shard: the tables of the partitions p with p % threads == index, and whose they are. Consecutive
-/// tables are a group, whose entries lie in an arena of their own, so that a walk can read a group in the order of
-/// addresses.
+/// The keys of one shard: the tables of the partitions p with p % threads == index, and their owners. Consecutive
+/// tables are a group, whose entries lie in an arena of their own, so that a scan can read a group in address
+/// order.
 ///
 /// Thread-safety: owned by the shard thread.
-/// Lifetime: ownership outlives it.
+/// Lifetime: ownership must outlive it.
 class key_store {
  public:
   key_store(const shard_settings& settings, const std::atomic<const ownership*>& owned)
@@ -88,32 +88,32 @@ class key_store {
     const auto* owned = owned_.load(std::memory_order_acquire);
     return owned == nullptr || owned->mine[partition];
   }
-  /// The same of a table by its number: a walk leaves out the copies of others.
+  /// The same for a table by its number: a scan skips replicas of others.
   [[nodiscard]] bool owns_table(std::size_t i) const noexcept {
     const auto partition = i * settings_.threads + settings_.index;
     return partition < partition_count && owns(static_cast<std::uint16_t>(partition));
   }
-  /// Whether there may be partitions here that are another server's, of which these are copies.
+  /// Whether there may be partitions here that belong to another server, of which these are replicas.
   [[nodiscard]] bool keeps_copies() const noexcept { return keeps_copies_; }
   void set_keeps_copies(bool yes) noexcept { keeps_copies_ = yes; }
-  /// What `owns` goes by; null: the ring is not known. Another address is another epoch.
+  /// The ownership that `owns` uses; null: the ring is not known. Another address is another epoch.
   [[nodiscard]] const ownership* owned() const noexcept { return owned_.load(std::memory_order_acquire); }
-  /// What to say of a partition that does not.
+  /// The error text for a partition that is not owned.
   [[nodiscard]] std::string not_mine(std::uint16_t partition) const {
     return "partition " + std::to_string(partition) + " is not at s" + std::to_string(settings_.slot) + " thread " +
            std::to_string(settings_.index);
   }
 
-  /// The table of a hash. A stranger's partition has a table of ours under its index, which does not hold its keys.
+  /// The table of a hash. A foreign partition maps to a table of ours by its index, which does not hold its keys.
   [[nodiscard]] table& table_of(std::uint64_t hash) noexcept { return tables_[partition_of(hash) / settings_.threads]; }
   /// Tables in the order of their partitions: number i is that of partition `i * threads + index`.
   [[nodiscard]] std::vector<table>& tables() noexcept { return tables_; }
-  /// Tables of a group; the last one may have fewer. Group g begins with table `g * group_tables()`.
+  /// Tables per group; the last one may have fewer. Group g begins with table `g * group_tables()`.
   [[nodiscard]] std::size_t group_tables() const noexcept { return group_tables_; }
   [[nodiscard]] std::deque<arena>& groups() noexcept { return groups_; }
 
-  /// Has the memory that the keys of these hashes need fetched, each level for all of them before the next: the tables,
-  /// their slots, the entries. Whoever uses them right afterwards waits for one key's misses and not for each key's.
+  /// Prefetches the memory of the keys of these hashes, each level for all of them before the next: the tables,
+  /// their slots, the entries. Uses right afterwards then wait for one key's misses and not for each key's.
   void prefetch(std::span<const std::uint64_t> hashes) noexcept {
     for (const auto h : hashes) __builtin_prefetch(&table_of(h));
     for (const auto h : hashes) table_of(h).prefetch_slot(h);
@@ -123,8 +123,8 @@ class key_store {
   [[nodiscard]] entry* find(std::uint64_t hash, std::string_view key) noexcept {
     return table_of(hash).find(hash, key);
   }
-  /// Throws: memory_limit_reached, when a value of this size would be too much. In place of one as large or larger it
-  /// never is.
+  /// Throws: memory_limit_reached, when a value of this size would exceed the limit. Never when it replaces one as
+  /// large or larger.
   void check_room(std::uint64_t hash, std::string_view key, std::size_t value_bytes) {
     if (has_room(sizeof(entry) + key.size() + value_bytes)) [[likely]]
       return;
@@ -132,7 +132,7 @@ class key_store {
     if (e == nullptr || e->value().size() < value_bytes) throw memory_limit_reached();
   }
 
-  /// As table::store. Throws: memory_limit_reached too; nothing has changed.
+  /// As table::store. Also throws memory_limit_reached; nothing has changed.
   entry& store(std::uint64_t hash, std::string_view key, const value_view& value) {
     check_room(hash, key, value.bytes.size());
     auto& e = counted(table_of(hash), [&](table& t) -> entry& { return t.store(hash, key, value); });
@@ -157,7 +157,7 @@ class key_store {
     size_ = 0;
   }
 
-  /// The keys of one partition go.
+  /// Removes the keys of one partition.
   void clear(std::uint16_t partition) noexcept {
     auto& t = tables_[partition / settings_.threads];
     size_ -= t.size();
@@ -168,12 +168,12 @@ class key_store {
   [[nodiscard]] const table& table_of_partition(std::uint16_t partition) const noexcept {
     return tables_[partition / settings_.threads];
   }
-  /// Whether a partition is one of this shard's, wherever on the ring it is.
+  /// Whether a partition belongs to this shard, whatever the ring says.
   [[nodiscard]] bool is_of_shard(std::uint16_t partition) const noexcept {
     return partition < partition_count && partition % settings_.threads == settings_.index;
   }
 
-  /// What an optimizer keeps beside the value of a key, in a second family of tables: null when there is nothing.
+  /// An optimizer's state of a key, in a second family of tables: null when there is none.
   [[nodiscard]] entry* find_state(std::uint64_t hash, std::string_view key) noexcept {
     return states_.empty() ? nullptr : state_table_of(hash).find(hash, key);
   }
@@ -198,15 +198,15 @@ class key_store {
 
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
   [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_; }
-  /// False when `bytes` more would be too many.
+  /// False when `bytes` more would exceed the limit.
   [[nodiscard]] bool has_room(std::size_t bytes) const noexcept {
     return memory_bytes_ + other_bytes_ + bytes <= room_;
   }
-  /// Whether the limit of the settings holds; it does at first.
+  /// Whether the limit of the settings is enforced; initially it is.
   void limit_memory(bool on) noexcept {
     room_ = on ? settings_.max_memory_bytes : std::numeric_limits<std::size_t>::max();
   }
-  /// What the shard holds beside its keys, rows of typed tables, is within the same limit.
+  /// What the shard holds beside its keys, rows of typed tables, counts towards the same limit.
   void set_other_bytes(std::size_t bytes) noexcept { other_bytes_ = bytes; }
   /// Counts memory that is held for keys elsewhere.
   void count_bytes(std::ptrdiff_t bytes) noexcept { memory_bytes_ += static_cast<std::size_t>(bytes); }
@@ -215,13 +215,13 @@ class key_store {
   std::uint64_t take_versions(std::size_t n) noexcept {
     return std::exchange(family_.last_version, family_.last_version + n) + 1;
   }
-  /// Versions that are given from now on are above this one.
+  /// Later versions are above this one.
   void raise_versions(std::uint64_t version) noexcept {
     family_.last_version = std::max(family_.last_version, version);
   }
 
  private:
-  // 256 groups of a million keys are 190 KB each, 50 us of a walk; half a chunk that each leaves unused is 2 bytes a
+  // 256 groups of a million keys are 190 KB each, 50 us of a scan; half a chunk that each leaves unused is 2 bytes a
   // key.
   static constexpr std::uint32_t most_groups = 256;
 
@@ -237,16 +237,16 @@ class key_store {
   }
 
   shard_settings settings_;
-  std::size_t room_;  // the limit that holds now
+  std::size_t room_;  // the current limit
   const std::atomic<const ownership*>& owned_;
   table_stats family_;
   std::size_t memory_bytes_ = 0;
   std::size_t other_bytes_ = 0;
-  std::deque<arena> groups_;  // before the tables: they give back to them
+  std::deque<arena> groups_;  // before the tables: these free into them
   std::size_t group_tables_ = 1;
   std::vector<table> tables_;  // by partition / threads
   table_stats state_family_;
-  arena state_memory_{memory_bytes_};  // of its own: what walks the other meets keys only
+  arena state_memory_{memory_bytes_};  // its own: a scan of the other meets keys only
   std::vector<table> states_;          // as tables_; none before the first optimizer
   std::uint64_t size_ = 0;
   bool keeps_copies_ = false;

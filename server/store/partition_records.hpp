@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The state of a partition as bytes: what travels from copy to copy, what brings a whole partition to a new one, and
-// what a checkpoint holds. It is a sequence of records; applied in order to an empty partition they make it again. All
-// numbers are little-endian.
+// The state of a partition as bytes: what is sent along the replication chain, what brings a whole partition to a new
+// replica, and what a checkpoint holds. It is a sequence of records; applied in order to an empty partition they
+// reproduce it. All numbers are little-endian.
 //
-//     record   u8 kind | u8 tag | u16 flags | u32 key_bytes | u64 a | u32 value_bytes | u32 state_bytes | key | value |
-//     state
+//     record   u8 kind | u8 tag | u16 flags | u32 key_bytes | u64 a | u32 value_bytes | u32 state_bytes | key | value
+//              | state
 //
-//     put          key, tag, value; a = version; state = what an optimizer keeps. What was broken is whole again
-//     erase        key, with what is staged for it
-//     clear        the whole partition: keys, rows, what is staged; not what was `applied`
+//     put          key, tag, value; a = version; state = an optimizer's state. Clears a `broken` mark
+//     erase        key, with its staged updates
+//     clear        the whole partition: keys, rows, staged updates; not the `applied` records
 //     stage        key, tag, value = the delta; state = staged_front
-//     folded       key: its staged updates before clock `a` are gone; what came of them follows
+//     folded       key: its staged updates before clock `a` are done; their result follows
 //     table        a = id, key = name, value = definition (net/row_codec.hpp)
-//     row          a = table; key = id of 8 bytes, or with record_named a name; value = all of the row behind its front
+//     row          a = table; key = id of 8 bytes, or with record_named a name; value = the row without its front
 //     row_erase    a = table; key
 //     row_stage    a = table; value = rows of this partition as in rows_update; state = staged_front; record_named
 //     row_folded   a = table; value = u32 clock
 //     applied      a = sequence; value = the answers as reply items; state = u64 client | u64 its low watermark
 //     clock        value = the state of the job's clock (clock_service); in its reserved partition alone
-//     broken       key, value = u16 status and why: a staged update could not be folded. record_of_table: a = table, no
-//     key
+//     broken       key, value = u16 status and why: a staged update could not be folded. record_of_table: a = table,
+//                  no key
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,7 @@ inline constexpr std::uint16_t record_of_table = 2;         ///< broken: of a ta
 inline constexpr std::uint16_t record_values_left_out = 4;  ///< applied: the values were too large to be kept
 
 inline constexpr std::size_t record_front_bytes = 24;
-/// Versions that a record may carry; the rest is left for those that are given afterwards.
+/// Versions that a record may carry; the rest is reserved for later ones.
 inline constexpr std::uint64_t most_version = std::uint64_t{1} << 62;
 
 struct record {
@@ -64,7 +64,7 @@ struct record {
   std::span<const std::byte> state{};
 };
 
-/// Of an update or a batch of rows that waits for the clock:
+/// Header of an update or a batch of rows that waits for the clock:
 /// u32 clock | u32 rank | u64 arrival | u8 verb | u8 zero | u16 flags of the request | u32 rows | u64 function
 struct staged_front {
   static constexpr std::size_t bytes = 32;
@@ -81,18 +81,18 @@ struct staged_front {
 void append(std::vector<std::byte>& out, const record& r);
 /// The same with a state of this kind.
 void append(std::vector<std::byte>& out, record r, const staged_front& front);
-/// False: the bytes are none.
+/// False: malformed.
 [[nodiscard]] bool read(std::span<const std::byte> bytes, staged_front& out) noexcept;
 
-/// Walks records; stops at the first malformed one. Their bytes stay where they are.
-/// Cost: O(1) a record, nothing is allocated; no length is believed beyond what is there.
+/// Iterates over records; stops at the first malformed one. Their bytes stay in place.
+/// Cost: O(1) a record, no allocation; no length is trusted beyond the available bytes.
 class records {
  public:
   explicit records(std::span<const std::byte> bytes) noexcept : rest_(bytes) {}
   /// The next one; false at the end, or when the rest is malformed (`ok` tells which).
   bool next(record& out) noexcept;
   [[nodiscard]] bool ok() const noexcept { return !bad_ && rest_.empty(); }
-  /// What comes behind the last one.
+  /// What comes after the last one.
   [[nodiscard]] std::span<const std::byte> rest() const noexcept { return rest_; }
 
  private:

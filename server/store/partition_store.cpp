@@ -15,7 +15,7 @@ using net::status;
 
 namespace {
 
-/// Whether a key that is not there takes a delta of this type as it is, without a word of the function.
+/// Whether a missing key takes a delta of this type unmodified, without calling the function.
 bool becomes_the_value(const loaded_update& f, value_tag delta) noexcept {
   const auto& u = *f.function;
   if (u.initialise != nullptr || !is_numeric(delta)) return false;
@@ -157,7 +157,7 @@ void partition_store::update(const loaded_update& f, std::string_view key, std::
     if (type == value_tag::none) return failed();
     if (!fits(f, key, out)) return;
     keys_.check_room(hash, key, computed_.size());
-    // What an optimizer keeps belongs to the shape that the value had.
+    // An optimizer's state belongs to the value's previous shape.
     const bool other_shape = type != e->tag() || computed_.size() != e->value().size();
     e = &t.store(hash, key, {type, computed_});
     if (other_shape) keys_.drop_state(hash, key);
@@ -221,7 +221,7 @@ void partition_store::clear(std::span<const std::uint16_t> partitions,
 
 void partition_store::begin_epoch(std::uint32_t epoch) {
   keys_.raise_versions(std::uint64_t{epoch} << 40U);
-  list_again();  // with the partitions that were copies so far
+  list_again();  // including the partitions that were replicas so far
   rows_.begin_epoch();
 }
 

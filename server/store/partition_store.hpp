@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The partitions of one shard as data: keys with their versions and what optimizers keep beside them, rows of typed
+// The partitions of one shard as data: keys with their versions and optimizer state, rows of typed
 // tables, updates that BSP has staged, and which requests have been applied. Whole partitions, and what a batch of
-// requests has changed, go out and come in as records (partition_records.hpp): for checkpoints and copies.
+// requests has changed, are exported and imported as records (partition_records.hpp): for checkpoints and replicas.
 //
-// It knows no request but what a verb on one key needs, and answers nobody: `shard` does.
+// It knows of requests only what a verb on one key needs, and answers no client: `shard` does.
 #pragma once
 
 #include <array>
@@ -41,24 +41,24 @@ namespace paracel::srv {
 
 struct default_and_delta;
 
-/// What a request on one key has come to.
+/// The outcome of a request on one key.
 struct key_outcome {
   net::status result = net::status::ok;
   const entry* value = nullptr;  ///< to be returned
-  value_view elements;           ///< to be returned in its place
+  value_view elements;           ///< to be returned instead
   std::uint64_t version = 0;
   std::string text;  ///< why not
   void fail(net::status why, std::string says) {
     result = why;
     text = std::move(says);
   }
-  /// The exception in hand as the outcome. The key is as before; what was done to others earlier is still answered.
+  /// Converts the current exception to an outcome. The key is as before; earlier changes to others are still answered.
   void fail_by_exception() noexcept;
   [[nodiscard]] bool has_value() const noexcept { return value != nullptr || elements.tag != value_tag::none; }
   [[nodiscard]] value_view view() const noexcept { return value != nullptr ? value->view() : elements; }
 };
 
-/// What is to be done with a key; what all keys of a request have in common.
+/// The operation on a key; what all keys of a request have in common.
 struct key_operation {
   const net::request_header* header;
   net::verb what;  ///< of one key
@@ -69,15 +69,15 @@ struct key_operation {
     using enum net::verb;
     return what == update || what == bupdate || what == update_default || what == update_at;
   }
-  /// Only a read may be cut short by the credit: an update has happened, and its result is due.
+  /// Only a read may be cut short by the credit: an update has happened, and its result must be returned.
   [[nodiscard]] bool is_cut_by_credit() const noexcept { return what == net::verb::pull || what == net::verb::pull_at; }
 };
 
-/// A key as it may stand in an error text: what cannot be printed is escaped, what is long is cut.
+/// A key as printed in an error text: unprintable characters are escaped, long keys are truncated.
 [[nodiscard]] std::string quoted_key(std::string_view key);
 
 /// Thread-safety: owned by the shard thread.
-/// Lifetime: registry, ownership and monitor outlive it. Values in an outcome are valid until the next change.
+/// Lifetime: registry, ownership and monitor must outlive it. Values in an outcome are valid until the next change.
 class partition_store final : public scan_observer {
  public:
   partition_store(const shard_settings& settings, plugin_registry& plugins, const std::atomic<const ownership*>& owned,
@@ -90,16 +90,16 @@ class partition_store final : public scan_observer {
   /// Which requests have been applied.
   [[nodiscard]] dedup_window& applied() noexcept { return applied_; }
   [[nodiscard]] const dedup_window& applied() const noexcept { return applied_; }
-  /// What has changed since the last `take_changes`, once there are copies. Whoever calls a verb on a key has noted the
-  /// key before; what follows from the call (staging, folding, clearing) is noted here.
+  /// What has changed since the last `take_changes`, once there are replicas. The caller of a verb on a key has noted
+  /// the key before; consequences of the call (staging, folding, clearing) are noted here.
   [[nodiscard]] change_log& changes() noexcept { return log_; }
   [[nodiscard]] const change_log& changes() const noexcept { return log_; }
 
-  // ---- one key. Each sets `out`; no key is changed when it fails.
+  // ---- one key. Each sets `out`; no key is changed on failure.
 
   /// Whether this may be a value or a delta here.
   bool acceptable(std::string_view key, const value_view& value, key_outcome& out) const;
-  /// `tail`: the value, if it came in a frame of its own. What could not be folded before is forgotten.
+  /// `tail`: the value, if it came in a frame of its own. Earlier failures to fold are cleared.
   void push(std::string_view key, std::uint64_t hash, const value_view& value, shared_buffer&& tail, key_outcome& out);
   void update(const loaded_update& f, std::string_view key, std::uint64_t hash, const value_view& delta,
               shared_buffer&& tail, key_outcome& out);
@@ -109,7 +109,7 @@ class partition_store final : public scan_observer {
                  key_outcome& out);
   void pull_at(std::string_view key, std::uint64_t hash, const element_choice& choice, key_outcome& out);
   void remove(std::string_view key, std::uint64_t hash, key_outcome& out);
-  /// Buffers that one request has made large are given back.
+  /// Frees buffers that one request has made large.
   void trim() noexcept;
 
   // ---- what waits for the clock
@@ -119,9 +119,9 @@ class partition_store final : public scan_observer {
              shared_buffer&& tail, key_outcome& out);
   /// Folds the key's updates of clocks before this one, which is complete.
   void fold_before(std::uint32_t clock, std::string_view key, std::uint64_t hash, key_outcome& out);
-  /// The clock thread has told that everything before this clock is complete.
+  /// The clock thread reports that everything before this clock is complete.
   void clock_moved(std::uint32_t clock) noexcept { due_clock_ = std::max(due_clock_, clock); }
-  /// Folds what is staged below the clock that was told last, until `over` says so: it is asked after each key.
+  /// Folds what is staged below the last reported clock, until `over` says so: it is asked after each key.
   /// Returns: whether there is more. Throws: std::bad_alloc.
   bool fold_due(const std::function<bool()>& over);
   [[nodiscard]] bool has_due() const noexcept {
@@ -135,7 +135,7 @@ class partition_store final : public scan_observer {
   [[nodiscard]] std::uint64_t staged() const noexcept { return staged_count_ + rows_.staged(); }
   /// An update of a key or a batch of rows that could not be folded. Returns: its status, and why; or ok.
   net::status failed_fold(std::string& why) const;
-  /// What this rank has staged for iterations from `clock` on goes. Returns: how much; `example` names some of it.
+  /// Drops what this rank has staged for iterations from `clock` on. Returns: how much; `example` names some of it.
   std::uint64_t fence(std::uint32_t rank, std::uint32_t clock, std::string& example);
 
   bool fold_all_before(std::uint32_t clock, time_point until) override;
@@ -145,34 +145,34 @@ class partition_store final : public scan_observer {
 
   // ---- partitions
 
-  /// All of them, also what was told of clocks; not what was applied. Returns: how many keys there were.
+  /// All of them, also the known clocks; not the applied requests. Returns: how many keys there were.
   std::uint64_t clear() noexcept;
   /// Clears these, in ascending order, and calls f(partition, how many keys there were) after each.
   /// Throws: std::bad_alloc before anything has changed.
   void clear(std::span<const std::uint16_t> partitions, const std::function<void(std::uint16_t, std::uint64_t)>& f);
-  /// Appends the records that make the partition again. Equal states give equal bytes.
-  /// Throws: std::bad_alloc. Cost: O(what the partition holds); the first after a change that is staged or applied also
-  /// O(all of those), so whoever wants many partitions asks for them one after the other.
+  /// Appends the records that reproduce the partition. Equal states give equal bytes.
+  /// Throws: std::bad_alloc. Cost: O(size of the partition); the first after a staged or applied change also
+  /// O(all of those), so a caller that needs many partitions asks for them one after the other.
   void encode_partition(std::uint16_t partition, std::vector<std::byte>& out);
   /// Applies records to the partition, in order. What is malformed as a whole changes nothing; a record that cannot be
-  /// applied ends it: those before it have been. Staged updates name their functions by content hash, which must be
-  /// registered here already.
-  /// Returns: ok, bad_request, unknown_function, plugin_failed (a table's optimizer) or out_of_memory, with the reason.
-  /// `unlimited` is for copies, which cannot refuse what their head has answered: --max-memory is not looked at.
+  /// applied ends it: those before it have been. Staged updates name their functions by content hash, which must
+  /// already be registered here. Returns: ok, bad_request, unknown_function, plugin_failed (a table's optimizer) or
+  /// out_of_memory, with the reason. `unlimited` is for replicas, which cannot refuse what their head has answered:
+  /// --max-memory is not enforced.
   enum class room : std::uint8_t { limited, unlimited };
   net::status apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why,
                             room memory = room::limited);
-  /// These partitions are empty afterwards, without a record.
+  /// Empties these partitions, without a record.
   void drop_partitions(const std::bitset<partition_count>& which);
 
-  /// From now on what changes is noted, requests are remembered, and walks leave out what is not ours.
+  /// From now on changes are noted, requests are remembered, and scans skip what is not ours.
   void keep_copies() noexcept {
     log_.record();
     keys_.set_keeps_copies(true);
   }
-  /// Versions that are given from now on are above those of every earlier epoch: no two heads give the same one.
+  /// Later versions are above those of every earlier epoch: no two heads assign the same one.
   void begin_epoch(std::uint32_t epoch);
-  /// Calls f(partition, records) for each partition that has changed, in ascending order; nothing has changed then.
+  /// Calls f(partition, records) for each changed partition, in ascending order; the changes are then cleared.
   template <class F>
   void take_changes(const F& f) {
     if (log_.empty()) return;
@@ -203,7 +203,7 @@ class partition_store final : public scan_observer {
     net::status broken = net::status::ok;  ///< an update, acknowledged when it was staged, could not be folded
     std::string why;
     std::uint32_t listed = net::no_clock;  ///< in due_, under this clock or (too) under an earlier one
-    bool changes_type = false;             ///< one of those that wait may make a value of another type or size
+    bool changes_type = false;             ///< one of those that wait may change the value's type or size
   };
   struct key_hasher {
     using is_transparent = void;
@@ -221,7 +221,7 @@ class partition_store final : public scan_observer {
   void fold(staged_update& u, std::string_view key, std::uint64_t hash, key_outcome& folded) noexcept;
   void fold_before(std::uint32_t clock, staged_key& staged, std::string_view key, std::uint64_t hash);
   bool fold_keys_before(std::uint32_t clock, const std::function<bool()>& over);
-  /// Whether a key that is there, or is not, may become a value of another type or size.
+  /// Whether an existing or missing key may become a value of another type or size.
   static bool may_change_type(net::verb what, const loaded_update& f) noexcept {
     return what == net::verb::update_default || (f.optimizer == nullptr && f.function->apply != nullptr);
   }
@@ -250,7 +250,7 @@ class partition_store final : public scan_observer {
   void apply_applied(std::uint16_t partition, const record& r, key_outcome& out);
   void make_staged_index();
 
-  // What the buffer may keep between requests; one large value should not stay for the rest of the job.
+  // The capacity a buffer may keep between requests; one large value should not stay for the rest of the job.
   static constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
 
   const shard_settings settings_;
@@ -266,17 +266,17 @@ class partition_store final : public scan_observer {
   std::uint64_t broken_count_ = 0;  // keys whose staged update could not be folded
   std::uint64_t arrivals_ = 0;
   std::uint32_t folded_clock_ = 0;  // the greatest clock of a BSP read: everything before it is complete
-  std::uint32_t due_clock_ = 0;     // what the clock thread has told: as far as this all is to be folded
-  // Own keys that have something staged, by the least clock of it; a key that was folded since is not there, or again.
+  std::uint32_t due_clock_ = 0;     // reported by the clock thread: everything before it is to be folded
+  // Own keys that have staged updates, by their least clock; a key that was folded since may be missing or stale.
   std::map<std::uint32_t, std::deque<std::string>> due_;
 
-  /// What an update that waits for the clock takes besides its delta, about.
+  /// Approximate overhead of a waiting update besides its delta.
   static constexpr std::ptrdiff_t staged_bytes(std::size_t delta) noexcept {
     return static_cast<std::ptrdiff_t>(delta + 96);
   }
-  // The keys of staged_ by partition and name, while it stands as it was at staged_indexed_.
+  // The keys of staged_ by partition and name, valid while it is unchanged since staged_indexed_.
   std::vector<std::pair<std::uint16_t, std::string_view>> staged_index_;
-  std::uint64_t staged_changes_ = 1;  // keys that came or went
+  std::uint64_t staged_changes_ = 1;  // keys added or removed
   std::uint64_t staged_indexed_ = 0;
   struct cursors {
     std::size_t key = 0;
@@ -287,7 +287,7 @@ class partition_store final : public scan_observer {
     std::size_t touched = 0;
   };
   cursors at_;                       // of take_changes
-  std::vector<std::byte> computed_;  // results of general updates; capacity is used again
+  std::vector<std::byte> computed_;  // results of general updates; capacity is reused
 };
 
 }  // namespace paracel::srv

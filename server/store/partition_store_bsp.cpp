@@ -21,7 +21,7 @@ using net::verb;
 
 void partition_store::stage(const key_operation& op, std::string_view key, std::uint64_t hash, const value_view& delta,
                             shared_buffer&& tail, key_outcome& out) {
-  // What could not be folded ends the program; so nobody goes on as if nothing had happened.
+  // A failure to fold ends the program, so that it is never ignored.
   if (broken_count_ != 0) [[unlikely]] {
     if (const auto s = failed_fold(out.text); s != status::ok) return out.fail(s, std::move(out.text));
   }
@@ -45,7 +45,7 @@ void partition_store::stage(const key_operation& op, std::string_view key, std::
   keys_.count_bytes(staged_bytes(delta.bytes.size()));
   staged.changes_type = staged.changes_type || may_change_type(op.what, *op.function);
   ++staged_count_;
-  // One of a clock that everybody has finished comes late: it was sent again.
+  // One of a clock that every worker has finished is late: it was retried.
   try {
     fold_before(folded_clock_, staged, key, hash);
   } catch (const std::bad_alloc&) {  // it is staged, and folded with the next one or before the next read
@@ -53,7 +53,7 @@ void partition_store::stage(const key_operation& op, std::string_view key, std::
   if (staged.broken != status::ok) out.fail(staged.broken, told(staged.why));
 }
 
-/// Whether the update may succeed, as far as types and sizes tell now: of the value that is there, or else of the first
+/// Whether the update may succeed, judging by types and sizes now: of the current value, or else of the first
 /// delta that would become it.
 bool partition_store::can_be_folded(const key_operation& op, std::string_view key, std::uint64_t hash,
                                     const value_view& delta, const staged_key* waiting, key_outcome& out) {
@@ -89,14 +89,14 @@ bool partition_store::can_be_folded(const key_operation& op, std::string_view ke
   return false;
 }
 
-/// Says that the key has something staged for this clock. Where it was listed for a later one it still stands, in vain.
+/// Lists the key as having staged updates for this clock. An entry under a later one remains, without effect.
 void partition_store::list(staged_key& staged, std::string_view key, std::uint32_t clock) {
   if (staged.listed <= clock) return;
   due_[clock].emplace_back(key);
   staged.listed = clock;
 }
 
-/// The key is listed nowhere: it is now, if anything is staged. Throws: std::bad_alloc; it is listed as before.
+/// The key is not listed: it is now, if anything is staged. Throws: std::bad_alloc; it is listed as before.
 void partition_store::list_anew(staged_key& staged, std::string_view key) {
   const auto least = std::ranges::min_element(staged.waiting, {}, &staged_update::clock);
   const auto clock = least != staged.waiting.end() ? least->clock : net::no_clock;
@@ -104,12 +104,12 @@ void partition_store::list_anew(staged_key& staged, std::string_view key) {
   staged.listed = clock;
 }
 
-/// Makes due_ anew: other keys are our own than before.
+/// Rebuilds due_: the set of own keys has changed.
 void partition_store::list_again() {
   due_.clear();
   for (auto at = staged_.begin(); at != staged_.end(); ++at) {
     if (keys_.owns(partition_of(hash_key(at->first)))) list_anew(at.value(), at->first);
-    else at.value().listed = net::no_clock;  // a copy: its head folds it
+    else at.value().listed = net::no_clock;  // a replica: its head folds it
   }
 }
 
@@ -137,7 +137,7 @@ void partition_store::fold_before(std::uint32_t clock, staged_key& staged, std::
   std::sort(due, waiting.end(), [](const auto& a, const auto& b) {
     return std::tie(a.clock, a.rank, a.arrival) < std::tie(b.clock, b.rank, b.arrival);
   });
-  // They are taken out first: whatever happens to one, none is folded twice.
+  // They are removed first: whatever happens to one, none is folded twice.
   std::move(due, waiting.end(), std::back_inserter(now));
   waiting.erase(due, waiting.end());
   if (waiting.empty()) staged.changes_type = false;
@@ -163,7 +163,7 @@ void partition_store::fold(staged_update& u, std::string_view key, std::uint64_t
     if (default_and_delta both; u.what == verb::update_default && parse(delta.bytes, both)) {
       update_default(*u.function, key, hash, both, folded);
     } else if (u.what == verb::update_at) {
-      element_change change;  // it was looked at when it was staged
+      element_change change;  // it was checked when it was staged
       if (parse_update_at(delta, (u.flags & net::flag_range) != 0, change) == nullptr) {
         update_at(*u.function, key, hash, change, folded);
       }
@@ -190,7 +190,7 @@ bool partition_store::fold_keys_before(std::uint32_t clock, const std::function<
     while (!keys.empty()) {
       const bool folded = fold_listed(clock, keys.front());
       keys.pop_front();
-      // Only what was done counts against the time, so that every call comes further.
+      // Only completed work counts against the time, so that every call makes progress.
       if (folded && over()) return false;
     }
     due_.erase(due_.begin());
@@ -204,7 +204,7 @@ bool partition_store::fold_listed(std::uint32_t clock, const std::string& key) {
   const auto at = staged_.find(key, hash);
   if (at == staged_.end()) return false;
   auto& staged = at.value();
-  if (staged.listed != due_.begin()->first) return false;  // folded, and listed anew
+  if (staged.listed != due_.begin()->first) return false;  // folded, and listed again
   if (!keys_.owns(partition_of(hash))) return false;
   const auto before = staged.waiting.size();
   fold_before(clock, staged, key, hash);
@@ -235,12 +235,12 @@ std::uint64_t partition_store::fence(std::uint32_t rank, std::uint32_t clock, st
     auto& waiting = at.value().waiting;
     const auto gone = std::stable_partition(waiting.begin(), waiting.end(),
                                             [&](const auto& u) { return u.rank != rank || u.clock < clock; });
-    if (gone == waiting.end() || !keys_.owns(partition_of(hash))) {  // a copy: as its head says
+    if (gone == waiting.end() || !keys_.owns(partition_of(hash))) {  // a replica: its head decides
       ++at;
       continue;
     }
     if (example.empty()) example = quoted_key(at->first);
-    log_.key_gone(hash, at->first);  // the copies get what is left of it
+    log_.key_gone(hash, at->first);  // the replicas get what is left of it
     dropped += static_cast<std::uint64_t>(waiting.end() - gone);
     staged_count_ -= static_cast<std::uint64_t>(waiting.end() - gone);
     for (auto u = gone; u != waiting.end(); ++u) keys_.count_bytes(-staged_bytes(u->delta.size()));

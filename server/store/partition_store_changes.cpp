@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What has changed in a store whose partitions have copies, as records.
+// Changes in a store whose partitions have replicas, as records.
 #include <algorithm>
 
 #include "server/store/partition_store.hpp"
@@ -59,7 +59,7 @@ void partition_store::encode_changes(std::uint16_t partition, std::vector<std::b
   }
 }
 
-/// Writes what has become of one key; its changes, `first` and behind it, have one hash. Returns: where others begin.
+/// Writes the current state of one key; its changes, from `first` on, have one hash. Returns: where others begin.
 std::size_t partition_store::encode_key_changes(std::size_t first, std::vector<std::byte>& out) {
   const auto& list = log_.keys();
   const auto hash = list[first].hash;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a store knows of a partition as records, and records as that.
+// Converts the state of a partition to records, and back.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -22,7 +22,7 @@ namespace {
 
 std::span<const std::byte> in(std::string_view text) noexcept { return net::bytes_of(text); }
 
-/// What stands before the numbers of an optimizer's state (optimizer_state.cpp).
+/// The header before the numbers of an optimizer's state (optimizer_state.cpp).
 constexpr std::size_t least_state_bytes = 16;
 
 }  // namespace
@@ -272,7 +272,7 @@ void partition_store::apply_applied(std::uint16_t partition, const record& r, ke
   if (r.state.size() != sizeof of)
     return out.fail(status::bad_request, "an applied request has a client and its watermark");
   std::memcpy(of.data(), r.state.data(), sizeof of);
-  // Items of replies that will be given out again are well formed.
+  // Items of replies that will be sent again are well formed.
   auto rest = r.value;
   while (!rest.empty()) {
     constexpr std::size_t front = 16;

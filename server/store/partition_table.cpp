@@ -10,7 +10,7 @@ namespace paracel::srv {
 namespace {
 
 constexpr std::size_t first_slots = 4;
-// Full at 3/4: linear probing then looks at 2.5 slots for a key that is there, all in one or two lines.
+// Full at 3/4: linear probing then checks 2.5 slots for an existing key, all in one or two cache lines.
 constexpr bool is_full(std::size_t size, std::size_t slots) noexcept { return size * 4 >= slots * 3; }
 
 void copy(void* to, const void* from, std::size_t bytes) noexcept {
@@ -175,7 +175,7 @@ bool table::erase(std::uint64_t hash, std::string_view key) noexcept {
   if (s == nullptr) return false;
   release(entry_of(*s));
   --size_;
-  // Close the gap: an entry behind it moves up when its home does not lie between the gap and itself.
+  // Close the gap: a later entry moves up when its home is not between the gap and itself.
   auto gap = static_cast<std::size_t>(s - slots_.get());
   for (auto i = (gap + 1) & mask_; slots_[i] != 0; i = (i + 1) & mask_) {
     const auto home = home_of(slots_[i]);
@@ -184,7 +184,7 @@ bool table::erase(std::uint64_t hash, std::string_view key) noexcept {
     gap = i;
   }
   slots_[gap] = 0;
-  if (size_ == 0 && mask_ >= first_slots) clear();  // it was larger once
+  if (size_ == 0 && mask_ >= first_slots) clear();  // it was larger before
   return true;
 }
 

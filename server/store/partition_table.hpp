@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The keys of one partition. A slot of the table is 8 bytes: 48 bits of address and the low 16 bits of the key's hash,
-// which place the entry and sort out nearly every stranger without touching it. Key and value stand together in one
+// which place the entry and reject nearly every mismatch without touching it. Key and value are stored together in one
 // block of the shard's arena:
 //
-//     u64 version | u32 value_bytes | u16 key_bytes | u8 tag | u8 large | key, filled to 8 | value, filled to 8
+//     u64 version | u32 value_bytes | u16 key_bytes | u8 tag | u8 large | key, padded to 8 | value, padded to 8
 //
 // A value above 64 KiB is not in the block but in a shared_buffer, most often the very message that brought it; the
-// block then ends with the pointer to it. Replies share the shared_buffer, and a change in place copies first while one
-// still does.
+// block then ends with the pointer to it. Replies share the shared_buffer, and a change in place copies it first while
+// it is still shared.
 //
 // Measured, 1 M keys of 20 characters with one double in 16,384 partitions: see test/unit/partition_table_test.cpp,
 // which keeps the bytes a key below 80.
@@ -29,7 +29,7 @@
 
 namespace paracel::srv {
 
-/// A key and its value, where they lie. Values begin at a multiple of 8.
+/// A key and its value, in place. Values begin at a multiple of 8.
 class entry {
  public:
   [[nodiscard]] std::uint64_t version() const noexcept { return version_; }
@@ -43,12 +43,12 @@ class entry {
   [[nodiscard]] value_view view() const noexcept { return {tag_, value()}; }
   /// The bytes of a value that is one number, by its tag: it is never a large one.
   [[nodiscard]] const std::byte* scalar() const noexcept { return place(); }
-  /// Another reference to a large value; it keeps these bytes whatever happens to the entry.
+  /// Another reference to a large value; it keeps these bytes alive whatever happens to the entry.
   [[nodiscard]] shared_buffer share() const noexcept {
     control()->refs.fetch_add(1, std::memory_order_relaxed);
     return shared_buffer::adopt(control());
   }
-  /// Of the arena, for its walk; without a large value's own.
+  /// In the arena, for its scan; excluding a large value.
   [[nodiscard]] std::size_t block_bytes() const noexcept {
     return sizeof(entry) + key_room() + (large_ ? sizeof(shared_buffer::control*) : arena::rounded(value_bytes_));
   }
@@ -71,22 +71,22 @@ class entry {
   std::uint32_t value_bytes_ = 0;
   std::uint16_t key_bytes_ = 0;
   value_tag tag_ = value_tag::none;
-  bool large_ = false;  // where the arena marks a block that is free
+  bool large_ = false;  // where the arena marks a free block
 };
 static_assert(sizeof(entry) == arena::smallest);
 
-/// What the tables of a shard have in common.
+/// State shared by the tables of a shard.
 struct table_stats {
-  std::uint64_t last_version = 0;  ///< versions are given once in a shard, so that they rise within every partition
-  std::uint64_t moves = 0;         ///< rises whenever an entry goes, or its value gets another place, size or type
+  std::uint64_t last_version = 0;  ///< versions are unique in a shard, so that they increase within every partition
+  std::uint64_t moves = 0;  ///< increases whenever an entry is removed, or its value gets another place, size or type
 };
 
 /// The table of one partition: open addressing with linear probing.
 ///
 /// Thread-safety: owned by the shard thread.
-/// Lifetime: arena and family outlive it.
-/// Cost: an access is one hash (the caller's), one line of slots and one of the entry. Nothing is allocated for an
-/// empty table; a rehash touches one partition of 16,384.
+/// Lifetime: arena and family must outlive it.
+/// Cost: an access is one hash (the caller's), one cache line of slots and one of the entry. An empty table allocates
+/// nothing; a rehash touches one partition of 16,384.
 class table {
  public:
   table() = default;
@@ -100,9 +100,9 @@ class table {
   /// Sets the value and gives it a new version. `value` must not lie in this table. Above `net::tail_threshold_bytes`
   /// it becomes a shared_buffer. Throws: std::bad_alloc; the table is unchanged.
   entry& store(std::uint64_t hash, std::string_view key, const value_view& value);
-  /// The same with bytes that are taken over when they are large, and copied once if they are not aligned to 8.
+  /// The same with bytes that are moved in when they are large, and copied once if they are not aligned to 8.
   entry& store(std::uint64_t hash, std::string_view key, value_tag tag, shared_buffer value);
-  /// True if it was there.
+  /// True if it existed.
   bool erase(std::uint64_t hash, std::string_view key) noexcept;
   void clear() noexcept;
 
@@ -110,25 +110,25 @@ class table {
   std::span<std::byte> open(entry& e);
   /// Marks the end of a change in place: a new version.
   void changed(entry& e) noexcept { e.version_ = ++family_->last_version; }
-  /// The same with a version that was taken from the family before.
+  /// The same with a version that was reserved from the family before.
   static void set_version(entry& e, std::uint64_t version) noexcept { e.version_ = version; }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-  /// Hints for a batch of keys: first the slots of each, then the entries, then use them. Hides the two cache misses of
-  /// an access behind each other.
+  /// Prefetches for a batch of keys: first the slots of each, then the entries, then use them. Overlaps the two cache
+  /// misses of an access.
   void prefetch_slot(std::uint64_t hash) const noexcept {
     if (slots_ != nullptr) __builtin_prefetch(&slots_[hash & mask_]);
   }
   void prefetch_entry(std::uint64_t hash) const noexcept;
 
   /// Calls f(const entry&) for each whose low 16 bits of the hash are in [first, first + width), in no particular
-  /// order. These bits stay with an entry whatever happens to the table, so that ranges name places in it. Cost:
+  /// order. These bits never change while an entry exists, so that ranges name places in the table. Cost:
   /// O(slots * width / 65536), and O(slots) in a table of more than 65,536 of them.
   template <class F>
   void for_each(std::uint32_t first, std::uint32_t width, const F& f) const {
     if (slots_ == nullptr) return;
-    // Narrower than the table: the homes of the range are neighbours, and what was displaced follows up to a gap.
+    // Narrower than the table: the homes of the range are adjacent, and displaced entries follow up to a gap.
     const bool narrow = mask_ <= 0xffffU && width <= mask_;
     const std::size_t homes = narrow ? width : mask_ + 1UL;
     const std::size_t begin = narrow ? first : 0;

@@ -37,7 +37,7 @@ row_service::problem row_service::stage(typed_table& t, const net::request_view&
     }
   }
   try {
-    fold_before(folded_clock, t, [] { return false; });  // one that comes late was sent again
+    fold_before(folded_clock, t, [] { return false; });  // a late one was retried
     return t.failure();
   } catch (const std::bad_alloc&) {  // it is staged, and folded before the next read
     return {};
@@ -49,7 +49,7 @@ std::uint64_t row_service::fence(std::uint32_t rank, std::uint32_t clock, std::s
   for (auto& [id, t] : tables_) {
     if (changes_.recording()) split_staged(*t);
     for (auto& [partition, waiting] : t->staged) {
-      if (partition != net::any_partition && !keys_.owns(partition)) continue;  // a copy: as its head says
+      if (partition != net::any_partition && !keys_.owns(partition)) continue;  // a replica: its head decides
       const auto goes = [&](const auto& b) { return b.rank == rank && b.clock >= clock; };
       if (std::ranges::none_of(waiting, goes)) continue;
       if (example.empty()) example = "table \"" + t->name + "\"";
@@ -74,11 +74,11 @@ bool row_service::fold_before(std::uint32_t clock, const std::function<bool()>& 
 /// Folds the table's batches of clocks before this one, in the order (clock, rank, arrival), until `over`. Returns:
 /// whether none is left. Throws: std::bad_alloc; what is not folded is staged as before.
 bool row_service::fold_before(std::uint32_t clock, typed_table& t, const std::function<bool()>& over) {
-  // Partitions have no row in common. With copies a partition is folded as a whole: a copy is told up to which clock.
+  // Partitions share no rows. With replicas a partition is folded as a whole: a replica is told up to which clock.
   if (changes_.recording() || t.staged.size() > 1) split_staged(t);
   for (auto& [partition, waiting] : t.staged) {
     if (waiting.empty() || (partition != net::any_partition && !keys_.owns(partition)))
-      continue;  // a copy: its head folds
+      continue;  // a replica: its head folds
     const auto due = std::partition(waiting.begin(), waiting.end(), [&](const auto& b) { return b.clock >= clock; });
     if (due == waiting.end()) continue;
     std::sort(due, waiting.end(), [](const auto& a, const auto& b) {
@@ -86,11 +86,11 @@ bool row_service::fold_before(std::uint32_t clock, typed_table& t, const std::fu
     });
     std::vector<staged_batch> now;
     now.reserve(static_cast<std::size_t>(waiting.end() - due));
-    std::map<std::uint16_t, refusal> spare;  // a failure can be told without memory
+    std::map<std::uint16_t, refusal> spare;  // a failure can be recorded without allocating
     spare.try_emplace(partition);
     auto failure = spare.extract(spare.begin());
     changes_.rows_folded(net::table_id(t.name), partition, clock);
-    // They are taken out first: whatever happens to one, none is folded twice.
+    // They are removed first: whatever happens to one, none is folded twice.
     std::move(due, waiting.end(), std::back_inserter(now));
     waiting.erase(due, waiting.end());
     auto next = now.begin();
@@ -108,11 +108,11 @@ bool row_service::fold_before(std::uint32_t clock, typed_table& t, const std::fu
   return true;
 }
 
-/// If it fails and is the first of its partition, `failure` is put among the broken ones.
+/// If it fails and is the first of its partition, `failure` is recorded.
 void row_service::fold(typed_table& t, const staged_batch& b, std::uint16_t partition,
                        std::map<std::uint16_t, refusal>::node_type& failure) noexcept {
   net::rows_view r;
-  (void)net::decode(b.payload.bytes(), b.count, b.named, t.layout().value_bytes(), r);  // was checked when it came
+  (void)net::decode(b.payload.bytes(), b.count, b.named, t.layout().value_bytes(), r);  // was checked on arrival
   problem p;
   failed_row_ = 0;
   try {

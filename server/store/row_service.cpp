@@ -18,20 +18,20 @@ using net::verb;
 
 namespace {
 
-// Rows whose slots, and then the rows themselves, are fetched before the first is handled: as for keys, more than a
-// core keeps in flight, and little enough for the first-level cache.
+// Rows whose slots, and then the rows themselves, are prefetched before the first is handled: as for keys, more than a
+// core keeps in flight, and few enough for the first-level cache.
 constexpr std::size_t rows_at_once = 32;
 constexpr std::size_t line_bytes = 64;
-// Beyond this the processor's own prefetcher has seen what is going on.
+// Beyond this the hardware prefetcher takes over.
 constexpr std::size_t prefetched_bytes = 512;
 constexpr std::uint16_t not_here = 0xffff;
-// What a scan looks at in one request: 16,000 rows of 16 floats take 0.2 ms.
+// Rows that a scan visits in one request: 16,000 rows of 16 floats take 0.2 ms.
 constexpr std::size_t scan_chunk_bytes = std::size_t{1} << 20;
 constexpr std::size_t kept_body_bytes = std::size_t{1} << 20;
 constexpr std::size_t largest_row_bytes = std::size_t{64} << 20;
-// Each has an index for every partition of the shard, and is looked at after every request.
+// Each has an index for every partition of the shard, and is checked after every request.
 constexpr std::size_t most_tables = 1024;
-// What a batch that waits for the clock takes besides its payload, about.
+// Approximate overhead of a waiting batch besides its payload.
 constexpr std::size_t staged_batch_bytes = 128;
 
 void prefetch_row(const std::byte* row, std::size_t bytes) noexcept {
@@ -298,14 +298,14 @@ row_service::problem row_service::on_rows(const net::request_view& request, shar
     tail = {};
   }
   expect_answers(h);
-  if (!staged && h.what != verb::rows_pull) record_rows(t, named);  // a pull notes those that it makes
+  if (!staged && h.what != verb::rows_pull) record_rows(t, named);  // a pull notes those that it creates
   const auto p = change(t, rows, what, r, staged, std::move(tail), out, folded_clock);
   note_answers(p);
   out.header.count = h.what == verb::rows_remove ? out.header.count + removed_before : h.count;
   return p;
 }
 
-/// A request on rows that have been located. What is recorded has been noted, unless this is a pull or to be staged.
+/// A request on rows that have been located. Changes have been noted, unless this is a pull or to be staged.
 row_service::problem row_service::change(typed_table& t, row_table& rows, const net::request_view& request,
                                          const net::rows_view& r, bool staged, shared_buffer&& tail, reply& out,
                                          std::uint32_t folded_clock) try {
@@ -334,7 +334,7 @@ row_service::problem row_service::change(typed_table& t, row_table& rows, const 
   return no_memory(t);
 }
 
-/// Whether the rows that were located may be made, as far as they are not there.
+/// Whether the located rows may be created, where they are missing.
 /// `staged_bytes`: of the batch, if it is to wait for the clock.
 bool row_service::has_room(typed_table& t, const row_table& rows, std::size_t staged_bytes) const {
   constexpr std::size_t index_bytes = 16;  // of a row, as much as it takes at most
@@ -350,7 +350,7 @@ bool row_service::has_room(typed_table& t, const row_table& rows, std::size_t st
   return missing == 0 || keys_.has_room(missing * row_bytes);
 }
 
-/// Hashes of all rows of a request. Nothing is handled when one of them belongs to another shard.
+/// Hashes of all rows of a request. Nothing is handled if one of them belongs to another shard.
 row_service::problem row_service::locate(const net::rows_view& r, bool named) {
   hashes_.resize(r.count);
   if (named) {
@@ -377,8 +377,8 @@ row_service::problem row_service::locate(const net::rows_view& r, bool named) {
   return {};
 }
 
-/// Calls `work(i, row)` for each row that `locate` has found, in order; those not there are made; then they are noted
-/// before if `note_made` says so. `bytes` of a row are fetched beforehand. Ends with false when `work` returns false.
+/// Calls `work(i, row)` for each row that `locate` has found, in order; missing ones are created; then they are noted
+/// before if `note_made` says so. `bytes` of a row are prefetched. Stops with false when `work` returns false.
 template <class Key, class Work>
 bool row_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work, bool note_made) {
   const auto key = [&](std::size_t i) -> Key {
@@ -570,13 +570,13 @@ row_service::problem row_service::scan(typed_table& t, const net::request_view& 
     if (row == nullptr) break;
     if (keys_.keeps_copies() && !keys_.owns(partition_of(named ? net::hash_row(row_table::name_of(row))
                                                                : net::hash_row(row_table::id_of(row))))) {
-      position = behind;  // a copy of another server's
+      position = behind;  // a replica of another server's
       continue;
     }
     const auto text = named ? row_table::name_of(row).size() : 0;
     const auto count = found_.size() + 1;
     const auto names = named ? net::names_bytes(count, texts + text) : count * sizeof(std::uint64_t);
-    more = count > 1 && sizeof position + names + count * row_bytes > room;  // one row goes at least
+    more = count > 1 && sizeof position + names + count * row_bytes > room;  // at least one row is sent
     if (more) break;
     found_.push_back(row);
     texts += text;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The typed tables of a shard and the verbs on their rows; src/net/row_codec.hpp draws what travels. Tables are made by
-// table_open, which every shard is sent, and stay; clear empties them.
+// The typed tables of a shard and the verbs on their rows; src/net/row_codec.hpp draws the wire format. Tables are made
+// by table_open, which every shard is sent, and stay; clear empties them.
 #pragma once
 
 #include <cstddef>
@@ -28,38 +28,38 @@
 namespace paracel::srv {
 
 /// Thread-safety: owned by the shard thread.
-/// Lifetime: keys, plug-ins and the journal outlive it; of the keys it asks only whose a partition is.
+/// Lifetime: keys, plug-ins and the change log must outlive it; of the keys only the owner of a partition is used.
 class row_service {
  public:
   row_service(const key_store& keys, plugin_registry& plugins, change_log& log);
 
-  /// What a request has come to, for the counters.
+  /// The outcome of a request, for the counters.
   struct served {
     std::size_t bytes_out = 0;
     bool failed = false;
   };
   /// Verbs from table_open to rows_scan; answers `done`. `folded_clock` is the shard's: everything before it is
   /// complete. A request for whose rows there is no memory is answered out_of_memory, and says how many of them were
-  /// handled. Throws: std::bad_alloc; no row is another than before.
+  /// handled. Throws: std::bad_alloc; no row has changed.
   served handle(const net::request_view& request, shared_buffer tail, completion& done, std::uint32_t& folded_clock);
-  /// What the request will be in while it is handled, for whoever watches over long runs; lives as long as the
+  /// The function that the request runs, for monitoring long runs; lives as long as the
   /// plug-ins.
   [[nodiscard]] const std::string& doing(const net::request_header& header) const noexcept;
 
-  /// Removes all rows and what is staged. The tables stay open.
+  /// Removes all rows and staged batches. The tables stay open.
   void clear() noexcept;
   /// The same of one partition. Throws: std::bad_alloc before it changes anything; not after split_staged.
   void clear(std::uint16_t partition);
-  /// From now on every staged batch is of one partition. Throws: std::bad_alloc; what is staged is as before.
+  /// From now on every staged batch is of one partition. Throws: std::bad_alloc; staged batches are as before.
   void split_staged();
 
-  /// Appends the records that make the rows of a partition again, in an order that depends on the state alone.
+  /// Appends the records that reproduce the rows of a partition, in an order that depends on the state alone.
   /// Cost: O(rows of the partition), and once after a batch was staged O(rows of all batches).
   void encode(std::uint16_t partition, std::vector<std::byte>& out);
   /// Applies a record on a table or its rows. Returns: ok, or the status and why nothing has changed.
   net::status apply(std::uint16_t partition, const record& r, std::string& why);
 
-  /// Appends what has become of the rows and batches that were noted in this partition.
+  /// Appends the current state of the rows and batches that were noted in this partition.
   void encode_changes(std::uint16_t partition, std::span<const change_log::row_change> rows,
                       std::span<const change_log::batch_change> batches, std::vector<std::byte>& out);
   /// Calls f(name, definition) for each table that is open.
@@ -77,11 +77,11 @@ class row_service {
   /// left.
   bool fold_before(std::uint32_t clock, const std::function<bool()>& over);
   [[nodiscard]] bool has_due(std::uint32_t clock) const noexcept { return staged_count_ != 0 && clock > folded_to_; }
-  /// Other partitions are our own than before.
+  /// The set of own partitions has changed.
   void begin_epoch() noexcept { folded_to_ = 0; }
   /// A batch that could not be folded. Returns: its status, and why; or ok.
   net::status failed_fold(std::string& why) const;
-  /// What a rank has staged for iterations from `clock` on goes. Returns: how many batches; `example`, if empty, names
+  /// Drops what a rank has staged for iterations from `clock` on. Returns: how many batches; `example`, if empty, names
   /// one.
   std::uint64_t fence(std::uint32_t rank, std::uint32_t clock, std::string& example);
   [[nodiscard]] std::uint64_t rows() const noexcept;
@@ -101,13 +101,13 @@ class row_service {
     shared_buffer payload;
     held_bytes counted;
   };
-  /// By partition; under net::any_partition what came with rows of several and has not been split.
+  /// By partition; under net::any_partition batches with rows of several, not yet split.
   using staged_batches = std::map<std::uint16_t, std::vector<staged_batch>>;
   struct typed_table {
     typed_table(std::string of, const net::table_definition& d, const loaded_update* f, std::uint32_t partitions);
 
     std::string name;
-    std::vector<std::byte> definition;  ///< as it travels
+    std::vector<std::byte> definition;  ///< in wire format
     row_init init;
     const loaded_update* function;  ///< null: add
     row_table by_id;
@@ -123,7 +123,7 @@ class row_service {
     }
     [[nodiscard]] const row_layout& layout() const noexcept { return by_id.layout(); }
   };
-  /// Where an answer goes that is more than a header.
+  /// The destination of a reply that is more than a header.
   struct reply {
     net::reply_header header;
     std::vector<std::byte>* body = nullptr;
@@ -185,15 +185,15 @@ class row_service {
   std::uint32_t folded_to_ = 0;  // nothing of an own partition waits that is of a clock before this one
   std::uint64_t arrivals_ = 0;
 
-  // Of the request in hand; capacities are used again.
+  // Of the current request; capacities are reused.
   std::vector<std::uint64_t> hashes_;
   std::vector<std::uint64_t> ids_;
   std::vector<std::string_view> names_;
   std::vector<const std::byte*> found_;
   std::vector<std::byte> body_;
-  std::vector<std::byte> before_;  // a row, to go back to
+  std::vector<std::byte> before_;  // backup of a row
   std::vector<double> gradient_;   // a row of a payload that is not aligned
-  std::size_t failed_row_ = 0;     // which was not handled, nor any behind it
+  std::size_t failed_row_ = 0;     // the first row not handled
 };
 
 }  // namespace paracel::srv

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The rows of a partition as records, and records as rows.
+// Converts the rows of a partition to records, and back.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -22,7 +22,7 @@ std::span<const std::byte> bytes_of_number(const T& v) noexcept {
   return std::as_bytes(std::span(&v, 1));
 }
 
-/// The chosen rows of a batch as a payload of their own.
+/// The selected rows of a batch as a payload of their own.
 shared_buffer chosen_rows(const net::rows_view& r, bool named, std::size_t row_bytes,
                           std::span<const std::uint32_t> chosen, std::span<const std::string_view> names) {
   std::size_t texts = 0;
@@ -78,7 +78,7 @@ void row_service::split_staged(typed_table& t) {
   staged_batches parts;
   for (const auto& b : whole->second) {
     net::rows_view r;
-    (void)net::decode(b.payload.bytes(), b.count, b.named, row_bytes, r);  // was checked when it came
+    (void)net::decode(b.payload.bytes(), b.count, b.named, row_bytes, r);  // was checked on arrival
     std::vector<std::string_view> names;
     std::map<std::uint16_t, std::vector<std::uint32_t>> rows_of_partition;
     std::size_t at = 0;
@@ -212,7 +212,7 @@ void row_service::encode_changes(std::uint16_t partition, std::span<const change
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto& c = rows[i];
     const auto name = changes_.text(c.at, c.bytes);
-    // They are in the order of their hashes: what is there several times stands together.
+    // They are in the order of their hashes: duplicates are adjacent.
     if (i + 1 < rows.size() && rows[i + 1].hash == c.hash && rows[i + 1].table == c.table &&
         rows[i + 1].named == c.named && rows[i + 1].id == c.id &&
         changes_.text(rows[i + 1].at, rows[i + 1].bytes) == name) {
@@ -244,21 +244,21 @@ void row_service::touch_partitions() {
   for (const auto h : hashes_) changes_.touch(partition_of(h));
 }
 
-/// Of the rows in hand, before any of them changes: what their partitions will be answered is remembered.
+/// Of the current rows, before any of them changes: the answers of their partitions will be remembered.
 void row_service::expect_answers(const net::request_header& h) {
   in_hand_.clear();
   if (!changes_state(h.what)) return;
   in_hand_.reserve(hashes_.size());
   for (const auto hash : hashes_) in_hand_.push_back({partition_of(hash), 0});
   std::ranges::sort(in_hand_, {}, &partition_in_hand::partition);
-  // Not std::ranges::unique, whose subrange clang 14 does not understand.
+  // Not std::ranges::unique, whose subrange clang 14 does not support.
   const auto same = [](const auto& a, const auto& b) { return a.partition == b.partition; };
   in_hand_.erase(std::unique(in_hand_.begin(), in_hand_.end(), same), in_hand_.end());
   for (const auto& x : in_hand_) changes_.expect(x.partition);
   changes_.hold_places();
 }
 
-/// What these partitions are answered if the request comes again: whether it failed, and how many rows went.
+/// The answer for these partitions if the request is retried: whether it failed, and how many rows were removed.
 void row_service::note_answers(const problem& p) {
   for (const auto& x : in_hand_) {
     if (p) changes_.answered(x.partition, p->why, 0, {value_tag::packed, net::bytes_of(p->text)});
@@ -266,8 +266,8 @@ void row_service::note_answers(const problem& p) {
   }
 }
 
-/// Of a request that came again: only the rows of partitions where it was not applied are left, in `rest` if not all
-/// are.
+/// Of a retried request: only the rows of partitions where it was not applied remain, in `rest` if not all
+/// do.
 row_service::problem row_service::leave_out_applied(const net::request_header& h, typed_table& t, net::rows_view& r,
                                                     shared_buffer& rest, std::uint32_t& removed) {
   const bool named = (h.flags & net::flag_named) != 0;
@@ -293,7 +293,7 @@ row_service::problem row_service::leave_out_applied(const net::request_header& h
   if (chosen.size() == r.count) return {};
   const auto row_bytes = r.values.empty() ? 0 : t.layout().value_bytes();
   rest = chosen_rows(r, named, row_bytes, chosen, names_);
-  // The names in hand point into the payload that came.
+  // The current names point into the received payload.
   if (const auto* wrong = net::decode(rest.bytes(), static_cast<std::uint32_t>(chosen.size()), named, row_bytes, r)) {
     return refusal{status::internal, wrong};
   }

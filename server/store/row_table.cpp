@@ -10,15 +10,15 @@
 namespace paracel::srv {
 namespace {
 
-// A slab is address space; the system gives memory as rows are made. All but a table's first ask for large pages: with
-// 4 KiB ones each row of a table of 100 MB costs a walk of the page table beside its cache miss.
+// A slab reserves address space; the system provides memory as rows are made. All but a table's first request huge
+// pages: with 4 KiB ones each row of a table of 100 MB costs a page-table walk beside its cache miss.
 constexpr std::size_t slab_target_bytes = std::size_t{8} << 20;
 constexpr std::size_t large_page_bytes = std::size_t{2} << 20;
 
 constexpr bool is_crowded(std::size_t size, std::size_t slots) noexcept { return size * 8 > slots * 7; }
 
 std::byte* map_slab(std::size_t bytes, bool large_pages) {
-  // Aligned to large pages: what hangs over on either side is given back.
+  // Aligned to huge pages: the excess on either side is released.
   const auto room = bytes + (large_pages ? large_page_bytes : 0);
   void* at = ::mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) throw std::bad_alloc();
@@ -137,7 +137,7 @@ bool row_table::erase_key(std::uint32_t partition, std::uint64_t hash, Key key) 
   alive_[number / 64] &= ~(std::uint64_t{1} << number % 64);
   --p.size;
   --size_;
-  // Close the gap: a slot behind it moves up when its home does not lie between the gap and itself.
+  // Close the gap: a later slot moves up when its home is not between the gap and itself.
   for (auto i = (gap + 1) & p.mask; p.slots[i] != 0; i = (i + 1) & p.mask) {
     const auto home = (p.slots[i] >> 32U) & p.mask;
     if (((i - home) & p.mask) < ((i - gap) & p.mask)) continue;
@@ -158,7 +158,7 @@ bool row_table::erase(std::uint32_t partition, std::uint64_t hash, std::string_v
 void row_table::clear(std::uint32_t partition) noexcept {
   auto& p = partitions_[partition];
   if (p.slots == nullptr) return;
-  // What is erased is followed by what moves up into its slot, so the slot is looked at again.
+  // An erased slot is refilled by the one that moves up, so the slot is checked again.
   for (std::size_t i = 0; p.size != 0; i = (i + 1) & p.mask) {
     while (p.slots[i] != 0) {
       const auto* row = row_at(number_of(p.slots[i]));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The rows of a typed table in one shard. A row lies in a slab, where it stays as long as it lives:
+// The rows of a typed table in one shard. A row is stored in a slab, at a fixed address while it exists:
 //
 //     u64 id, or the place of its name | values | state of the optimizer | u32 steps (if they are counted)
 //
 // Each partition has an index of its own, open addressing with linear probing, whose slots are 8 bytes: 32 bits of the
-// row's hash, which settle nearly every comparison, and its number. So a row is one line of slots and the row itself,
-// and a batch of rows fetches all the slots and then all the rows while it waits for the first.
+// row's hash, which settle nearly every comparison, and its number. So a row access is one cache line of slots and the
+// row itself, and a batch prefetches all the slots and then all the rows.
 //
 // Memory: stride + 8 bytes a slot / load of 0.44 to 0.875, some 14 bytes a row over many partitions; row_table_test.cpp
 // keeps a row of floats below width * 4 * (1 + states) + 32 bytes.
@@ -29,7 +29,7 @@ namespace paracel::srv {
 struct row_layout {
   value_tag element = value_tag::f32;
   std::uint32_t width = 1;
-  std::uint32_t states = 0;  ///< numbers of state an element
+  std::uint32_t states = 0;  ///< numbers of state per element
   bool counts_steps = false;
 
   static constexpr std::size_t value_at = 8;
@@ -51,7 +51,7 @@ struct row_layout {
 ///
 /// A hash is XXH3-64 of id or name; its low 32 bits are used here. A partition is its number within the shard.
 /// Thread-safety: owned by the shard thread.
-/// Cost: an index grows alone, at 7/8: never more than a partition's rows are hashed again at once.
+/// Cost: indexes grow separately, at 7/8: never more than one partition's rows are rehashed at once.
 class row_table {
  public:
   row_table(const row_layout& layout, std::uint32_t partitions, bool named);
@@ -64,7 +64,7 @@ class row_table {
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
   [[nodiscard]] std::size_t memory_bytes() const noexcept;
 
-  /// The row, or null. It stays where it is until it is erased.
+  /// The row, or null. Its address is fixed until it is erased.
   template <class Key>
   [[nodiscard]] std::byte* find(std::uint32_t partition, std::uint64_t hash, Key key) const noexcept {
     const auto& p = partitions_[partition];
@@ -77,11 +77,11 @@ class row_table {
     }
     return nullptr;
   }
-  /// A new row of zeros; it must not be there.
+  /// A new row of zeros; it must not exist.
   /// Throws: std::bad_alloc; nothing has changed.
   std::byte* make(std::uint32_t partition, std::uint64_t hash, std::uint64_t id);
   std::byte* make(std::uint32_t partition, std::uint64_t hash, std::string_view name);
-  /// True if it was there.
+  /// True if it existed.
   bool erase(std::uint32_t partition, std::uint64_t hash, std::uint64_t id) noexcept;
   bool erase(std::uint32_t partition, std::uint64_t hash, std::string_view name) noexcept;
   void clear() noexcept;
@@ -98,12 +98,12 @@ class row_table {
     }
   }
 
-  /// Hints for a batch: the slots of each, then `guess`, whose answer is most often the row, then the rows.
+  /// Prefetches for a batch: the slots of each, then `guess`, whose result is usually the row, then the rows.
   void prefetch_slot(std::uint32_t partition, std::uint64_t hash) const noexcept {
     const auto& p = partitions_[partition];
     if (p.slots != nullptr) __builtin_prefetch(&p.slots[print_of(hash) & p.mask]);
   }
-  /// The first row with the same 32 bits of hash, or null. Its id is not looked at.
+  /// The first row with the same 32 bits of hash, or null. Its id is not compared.
   [[nodiscard]] std::byte* guess(std::uint32_t partition, std::uint64_t hash) const noexcept {
     const auto& p = partitions_[partition];
     if (p.slots == nullptr) return nullptr;
@@ -128,8 +128,8 @@ class row_table {
     return {reinterpret_cast<const char*>(block) + sizeof bytes, bytes};
   }
 
-  /// The next row at or after `position`, which moves behind it; null at the end. Rows that are there all the time are
-  /// met once, whatever is made or erased between the calls.
+  /// The next row at or after `position`, which is advanced past it; null at the end. Rows that exist throughout are
+  /// visited once, whatever is created or erased between the calls.
   [[nodiscard]] const std::byte* next(std::uint64_t& position) const noexcept;
 
  private:
@@ -168,7 +168,7 @@ class row_table {
   std::vector<std::byte*> slabs_;
   std::vector<std::uint64_t> alive_;  // a bit a row
   std::uint32_t made_ = 0;            // rows that have ever had a number
-  std::uint32_t free_ = none;         // numbers that were given back: a list through the rows
+  std::uint32_t free_ = none;         // numbers that were freed: a list through the rows
   std::uint64_t size_ = 0;
 };
 

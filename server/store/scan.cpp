@@ -21,8 +21,8 @@ using net::verb;
 
 namespace {
 
-// What a step may cost beyond the slice: entries that are looked at, that are removed (about 150 ns each), or that a
-// filter is called for (which may take 50 us), and bytes that are copied or added up. 4 MiB are about 1 ms.
+// What a step may cost beyond the slice: entries visited, removed (about 150 ns each), or passed to a
+// filter (which may take 50 us), and bytes copied or summed. 4 MiB are about 1 ms.
 constexpr std::size_t seen_a_step = 65'536;
 constexpr std::size_t removed_a_step = 8'192;
 constexpr std::size_t filtered_a_step = 64;
@@ -51,7 +51,7 @@ void for_each_number(const value_view& v, const F& f) {
 
 }  // namespace
 
-/// One request: what is wanted, and how far it came.
+/// One request: what is requested, and how far it came.
 struct scan_service::call {
   explicit call(const net::request_view& r) : request(r), prefix(r.key()) {}
 
@@ -61,11 +61,11 @@ struct scan_service::call {
   net::scan_cursor at;
   scan_observer::time_point until;
   std::size_t room = 0;  ///< bytes of a reply's body
-  bool folded = true;    ///< BSP: what is staged has been folded, and the walk may begin
+  bool folded = true;    ///< BSP: what is staged has been folded, and the scan may begin
   status failed = status::ok;
   std::string why;
 
-  /// Whether the request is about this entry. After a failure about none.
+  /// Whether the request concerns this entry. After a failure none.
   bool wants(const entry& e) {
     if (!prefix.empty() && !e.key().starts_with(prefix)) return false;
     return filter == nullptr || passes(e);
@@ -91,10 +91,10 @@ struct scan_service::call {
   }
 };
 
-// ---- the walk -----------------------------------------------------------------------------------------------------
+// ---- the scan -----------------------------------------------------------------------------------------------------
 //
 // A visitor sees the entries of one step between `begin` and `end`. `end` is false when they did not fit: it has then
-// forgotten them, and is shown a smaller range, unless it says that it is full. `forced`: there is no smaller one.
+// dropped them, and is shown a smaller range, unless it says that it is full. `forced`: no smaller one is possible.
 
 template <class Visitor>
 bool scan_service::step_over_group(call& c, std::size_t group, Visitor& visitor) {
@@ -116,7 +116,7 @@ void scan_service::walk(call& c, Visitor& visitor) {
   const auto threads = keys_.settings().threads;
   const auto index = keys_.settings().index;
   auto& tables = keys_.tables();
-  // The first table of ours at or behind the cursor.
+  // The first table of ours at or after the cursor.
   const auto partition = c.at.partition;
   std::size_t i = partition <= index ? 0 : (partition - index + threads - 1) / threads;
   std::uint32_t position = i * threads + index == partition ? c.at.position : 0;
@@ -134,7 +134,7 @@ void scan_service::walk(call& c, Visitor& visitor) {
     }
     if (const auto group = i / keys_.group_tables();
         !keys_.keeps_copies() && i % keys_.group_tables() == 0 && position == 0 && group != refused_group) {
-      const bool any = keys_.groups()[group].blocks() != 0;  // before: what is visited may be removed
+      const bool any = keys_.groups()[group].blocks() != 0;  // before: visited entries may be removed
       if (step_over_group(c, group, visitor)) {
         worked = worked || any;
         i += keys_.group_tables();
@@ -172,7 +172,7 @@ void scan_service::walk(call& c, Visitor& visitor) {
     width = 0;
   }
   const auto next = i * threads + index;
-  // Where threads do not divide the partitions, the last table of some stands for none.
+  // Where threads do not divide the partitions, some have no last table.
   c.at = i < tables.size() && next < partition_count ? net::scan_cursor{static_cast<std::uint32_t>(next), position}
                                                      : net::scan_cursor{partition_count, 0};
 }
@@ -213,7 +213,7 @@ class collector {
     mark_ = body_.size();
     count_at_mark_ = count_;
     over_ = false;
-    // A range that cannot be cut further is sent whatever it takes, if nothing else is in the reply.
+    // A range that cannot be split further is sent whatever its size, if nothing else is in the reply.
     forced_ = forced && mark_ == front_;
     limit_ = forced_ ? most_bytes_ : call_.room;
   }
@@ -273,7 +273,7 @@ struct candidate {
   [[nodiscard]] long double exact() const noexcept {
     return of->tag() == value_tag::i64 ? static_cast<long double>(number_at<std::int64_t>(of->scalar())) : rounded;
   }
-  /// Rounding keeps the order, so only what rounds to the same needs a second look.
+  /// Rounding preserves the order, so only equal rounded values need a second comparison.
   [[nodiscard]] bool before(const candidate& other) const noexcept {
     if (rounded != other.rounded) return rounded > other.rounded;
     const auto a = exact();
@@ -288,11 +288,11 @@ class best {
   best(Call& c, std::uint32_t k) : call_(c), k_(k) {}
 
   [[nodiscard]] std::uint64_t skipped() const noexcept { return skipped_; }
-  /// The items may then take what a reply has room for. A step more is in them: that much is left free.
+  /// The items may then use what a reply has room for. They exceed it by at most one step, which is reserved.
   [[nodiscard]] bool full() const noexcept { return bytes_ >= call_.room; }
   [[nodiscard]] static std::size_t room() noexcept { return std::numeric_limits<std::size_t>::max(); }
   void begin(bool) noexcept {}
-  /// A million times in 2 ms: what most entries need is in here, without a call.
+  /// A million calls in 2 ms: the common case is inlined here.
   [[gnu::always_inline]] void visit(const entry& e) {
     double x = 0;
     switch (e.tag()) {
@@ -400,7 +400,7 @@ class reducer {
   void add(T number) {
     const auto x = static_cast<double>(number);
     if constexpr (std::is_same_v<T, std::int64_t>) {
-      // The part that does not fit a double is not lost.
+      // The part that does not fit a double is preserved.
       result_.correction += static_cast<double>(static_cast<long double>(number) - x);
     }
     if (std::isnan(x)) {
@@ -448,7 +448,7 @@ class remover {
   void visit(const entry& e) {
     if (call_.wants(e)) matches_.push_back(&e);
   }
-  /// A filter that fails leaves the whole step as it was.
+  /// A filter that fails leaves the whole step unchanged.
   bool end() {
     if (call_.failed != status::ok) return true;
     for (const auto* e : matches_) {

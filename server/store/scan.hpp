@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The verbs that walk a shard: scan, top_k, reduce, remove_if. Each is a cursor without a memory in the server: a
-// request says where to begin, the server works until the reply is full or its slice of time is over, and answers with
-// what it has and with the place to go on from. So a scan of any length holds nobody up for longer than a slice, needs
-// no message of its size, and a client that goes away leaves nothing behind.
+// The verbs that scan a shard: scan, top_k, reduce, remove_if. The server keeps no cursor state: a request says where
+// to begin, the server works until the reply is full or its time slice is over, and replies with what it has and with
+// the place to continue from. So a scan of any length blocks others for at most a slice, needs no message of its size,
+// and a client that disappears leaves nothing behind.
 //
 // A place is (partition, low 16 bits of the hash): both stay with a key whatever is inserted, erased or rehashed
-// between two requests. A step of the walk covers a range of such places in one go: a group of partitions (read in the
-// order of addresses, where it is small enough), a partition, or a part of one; a range that does not fit the reply is
-// halved. So a key that is there all the time is met exactly once.
+// between two requests. A step of the scan covers a range of such places in one go: a group of partitions (read in
+// address order, where it is small enough), a partition, or a part of one; a range that does not fit the reply is
+// halved. So a key that exists throughout is visited exactly once.
 #pragma once
 
 #include <chrono>
@@ -26,20 +26,20 @@
 
 namespace paracel::srv {
 
-/// What a walk asks of the shard it is in.
+/// What a scan needs from its shard.
 class scan_observer {
  public:
   using time_point = std::chrono::steady_clock::time_point;
 
   virtual ~scan_observer() = default;
-  /// Folds the staged updates of every key that are of clocks before this one. False: the time was over first; what is
-  /// folded stays so.
+  /// Folds the staged updates of every key that are of clocks before this one. False: the slice ended first; finished
+  /// folds stay.
   virtual bool fold_all_before(std::uint32_t clock, time_point until) = 0;
-  /// A failure of a folded update of a key that begins with `prefix`, which every BSP reader is told.
+  /// The failure of a folded update of a key with this prefix, which every BSP reader is told.
   virtual net::status broken(std::string_view prefix, std::string& why) const = 0;
-  /// The key is about to be erased: its staged updates go too.
+  /// The key is about to be erased, with its staged updates.
   virtual void erasing(std::string_view key, std::uint64_t hash) = 0;
-  /// The user function that runs from now on; null: none does.
+  /// The user function that runs from now on; null: none.
   virtual void runs(const std::string* function) noexcept = 0;
 };
 
@@ -51,12 +51,12 @@ struct scan_answer {
 };
 
 /// Thread-safety: owned by the shard thread.
-/// Lifetime: keys, plug-ins and host outlive it.
+/// Lifetime: keys, plug-ins and host must outlive it.
 class scan_service {
  public:
   struct limits {
-    std::chrono::microseconds slice{4000};           ///< other clients wait as long at most, and a step longer
-    std::size_t reply_bytes = std::size_t{4} << 20;  ///< of a client that gives no credit
+    std::chrono::microseconds slice{4000};           ///< other clients wait at most this long, plus one step
+    std::size_t reply_bytes = std::size_t{4} << 20;  ///< of a client that grants no credit
   };
 
   scan_service(key_store& keys, const plugin_registry& plugins, scan_observer& host, limits l)
@@ -64,9 +64,9 @@ class scan_service {
   scan_service(key_store& keys, const plugin_registry& plugins, scan_observer& host)
       : scan_service(keys, plugins, host, limits()) {}
 
-  /// Answers one slice. `header.what` is one of the four verbs.
-  /// Throws: std::bad_alloc; nothing has changed then but what remove_if has removed.
-  /// Blocks: for about `limits::slice`; a single value or call of a filter that takes longer is finished.
+  /// Executes one slice. `header.what` is one of the four verbs.
+  /// Throws: std::bad_alloc; only the removals of remove_if remain.
+  /// Blocks: for about `limits::slice`; a single value or filter call that takes longer is finished.
   scan_answer handle(const net::request_view& request);
 
  private:
@@ -85,7 +85,7 @@ class scan_service {
   const plugin_registry& plugins_;
   scan_observer& host_;
   limits limits_;
-  std::vector<std::byte> body_;  // capacity is used again
+  std::vector<std::byte> body_;  // capacity is reused
 };
 
 }  // namespace paracel::srv

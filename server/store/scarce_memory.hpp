@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What helps where there may be no memory: room that is made before something is changed, so that nothing behind the
-// change can fail.
+// Helpers for running out of memory: reserve before a change, so that nothing after the change can fail.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +12,7 @@
 
 namespace paracel::srv {
 
-/// Makes room for `n` more elements; the vector grows as by push_back. Throws: std::bad_alloc; nothing has changed.
+/// Reserves room for `n` more elements; the vector grows as by push_back. Throws: std::bad_alloc; nothing has changed.
 template <class T>
 void make_room(std::vector<T>& v, std::size_t n) {
   if (v.capacity() - v.size() < n) v.reserve(std::max(v.size() + n, v.capacity() * 2));
@@ -29,15 +28,15 @@ template <class T>
   }
 }
 
-/// A reason for people, or, where there is no memory for it, one that needs none.
+/// A readable reason, or, if there is no memory for it, one that needs none.
 [[nodiscard]] inline std::string told(std::string_view why) noexcept {
   try {
     return std::string(why);
   } catch (const std::exception&) {
-    return "out of memory";  // no longer than a string keeps in itself
+    return "out of memory";  // short enough for the small-string buffer
   }
 }
-/// Likewise what `text()` composes.
+/// Likewise for the text composed by `text()`.
 template <class F>
 [[nodiscard]] std::string told_by(const F& text) noexcept {
   try {

@@ -9,7 +9,7 @@
 
 namespace paracel {
 
-/// How the heartbeat thread tells the thread that works that the job has ended. Raised at most once.
+/// How the heartbeat thread tells the working thread that the job has ended. Raised at most once.
 /// Thread-safety: any thread.
 class abort_signal {
  public:

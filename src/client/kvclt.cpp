@@ -12,7 +12,7 @@ namespace paracel {
 
 namespace {
 
-// Parts of sets that are known to have been prepared, at all servers; a program may make a new set in each round.
+// Parts of sets that are known to have been prepared, at all servers; a program may create a new set in each round.
 constexpr std::size_t most_prepared = std::size_t{1} << 16;
 
 }  // namespace
@@ -73,13 +73,13 @@ kvclt::sequence kvclt::send(std::uint32_t thread, std::uint32_t channel, net::re
   h.low_watermark = window.low();
   h.rank = shared_.rank;
   h.epoch = shared_.epoch;
-  // Others may take as long as they like for an iteration; only the end of the job ends that wait.
+  // Workers may take arbitrarily long for an iteration; only the end of the job ends that wait.
   const bool has_time = h.what == net::verb::clock_wait || h.what == net::verb::subscribe;
   h.deadline_ms = has_time ? 0 : static_cast<std::uint32_t>(shared_.options.timeout.count());
   h.key_bytes = static_cast<std::uint32_t>(key.size());
   h.body_bytes = static_cast<std::uint32_t>(key.size() + prefix.size() + payload.size());
   h.tail_bytes = tail.size();
-  // Where servers stay the first one does: a ping over another connection is refused then.
+  // Where servers do not change the first connection does not either: a ping over another one is rejected then.
   if (shared_.may_change || !to.begun) [[unlikely]]
     begin_stream(to, h);
   front_.resize(net::request_header_bytes + key.size() + prefix.size());
@@ -131,7 +131,7 @@ void kvclt::ping(std::uint32_t thread) {
   resend(thread, h, {}, {});
 }
 
-/// The header of something that is about to be sent there.
+/// The header of a message that is about to be sent there.
 void kvclt::begin_stream(line& to, net::request_header& h) const noexcept {
   h.flags = static_cast<std::uint16_t>((h.flags & ~net::flag_first) | net::flag_stream);
   if (!serves_ || std::exchange(to.begun, true)) return;
@@ -139,7 +139,7 @@ void kvclt::begin_stream(line& to, net::request_header& h) const noexcept {
 }
 
 void kvclt::transmit(line& to, const net::outgoing& message) {
-  if (!serves_) {  // the place was asked for before the server was lost
+  if (!serves_) {  // the place was looked up before the server was lost
     shared_.left_behind = true;
     return;
   }
@@ -181,7 +181,7 @@ void kvclt::disconnect() {
 
 void kvclt::record_set(std::uint32_t thread, const digest128& digest) {
   auto& sets = lines_[thread].sets;
-  if (shared_.prepared_sets >= most_prepared && !sets.empty()) {  // the next request on that one prepares it anew
+  if (shared_.prepared_sets >= most_prepared && !sets.empty()) {  // the next request on that one prepares it again
     sets.erase(sets.begin());
     --shared_.prepared_sets;
   }

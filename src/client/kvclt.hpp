@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The client of one server. What belongs to all servers of a worker is elsewhere: where a key lives in routing_table,
-// the numbers of requests and what is unanswered in request_window, waiting and membership changes in server_group.
+// The client of one server. What is shared by all servers of a worker is elsewhere: the place of a key in
+// routing_table, request numbers and unanswered requests in request_window, waiting and membership changes in
+// server_group.
 #pragma once
 
 #include <chrono>
@@ -28,17 +29,17 @@
 namespace paracel {
 
 struct kvclt_options {
-  /// Silence of the servers before a waiting call gives up; 0: never, for jobs whose scheduler watches over the
+  /// Silence of the servers after which a blocking call gives up; 0: never, for jobs whose scheduler monitors the
   /// servers.
   std::chrono::milliseconds timeout{60'000};
-  std::size_t max_outstanding_bytes = 256UL << 20;  ///< sent and not yet answered; a sender waits beyond it
+  std::size_t max_outstanding_bytes = 256UL << 20;  ///< sent and not yet answered; beyond it a sender blocks
   std::size_t max_message_bytes = 1UL << 30;
-  std::size_t multi_chunk_bytes = 8UL << 20;  ///< a multi request is cut into requests of about this size
-  std::uint64_t incarnation = 0;              ///< 0: a random one is made
-  const net::clock_source* time = nullptr;    ///< none: that of the machine
+  std::size_t multi_chunk_bytes = 8UL << 20;  ///< a multi request is split into requests of about this size
+  std::uint64_t incarnation = 0;              ///< 0: a random one is generated
+  const net::clock_source* time = nullptr;    ///< null: the machine's clock
 };
 
-/// What the clients of all servers share: who they are to the servers, their port, and their requests.
+/// What the clients of all servers share: their identity towards the servers, their port, and their requests.
 struct client_context {
   using before_request = std::function<void(net::verb, const std::string_view* key)>;
 
@@ -48,20 +49,20 @@ struct client_context {
   std::uint64_t incarnation = 0;
   std::uint32_t rank = 0;
   std::uint32_t epoch = 0;        // of the membership in force
-  bool may_change = false;        // servers may: requests are retained until they are answered
-  bool left_behind = false;       // a retained request is to be sent again (request_replay)
-  bool in_handler = false;        // nothing may wait, and no place may change
+  bool may_change = false;        // servers may change: requests are retained until they are answered
+  bool left_behind = false;       // a retained request is to be retried (request_replay)
+  bool in_handler = false;        // blocking and routing changes are not allowed
   std::size_t prepared_sets = 0;  // at all shards
   before_request before{};
   request_window window;
 
-  /// Runs the handler of an answer.
+  /// Runs the handler of a reply.
   void run(const request_window::handler& done, const kv_result& result);
-  /// Answers an open request in a server's stead.
+  /// Completes an open request on behalf of a server.
   void complete_locally(request_window::sequence s, net::status result, std::string_view text);
 };
 
-/// While it exists nothing waits and no place changes, as inside a handler.
+/// While it exists nothing blocks and no route changes, as inside a handler.
 class nonblocking_scope {
  public:
   explicit nonblocking_scope(client_context& c) : flag_(c.in_handler), before_(std::exchange(flag_, true)) {}
@@ -76,11 +77,11 @@ class nonblocking_scope {
 
 /// The client of one server: its connections, and what is sent over them.
 ///
-/// Threads of the server are named by number, shards first: how many connections there are to them is known here alone.
-/// (Now it is one a thread.)
+/// Threads of the server are numbered, shards first: only this class knows how many connections lead to them.
+/// (Now it is one per thread.)
 ///
 /// Order: what is sent to one thread arrives in that order, or a connection was lost, and then nothing that comes
-/// behind it is executed before the connection has been renewed (net::flag_stream, net::flag_first).
+/// after it is executed before the connection has been renewed (net::flag_stream, net::flag_first).
 /// Thread-safety: owned by the thread of the context. Lifetime: the context outlives it.
 class kvclt {
  public:
@@ -94,8 +95,8 @@ class kvclt {
     std::uint32_t clock = net::no_clock;
     std::uint16_t flags = 0;
     std::uint32_t table = 0;
-    std::uint32_t credit = 0;  ///< bytes that an answer may have; 0: as many as the server likes
-    /// Of a single-key request: what stands in its payload before the value. Read before `request` returns.
+    std::uint32_t credit = 0;  ///< limit on the bytes of the reply; 0: none
+    /// Of a single-key request: what precedes the value in its payload. Read before `request` returns.
     std::span<const std::byte> prefix{};
   };
   [[nodiscard]] static net::request_header header_of(const call& c) noexcept;
@@ -107,12 +108,12 @@ class kvclt {
   kvclt(const kvclt&) = delete;
   kvclt& operator=(const kvclt&) = delete;
 
-  /// Whether that is the process whose client this is.
+  /// Whether that is the process this client talks to.
   [[nodiscard]] bool is_of(std::uint32_t slot, std::uint64_t incarnation) const noexcept {
     return slot_ == slot && incarnation_ == incarnation;
   }
   [[nodiscard]] std::uint32_t slot() const noexcept { return slot_; }
-  /// What is sent to a server that does not serve is left behind, to be sent to others.
+  /// What is sent to a server that does not serve is retained, to be sent to others.
   [[nodiscard]] bool serves() const noexcept { return serves_; }
   void set_serves(bool serves) noexcept { serves_ = serves; }
   [[nodiscard]] std::uint32_t threads() const noexcept { return static_cast<std::uint32_t>(lines_.size()); }
@@ -122,36 +123,36 @@ class kvclt {
   [[nodiscard]] const std::string& address(std::uint32_t thread) const noexcept { return lines_[thread].address; }
 
   /// Sends a new request and opens it in the window as one to `channel`; a subscription is parked instead. The window
-  /// has room. Of the header what is said here is set: who asks, the number, the lengths.
+  /// must have room. Of the header the fields known here are set: sender, number, lengths.
   /// Throws: network_error when it cannot be queued; it is not open then.
   sequence send(std::uint32_t thread, std::uint32_t channel, net::request_header& h, std::string_view key,
                 std::span<const std::byte> prefix, std::span<const std::byte> payload, shared_buffer&& tail,
                 handler&& done);
-  /// Sends a request again, or a part of it, under its old number. Epoch and watermark of the header are set.
+  /// Retries a request, or a part of it, under its old number. Epoch and watermark of the header are set.
   void resend(std::uint32_t thread, net::request_header& h, std::span<const std::byte> body, const shared_buffer& tail);
-  /// Asks whether a thread lives. Nobody waits for the answer: it is no request of the window.
+  /// Pings a thread. Nothing waits for the reply: it is not a request of the window.
   void ping(std::uint32_t thread);
 
   // ---- connections
 
   /// The port's number of the connection to a thread; -1 before anything was sent to it.
   [[nodiscard]] int connection(std::uint32_t thread) const noexcept { return lines_[thread].number; }
-  /// What comes over this connection comes from a thread that lives; or from one that knows another connection of ours,
-  /// so that something may be lost. Returns: whether the connection is one of these.
+  /// A message over this connection shows that the thread is alive; or it comes from one that knows another connection
+  /// of ours, so that something may be lost. Returns: whether the connection is one of these.
   bool record_alive(int connection) noexcept;
   bool record_broken(int connection) noexcept;
-  /// An answer is late. `now`: by any clock that only goes forward.
+  /// A reply is late. `now`: by any monotonic clock.
   [[nodiscard]] net::link_monitor::action look(std::uint32_t thread, std::chrono::nanoseconds now) noexcept {
     return lines_[thread].care.look(now);
   }
   void mark_broken(std::uint32_t thread) noexcept { lines_[thread].broken = true; }
   [[nodiscard]] bool is_broken(std::uint32_t thread) const noexcept { return lines_[thread].broken; }
-  /// The next request goes over a new connection. The thread has then no key set of this client.
+  /// The next request uses a new connection. The thread then has no key set of this client.
   void renew(std::uint32_t thread);
-  /// The server is no more.
+  /// The server is gone.
   void disconnect();
 
-  // ---- prepared key sets, as far as the shards are known to have them
+  // ---- prepared key sets, where the shards are known to have them
 
   [[nodiscard]] bool has_set(std::uint32_t thread, const digest128& digest) const {
     return lines_[thread].sets.contains({digest.low, digest.high});

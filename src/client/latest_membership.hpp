@@ -11,11 +11,11 @@
 
 namespace paracel {
 
-/// Where the thread that hears of a new membership leaves it for the clients of this process.
+/// Where the thread that receives a new membership leaves it for the clients of this process.
 /// Thread-safety: any thread.
 class latest_membership {
  public:
-  /// An older one than is there changes nothing.
+  /// An older one than the current changes nothing.
   void put(membership m) {
     const mutex_lock lock(mutex_);
     if (m.epoch <= epoch_.load(std::memory_order_relaxed)) return;

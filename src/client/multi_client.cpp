@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Several requests that are one to the caller: many keys, and prepared sets of them.
+// Several requests that look like one to the caller: many keys, and prepared sets of them.
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -17,10 +17,10 @@ namespace paracel {
 
 namespace {
 
-// A shard whose room for key sets is too small for those of all its clients may forget one before it was used.
+// A shard with too little room for the key sets of all its clients may forget one before it was used.
 constexpr unsigned most_attempts = 16;
 
-/// Calls f when it goes, whatever happens.
+/// Calls f on destruction.
 template <class F>
 struct finally {
   F f;
@@ -29,7 +29,7 @@ struct finally {
 template <class F>
 finally(F) -> finally<F>;
 
-/// Calls f when it goes by an exception.
+/// Calls f on destruction by an exception.
 template <class F>
 struct on_error {
   F f;
@@ -41,7 +41,7 @@ struct on_error {
 template <class F>
 on_error(F) -> on_error<F>;
 
-/// Values of `bytes` bytes each, those that `order` names, one after the other.
+/// Values of `bytes` bytes each, those selected by `order`, contiguously.
 void gather(std::byte* to, const std::byte* from, std::span<const std::uint32_t> order, std::size_t bytes) {
   const auto each = [&](auto width) {
     for (const auto i : order) {
@@ -67,7 +67,7 @@ std::size_t keys_bytes(const sharded_keys& set, std::uint32_t begin, std::uint32
   return bytes;
 }
 
-/// The payload of set_prepare, of which the digest is made.
+/// The payload of set_prepare, from which the digest is computed.
 void write_keys(const sharded_keys& set, std::uint32_t begin, std::uint32_t end, byte_buffer& out) {
   auto* to = out.reserve(keys_bytes(set, begin, end));
   for (auto k = begin; k < end; ++k) to = net::write_item(to, set.keys[set.order[k]], {});
@@ -78,7 +78,7 @@ std::string_view text_of(const digest128& d) { return {reinterpret_cast<const ch
 }  // namespace
 
 multi_request& multi_client::open_group(const call& c) {
-  servers_.wait_for_window(0);  // first: a handler that runs meanwhile may take a group
+  servers_.wait_for_window(0);  // first: a handler that runs meanwhile may use a group
   if (free_groups_.empty()) {
     free_groups_.reserve(groups_.size() + 1);
     groups_.push_back(std::make_unique<multi_request>());
@@ -100,7 +100,7 @@ void multi_client::release(multi_request& g) noexcept {
   free_groups_.push_back(&g);
 }
 
-/// One request of the group is answered, or the last one is sent.
+/// One request of the group was answered, or the last one was sent.
 void multi_client::answered_part(multi_request& g) {
   if (--g.unanswered != 0) return;
   const auto number = g.number;
@@ -133,7 +133,7 @@ multi_client::sequence multi_client::multi_async(const call& c, std::span<const 
   for (auto& b : g.begin) sum += std::exchange(b, sum);
   g.order.resize(keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) g.order[g.begin[g.channel_of[i]]++] = static_cast<std::uint32_t>(i);
-  // Every channel's beginning is now its end.
+  // Every channel's start is now its end.
   std::uint32_t from = 0;
   for (std::uint32_t channel = 0; channel < routes_.channels(); ++channel) {
     const auto last = g.begin[channel];
@@ -256,10 +256,10 @@ void multi_client::send_prepare(const sharded_keys& set, const sharded_keys::par
 }
 
 void multi_client::prepare(const sharded_keys& set) {
-  if (set.epoch != shared_.epoch) return;  // the first request on it prepares what it has become
+  if (set.epoch != shared_.epoch) return;  // the first request on it prepares the new one
   for (const auto& part : set.parts) {
     if (is_prepared(part)) continue;
-    send_prepare(set, part, nullptr);  // what is wrong with it, the first request will say
+    send_prepare(set, part, nullptr);  // errors are reported by the first request
   }
 }
 
@@ -307,7 +307,7 @@ void multi_client::send_part(multi_request& g, std::size_t index) {
                                  [this, &g, index](const kv_result& r) { receive_part(g, index, r); });
     if (chunk.place == 0) chunk.place = s;
     if (const auto& retained = shared_.window.at(s).retained; shared_.may_change && retained != nullptr) {
-      retained->place = chunk.place;  // what was sent after the first attempt stays behind it
+      retained->place = chunk.place;  // what was sent after the first attempt stays after it
       retained->set = g.set;
       retained->set_part = static_cast<std::uint32_t>(index);
     }
@@ -321,7 +321,7 @@ void multi_client::receive_part(multi_request& g, std::size_t index, const kv_re
   const finally counted{[&] { answered_part(g); }};
   auto& chunk = g.chunks[index];
   if (r.header.result == net::status::unknown_set) {
-    // The shard holds back what this client sent after the request until it comes again behind its keys.
+    // The shard holds back later requests of this client until the request is retried after its keys.
     const server_group::pin_routing here(servers_);
     if (++chunk.attempts < most_attempts && !chunk.unprepared && g.set->epoch == shared_.epoch) {
       if (shared_.before) shared_.before(g.header.what, nullptr);  // nothing may come between the keys and the request

@@ -21,10 +21,10 @@ namespace paracel {
 
 class server_group;
 
-/// Calls on many keys: one request a shard (or several, when large), all shards at once, and one number for all of
-/// them, which is answered when they are.
+/// Calls on many keys: one request per shard (or several, when large), all shards in parallel, and one number for all
+/// of them, which is answered when all are.
 ///
-/// Thread-safety: none; owned by the thread of its servers. Lifetime: what it is given outlives it.
+/// Thread-safety: none; owned by the thread of its servers. Lifetime: its arguments must outlive it.
 class multi_client {
  public:
   using call = kvclt::call;
@@ -39,36 +39,36 @@ class multi_client {
 
   // ---- lists of keys
 
-  /// `values` is empty or has one for each key. `each` runs for every key, in no particular order; a request refused as
-  /// a whole runs it with that status and its text as a packed value for each of its keys. Returns after the last
-  /// answer.
+  /// `values` is empty or has one for each key. `each` runs for every key, in no particular order; a request rejected
+  /// as a whole runs it with that status and its text as a packed value for each of its keys. Returns after the last
+  /// reply.
   void multi(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
              const item_handler& each);
-  /// The same, and returns at once. `each` runs as the requests are answered, then `end`; keys and values are copied.
+  /// The same, asynchronously. `each` runs as the requests are answered, then `end`; keys and values are copied.
   sequence multi_async(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
                        keyed_handler each, end_handler end = {});
 
   // ---- prepared key sets
 
-  /// Where the keys of a set live. Cost: two hashes a key; nothing is sent.
+  /// The shards of a set's keys. Cost: two hashes a key; nothing is sent.
   [[nodiscard]] std::shared_ptr<const sharded_keys> split(std::vector<std::string> keys) const;
-  /// Sends the keys to those shards that have not had them from this client. Returns at once.
+  /// Sends the keys to those shards that have not received them from this client. Returns at once.
   void prepare(const sharded_keys& set);
-  /// The values that a request on a set carries: none (tag none and no items), numbers one after the other in the order
-  /// of the keys, or anything as items.
+  /// The values of a request on a set: none (tag none and no items), contiguous numbers in key order,
+  /// or anything else as items.
   struct set_payload {
     value_tag tag = value_tag::none;  ///< of each value
     std::size_t value_bytes = 0;      ///< of each
     std::span<const std::byte> numbers;
     std::span<const value_view> items;
   };
-  /// One request for each part of the set, all at once; returns at once. Where a server has forgotten the set, it is
-  /// given the keys and the request again, before anything that this client asked of that shard afterwards. The values
+  /// One request for each part of the set, all in parallel; returns at once. A server that has forgotten the set is
+  /// sent the keys and the request again, before any later request of this client to that shard. The values
   /// are copied. `each` runs for each part, then `end`.
-  /// Throws: error when the set is one of another job.
+  /// Throws: error when the set belongs to another job.
   sequence set_async(const call& c, std::shared_ptr<const sharded_keys> set, const set_payload& values,
                      part_handler each, end_handler end = {});
-  /// The membership has changed: sets are split anew.
+  /// The membership has changed: sets are partitioned again.
   void forget_places() noexcept { sets_here_.clear(); }
 
  private:

@@ -16,10 +16,10 @@
 
 namespace paracel {
 
-// What a buffer may keep between requests.
+// The capacity that a buffer may keep between requests.
 inline constexpr std::size_t kept_buffer_bytes = std::size_t{1} << 20;
 
-/// Memory that is used again, and not cleared before.
+/// A reusable buffer that is not cleared in between.
 struct byte_buffer {
   std::unique_ptr<std::byte[]> memory;
   std::size_t capacity = 0;
@@ -39,14 +39,14 @@ struct byte_buffer {
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {memory.get(), size}; }
 };
 
-/// Several requests that are one to the caller.
+/// Several requests that look like one to the caller.
 struct multi_request {
   using sequence = request_window::sequence;
   /// The key is valid inside the handler.
   using keyed_handler = inplace_function<void(std::size_t index, std::string_view key, const net::reply_item&)>;
-  /// The answer to one part of a key set: `order` are the indices of its keys.
+  /// The reply to one part of a key set: `order` are the indices of its keys.
   using part_handler = inplace_function<void(std::span<const std::uint32_t> order, const kv_result&)>;
-  /// With the number of the call. It does not throw.
+  /// With the number of the call. Must not throw.
   using end_handler = inplace_function<void(sequence)>;
 
   /// One of the requests.
@@ -55,9 +55,9 @@ struct multi_request {
     std::uint32_t begin = 0;  // of its keys in the order
     std::uint32_t end = 0;
     unsigned attempts = 0;    // of a request on a set
-    std::uint64_t place = 0;  // of its first attempt, among the client's requests
-    bool unprepared = false;  // its set_prepare was refused
-    byte_buffer body;         // what was sent
+    std::uint64_t place = 0;  // sequence number of its first attempt
+    bool unprepared = false;  // its set_prepare was rejected
+    byte_buffer body;         // the sent bytes
   };
   sequence number = 0;
   std::size_t unanswered = 0;
@@ -83,7 +83,7 @@ struct multi_request {
     c.unprepared = false;
     return c;
   }
-  /// Its handlers do not run any more: they may refer to what is gone.
+  /// Disables its handlers: they may refer to destroyed objects.
   void silence() noexcept {
     each = nullptr;
     each_part = nullptr;

@@ -44,7 +44,7 @@ void request_replay::record_renewed(std::uint32_t channel) {
     bool owes = false;
     for_each_owing(e, [&](std::uint32_t c) { owes = owes || c == channel; });
     if (!owes) return;
-    e.retained->header.epoch = 0;  // as if it came from before any membership
+    e.retained->header.epoch = 0;  // as if sent before any membership
     shared_.left_behind = true;
   });
 }
@@ -53,7 +53,7 @@ void request_replay::resend() {
   shared_.left_behind = false;
   const nonblocking_scope sending(shared_);
   auto& window = shared_.window;
-  std::vector<std::tuple<bool, std::uint64_t, request_window::sequence>> due;  // first what others may name
+  std::vector<std::tuple<bool, std::uint64_t, request_window::sequence>> due;  // definitions first
   window.for_each_open([&](request_window::sequence s, const request_window::entry& e) {
     if (e.retained == nullptr) return;
     const auto& r = *e.retained;
@@ -74,11 +74,11 @@ void request_replay::resend(request_window::sequence s) {
   if (request_items_view::accepts(what)) return resend_split(e);
   if (what == verb::clear) return send_everywhere(e);
   if (what == verb::clock_tick || what == verb::clock_wait) return resend_whole(e, routes_.clock_channel());
-  // A scan is its caller's to begin anew; a set is prepared anew by the first request on it.
+  // A scan is restarted by its caller; a set is prepared again by the first request on it.
   if (is_scan(what)) return shared_.complete_locally(s, net::status::stale_epoch, "the servers have changed");
   if (what == verb::set_prepare) return shared_.complete_locally(s, net::status::ok, {});
   if (const auto same = routes_.find(r.slot, r.incarnation, r.thread)) return resend_whole(e, *same);
-  // All servers say the same of a function or a table.
+  // All servers give the same reply about a function or a table.
   if (is_registration(what)) return resend_whole(e, routes_.channel_of(clock_partition));
   shared_.complete_locally(s, what == verb::ping ? net::status::ok : net::status::internal,
                            "s" + std::to_string(r.slot) + " is lost");
@@ -141,7 +141,7 @@ bool request_replay::accepts(request_window::entry& e, const net::reply_view& re
     const auto& asked = routes_.at(one.channel);
     return !one.answered && asked.client->connection(asked.thread) == from.channel;
   });
-  // An answer to how it was asked before, in another epoch, would be of other items.
+  // A reply to an earlier attempt, in another epoch, would be of other items.
   if (part == r.parts.end() || reply.header.epoch != shared_.epoch) return false;
   part->answered = true;
   part->header = reply.header;

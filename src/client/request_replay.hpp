@@ -16,36 +16,36 @@
 
 namespace paracel {
 
-/// Sends what is unanswered again, where servers may change: in the order in which it was made, under its old numbers,
-/// to the servers that serve its partitions now. A server that has applied a request already answers from what it
-/// remembers.
+/// Retries unanswered requests where servers may change: in their original order, under their old numbers,
+/// at the servers that serve their partitions now. A server that has already applied a request answers from its
+/// deduplication window.
 ///
-/// A request of many keys may have to go to several servers in place of one: it is taken apart, and put together again
-/// from the answers.
+/// A request of many keys may have to go to several servers instead of one: it is split, and the replies are
+/// merged.
 ///
-/// Thread-safety: none; owned by the thread of the context. Lifetime: context and table outlive it.
+/// Thread-safety: none; owned by the thread of the context. Lifetime: context and table must outlive it.
 class request_replay {
  public:
   request_replay(client_context& shared, routing_table& routes) : shared_(shared), routes_(routes) {}
 
-  /// What every server has to know before anything else: functions and tables. Other verbs are ignored.
+  /// What every server has to know first: functions and tables. Other verbs are ignored.
   void record_registration(const kvclt::call& c, std::string_view key, std::span<const std::byte> payload);
-  /// `send` gets each registration and is to send it to all shards of a server that has just come.
+  /// `send` is called with each registration and is to send it to all shards of a server that has just joined.
   void replay_registrations(const std::function<void(const kvclt::call&, std::string_view key,
                                                      std::span<const std::byte> payload)>& send) const;
 
-  /// What was sent to a channel goes again at the next `resend`, its connection having been replaced.
+  /// What was sent to a channel is retried at the next `resend`, since its connection was replaced.
   void record_renewed(std::uint32_t channel);
-  /// Sends what waits for it: what was sent in another epoch, or left behind. May run handlers.
+  /// Retries pending requests: those sent in another epoch, or retained. May run handlers.
   void resend();
-  /// Makes the request, which has gone to one shard or to none, one to all shards of all servers: each is asked under
-  /// the same number, and the answers become one.
+  /// Turns a request that went to one shard or none into one to all shards of all servers: each is asked under
+  /// the same number, and the replies are merged.
   void send_everywhere(request_window::entry& e);
 
-  /// An answer to a retained request. Parts are put together here, and the last one runs the request's handler.
-  /// Returns: whether it is the answer to the whole request, which the caller then completes.
+  /// A reply to a retained request. Parts are merged here, and the last one runs the request's handler.
+  /// Returns: whether it is the reply to the whole request, which the caller then completes.
   bool accepts(request_window::entry& e, const net::reply_view& reply, const net::incoming& from);
-  /// Adds the channels that owe an answer to the request.
+  /// Adds the channels that owe a reply to the request.
   template <class F>
   static void for_each_owing(const request_window::entry& e, const F& f) {
     if (e.retained == nullptr || e.retained->parts.empty()) return f(e.channel);

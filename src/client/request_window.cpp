@@ -8,7 +8,7 @@ namespace paracel {
 namespace {
 
 constexpr std::size_t first_size = 1024;
-// Memory that requests may keep for the next ones.
+// Memory that requests may keep for later ones.
 constexpr std::size_t most_spare = 1024;
 constexpr std::size_t most_spare_bytes = std::size_t{64} << 10;
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The requests of one client incarnation that are not answered yet, whichever servers they went to.
+// The unanswered requests of one client incarnation, whichever servers they went to.
 //
-// They are numbered by one counter, and have one low watermark, although each server has a client of its own (kvclt):
+// They are numbered by one counter, and have one low watermark, although each server has its own client (kvclt):
 //
 //   * A number is a request's identity. Servers remember what they have applied by (incarnation, number, partition),
-//     and pass that on to their replicas. When a server is lost, its unanswered requests go to other servers under
-//     their old numbers, and those that had been applied are answered from that memory. With a counter a server, two
-//     requests of one incarnation could meet at one server under one number: the second would be taken for the first.
-//   * Below its low watermark a client needs no memory, and servers refuse what comes again as expired. A watermark a
+//     and replicate that to their replicas. When a server is lost, its unanswered requests go to other servers under
+//     their old numbers, and those that had been applied are answered from that memory. With a counter per server, two
+//     requests of one incarnation could meet at one server under one number: the second would pass for the first.
+//   * Below its low watermark a client needs no memory, and servers reject retries as expired. A watermark per
 //     server would run ahead of requests that another server still owes, and the server that takes those over would
-//     refuse them. So the lowest unanswered number of all counts.
+//     reject them. So the lowest unanswered number of all counts.
 //
-// The price is that one silent server holds the watermark of all. That is bounded: a client makes no more requests when
-// `most_unanswered` numbers have passed since the lowest one, and a shard remembers more than these.
+// The price is that one silent server holds back the watermark of all. That is bounded: a client makes no more requests
+// once `most_unanswered` numbers have passed since the lowest one, and a shard remembers more than these.
 #pragma once
 
 #include <algorithm>
@@ -36,25 +36,25 @@ namespace paracel {
 
 struct multi_request;
 
-/// An answer. The views are valid inside the handler only; `tail` may be kept.
+/// A reply. The views are valid inside the handler only; `tail` may be kept.
 struct kv_result {
   net::reply_header header;
   std::span<const std::byte> body;
   shared_buffer tail;
   [[nodiscard]] bool ok() const noexcept { return header.result == net::status::ok; }
   [[nodiscard]] value_view value() const noexcept { return {header.tag, tail ? tail.bytes() : body}; }
-  /// Why it failed, in the server's words.
+  /// The failure, in the server's words.
   [[nodiscard]] std::string_view text() const noexcept { return net::text_of(body); }
 };
 
 /// Thread-safety: none; owned by the thread of its clients.
-/// Cost: opening and closing a request is O(1) and, once the window is as large as it has to be, without an allocation.
+/// Cost: opening and closing a request is O(1) and, once the window has reached its size, allocation-free.
 class request_window {
  public:
   using sequence = std::uint64_t;
   using handler = inplace_function<void(const kv_result&)>;
 
-  /// What a shard remembers of a client's requests (server/request/dedup_window.hpp), less those that a handler may
+  /// What a shard remembers of a client's requests (server/request/dedup_window.hpp), minus those that a handler may
   /// add.
   static constexpr std::uint64_t most_unanswered = 3072;
 
@@ -67,7 +67,7 @@ class request_window {
     multi_request* multi = nullptr;                ///< it stands for several requests, and has no reply of its own
     std::unique_ptr<retained_request> retained{};  ///< where servers may change
   };
-  /// A request that its server answers when something happens. Nobody waits for it.
+  /// A request that its server answers when an event occurs. Nothing waits for it.
   struct subscription {
     std::uint32_t channel = 0;
     std::uint32_t clock = 0;
@@ -83,7 +83,7 @@ class request_window {
   [[nodiscard]] std::size_t in_flight() const noexcept { return in_flight_; }
   /// Of the requests in flight.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// Whether as many requests are on their way as a shard remembers.
+  /// Whether as many requests are in flight as a shard remembers.
   [[nodiscard]] bool is_full() const noexcept { return next_ - low_ >= most_unanswered; }
 
   [[nodiscard]] bool is_open(sequence s) const noexcept { return s >= low_ && s < next_ && at(s).open; }
@@ -92,12 +92,12 @@ class request_window {
   [[nodiscard]] entry& at(sequence s) noexcept { return entries_[s & (entries_.size() - 1)]; }
   [[nodiscard]] const entry& at(sequence s) const noexcept { return entries_[s & (entries_.size() - 1)]; }
 
-  /// Makes room for the next request.
+  /// Reserves a slot for the next request.
   void reserve() {
     if (next_ - low_ >= entries_.size()) [[unlikely]]
       widen();
   }
-  /// The next request is on its way: at(next()) says what it is, but for what is said here. Returns: its number.
+  /// The next request was sent: at(next()) describes it, except for the arguments here. Returns: its number.
   sequence open(net::verb what, std::uint32_t channel, std::size_t bytes, handler&& done) noexcept {
     auto& e = at(next_);
     e.done = std::move(done);
@@ -112,7 +112,7 @@ class request_window {
   }
   /// The same of a number that stands for several requests.
   sequence open(net::verb what, multi_request& several) noexcept;
-  /// The request is answered. Its handler is to be taken out before.
+  /// The request is answered. Its handler must have been moved out before.
   void close(entry& e) noexcept {
     e.open = false;
     if (e.retained != nullptr) [[unlikely]]
@@ -121,14 +121,14 @@ class request_window {
     bytes_ -= e.bytes;
     advance_watermark();
   }
-  /// Where the next request is retained; as an earlier one has left it.
+  /// Where the next request is retained; it may hold the buffers of an earlier one.
   retained_request& retain_next();
 
-  /// The handlers of open requests from `first` to `last` do not run any more.
+  /// Disables the handlers of open requests from `first` to `last`.
   void forget(sequence first, sequence last) noexcept;
   /// Those of requests that change nothing.
   void forget_reads() noexcept;
-  /// f(number, entry) for each request in flight, numbers that stand for several apart.
+  /// f(number, entry) for each request in flight, except numbers that stand for several.
   template <class F>
   void for_each_open(const F& f) {
     for (auto s = low_; s < next_; ++s)

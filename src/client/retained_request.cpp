@@ -173,7 +173,7 @@ void merge_items(std::size_t items, std::span<const request_part> parts, merged_
   for (const auto& a : all) net::append_item(out.body, a.result, a.version, a.value);
 }
 
-/// The first failure is the whole answer. Returns: whether there was one.
+/// The first failure is the whole reply. Returns: whether there was one.
 bool merge_counts(std::span<const request_part> parts, merged_reply& out) {
   std::uint64_t count = 0;
   for (const auto& p : parts) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Requests of a job with copies are kept until they are answered, so that they can be sent again to whoever serves
-// their partitions then. One of many keys or rows may have to go to several servers in place of one: it is taken apart
-// here, and the answers to its parts become one answer. Nothing here knows a socket.
+// Requests of a job with replicas are retained until they are answered, so that they can be retried at the server that
+// serves their partitions then. One of many keys or rows may have to go to several servers instead of one: it is split
+// here, and the replies to its parts are merged. Nothing here knows a socket.
 #pragma once
 
 #include <cstddef>
@@ -18,18 +18,18 @@
 
 namespace paracel {
 
-/// Some of the items of a request, which one shard has.
+/// Those items of a request that belong to one shard.
 struct request_part {
   std::uint32_t channel = 0;
-  std::vector<std::uint32_t> items{};  ///< by place in the whole request, ascending
+  std::vector<std::uint32_t> items{};  ///< by index in the whole request, ascending
   bool answered = false;
-  net::reply_header header{};      ///< of the answer
+  net::reply_header header{};      ///< of the reply
   std::vector<std::byte> reply{};  ///< its body or tail
 };
 
 struct retained_request {
-  net::request_header header;   ///< as it was sent last
-  std::uint64_t place = 0;      ///< among the client's requests: its number, or that of the one whose work it does
+  net::request_header header;   ///< as last sent
+  std::uint64_t place = 0;      ///< sequence number of the request, or of the one it belongs to
   std::vector<std::byte> body;  ///< with the key
   shared_buffer tail;
   std::uint32_t channel = 0;  ///< to which it went as a whole
@@ -38,25 +38,25 @@ struct retained_request {
   std::uint32_t thread = 0;
   std::shared_ptr<const sharded_keys> set;  ///< of a request on a prepared key set
   std::uint32_t set_part = 0;
-  std::vector<request_part> parts;  ///< once it has been taken apart
+  std::vector<request_part> parts;  ///< once it has been split
   std::size_t items = 0;            ///< of all parts
 };
 
 /// The keys or rows of a request.
 ///
-/// A request on a prepared key set is taken apart as the `*_multi` request of the same keys: a shard that was not there
-/// before has no set, and what a shard remembers of an update does not depend on how it was asked for.
-/// Lifetime: the request outlives it.
+/// A request on a prepared key set is split as the `*_multi` request of the same keys: a shard that did not exist
+/// before has no set, and what a shard remembers of an update does not depend on how it was requested.
+/// Lifetime: the request must outlive it.
 class request_items_view {
  public:
-  /// Whether requests of this verb are about many keys or rows, and can be taken apart.
+  /// Whether requests of this verb concern many keys or rows, and can be split.
   [[nodiscard]] static bool accepts(net::verb v) noexcept;
   /// Throws: protocol_error when the request is malformed.
   explicit request_items_view(const retained_request& r);
 
   [[nodiscard]] std::size_t size() const noexcept { return partitions_.size(); }
   [[nodiscard]] std::uint16_t partition(std::size_t i) const noexcept { return partitions_[i]; }
-  /// The request of some of the items: the header's verb, count, and lengths but those of key and tail are set.
+  /// The request for some of the items: sets the header's verb, count, and lengths except those of key and tail.
   void write(std::span<const std::uint32_t> items, net::request_header& h, std::vector<std::byte>& body) const;
 
  private:
@@ -76,14 +76,14 @@ class request_items_view {
   std::vector<std::uint16_t> partitions_;
 };
 
-/// What the whole request would have been answered.
+/// The reply that the whole request would have got.
 struct merged_reply {
   net::reply_header header;
   std::vector<std::byte> body;
 };
 /// Every part is answered. `items`: how many the request has.
-/// Of keys, a part that failed gives its status and text to each of its items; of rows it is the whole answer.
-/// Throws: protocol_error when an answer does not fit its part.
+/// For keys, a failed part gives its status and text to each of its items; for rows it is the whole reply.
+/// Throws: protocol_error when a reply does not match its part.
 [[nodiscard]] merged_reply merge(net::verb what, std::size_t items, std::span<const request_part> parts);
 
 }  // namespace paracel

@@ -13,10 +13,10 @@
 
 namespace paracel {
 
-/// The ring and the clients: where each partition is served, and by which server's client it is reached.
+/// The ring and the clients: which server serves each partition, and the client that reaches it.
 ///
 /// A channel is the number of a server's thread among those of all servers: of each server its shards, then clock, then
-/// control. Channels and indices of servers mean something in one epoch only.
+/// control. Channels and indices of servers are valid in one epoch only.
 ///
 /// Thread-safety: none; owned by the thread of the context, which outlives it.
 /// Cost: a lookup is one hash and two loads.
@@ -28,7 +28,7 @@ class routing_table {
   [[nodiscard]] location locate(std::string_view key) const noexcept { return router_.locate(key); }
   [[nodiscard]] location locate_partition(std::uint16_t p) const noexcept { return router_.locate_partition(p); }
 
-  /// Channels are 0 to this.
+  /// The number of channels.
   [[nodiscard]] std::uint32_t channels() const noexcept { return static_cast<std::uint32_t>(ends_.size()); }
   [[nodiscard]] std::uint32_t channel_of(std::uint32_t server, std::uint32_t thread) const noexcept {
     return first_channel_[server] + thread;
@@ -42,7 +42,7 @@ class routing_table {
     const auto server = router_.clock_server();
     return channel_of(server, clients_[server]->clock_thread());
   }
-  /// Of a thread of this very process, if it still serves.
+  /// The channel of a thread of this very process, if it still serves.
   [[nodiscard]] std::optional<std::uint32_t> find(std::uint32_t slot, std::uint64_t incarnation,
                                                   std::uint32_t thread) const noexcept;
 
@@ -50,7 +50,7 @@ class routing_table {
   [[nodiscard]] kvclt& client(std::uint32_t server) noexcept { return *clients_[server]; }
   [[nodiscard]] const kvclt& client(std::uint32_t server) const noexcept { return *clients_[server]; }
   [[nodiscard]] std::uint32_t servers() const noexcept { return static_cast<std::uint32_t>(clients_.size()); }
-  /// What a channel stands for.
+  /// What a channel refers to.
   struct end {
     kvclt* client;
     std::uint32_t thread;
@@ -68,8 +68,8 @@ class routing_table {
     }
   }
 
-  /// Goes by another membership. Clients of processes that still take part keep their connections, the others are
-  /// disconnected. Returns: the servers that take part and were not known, by index.
+  /// Applies another membership. Clients of processes that remain members keep their connections, the others are
+  /// disconnected. Returns: the members that were not known, by index.
   std::vector<std::uint32_t> apply(const membership& fresh);
 
  private:

@@ -11,10 +11,10 @@ namespace paracel {
 
 namespace {
 
-// How often a blocked call looks whether the job has ended.
+// How often a blocked call checks whether the job has ended.
 constexpr std::chrono::milliseconds look_up_interval{100};
 
-/// What a request is about.
+/// The subject of a request.
 enum class subject { key, keys, other };
 constexpr subject subject_of(net::verb v) noexcept {
   using net::verb;
@@ -83,14 +83,14 @@ server_group::sequence server_group::send(std::uint32_t channel, net::request_he
   if (shared_.before) {
     const auto about = subject_of(h.what);
     if (about != subject::other) shared_.before(h.what, about == subject::key ? &key : nullptr);
-    shared_.window.reserve();  // what was sent before this has taken room
+    shared_.window.reserve();  // earlier sends have used up room
   }
   const auto& to = routes_.at(channel);
   return to.client->send(to.thread, channel, h, key, prefix, payload, std::move(tail), std::move(done));
 }
 
 void server_group::wait_for_window(std::size_t bytes) {
-  // A handler that runs while we wait may send too, so look at the window only afterwards.
+  // A handler that runs while we wait may send too, so check the window only afterwards.
   const auto& window = shared_.window;
   const auto most = shared_.options.max_outstanding_bytes;
   if (!shared_.in_handler && window.in_flight() > 0 && window.bytes() + bytes > most)
@@ -194,7 +194,7 @@ server_group::sequence server_group::control_request(net::verb what, std::uint32
   return send(routes_.channel_of(server, routes_.client(server).control_thread()), h, {}, {}, {}, {}, std::move(done));
 }
 
-// ---- answers ------------------------------------------------------------------------------------------------------
+// ---- replies ------------------------------------------------------------------------------------------------------
 
 template <class Reached>
 void server_group::run_until(const Reached& reached, sequence s) {
@@ -210,7 +210,7 @@ void server_group::run_until(const Reached& reached, sequence s) {
     if (ended_) ended_->check();
     record_silence(interval);
     if (shared_.options.timeout.count() == 0) continue;
-    const auto late = window.answered(s) ? window.low() : s;  // there is more to come than `s`
+    const auto late = window.answered(s) ? window.low() : s;  // more replies are expected than that to `s`
     if (window.answered(late) || window.at(late).what == net::verb::clock_wait) continue;
     const auto now = std::chrono::steady_clock::now();
     if (last_sign == std::chrono::steady_clock::time_point{}) last_sign = now - look_up_interval;
@@ -225,9 +225,9 @@ bool server_group::receive(std::chrono::milliseconds timeout) {
   net::reply_view reply;
   if (const char* reason = net::decode(incoming_.frame, incoming_.tail.size(), reply); reason != nullptr)
     throw protocol_error(std::string("a server sent a malformed reply: ") + reason);
-  // A server that ends. Whether the job has ended, and with which status, is for the scheduler or its silence to say.
+  // A server that exits. Whether the job has ended, and with which status, is decided by the scheduler or its silence.
   if (reply.header.result == net::status::job_ended && (ended_ != nullptr || shared_.may_change)) return true;
-  // Somebody else has the address of a server that is gone. Of that one the scheduler will tell.
+  // Another process has the address of a server that is gone. The scheduler will report that one.
   if (reply.header.result == net::status::wrong_job && shared_.may_change) return true;
   if (reply.header.result == net::status::connection_reset) {
     if (!shared_.may_change) give_up_connection(incoming_.channel);
@@ -246,14 +246,14 @@ bool server_group::receive(std::chrono::milliseconds timeout) {
     shared_.run(parked->done, {reply.header, reply.body, std::move(incoming_.tail)});
     return true;
   }
-  if (!window.is_open(s)) return true;  // answered before, or never asked
+  if (!window.is_open(s)) return true;  // answered before, or never sent
   auto& e = window.at(s);
   if (e.multi != nullptr) return true;
   if (e.retained != nullptr) [[unlikely]] {
     if (reply.header.result == net::status::stale_epoch) {
       try {
         board_->put(membership::from_json(net::text_of(incoming_.tail ? incoming_.tail.bytes() : reply.body)));
-      } catch (const protocol_error&) {  // the scheduler's word comes by itself
+      } catch (const protocol_error&) {  // the scheduler reports the end separately
       }
       return true;
     }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// All servers of a job as one: many requests in flight, answers matched by number, driven by its caller (it has no
-// thread). A key's request goes straight to the shard thread that owns the key.
+// All servers of a job as one: many requests in flight, replies matched by number, driven by its caller (it has no
+// thread of its own). A key's request goes straight to the shard thread that owns the key.
 //
-//   routing_table   the ring, and a kvclt a server: which channel a partition has
+//   routing_table   the ring, and a kvclt per server: the channel of each partition
 //   kvclt           the client of one server: connections, what is sent over them
-//   request_window  what is unanswered, of all servers, under one counter (why: there)
-//   request_replay  what goes again when servers or connections have changed
+//   request_window  unanswered requests, of all servers, under one counter (why: there)
+//   request_replay  what is retried when servers or connections have changed
 //   multi_client    requests of many keys and of prepared sets
-//   server_group    requests, waiting for answers, and following the membership
+//   server_group    requests, waiting for replies, and following the membership
 //
-// Where servers may change every request is kept until it is answered. When the membership changes, all that are
-// unanswered go again, in the order in which they were made, under their old numbers, to the servers of their
-// partitions; a server that has applied one already answers from what it remembers. So handlers run once, and an update
-// counts once. Nothing else makes this client give up on a server: a silent one is the scheduler's business
-// (server_group_failover.cpp). A connection that broke, or stays silent, is renewed, and what was unanswered there goes
-// again in the same way. Where servers stay, a connection that broke is an error.
+// Where servers may change every request is retained until it is answered. When the membership changes, all
+// unanswered ones are retried, in their original order, under their old numbers, at the servers of their partitions;
+// a server that has already applied one answers from its memory. So handlers run once, and an update
+// is applied once. Nothing else makes this client give up on a server: a silent one is the scheduler's business
+// (server_group_failover.cpp). A connection that broke, or stays silent, is renewed, and what was unanswered there is
+// retried in the same way. Where servers do not change, a broken connection is an error.
 #pragma once
 
 #include <chrono>
@@ -44,18 +44,18 @@ namespace paracel {
 /// A client of every server of a job.
 ///
 /// Order: requests for one key are executed in the order they were made. Only when a server or a connection was lost
-/// while several of them were on their way may a read be executed after an update that was made behind it.
+/// while several of them were in flight may a read be executed after an update that was made after it.
 /// Thread-safety: owned by the thread that made it; a program with several threads makes several.
 /// Handlers run inside `wait`, `wait_all`, `poll`, or a request that had to wait for room. They may make requests,
-/// which then do not wait for room (the views of the answer in hand would not outlive it), but they may not wait.
+/// which then do not wait for room (the views of the current reply would not outlive it), but they may not block.
 class server_group {
  public:
   using call = kvclt::call;
   using handler = kvclt::handler;
   using sequence = kvclt::sequence;
 
-  /// `ended` is raised when the job has ended, for whatever reason: with it a server that says so itself is not
-  /// believed, since it knows neither the cause nor the status.
+  /// `ended` is raised when the job has ended, for whatever reason: with it a server that reports the end itself is not
+  /// trusted, since it knows neither the cause nor the status.
   server_group(net::transport& transport, membership servers, std::uint32_t rank, kvclt_options options = {},
                std::shared_ptr<abort_signal> ended = nullptr, std::shared_ptr<latest_membership> board = nullptr);
   ~server_group();
@@ -64,73 +64,73 @@ class server_group {
 
   // ---- requests
 
-  /// Sends a single-key request and returns at once. `value` is copied unless `large` holds it, which then travels
-  /// without a copy (its bytes must not change until the answer).
+  /// Sends a single-key request and returns at once. `value` is copied unless `large` holds it, which is then sent
+  /// without a copy (its bytes must not change until the reply).
   /// Throws: network_error when it is larger than the limit; job_error when the job has ended.
   sequence request(const call& c, std::string_view key, const value_view& value, handler done,
                    shared_buffer large = {});
-  /// To one shard of one server (by its index in the membership); returns at once. `key` says no place.
+  /// To one shard of one server (by its index in the membership); returns at once. `key` does not select a place.
   sequence shard_request(const call& c, std::uint32_t server, std::uint32_t shard, std::string_view key,
                          std::span<const std::byte> payload, handler done);
-  /// A request that is not of one key to the shard thread behind `channel`. `payload` is copied; `large`, if there is
-  /// one, travels in a frame of its own, without a copy (its bytes must not change until the answer).
+  /// A request that is not of one key, to the shard thread behind `channel`. `payload` is copied; `large`, if present,
+  /// is sent in a frame of its own, without a copy (its bytes must not change until the reply).
   sequence shard_request(const call& c, std::uint32_t channel, std::uint32_t count, value_tag tag,
                          std::span<const std::byte> payload, handler done, shared_buffer large = {});
-  /// The same request to every shard of every server; returns after the last answer.
+  /// The same request to every shard of every server; returns after the last reply.
   void broadcast(const call& c, std::string_view key, std::span<const std::byte> payload, const handler& each);
   /// To the clock thread of the server that owns the clock. `clock`: finished iterations (tick), needed minimum (wait).
   sequence clock_request(net::verb what, std::uint32_t clock, handler done, std::uint16_t flags = 0);
   /// To the control thread of one server (stats, ping).
   sequence control_request(net::verb what, std::uint32_t server, handler done);
-  /// Asks a shard to answer when the clock is beyond `clock` (items: key and known version). Nothing waits for it but a
+  /// Asks a shard to answer when the clock is beyond `clock` (items: key and known version). It is completed only by a
   /// poll or a call that drives the client for another reason.
   sequence subscribe(std::uint32_t server, std::uint32_t shard, std::uint32_t clock, std::span<const std::byte> items,
                      std::uint32_t count, handler done);
   /// Those of many keys.
   [[nodiscard]] multi_client& many() noexcept { return many_; }
-  /// What all of these end in: a request whose header is complete but for what kvclt sets. Blocks: until the window has
-  /// room, unless inside a handler.
+  /// The common end of these: a request whose header is complete except for what kvclt sets. Blocks: until the window
+  /// has room, unless inside a handler.
   sequence send(std::uint32_t channel, net::request_header& h, std::string_view key, std::span<const std::byte> prefix,
                 std::span<const std::byte> payload, shared_buffer&& tail, handler&& done);
-  /// Waits until a request of so many bytes has room in the window, unless inside a handler.
+  /// Waits until a request of this many bytes has room in the window, unless inside a handler.
   void wait_for_window(std::size_t bytes);
-  /// Whoever holds requests back (combined updates) gives this: it is called before a request leaves that could see or
-  /// be seen by them, with its key, or with null when it is about many. It may make requests, and may not wait.
+  /// Set by code that holds requests back (combined updates): it is called before a request leaves that could observe
+  /// or be observed by them, with its key, or with null when it is about many. It may make requests, and may not block.
   void set_pre_send_hook(client_context::before_request before) { shared_.before = std::move(before); }
 
-  // ---- answers
+  // ---- replies
 
   /// Drives the client until `s` is answered.
   /// Throws: network_error when a server has been silent for the timeout (it is unknown whether the request was
-  /// applied); job_error when the job has ended; whatever a handler throws.
+  /// applied); job_error when the job has ended; what a handler throws.
   void wait(sequence s);
   void wait_all();
-  /// Handles what has arrived; never blocks. Returns the number of answers.
+  /// Handles replies that have arrived; never blocks. Returns the number of replies.
   std::size_t poll();
-  /// The handlers of requests that change nothing do not run any more: what they would fill may have gone.
+  /// Disables the handlers of requests that change nothing: what they would fill may be destroyed.
   void forget_reads() noexcept { shared_.window.forget_reads(); }
   [[nodiscard]] bool answered(sequence s) const noexcept { return shared_.window.answered(s); }
   [[nodiscard]] std::size_t in_flight() const noexcept { return shared_.window.in_flight(); }
   /// The number of the next request: in the hook before a request, the number of that one.
   [[nodiscard]] sequence next() const noexcept { return shared_.window.next(); }
 
-  // ---- places
+  // ---- routing
 
   [[nodiscard]] const membership& servers() const noexcept { return routes_.members(); }
-  /// Where a key lives.
+  /// The shard of a key.
   [[nodiscard]] location locate(std::string_view key) const noexcept { return routes_.locate(key); }
   [[nodiscard]] location locate_partition(std::uint16_t p) const noexcept { return routes_.locate_partition(p); }
   /// The channel of the shard thread that owns a partition.
   [[nodiscard]] std::uint32_t channel_of(std::uint16_t partition) const noexcept {
     return routes_.channel_of(partition);
   }
-  /// Goes by the newest membership that this process has heard of, if that is another one. Nothing happens inside a
+  /// Applies the newest membership known to this process, if it is not the current one. No-op inside a
   /// handler.
   void refresh_membership() {
     if (shared_.may_change) [[unlikely]]
       follow_newest();
   }
-  /// While it exists places stay what they are (`channel_of`, `locate`, servers()), for a caller that asks for one and
+  /// Pins the routing table while alive (`channel_of`, `locate`, servers()), for a caller that looks up a place and
   /// then sends there.
   class [[nodiscard]] pin_routing {
    public:
@@ -147,16 +147,16 @@ class server_group {
   [[nodiscard]] const kvclt_options& options() const noexcept { return shared_.options; }
 
  private:
-  /// How often a blocked call looks whether the membership has changed.
+  /// How often a blocked call checks whether the membership has changed.
   static constexpr std::chrono::milliseconds refresh_interval{20};
 
-  /// Drives until `reached()`; `s` is the request that is waited for, to be named if it is never answered.
+  /// Drives until `reached()`; `s` is the request waited for, to be named if it is never answered.
   template <class Reached>
   void run_until(const Reached& reached, sequence s);
   bool receive(std::chrono::milliseconds timeout);
   [[noreturn]] void give_up_connection(int connection) const;
   [[noreturn]] void give_up(sequence s, std::chrono::milliseconds silence) const;
-  /// A wait for room while places must stay would wait for servers that are gone.
+  /// Waiting for room while the routing is pinned would wait for servers that are gone.
   [[nodiscard]] bool waits_in_vain() const noexcept {
     return shared_.may_change && pins_ != 0 && (shared_.left_behind || broken_ || is_behind());
   }
@@ -180,10 +180,11 @@ class server_group {
   net::incoming incoming_;
   bool broken_ = false;  // one of the connections is
   unsigned pins_ = 0;
-  bool subscribes_ = false;             // the clock has been told so
-  std::chrono::nanoseconds waited_{};   // in vain, ever
-  std::chrono::nanoseconds polled_{};   // when it was last polled in vain, by options().time
-  std::chrono::nanoseconds silence_{};  // of all servers; both count what was waited, not what this process slept
+  bool subscribes_ = false;            // the clock has been told so
+  std::chrono::nanoseconds waited_{};  // total time waited in vain
+  std::chrono::nanoseconds polled_{};  // when it was last polled in vain, by options().time
+  std::chrono::nanoseconds
+      silence_{};  // of all servers; both count time waited, not time that this process was suspended
 };
 
 }  // namespace paracel

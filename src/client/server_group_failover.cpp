@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a client does when the servers change: see the head of server_group.hpp.
+// How a client handles changes of the servers: see the head of server_group.hpp.
 //
-//   reply stale_epoch, or the heartbeat's thread --> board --> apply_membership: new ring, new channels
-//                                                        --> new servers are told the functions and tables
-//                                                        --> everything unanswered goes again, in order
+//   reply stale_epoch, or the heartbeat thread --> latest_membership --> apply_membership: new ring, new channels
+//                                                                     --> functions and tables to new servers
+//                                                                     --> everything unanswered is retried, in order
 //   reply connection_reset, or silence even to a ping --> renew: a new connection
-//                                                --> what is unanswered there goes again, in order
+//                                                     --> what is unanswered there is retried, in order
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -32,7 +32,7 @@ void server_group::follow_newest() {
 void server_group::apply_membership(const membership& fresh) {
   const auto heads = [](const server_entry& s) { return may_head(s.state); };
   if (std::ranges::none_of(fresh.servers, heads)) return;  // the scheduler ends the job
-  std::set<int> with_sets;  // connections to shards that may hold requests back until a set comes again
+  std::set<int> with_sets;  // connections to shards that may hold requests back until a set is sent again
   for (std::uint32_t channel = 0; channel < routes_.channels(); ++channel) {
     const auto& to = routes_.at(channel);
     if (to.client->has_sets(to.thread)) with_sets.insert(to.client->connection(to.thread));
@@ -40,7 +40,7 @@ void server_group::apply_membership(const membership& fresh) {
   }
   const auto strangers = routes_.apply(fresh);
   many_.forget_places();
-  shared_.window.drop_parked();  // whoever subscribes looks at the epoch
+  shared_.window.drop_parked();  // subscribers check the epoch
   shared_.left_behind = true;
 
   const nonblocking_scope sending(shared_);
@@ -58,7 +58,7 @@ void server_group::apply_membership(const membership& fresh) {
     const auto connection = to.client->connection(to.thread);
     if (connection < 0 || !with_sets.contains(connection)) continue;
     net::request_header h;
-    h.what = net::verb::ping;  // gives up what is held back
+    h.what = net::verb::ping;  // abandons what is held back
     send(channel, h, {}, {}, {}, {}, nullptr);
   }
 }
@@ -70,7 +70,7 @@ void server_group::subscribe_to_clock() {
   send(routes_.clock_channel(), h, {}, {}, {}, {}, nullptr);
 }
 
-/// A new connection in place of one over which something may have been lost. What is unanswered there will go again.
+/// A new connection replaces one that may have lost messages. What is unanswered there will be retried.
 void server_group::renew(std::uint32_t channel) {
   const auto& to = routes_.at(channel);
   to.client->renew(to.thread);
@@ -78,14 +78,14 @@ void server_group::renew(std::uint32_t channel) {
   const nonblocking_scope sending(shared_);
   if (channel == routes_.clock_channel()) subscribe_to_clock();
   for (const auto& lost : shared_.window.take_parked_at(channel)) {
-    net::reply_header nothing;  // has changed: whoever wants to know of the next change asks again
+    net::reply_header nothing;  // has changed: a subscriber asks again
     nothing.what = net::verb::subscribe;
     nothing.clock = lost.clock;
     shared_.run(lost.done, {nothing, {}, {}});
   }
 }
 
-/// Nothing has come for another `time`. After a while those that owe an answer are asked whether they live.
+/// Nothing has arrived for another `time`. After a while servers that owe a reply are pinged.
 void server_group::record_silence(std::chrono::nanoseconds time) {
   waited_ += time;
   silence_ += time;
@@ -101,13 +101,13 @@ void server_group::record_silence(std::chrono::nanoseconds time) {
     if (to.client->look(to.thread, waited_) == net::link_monitor::action::ping || !shared_.may_change) {
       to.client->ping(to.thread);
     } else {
-      broken_ = true;  // it is renewed as soon as nobody counts on places
+      broken_ = true;  // it is renewed as soon as routing is not pinned
       to.client->mark_broken(to.thread);
     }
   }
 }
 
-/// What passes between two looks is silence too, but not what this process sleeps or computes.
+/// Time between two checks is silence too, but not time in which this process is suspended or computes.
 void server_group::record_silence_while_polling() {
   const auto* time = shared_.options.time;
   const std::chrono::nanoseconds now = (time != nullptr ? time->now() : net::boot_clock::now()).time_since_epoch();

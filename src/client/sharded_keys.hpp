@@ -9,10 +9,10 @@
 
 namespace paracel {
 
-/// A list of keys as it lies on the shards: what a prepared key set is on the client's side.
+/// A list of keys split by shard: a prepared key set on the client's side.
 /// Thread-safety: const-concurrent.
 struct sharded_keys {
-  /// The keys of one request: those of one shard, or a piece of them when they are very many.
+  /// The keys of one request: those of one shard, or a chunk of them when there are very many.
   struct part {
     std::uint32_t channel;  ///< of every client of the job
     std::uint32_t begin;    ///< in `order`

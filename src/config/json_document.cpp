@@ -30,7 +30,7 @@ std::string place(const std::string& file, std::string_view text, std::size_t of
   return file + ":" + std::to_string(line) + ":" + std::to_string(column);
 }
 
-/// Lets the parser's callbacks know how far it has read: every copy of the iterator counts into the same place.
+/// Tells the parser's callbacks how far it has read: every copy of the iterator shares the same position.
 class counting_iterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -107,8 +107,8 @@ class tree_builder {
   bool start_array(std::size_t) { return open(config_node::kind::list); }
   bool end_array() { return close(); }
   bool key(string_t& name) {
-    // The parser has just read the closing quote; the opening one is the nearest quote before it without an odd number
-    // of backslashes in front.
+    // The parser has just read the closing quote; the opening one is the nearest quote before it that is preceded by an
+    // even number of backslashes.
     std::size_t at = read_ - 1;
     while (at > 0) {
       --at;
@@ -131,7 +131,7 @@ class tree_builder {
     return true;
   }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& problem) {
-    // Its text repeats the position in front of ": "; ours stands there instead.
+    // Its text repeats the position before ": "; ours replaces it.
     std::string what = problem.what();
     const auto column = what.find(", column ");
     const auto colon = column == std::string::npos ? std::string::npos : what.find(": ", column);
@@ -173,7 +173,7 @@ class tree_builder {
     }
     config_node n;
     n.type = kind;
-    // The pointer stays good: a parent's vector does not grow while a child is open.
+    // The pointer stays valid: a parent's vector does not grow while a child is open.
     stack_.push_back(put(std::move(n)));
     return true;
   }
@@ -192,8 +192,8 @@ class tree_builder {
   std::size_t line_begin_ = 0;
 };
 
-/// The folders of configs, for the whole process, the newest first: who reads a config knows nothing of servers. Nodes
-/// stay.
+/// The folders of configs, for the whole process, the newest first: the reader of a config knows nothing of servers.
+/// Nodes are never removed.
 struct folder_node {
   std::string folder;
   const folder_node* next = nullptr;
@@ -245,7 +245,7 @@ std::optional<std::int64_t> config_node::as_integer() const {
     if (type == kind::integer) return std::nullopt;  // beyond 64 bits
   }
   const auto n = as_number();
-  // 2^53: up to there every integer is a double of its own.
+  // 2^53: up to it every integer is exactly a double.
   if (!n || std::abs(*n) > 9007199254740992.0 || *n != std::floor(*n)) return std::nullopt;
   return static_cast<std::int64_t>(*n);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A JSON text as a tree that remembers where each key stands, so that an error can say file:line:column.
+// A JSON text as a tree that remembers the position of each key, so that an error can say file:line:column.
 #pragma once
 
 #include <cstddef>
@@ -24,12 +24,12 @@ struct config_node {
   std::vector<config_node> items;      ///< list
   std::vector<config_member> members;  ///< object, in file order, duplicates included
 
-  /// The member of that name, or null. Of duplicates the last.
+  /// The member of that name, or null. The last of duplicates.
   [[nodiscard]] const config_node* find(std::string_view name) const noexcept;
-  /// What an error says was found: `string "ten"`, `number 1.5`, `list`, ...
+  /// For errors, a description of what was found: `string "ten"`, `number 1.5`, `list`, ...
   [[nodiscard]] std::string described() const;
 
-  // As Paracel's configs have always been read: "10" is also the integer 10, "true" and 1 are also true, and a number
+  // Lenient conversion as in Paracel's configs: "10" is also the integer 10, "true" and 1 are also true, and a number
   // or a boolean is also the string that was written.
   [[nodiscard]] std::optional<std::int64_t> as_integer() const;
   [[nodiscard]] std::optional<double> as_number() const;
@@ -44,10 +44,10 @@ struct config_member {
   config_node value;
 };
 
-/// Deepest nesting that is read; configs need two levels, and a recursion without limit is a way to crash a program.
+/// Deepest nesting accepted; configs need two levels, and unlimited recursion could crash a program.
 inline constexpr std::size_t config_depth_limit = 32;
 
-/// The one of `names` that was probably meant by `name`, or empty: at most a third of its letters, and three, differ.
+/// The one of `names` most likely meant by `name`, or empty: at most a third of its letters, and three, differ.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& names);
 
 /// Parses `text`, which came from `file` (for error texts).
@@ -58,7 +58,7 @@ config_node parse_config(const std::string& file, std::string_view text);
 /// Throws: config_error.
 config_node read_config(const std::string& file);
 
-/// The folders of the configs that this process has read, the first one first: plug-ins are looked for beside them.
+/// The folders of the configs that this process has read, the first one first: plug-ins are looked up beside them.
 /// Thread-safety: any thread.
 std::vector<std::string> config_folders();
 

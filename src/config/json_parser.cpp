@@ -16,7 +16,7 @@ namespace paracel {
 namespace {
 
 const config_node* find_path(const config_node& root, std::string_view key) {
-  // A key that contains a dot itself is found before the path that it looks like.
+  // A key that itself contains a dot is found before the path that it resembles.
   if (const auto* direct = root.find(key)) return direct;
   const config_node* at = &root;
   while (at != nullptr) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What prun.py has to know of a config before it starts a job, as one line of JSON:
+// What prun.py needs from a config before it starts a job, as one line of JSON:
 //
 //   {"plugins": ["./libmine.so"], "standard_input": "cfg.json:2:3: key \"input\"", "program": "lr",
 //    "always_begins_anew": false}
 //   {"error": "cfg.json:4:3: key ...", "status": 3}
 //
-// A program answers `--check FILE` with it (worker/run.cpp); for one without a schema start_scheduler --print_config
+// A program prints it for `--check FILE` (worker/run.cpp); for one without a schema start_scheduler --print_config
 // does.
 #pragma once
 
@@ -24,13 +24,13 @@ struct launch_facts {
   std::string standard_input;        ///< the first key that names it, for an error; empty: it is not read
 };
 
-/// Of a config that has passed its schema: keys for plug-ins, or of a name that Paracel 0.3 had for them, and texts
+/// Of a config that passes its schema: keys for plug-ins, or with a name that Paracel 0.3 used for them, and texts
 /// that end in ".so"; "-" in a key for files.
 [[nodiscard]] launch_facts facts_of(const config& checked);
-/// Of one without a schema: the same, but "-" in any key. Throws: config_error when `file` is no JSON object.
+/// Of one without a schema: the same, but "-" in any key. Throws: config_error when `file` is not a JSON object.
 [[nodiscard]] launch_facts facts_of_file(const std::string& file);
 
-/// The line. `of`: the schema that the config has passed, or null.
+/// The line. `of`: the schema of the config, or null.
 [[nodiscard]] std::string facts_json(const launch_facts& facts, const config_schema* of);
 [[nodiscard]] std::string failure_json(const error& e);
 

@@ -56,7 +56,7 @@ std::string json_list(const std::vector<std::string>& words) {
   return "[" + joined(quoted, ", ") + "]";
 }
 
-/// Whether it is an empty text or list: a key that has it does as if it were not there.
+/// Whether it is an empty text or list, which is equivalent to an absent key.
 bool is_empty(const config_value& v) {
   if (const auto* s = std::get_if<std::string>(&v)) return s->empty();
   if (const auto* l = std::get_if<std::vector<std::string>>(&v)) return l->empty();
@@ -81,7 +81,7 @@ config_value zero_of(key_type t) {
   }
 }
 
-/// A limit as people write it: 1000000000 and not 1e+09.
+/// A limit in plain notation: 1000000000 and not 1e+09.
 std::string limit_text(double v) {
   return std::abs(v) < 1e15 && v == std::floor(v) ? std::to_string(static_cast<std::int64_t>(v)) : number_text(v);
 }
@@ -102,7 +102,7 @@ std::string why_not_input(const std::string& name) {
   for (const auto& f : files) {
     struct stat about {};
     if (::stat(f.c_str(), &about) != 0 || !S_ISREG(about.st_mode)) return "not a regular file: " + f;
-    // Opened rather than asked: access(2) knows nothing of capabilities on network file systems.
+    // Opened rather than checked: access(2) ignores capabilities on network file systems.
     if (std::FILE* in = std::fopen(f.c_str(), "rbe")) {
       std::fclose(in);
     } else {

@@ -8,7 +8,7 @@ namespace paracel {
 
 namespace {
 
-/// Sorts the edges of one row by target and drops what is there twice. Returns how many are left.
+/// Sorts the edges of one row by target and drops duplicates. Returns how many are left.
 class row_sorter {
  public:
   std::size_t operator()(std::uint32_t* target, double* weight, std::size_t n, duplicate_edge_rule rule) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Invariants of this code, which no input can break: a failure is a mistake of the program, is written to standard
-// error with its place, and ends the process (SIGABRT). What input can break is an exception.
+// Invariants of this code, which no input can violate: a failure is a bug, is reported on standard error
+// with its location, and aborts the process (SIGABRT). What input can violate is an exception.
 //
-//     PARACEL_CHECK(condition)    in every build: costs nothing beside what stands around it
+//     PARACEL_CHECK(condition)    in every build: its cost is negligible where it is used
 //     PARACEL_ASSERT(condition)   where PARACEL_ASSERTIONS is defined (tool/test.sh, sanitizers); elsewhere it is
-//                                 compiled and not evaluated, so that it may cost time
+//                                 compiled and not evaluated, so it may be expensive
 //
 // For .cpp files of the library: a header may be compiled with and without PARACEL_ASSERTIONS in one program.
 #pragma once

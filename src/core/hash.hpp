@@ -10,7 +10,7 @@
 #include <span>
 #include <string_view>
 
-// Compiled into the caller: keys are short, and the call through the shared library would show.
+// Inlined into the caller: keys are short, and a call through the shared library would be noticeable.
 #ifndef XXH_INLINE_ALL
 #define XXH_INLINE_ALL
 #endif
@@ -21,7 +21,7 @@ namespace paracel {
 /// Cost: O(key bytes), about 6 ns for a key of 20 characters.
 inline std::uint64_t hash_key(std::string_view key) noexcept { return XXH3_64bits(key.data(), key.size()); }
 
-/// XXH3-128, for names of contents: two lists of keys with one digest are not to be expected in the life of a job.
+/// XXH3-128, for content digests: a collision of two lists of keys is not to be expected in the life of a job.
 struct digest128 {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
@@ -32,11 +32,11 @@ inline digest128 digest_of(std::span<const std::byte> bytes) noexcept {
   return {d.low64, d.high64};
 }
 
-/// XXH3-64 of a piece of a file. `front` is what stands before it there and must be right as well.
+/// XXH3-64 of a block of a file, seeded with the `front` that precedes it, so that both are verified.
 inline std::uint64_t hash_block(std::span<const std::byte> bytes, std::uint64_t front) noexcept {
   return XXH3_64bits_withSeed(bytes.data(), bytes.size(), front);
 }
-/// XXH3-64 of what comes piece by piece: of a whole file, as `xxhsum -H3` prints it.
+/// Incremental XXH3-64: of a whole file, as `xxhsum -H3` prints it.
 class running_hash {
  public:
   running_hash() noexcept { XXH3_64bits_reset(&state_); }
@@ -47,7 +47,7 @@ class running_hash {
   XXH3_state_t state_;
 };
 
-/// 2^14: with 40 servers a partition is 0.25 % of a server's share, fine enough for the load bound of the ring, and one
+/// 2^14: with 40 servers a partition is 0.25 % of a server's share, fine enough for the load bound of the ring, and a
 /// table of owners still fits in a second-level cache.
 inline constexpr std::uint32_t partition_count = 16384;
 

@@ -9,7 +9,7 @@
 
 namespace paracel {
 
-/// A 64-bit id as 16 lower-case hex digits: the form in which ids stand in JSON, where numbers end at 2^53.
+/// A 64-bit id as 16 lower-case hex digits: the form of ids in JSON, where integers are exact up to 2^53.
 inline std::string to_hex(std::uint64_t id) {
   std::string text(16, '0');
   for (std::size_t i = 16; i-- > 0; id >>= 4) text[i] = "0123456789abcdef"[id & 15U];

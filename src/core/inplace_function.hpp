@@ -12,8 +12,8 @@ namespace paracel {
 template <class Signature, std::size_t Room = 48>
 class inplace_function;
 
-/// A function to be called once or more, moved and never copied, kept without an allocation if it takes at most `Room`
-/// bytes. std::function has room for 16 on this platform, so that nearly every handler of an answer would be a malloc.
+/// A callable, move-only, stored without an allocation if it needs at most `Room` bytes.
+/// std::function has room for 16 on this platform, so that nearly every reply handler would cost a malloc.
 ///
 /// Cost: moving one whose captures are trivial is a copy of `Room` bytes.
 template <class R, class... A, std::size_t Room>
@@ -55,8 +55,8 @@ class inplace_function<R(A...), Room> {
  private:
   struct operations {
     R (*call)(std::byte*, A&&...);
-    void (*move)(std::byte* from, std::byte* to) noexcept;  // and ends `from`; null: its bytes are all there is
-    void (*destroy)(std::byte*) noexcept;                   // null: nothing to do
+    void (*move)(std::byte* from, std::byte* to) noexcept;  // and destroys `from`; null: trivially copyable
+    void (*destroy)(std::byte*) noexcept;                   // null: trivial
   };
 
   template <class F>

@@ -206,8 +206,8 @@ membership membership::from_json(std::string_view text) {
 
 key_router::key_router(const membership& members) {
   if (members.servers.empty()) throw error("the job has no server to keep a key");
-  std::vector<ring_member> before;  // on the ring by which is served
-  std::vector<ring_member> after;   // on the ring when those who enter have entered, and those who leave left
+  std::vector<ring_member> before;  // on the current ring
+  std::vector<ring_member> after;   // on the ring after entering servers have joined and leaving ones have left
   std::unordered_map<std::uint32_t, std::uint16_t> index;  // of a slot in members.servers
   bool moves = false;
   std::size_t not_up = 0;
@@ -248,7 +248,7 @@ key_router::key_router(const membership& members) {
     std::size_t up = 0;
     std::size_t placed = 0;  // up or joining
     joining.clear();
-    // among so many there are as many that serve as copies are wanted, if the job has them
+    // if the job has as many servers as replicas are wanted, this many include enough that serve
     for (const auto slot : owners.replicas(partition, members.replicas + not_up)) {
       const auto server = index.at(slot);
       if (is(server, server_state::down)) continue;
@@ -270,7 +270,7 @@ key_router::key_router(const membership& members) {
         if (std::find(chains_.begin() + begin, chains_.end(), server) == chains_.end()) chains_.push_back(server);
       }
     }
-    PARACEL_CHECK(chain_begin_.back() < chains_.size());  // somebody is up
+    PARACEL_CHECK(chain_begin_.back() < chains_.size());  // at least one server is up
     PARACEL_ASSERT(std::set<std::uint16_t>(chains_.begin() + begin, chains_.end()).size() ==
                    chains_.size() - static_cast<std::size_t>(begin));
     const auto head = chains_[chain_begin_.back()];

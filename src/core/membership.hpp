@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Who is in the job and where a key lives. The scheduler makes a membership and sends it as JSON text; everybody
-// computes the same ring from it, so that ring points never travel.
+// The servers of the job and the placement of keys. The scheduler makes a membership and sends it as JSON text; every
+// process computes the same ring from it, so that ring points are never sent.
 #pragma once
 
 #include <cstddef>
@@ -15,25 +15,25 @@
 
 namespace paracel {
 
-/// up: it serves. joining: it is being given copies and heads nothing yet. down: it is lost, and its slot waits for
-/// another. entering: as joining, in a slot that the job did not have. leaving: it serves until others have copies of
-/// what it has. left: it serves no more, and can still say so. gone: its process has ended, and the slot may enter
-/// again.
+/// up: it serves. joining: it is receiving replicas and heads nothing yet. down: it is lost, and its slot waits for
+/// a replacement. entering: as joining, in a slot that is new to the job. leaving: it serves until others have replicas
+/// of what it has. left: it no longer serves, but still answers requests with that fact. gone: its process has exited,
+/// and the slot may be reused.
 enum class server_state : std::uint8_t { up, joining, down, entering, leaving, left, gone };
 const char* name_of(server_state s) noexcept;
 /// Whether it may be the head of a partition.
 constexpr bool may_head(server_state s) noexcept { return s == server_state::up || s == server_state::leaving; }
-/// Whether it serves or is given copies.
+/// Whether it serves or is receiving replicas.
 constexpr bool takes_part(server_state s) noexcept {
   return may_head(s) || s == server_state::joining || s == server_state::entering;
 }
 
 struct server_entry {
-  std::uint32_t slot = 0;         ///< place on the ring; the server is called s<slot>
+  std::uint32_t slot = 0;         ///< position on the ring; the server is called s<slot>
   double weight = 1;              ///< share of the keys, relative to the other servers
-  std::uint64_t incarnation = 0;  ///< differs when another process takes the slot
+  std::uint64_t incarnation = 0;  ///< changes when another process takes the slot
   std::uint32_t threads = 1;      ///< shard threads
-  std::string host;               ///< for people
+  std::string host;               ///< for display
   int pid = 0;
   server_state state = server_state::up;
   std::vector<std::string> shards;  ///< one address a shard thread
@@ -43,18 +43,18 @@ struct server_entry {
   friend bool operator==(const server_entry&, const server_entry&) = default;
 };
 
-/// Where the job's checkpoints go, and the one that it goes on from.
+/// The folder of the job's checkpoints, and the one that it resumes from.
 struct checkpoint_plan {
-  std::string folder;         ///< empty: none are made
-  std::uint32_t every = 0;    ///< clocks from one to the next; 0: only when asked for
-  std::string resume;         ///< the folder of one checkpoint; empty: the job begins at clock 0
+  std::string folder;         ///< empty: no checkpoints
+  std::uint32_t every = 0;    ///< clocks between checkpoints; 0: only on request
+  std::string resume;         ///< the folder of one checkpoint; empty: the job starts at clock 0
   std::uint32_t clock = 0;    ///< of that one: iterations that every worker has finished
   std::uint32_t workers = 0;  ///< of that one
 
   friend bool operator==(const checkpoint_plan&, const checkpoint_plan&) = default;
 };
 
-/// A user function that has ended a server: nobody calls it any more.
+/// A user function that has killed a server: it is blocked on all servers.
 struct refused_function {
   std::uint64_t id = 0;  ///< the same on every server
   std::string why;       ///< what it did, and where
@@ -63,31 +63,31 @@ struct refused_function {
 };
 
 struct membership {
-  std::uint32_t epoch = 1;  ///< rises with every change
+  std::uint32_t epoch = 1;  ///< increases with every change
   std::uint64_t job = 0;
   std::uint32_t workers = 1;
-  std::uint32_t replicas = 1;  ///< copies of each partition, the first one included
-  bool elastic = false;        ///< servers may come and go, also when there are no copies
+  std::uint32_t replicas = 1;  ///< replicas of each partition, the first one included
+  bool elastic = false;        ///< servers may join and leave, also without replicas
   std::vector<server_entry> servers;
   checkpoint_plan checkpoints;
   std::vector<refused_function> refused;
 
-  /// Whether there may be memberships after this one.
+  /// Whether later memberships are possible.
   [[nodiscard]] bool may_change() const noexcept { return replicas > 1 || elastic; }
 
-  /// Largest text `from_json` looks at: 4,096 servers of 64 threads with addresses of 50 bytes are 14 MB.
+  /// Largest text `from_json` accepts: 4,096 servers of 64 threads with addresses of 50 bytes are 14 MB.
   static constexpr std::size_t most_json_bytes = std::size_t{16} << 20;
   static constexpr std::uint32_t most_threads = 1024;
   static constexpr std::uint32_t most_workers = 1U << 20;
   static constexpr std::uint32_t most_replicas = 8;
   static constexpr std::size_t most_refused = 1024;
 
-  /// Ids of 64 bits are strings of 16 hex digits. Left out: `replicas` when it is 1, `elastic` when it is not, the
-  /// state of who is up, a plan for checkpoints or refused functions when there are none.
+  /// Ids of 64 bits are strings of 16 hex digits. Omitted: `replicas` when it is 1, `elastic` when false, the
+  /// state of servers that are up, a plan for checkpoints or blocked functions when there are none.
   [[nodiscard]] std::string to_json() const;
   /// Reads what `to_json` writes; fields it does not know are ignored.
-  /// Throws: protocol_error that names the field, for a text that is no JSON, too long or too deep, a field that is
-  /// missing, of another type or out of range, a slot that occurs twice, an unknown state, a number of addresses other
+  /// Throws: protocol_error that names the field, for a text that is not JSON, too long or too deep, a field that is
+  /// missing, of another type or out of range, a duplicate slot, an unknown state, a number of addresses other
   /// than `threads`.
   [[nodiscard]] static membership from_json(std::string_view text);
 
@@ -97,8 +97,8 @@ struct membership {
 /// The partition whose head also keeps the clock of the job.
 inline constexpr std::uint16_t clock_partition = 0;
 
-/// The shard thread of a server that owns `partition`. Neighbours on the ring often have one server, so modulo spreads
-/// them over its threads.
+/// The shard thread of a server that owns `partition`. Adjacent partitions on the ring often share a server, so modulo
+/// spreads them over its threads.
 constexpr std::uint32_t shard_of(std::uint16_t partition, std::uint32_t threads) noexcept {
   return partition % threads;
 }
@@ -111,20 +111,20 @@ struct location {
   friend bool operator==(const location&, const location&) = default;
 };
 
-/// From a key to the server and the shard thread that own it, and to the servers that keep copies of it.
+/// Maps a key to the server and the shard thread that own it, and to the servers with replicas of it.
 ///
 /// The order of a partition is its owner on the ring and then the other servers clockwise, whatever their states: a
-/// slot whose server is lost stays on the ring. Its chain is the first `replicas` servers of that order that serve, and
-/// behind them the joining ones that would be among the first `replicas` if they were up. The first of the chain, the
+/// slot whose server is lost stays on the ring. Its chain is the first `replicas` servers of that order that serve,
+/// followed by the joining ones that would be among the first `replicas` if they were up. The first of the chain, the
 /// head, serves the partition.
 ///
-/// While servers enter or leave there are two rings: the chain goes by the one without those that enter, and behind it
-/// come all those that are of the chain by the other one, without those that leave. When these have their copies the
-/// second ring is the only one, and everybody in a chain was in that partition's chain before.
+/// While servers enter or leave there are two rings: the chain follows the one without those that enter, and after it
+/// come all members of the chain on the other one, without those that leave. When these have their replicas the
+/// second ring is the only one, and every member of a chain was already in that partition's chain.
 ///
 /// Thread-safety: const-concurrent.
-/// Cost: one hash and one load from a table of 64 KiB; making it costs the ring (ten servers: 0.5 ms, with copies or
-/// lost servers 1.3 ms).
+/// Cost: one hash and one load from a table of 64 KiB; construction costs that of the ring (ten servers: 0.5 ms, with
+/// replicas or lost servers 1.3 ms).
 class key_router {
  public:
   /// Throws: error when there is no server or none of them is up, or as `ring::add`.
@@ -138,7 +138,7 @@ class key_router {
     const auto& h = homes_[partition];
     return {partition, h.server, h.shard};
   }
-  /// Who has a partition, by index in membership.servers: head first, never empty.
+  /// The servers of a partition, by index in membership.servers: head first, never empty.
   [[nodiscard]] std::span<const std::uint16_t> chain(std::uint16_t partition) const noexcept {
     if (chain_begin_.empty()) return {&homes_[partition].server, 1};
     return std::span(chains_).subspan(chain_begin_[partition], chain_begin_[partition + 1U] - chain_begin_[partition]);
@@ -152,7 +152,7 @@ class key_router {
     std::uint16_t shard;
   };
   std::vector<home> homes_;  // by partition
-  // Partition p has chains_[chain_begin_[p] .. chain_begin_[p + 1]). Both are empty when its owner alone has it.
+  // Partition p has chains_[chain_begin_[p] .. chain_begin_[p + 1]). Both are empty when only its owner has it.
   std::vector<std::uint32_t> chain_begin_;
   std::vector<std::uint16_t> chains_;
 };

@@ -26,7 +26,7 @@ number_reading read_number(const char* first, const char* last) noexcept {
     return {number_outcome::ok, negative ? -v : v, p};
   }
 
-  // from_chars takes '-' but no '+', and "+-1" must not pass because of that.
+  // from_chars accepts '-' but not '+', and "+-1" must not pass because of that.
   const char* start = first;
   if (start != last && *start == '+') {
     ++start;
@@ -36,7 +36,7 @@ number_reading read_number(const char* first, const char* last) noexcept {
   const auto [end, problem] = std::from_chars(start, last, value);
   if (problem == std::errc::invalid_argument) return {number_outcome::not_a_number, 0, start};
   if (problem == std::errc::result_out_of_range) {
-    // from_chars does not tell too large from too small; strtod does.
+    // from_chars does not distinguish overflow from underflow; strtod does.
     value = std::strtod(std::string(start, end).c_str(), nullptr);
   }
   if (!std::isfinite(value)) return {number_outcome::not_finite, value, end};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Numbers in text, both ways, without locale and without losing a bit.
+// Parsing and printing numbers, locale-independent and lossless.
 #pragma once
 
 #include <bit>
@@ -12,25 +12,25 @@
 
 namespace paracel {
 
-/// What may stand between the fields of a line.
+/// The separators of fields in a line.
 constexpr bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
 
-/// How reading a number ended.
+/// The outcome of parsing a number.
 enum class number_outcome { ok, not_a_number, not_finite };
 
 struct number_reading {
   number_outcome outcome = number_outcome::not_a_number;
   double value = 0;
-  const char* end = nullptr;  ///< one past the last character that belongs to the number
+  const char* end = nullptr;  ///< one past the last character of the number
 };
 
 /// Reads the number at the front of [first, last): decimal or scientific, with an optional sign.
-/// nan, inf and what is beyond the range of a double are `not_finite`; what underflows becomes the nearest double.
+/// nan, inf and overflow are `not_finite`; underflow yields the nearest double.
 /// Cost: about 3 ns for a short integer, 20 ns for 17 digits.
 number_reading read_number(const char* first, const char* last) noexcept;
 
-/// The same for what most numbers in data files are, in place: [-]digits[.digits] with at most 15 digits in all, and
-/// then a byte that is none of a number. False: look again with read_number. `end` is then unchanged. There must be a
+/// The same for most numbers in data files, in place: [-]digits[.digits] with at most 15 digits in all, followed
+/// by a byte that is not part of a number. False: retry with read_number. `end` is then unchanged. There must be a
 /// byte at or after `at` that is neither digit nor point (a line end), and `room` bytes must be readable. Cost: about 1
 /// ns and 0.5 ns a digit. Source: 15 digits and the powers of ten to 10^15 are doubles, so one division rounds once
 /// (Clinger, "How to read floating point numbers accurately", 1990); eight digits at once as in Lemire, "Number parsing
@@ -68,7 +68,7 @@ inline bool read_short_number(const char*& end, std::size_t room, double& out) n
     after = p - point;
     count += after;
   }
-  // More than 15 digits may have gone round; then nothing of it is used.
+  // More than 15 digits may have overflowed; then the result is discarded.
   if (count == 0 || count > 15 || *p == 'e' || *p == 'E' || *p == '.') return false;
   const double v = static_cast<double>(static_cast<std::int64_t>(digits)) / power[after];
   out = negative ? -v : v;
@@ -76,14 +76,14 @@ inline bool read_short_number(const char*& end, std::size_t room, double& out) n
   return true;
 }
 
-/// The whole of `text` as a finite number; false if anything else is in it.
+/// The whole of `text` as a finite number; false otherwise.
 bool read_whole_number(std::string_view text, double& out) noexcept;
 
-/// The whole of `text` as an integer; false if it is none or does not fit.
+/// The whole of `text` as an integer; false if it is not one or does not fit.
 bool read_whole_integer(std::string_view text, std::int64_t& out) noexcept;
 
-/// A number of bytes: digits, and perhaps one of K, M, G, T for a power of 1024 (1.5 is none, nor is 2GB). False if it
-/// is none or does not fit.
+/// A number of bytes: digits, and optionally K, M, G or T for a power of 1024 (neither 1.5 nor 2GB is valid). False if
+/// it is invalid or does not fit.
 bool read_byte_count(std::string_view text, std::uint64_t& out) noexcept;
 
 /// Appends the shortest text that reads back as the same double.

@@ -18,12 +18,12 @@
 
 namespace paracel {
 
-/// What a worker remembers of its reads under bounded staleness, and until when that is good enough.
+/// A worker's cached reads under bounded staleness, and how long each may be used.
 ///
 /// An entry carries the slowest clock that was known when its read was sent, its `minimum`: the bytes contain every
-/// update of every worker's first `minimum` iterations. It may answer a read that needs no more than that;
-/// `needed_minimum` of ssp_clock.hpp says what a read needs. The other half of the rule, all of one's own updates, is
-/// the owner's part: after an own update it changes the bytes through `find`, if the function is additive, or calls
+/// update of every worker's first `minimum` iterations. It may serve a read that needs no more than that;
+/// `needed_minimum` of ssp_clock.hpp says what a read needs. The other half of the rule, all own updates, is
+/// up to the owner: after an own update it changes the bytes through `find`, if the function is additive, or calls
 /// `drop`; and it puts no value whose read was sent before an own update of that key.
 ///
 /// Thread-safety: none; it is owned by the thread of its client.
@@ -35,21 +35,21 @@ class read_cache {
     std::vector<std::byte> bytes;
     std::uint64_t version = 0;
     std::uint32_t minimum = 0;
-    mutable std::uint32_t read_in = 0;  ///< iteration of the last read, for whoever asks what is worth keeping fresh
-    /// What a reader has made of the bytes, for as long as they stay as they are, and a name for its type.
+    mutable std::uint32_t read_in = 0;  ///< iteration of the last read, to decide what is worth keeping fresh
+    /// The decoded form of the bytes, valid while they are unchanged, and a tag for its type.
     mutable std::shared_ptr<void> object{};
     mutable const void* object_type = nullptr;
 
     [[nodiscard]] value_view view() const noexcept { return {tag, bytes}; }
   };
 
-  /// The entry of `key` if it contains the first `needed_minimum` iterations of everybody, otherwise nullptr.
+  /// The entry of `key` if it contains the first `needed_minimum` iterations of all workers, otherwise nullptr.
   /// Cost: one hash and one probe, no allocation.
   [[nodiscard]] const entry* find_fresh(std::string_view key, std::uint32_t needed_minimum) const {
     const auto found = entries_.find(key);
     return found != entries_.end() && found->second.minimum >= needed_minimum ? &found->second : nullptr;
   }
-  /// The entry of `key` however old, to change its bytes in place.
+  /// The entry of `key` whatever its age, to change its bytes in place.
   [[nodiscard]] entry* find(std::string_view key) {
     const auto found = entries_.find(key);
     if (found == entries_.end()) return nullptr;
@@ -58,8 +58,8 @@ class read_cache {
   }
   [[nodiscard]] bool contains(std::string_view key) const { return entries_.contains(key); }
 
-  /// Remembers a read that was sent when `minimum` was the slowest clock known. One that was sent when less was known
-  /// than for the entry that is there changes nothing if it was overtaken; if its version is newer, it contains what
+  /// Caches a read that was sent when `minimum` was the slowest clock known. A read with a smaller minimum than that of
+  /// the existing entry changes nothing if it was overtaken; if its version is newer, it contains what
   /// the entry did, and is as fresh.
   void put(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum) {
     auto found = entries_.find(key);
@@ -67,20 +67,20 @@ class read_cache {
     auto& e = found.value();
     if (minimum < e.minimum && version <= e.version) return;
     e.tag = value.tag;
-    e.bytes.assign(value.bytes.begin(), value.bytes.end());  // the old memory is used again
+    e.bytes.assign(value.bytes.begin(), value.bytes.end());  // reuses the old memory
     e.version = version;
     e.minimum = std::max(e.minimum, minimum);
     e.object_type = nullptr;
   }
-  /// The entry contains the first `minimum` iterations of everybody, because the value still has the version that it
-  /// had. Returns: false when the entry is of another version, or knows more; it is then unchanged.
+  /// The entry contains the first `minimum` iterations of all workers, because the value still has the same
+  /// version. Returns: false when the entry is of another version, or is fresher; it is then unchanged.
   bool raise(std::string_view key, std::uint64_t version, std::uint32_t minimum) {
     const auto found = entries_.find(key);
     if (found == entries_.end() || found->second.version != version || found->second.minimum >= minimum) return false;
     found.value().minimum = minimum;
     return true;
   }
-  /// Returns: whether there was an entry.
+  /// Returns: whether the entry existed.
   bool drop(std::string_view key) { return entries_.erase(key) > 0; }
   void clear() { entries_.clear(); }
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }

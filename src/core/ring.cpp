@@ -50,7 +50,7 @@ void ring::check(std::uint32_t slot, double weight) const {
 
 double ring::total_weight() const noexcept {
   double total = 0;
-  for (const auto& [slot, weight] : weights_) total += weight;  // in the order of the slots: the same for the same set
+  for (const auto& [slot, weight] : weights_) total += weight;  // in slot order: the same for the same set
   return total;
 }
 
@@ -76,7 +76,7 @@ void ring::rebuild() {
   }
   std::sort(points_.begin(), points_.end());
 
-  // room left, at the place of the slot among the members in ascending order
+  // room left, by index of the member in ascending slot order
   std::vector<std::uint32_t> members;
   std::vector<std::uint32_t> room;
   for (const auto& [slot, weight] : weights_) {
@@ -95,7 +95,7 @@ void ring::rebuild() {
   for (std::uint32_t p = 0; p < partition_count; ++p) {
     while (first < points_.size() && points_[first].position < static_cast<std::uint64_t>(p) << 50) ++first;
     std::size_t candidate = first == points_.size() ? 0 : first;
-    // ends: somebody is not full, as was checked
+    // terminates: some server is not full, as was checked
     while (room[place[candidate]] == 0) candidate = candidate + 1 == points_.size() ? 0 : candidate + 1;
     --room[place[candidate]];
     owners_[p] = points_[candidate].slot;

@@ -3,15 +3,15 @@
 // Which server owns which partition.
 //
 // Consistent hashing with bounded loads. A server has 512 points (virtual nodes) per unit of weight on a circle of
-// 2^64, the point of index i at XXH3-64 of the 8 bytes (slot, i), little-endian. Partition p stands at p * 2^50 and
+// 2^64, the point of index i at XXH3-64 of the 8 bytes (slot, i), little-endian. Partition p is at p * 2^50 and
 // belongs to the first server at or after it, clockwise, that is not full; full is ceil(1.05 * fair share) partitions.
-// They choose in ascending order, so the table depends on the set of members alone: not on the order in which they
-// came, nor on what the table was before.
+// They are assigned in ascending order, so the table depends on the set of members alone: not on the order in which
+// they joined, nor on the previous table.
 //
-// What the bound gives and costs, weight 1 each (test/unit/ring_test.cpp): without it the largest of 10, 20, 40 servers
+// Benefit and cost of the bound, weight 1 each (test/unit/ring_test.cpp): without it the largest of 10, 20, 40 servers
 // would have 1.079, 1.082, 1.133 of its fair share. Because of it some partitions move that neither come from nor go to
 // the server that is added or removed: at most 0.3 % when one is added to 1..40, 0.8 % when one of them is removed. The
-// fifth server takes 19.4 % of the partitions.
+// fifth server receives 19.4 % of the partitions.
 //
 // Source: Karger et al., "Consistent hashing and random trees", STOC 1997; Mirrokni, Thorup, Zadimoghaddam, "Consistent
 // hashing with bounded loads", SODA 2018. There the items come in any order and only the insertion of an item is local;
@@ -33,7 +33,7 @@ struct ring_member {
 
 /// Owners of the 16,384 partitions as a pure function of the set of (slot, weight).
 ///
-/// A server that replaces a dead one takes its slot, and no key moves.
+/// A server that replaces a dead one uses its slot, and no key moves.
 /// Thread-safety: const-concurrent.
 /// Cost: a change is O(v log v + partitions) for v virtual nodes: 0.35 ms for 10 servers, 1.5 ms for 40; a lookup is
 /// one load.
@@ -44,17 +44,17 @@ class ring {
   static constexpr double least_weight = 1.0 / 64;
   static constexpr double greatest_weight = 64;
   static constexpr std::size_t most_members = 4096;
-  static constexpr double most_weight_in_all = 8192;  // 4 M points, 64 MB: a membership message cannot ask for more
+  static constexpr double most_weight_in_all = 8192;  // 4 M points, 64 MB: a membership message cannot demand more
 
   ring() = default;
   /// All members at once: the table is computed once.
   /// Throws: error as `add` does.
   explicit ring(std::span<const ring_member> members);
 
-  /// Throws: error when the slot is there already, when the weight is outside [1/64, 64], when there are 4,096 members
-  /// or their weights would be above 8,192 together; the ring is unchanged.
+  /// Throws: error when the slot exists already, when the weight is outside [1/64, 64], when there are 4,096 members
+  /// or their total weight would exceed 8,192; the ring is unchanged.
   void add(std::uint32_t slot, double weight = 1.0);
-  /// Throws: error when the slot is not there.
+  /// Throws: error when the slot does not exist.
   void remove(std::uint32_t slot);
 
   /// The slot that owns `partition`.
@@ -62,7 +62,7 @@ class ring {
   [[nodiscard]] std::uint32_t owner(std::uint16_t partition) const;
   /// The members, in ascending order.
   [[nodiscard]] std::vector<std::uint32_t> slots() const;
-  /// The owner and after it the next distinct servers clockwise, `n` in all or every member if there are fewer.
+  /// The owner and the next distinct servers clockwise, `n` in all or every member if there are fewer.
   /// Throws: as `owner`.
   /// Cost: O(n^2 + points passed), one allocation.
   [[nodiscard]] std::vector<std::uint32_t> replicas(std::uint16_t partition, std::size_t n) const;

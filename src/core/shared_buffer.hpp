@@ -12,10 +12,11 @@
 
 namespace paracel {
 
-/// Counted bytes: the frame of its own in which a large value travels, is stored, and leaves again without a copy.
+/// Reference-counted bytes: the separate frame in which a large value is received, stored, and sent again without a
+/// copy.
 ///
-/// Thread-safety: the count is atomic, the bytes are not; change them only while `unique()`.
-/// Lifetime: the memory may belong to a transport's message; the last shared_buffer gives it back through
+/// Thread-safety: the count is atomic, the bytes are not; modify them only while `unique()`.
+/// Lifetime: the memory may belong to a transport's message; the last shared_buffer releases it through
 /// `control::destroy`.
 class shared_buffer {
  public:
@@ -56,15 +57,15 @@ class shared_buffer {
     if (!bytes.empty()) std::memcpy(copy.mutable_data(), bytes.data(), bytes.size());
     return copy;
   }
-  /// The bytes in memory that nobody else holds: a sender in this process may.
+  /// A copy of the bytes if they are shared: a sender in this process may hold them.
   static shared_buffer own(shared_buffer bytes) { return bytes.unique() ? bytes : copy_of(bytes.bytes()); }
-  /// Takes over the one reference that `c` begins with.
+  /// Takes over the initial reference of `c`.
   static shared_buffer adopt(control* c) noexcept {
     shared_buffer b;
     b.control_ = c;
     return b;
   }
-  /// Gives the reference away; `drop` ends it.
+  /// Releases ownership of the reference; `drop` ends it.
   control* release() noexcept { return std::exchange(control_, nullptr); }
   static void drop(control* c) noexcept {
     if (c != nullptr && c->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) c->destroy(c);

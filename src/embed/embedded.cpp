@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One process, one worker, one server: the only place where server and worker meet.
+// One process, one worker, one server: the only file that uses both server and worker code.
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -19,7 +19,7 @@ namespace paracel {
 
 namespace {
 
-/// As prun.py has them for its servers: beside the config, beside the program, the framework's.
+/// The same as prun.py's for its servers: beside the config, beside the program, the framework's.
 std::vector<std::string> plugin_folders() {
   auto folders = config_folders();
   std::error_code failed;

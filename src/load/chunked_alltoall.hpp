@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// All-to-all of items that are made when they are sent and used when they come, in rounds of bounded size: no worker
-// holds more than a round of it in buffers. Blocks that exist as a whole go with paracel/exchange.hpp.
+// All-to-all of items that are produced when sent and consumed when received, in rounds of bounded size: no worker
+// buffers more than a round. For blocks that exist as a whole see paracel/exchange.hpp.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +16,13 @@
 
 namespace paracel {
 
-/// Bytes that a worker sends, and at most receives, in a round. The communicator copies them a few times, and all of it
-/// has to stay below 64 MB; from 4 MB on the rounds themselves are not seen in the time.
+/// Bytes that a worker sends, and at most receives, in a round. The communicator copies them a few times, and the total
+/// has to stay below 64 MB; from 4 MB on the number of rounds does not matter.
 inline constexpr std::size_t round_bytes = std::size_t{8} << 20;
 
 /// Sends `items[w]` items of `item_bytes` each to worker w.
-/// fill(w, n, out): appends the next n items that are for w; take(w, bytes): the next ones from w, whole items.
-/// What a worker has for itself does not travel. What comes from one worker comes in the order in which it was sent.
+/// fill(w, n, out): appends the next n items for w; take(w, bytes): the next ones from w, whole items.
+/// A worker's items for itself are not sent. Items from one worker arrive in the order in which it sent them.
 /// Blocks: a collective. Cost: at most max(items[w]) * item_bytes * workers / round_bytes rounds.
 template <class Fill, class Take>
 void exchange_items(Comm& comm, const std::vector<std::uint64_t>& items, std::size_t item_bytes, Fill&& fill,
@@ -48,7 +48,7 @@ void exchange_items(Comm& comm, const std::vector<std::uint64_t>& items, std::si
     if (!blocks[self].empty()) take(self, std::span<const std::byte>(blocks[self]));
     blocks[self].clear();
   };
-  // In step with the others', so that what has been sent can be given back.
+  // In step with the others', so that sent items can be freed.
   for (std::int64_t round = 0; round < rounds; ++round) {
     keep_own();
     for (std::size_t w = 0; w < size; ++w) {
@@ -62,7 +62,7 @@ void exchange_items(Comm& comm, const std::vector<std::uint64_t>& items, std::si
   while (left[self] > 0) keep_own();
 }
 
-/// What every worker has, one after the other in rank order, on every worker; in rounds.
+/// An all-gather: the concatenation in rank order, on every worker; in rounds.
 inline std::vector<std::string> gather_blocks(Comm& comm, std::string_view mine) {
   std::vector<std::string> all(comm.get_size());
   const std::size_t piece = std::max<std::size_t>(1, round_bytes / comm.get_size());

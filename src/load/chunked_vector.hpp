@@ -9,9 +9,9 @@
 
 namespace paracel {
 
-/// Pairs of row and column, with a value each or without, in blocks: it grows without a copy, and what has been read
-/// can be given back while what is made of it grows. Cost: 8 bytes an entry (12 with 64-bit columns), 8 more with
-/// values, and one block.
+/// Pairs of row and column, optionally with a value each, in blocks: it grows without copying, and blocks that were
+/// read can be freed while their result grows. Cost: 8 bytes an entry (12 with 64-bit columns), 8 more with values, and
+/// one block.
 template <class Column>
 class basic_entry_store {
  public:
@@ -21,7 +21,7 @@ class basic_entry_store {
     std::unique_ptr<double[]> value;
     std::size_t size = 0;
   };
-  /// A megabyte of pairs: malloc gives such pieces back to the system.
+  /// A megabyte of pairs: malloc returns such blocks to the system.
   static constexpr std::size_t large = std::size_t{1} << 17;
 
   explicit basic_entry_store(bool valued = false, std::size_t block_entries = large)
@@ -51,7 +51,7 @@ class basic_entry_store {
     if (valued_) *value_++ = value;
     --left_;
   }
-  /// The first block is not needed any more. Nothing may be pushed after it.
+  /// Frees the first block. Nothing may be pushed afterwards.
   void drop_front() { blocks().pop_front(); }
 
  private:

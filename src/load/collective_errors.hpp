@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Steps of a load that fail on every worker if they fail on one, so that none waits for another that has given up.
+// Steps of a load that fail on every worker if they fail on one, so that none waits for another that has failed.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,17 @@
 
 namespace paracel {
 
-/// Does `step` on every worker.
-/// Throws: on every worker what the first in the order of the ranks threw: of the kinds in error.hpp the same kind,
-/// with
-///         the same text. What is not an `error` becomes one.
+/// Runs `step` on every worker.
+/// Throws: on every worker the exception of the lowest failing rank: of the kinds in error.hpp the same kind,
+///         with the same text. Other exceptions become an `error`.
 /// Blocks: a collective. Cost: one round trip.
 inline void all_or_throw(Comm& comm, const std::function<void()>& step) {
-  std::string said;  // the status, a blank and the text; empty: all is well
+  std::string said;  // the status, a blank and the text; empty: success
   std::exception_ptr own;
   try {
     step();
   } catch (const job_error&) {
-    throw;  // the job is over: nobody waits any more
+    throw;  // the job is over: no rank waits any more
   } catch (const error& e) {
     own = std::current_exception();
     said = std::to_string(e.status()) + ' ' + e.what();

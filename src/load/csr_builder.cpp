@@ -47,14 +47,14 @@ index_numbers::index_numbers(std::vector<std::uint32_t>&& place, global_ids& of)
 
 namespace {
 
-/// Freed blocks lie scattered between others: without this their pages stay while the rows grow, a third of the peak.
+/// Freed blocks are scattered between others: without this their pages stay while the rows grow, a third of the peak.
 void give_back() {
 #ifdef __GLIBC__
   ::malloc_trim(0);
 #endif
 }
 
-/// Rows in groups of neighbours, each group small enough to be sorted in the cache.
+/// Rows in groups of adjacent ones, each group small enough to be sorted in the cache.
 template <class Column>
 class row_buckets {
  public:
@@ -82,7 +82,7 @@ class row_buckets {
   }
 
  private:
-  // 32768 pairs are 256 KB. More buckets than 512 would be more streams than the processor's address cache follows.
+  // 32768 pairs are 256 KB. More buckets than 512 would be more streams than the TLB covers.
   static constexpr std::size_t entries_of_a_bucket = 32'768;
   static constexpr std::size_t most_buckets = 512;
   static constexpr std::size_t block_entries = 4096;
@@ -139,7 +139,7 @@ class row_buckets {
     const auto last = column_.begin() + static_cast<std::ptrdiff_t>(end);
     if (!std::is_sorted(first, last)) std::sort(first, last);
   }
-  /// Stable: what is there twice stays in the order of the input.
+  /// Stable: duplicates stay in input order.
   void sort_with_values(std::size_t begin, std::size_t end) {
     const auto n = end - begin;
     auto* const c = column_.data() + begin;
@@ -199,7 +199,7 @@ class row_buckets {
   std::vector<item> row_;
 };
 
-/// What became of one entry: f(row, column) for each that is stored of it.
+/// The stored form of one entry: f(row, column) for each that is stored of it.
 template <class F>
 void each_way(std::uint64_t a, std::uint64_t c, const build_options& o, F&& f) {
   if (a == c && !o.self_loops) return;
@@ -207,9 +207,9 @@ void each_way(std::uint64_t a, std::uint64_t c, const build_options& o, F&& f) {
   if (o.both_ways && a != c) f(c, a);
 }
 
-/// The entries that go to the owners of their rows, and those that come.
-/// For each worker the entries are walked through anew, each round from where the last one ended: no memory, and a
-/// compare an entry for each worker.
+/// The entries that go to the owners of their rows, and those that arrive.
+/// For each worker the entries are scanned again, each round from where the last one ended: no memory, and one
+/// comparison an entry for each worker.
 template <class Column, class RowOf, class ColumnOf>
 std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::uint64_t>& first,
                                             chunked_vector& entries, const build_options& o, RowOf&& row_of,
@@ -230,7 +230,7 @@ std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::u
   struct position {
     std::size_t block = 0;
     std::size_t k = 0;
-    bool second_way = false;  // of the entry there the first way has gone
+    bool second_way = false;  // the first direction of that entry has been sent
     std::uint64_t left = 0;
   };
   std::vector<position> positions(size);
@@ -291,7 +291,7 @@ std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::u
   return from;
 }
 
-/// Numbers take the place of indices.
+/// Replaces indices by numbers.
 void translate(chunked_vector& entries, index_numbers& rows, index_numbers& columns) {
   const auto one = [&](const index_numbers& numbers, auto member) {
     if (numbers.identity) return;
@@ -302,7 +302,7 @@ void translate(chunked_vector& entries, index_numbers& rows, index_numbers& colu
   };
   one(rows, &chunked_vector::block::row);
   one(columns, &chunked_vector::block::column);
-  // Not one from the other: a copy would keep its memory. They may be the same object.
+  // Not copied from one another: a copy would keep its memory. They may be the same object.
   rows = index_numbers();
   columns = index_numbers();
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// From entries as one worker read them to the rows that it owns.
+// From the entries that one worker has read to the rows that it owns.
 //
 //     entries (index, index)  --numbers-->  (row, column)  --to the owner of the row-->  buckets of rows  -->  rows
 //
-// Blocks of entries are given back as soon as they have been sent, and buckets as soon as they are rows, so that little
+// Blocks of entries are freed as soon as they have been sent, and buckets as soon as they are rows, so that little
 // more than the entries themselves is held at any time.
 #pragma once
 
@@ -39,24 +39,24 @@ struct index_numbers {
   bool is_wide = false;
 
   index_numbers() = default;
-  /// `place`: of each index in the list that was numbered (empty: its own). Takes `place` of the numbering.
+  /// `place`: of each index in the numbered list (empty: the identity). Moves `place` out of the numbering.
   index_numbers(std::vector<std::uint32_t>&& place, global_ids& of);
   [[nodiscard]] std::uint64_t operator[](std::uint32_t i) const { return identity ? i : is_wide ? wide[i] : narrow[i]; }
 };
 
 struct build_options {
   bool swap = false;       ///< rows are the second of each pair
-  bool both_ways = false;  ///< each entry (row, column) is followed by (column, row), but for row = column
+  bool both_ways = false;  ///< each entry (row, column) is followed by (column, row), unless row = column
   bool self_loops = true;  ///< false: no entry with row = column
   bool keep = false;       ///< entries are needed again
   duplicate_rule duplicates = duplicate_rule::sum;
 };
 
-/// Row and column of an entry that is there twice though this is refused.
+/// Row and column of a duplicate entry where these are not allowed.
 using duplicate_entry = std::optional<std::pair<std::uint64_t, std::uint64_t>>;
 
-/// Sends each entry to the worker whose numbers [first[w], first[w + 1]) have its row, and makes rows of what comes.
-/// What is there twice comes together in the order of the input. With `keep` the entries stay, but may have become
+/// Sends each entry to the worker whose numbers [first[w], first[w + 1]) contain its row, and builds rows of what
+/// arrives. Duplicates are combined in input order. With `keep` the entries remain, but may have been replaced by
 /// numbers: both maps are then the identity. Blocks: a collective. Cost: 8 bytes an entry (12 with 64-bit columns), 8
 /// more with a value, in bounded rounds.
 template <class Column>
@@ -64,7 +64,7 @@ numbered_rows<Column> build_rows(Comm comm, const std::vector<std::uint64_t>& fi
                                  index_numbers& row_numbers, index_numbers& column_numbers,
                                  const build_options& options, duplicate_entry& twice);
 
-/// `place(n)` of each number n, in the memory of the numbers if it is as wide. `same`: every number is its own place.
+/// `place(n)` of each number n, reusing the memory of the numbers if it is as wide. `same`: the identity.
 template <class Column, class F>
 std::vector<std::uint32_t> to_places(std::vector<Column>&& numbers, F&& place, bool same) {
   if constexpr (std::is_same_v<Column, std::uint32_t>) {

@@ -14,7 +14,7 @@ void duplicate_check(Comm comm, const duplicate_entry& twice, const id_list& row
   std::size_t first = 0;
   while (first < has.size() && has[first] == 0) ++first;
   if (first == has.size()) return;
-  // Every worker takes part in the question for the column's id.
+  // Every worker takes part in the query for the column's id.
   std::vector<std::uint64_t> column;
   if (comm.get_rank() == first) column.push_back(twice->second);
   const auto answer = ids_of(comm, columns, column);

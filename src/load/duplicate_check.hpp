@@ -12,9 +12,9 @@
 
 namespace paracel {
 
-/// When some worker has an entry twice though that is refused, ends the load on all of them, with the place of the
-/// second one. `row_ids`: of this worker's rows; `columns`: who has which column's id. Throws: data_error, the same on
-/// every worker. Blocks: a collective.
+/// If some worker has a duplicate entry where these are not allowed, ends the load on all of them, with the place of
+/// the second one. `row_ids`: of this worker's rows; `columns`: which worker has which column's id. Throws: data_error,
+/// the same on every worker. Blocks: a collective.
 void duplicate_check(Comm comm, const duplicate_entry& twice, const id_list& row_ids, const global_ids& columns,
                      const std::vector<std::string>& files, const entry_options& options, bool either_way);
 

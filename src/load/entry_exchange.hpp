@@ -28,7 +28,7 @@ inline void append_id(byte_vector& to, std::string_view id) {
   put_bytes(to, id.data(), id.size());
 }
 
-/// Read what these have written.
+/// Inverses of these.
 inline void read_id(byte_reader& from, std::uint64_t& id) { id = from.get<std::uint64_t>(); }
 inline void read_id(byte_reader& from, std::string_view& id) {
   const auto length = from.get<std::uint32_t>();
@@ -38,12 +38,12 @@ inline void read_id(byte_reader& from, std::string_view& id) {
 template <class Id>
 using id_view = std::conditional_t<std::is_same_v<Id, std::string>, std::string_view, std::uint64_t>;
 
-/// Every worker puts its entries in and calls finish.
+/// Every worker puts its entries and calls finish.
 /// Thread-safety: none. Blocks: any put may be a collective.
 template <class Id>
 class entry_exchange {
  public:
-  // Large enough that the round trips do not show, small beside what is loaded.
+  // Large enough that the round trips do not matter, small compared with what is loaded.
   static constexpr std::size_t round_bytes = std::size_t{8} << 20;
 
   /// `rows` and `columns` may be the same.
@@ -75,7 +75,7 @@ class entry_exchange {
     if (waiting_ >= limit_) (void)round(true);
   }
 
-  /// This worker has put in what it has. The entries that it owns, those that rank 0 has read first.
+  /// This worker has put all its entries. Returns those that it owns, the ones read by rank 0 first.
   edge_buffer finish() {
     if (got_.size() > 1) {
       while (round(false)) {
@@ -104,7 +104,7 @@ class entry_exchange {
     const auto r = rows_->intern(row);
     to.add(r, columns_->intern(column), weight);
   }
-  /// Whether a worker needs another round.
+  /// Whether any worker needs another round.
   bool round(bool more) {
     for (auto& b : blocks_) b[0] = std::byte{more};
     const auto got = comm_.alltoall_bytes(blocks_);
@@ -129,13 +129,13 @@ class entry_exchange {
   interner<Id>* rows_;
   interner<Id>* columns_;
   std::size_t limit_;
-  std::vector<edge_buffer> got_;  // by the worker that read it: its entries are in the order of the files
+  std::vector<edge_buffer> got_;  // by the worker that read them: entries are in file order
   std::vector<byte_vector> blocks_;
   std::size_t waiting_ = 0;
 };
 
-/// Sorted ids of all workers for which `with(rank)` holds (it must be mutual), each once.
-/// Blocks: a collective of all workers, in rounds of at most `bytes_a_round` that a worker sends.
+/// Sorted, unique ids of all workers for which `with(rank)` holds (it must be symmetric).
+/// Blocks: a collective of all workers, in rounds in which a worker sends at most `bytes_a_round`.
 template <class Id, class With>
 std::vector<Id> union_of_ids(Comm comm, std::vector<Id> ids, const With& with,
                              std::size_t bytes_a_round = entry_exchange<Id>::round_bytes) {

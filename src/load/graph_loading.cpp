@@ -30,7 +30,7 @@ id_view<Id> id_of(std::string_view field) {
   else return read_id(field);
 }
 
-/// Calls put(fields, place) for each line of this worker's part that is not blank; place() is file:line:column.
+/// Calls put(fields, place) for each non-blank line of this worker's part; place() is file:line:column.
 /// Throws: data_error with the place; what `put` throws, field_problem as a data_error.
 template <class Split, class Put>
 void visit_fields(Comm& comm, input_set& input, const parser_type* parser, const Split& split, const Put& put) {
@@ -63,7 +63,7 @@ void visit_fields(Comm& comm, input_set& input, const parser_type* parser, const
   input.visit(comm.get_rank(), comm.get_size(), visit, report_load_progress(comm, input));
 }
 
-/// 0 ... n - 1 in the order of `ids` becomes the place of each in `all`, which is sorted and has them all.
+/// Maps 0 ... n - 1 in the order of `ids` to their places in `all`, which is sorted and contains them all.
 template <class Id>
 std::vector<std::uint32_t> places_in(const std::vector<Id>& all, const std::vector<Id>& ids) {
   std::vector<std::uint32_t> places;
@@ -102,7 +102,7 @@ void graph_loading::load_entries(const request& r, interner<Id>& rows, interner<
   const bool mixed = r.mixed || r.pattern == "fset";
   input_set input(comm_, r.files);
 
-  // A worker whose lines are wrong still takes part in the rounds of the others.
+  // A worker with invalid lines still takes part in the rounds of the others.
   entry_exchange<Id> exchange(comm_, grid, rows, columns);
   std::exception_ptr problem;
   std::vector<entry_view> said;

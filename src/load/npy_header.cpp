@@ -13,7 +13,7 @@ namespace paracel {
 
 namespace {
 
-/// The little Python that a header is written in.
+/// The subset of Python in which a header is written.
 class header_text {
  public:
   explicit header_text(std::string_view text) : rest_(text) {}
@@ -60,7 +60,7 @@ class header_text {
   std::string_view rest_;
 };
 
-/// Of a key that comes twice the last one counts, as in Python.
+/// The last of duplicate keys counts, as in Python.
 bool read_header_text(std::string_view text, npy_header& out) {
   bool has_order = false;
   bool has_shape = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Paracel's patterns: which worker has which entries. The workers are a grid of npx times npy; worker x * npy + y has
+// Paracel's patterns: which worker owns which entries. The workers are a grid of npx times npy; worker x * npy + y has
 // the entries whose row hashes to x and whose column hashes to y.
 //
 //     pattern                            grid
@@ -23,7 +23,7 @@ struct process_grid {
   std::size_t npx = 1;
   std::size_t npy = 1;
 
-  /// Throws: usage_error, which names the patterns, for another one.
+  /// Throws: usage_error, which lists the patterns, for an unknown one.
   static process_grid of(const std::string& pattern, std::size_t workers);
 
   template <class Id>

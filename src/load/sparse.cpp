@@ -23,7 +23,7 @@ std::uint64_t sum_over_workers(Comm& comm, std::uint64_t mine) {
   return static_cast<std::uint64_t>(total);
 }
 
-/// How many entries each id of one side has here: what its row costs whoever owns it. `index`: of an entry's block.
+/// How many entries each id of one side has here: what its row costs its owner. `index`: of an entry's block.
 template <class Index>
 std::vector<std::uint32_t> entries_of(chunked_vector& entries, const id_interner::sorted_ids& side, Index index) {
   std::vector<std::uint32_t> weight(side.ids.size(), 1);
@@ -37,7 +37,7 @@ std::vector<std::uint32_t> entries_of(chunked_vector& entries, const id_interner
   return weight;
 }
 
-/// Rows as they were built, and what their ids and columns are called.
+/// Rows as they were built, with the ids of rows and columns.
 template <class Column>
 void name_rows(Comm& comm, numbered_rows<Column>&& built, const global_ids& rows, const global_ids& columns,
                bool keep_values, sparse_rows& out) {

@@ -5,12 +5,12 @@
 
 namespace paracel::net {
 
-/// Whether one who judges others by their silence was there himself. When a whole job is paused (a frozen cgroup, a
-/// virtual machine that is saved, a laptop that is shut) everybody finds on waking that all the others have been
-/// silent. So whoever was away judges nobody before another whole interval has passed: what he has observed before
-/// counts for nothing.
+/// Whether a monitor that judges others by their silence was itself running. When a whole job is suspended (a frozen
+/// cgroup, a saved virtual machine, a closed laptop) every process finds on waking that all the others have been
+/// silent. So a process that was suspended judges no other before another whole interval has passed: its earlier
+/// observations are void.
 ///
-/// One that is away again and again finds no silence; a death that a launcher has seen is told him all the same.
+/// One that is suspended repeatedly detects no silence; a death seen by a launcher is reported to it all the same.
 ///
 /// Thread-safety: none.
 template <class TimePoint>
@@ -18,12 +18,12 @@ class attention {
  public:
   using duration = typename TimePoint::duration;
 
-  /// A turn of the judge's loop that takes longer than `longest_turn` is an absence. It is more than the loop sleeps by
-  /// itself, and so little of the interval that what is left of that is enough for the others to be heard.
+  /// An iteration of the monitor's loop longer than `longest_turn` is an absence. It exceeds the loop's own sleep, and
+  /// is so small a part of the interval that the rest of that is enough for the others to be heard.
   attention(TimePoint now, duration longest_turn) noexcept : last_(now), longest_turn_(longest_turn) {}
 
-  /// At each turn, after what has come was heard and before anybody is judged. Returns: how long the judge was away; 0:
-  /// he was not.
+  /// In each iteration, after arrived messages were handled and before others are judged. Returns: how long this
+  /// process was suspended; 0: it was not.
   [[nodiscard]] duration absence(TimePoint now) noexcept {
     const auto turn = now - std::exchange(last_, now);
     return turn > longest_turn_ ? turn : duration::zero();

@@ -7,8 +7,8 @@
 
 namespace paracel::net {
 
-/// CLOCK_BOOTTIME: the monotonic clock, and the time for which the machine was suspended as well, which CLOCK_MONOTONIC
-/// and with it std::chrono::steady_clock leave out. A lease that goes by this one is over when a laptop is opened
+/// CLOCK_BOOTTIME: the monotonic clock including the time for which the machine was suspended, which CLOCK_MONOTONIC
+/// and with it std::chrono::steady_clock exclude. A lease measured by it has expired when a laptop is opened
 /// again.
 struct boot_clock {
   using duration = std::chrono::nanoseconds;
@@ -23,7 +23,7 @@ struct boot_clock {
   }
 };
 
-/// Where nodes read the time, so that a test can own it. Never the wall clock.
+/// Where nodes read the time, so that a test can control it. Never the wall clock.
 class clock_source {
  public:
   using time_point = boot_clock::time_point;

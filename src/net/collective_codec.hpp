@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How a collective operation travels: one request of each rank, `verb::collective`, answered when every rank of the
-// communicator has sent its own (server/scheduler/collective_service.hpp). This header is the encoding alone, shared by
+// The encoding of a collective operation: one request of each rank, `verb::collective`, answered when every rank of the
+// communicator has sent its own (server/scheduler/collective_service.hpp). This header is only the encoding, shared by
 // both sides.
 //
 //   header.table     communicator               header.rank      rank in that communicator
@@ -11,7 +11,7 @@
 //   tail             the contribution, when it is longer than tail_threshold_bytes; the body then ends after `root`
 //
 // The operation number counts a communicator's collectives from 0, the same at every rank, because every rank calls
-// them in the same order. `size` is the number of ranks of the communicator; `root` matters for bcast only.
+// them in the same order. `size` is the number of ranks of the communicator; `root` is used by bcast only.
 //
 //   kind        contribution                      reply (body, or tail when long)
 //   barrier     empty                             empty
@@ -73,7 +73,7 @@ constexpr const char* name_of(reduce_op o) noexcept {
   return "unknown";
 }
 
-/// One rank's part of one collective operation, the contribution apart.
+/// One rank's part of one collective operation, without the contribution.
 struct collective_request {
   std::uint32_t comm = 0;
   std::uint64_t operation = 0;
@@ -85,11 +85,11 @@ struct collective_request {
   value_tag tag = value_tag::none;
 };
 
-/// Whether a contribution or reply of that many bytes travels in a frame of its own.
+/// Whether a contribution or reply of this size is sent in a frame of its own.
 constexpr bool travels_as_tail(std::size_t bytes) noexcept { return bytes > tail_threshold_bytes; }
 
-/// Fills the fields of `h` that a collective uses (verb, rank, tag, function, table, count and the lengths; job, client
-/// and sequence stay as they are) and returns the first bytes of the body. The contribution follows them in the body
+/// Sets the fields of `h` that a collective uses (verb, rank, tag, function, table, count and the lengths; job, client
+/// and sequence are unchanged) and returns the first bytes of the body. The contribution follows them in the body
 /// or, when `travels_as_tail(contribution_bytes)`, is the tail.
 inline collective_front encode(const collective_request& r, std::size_t contribution_bytes,
                                request_header& h) noexcept {
@@ -130,7 +130,7 @@ inline collective_front encode(const collective_request& r, std::size_t contribu
   return nullptr;
 }
 
-/// Writes one length-prefixed block of 8 + bytes.size() bytes; returns where it ends.
+/// Writes one length-prefixed block of 8 + bytes.size() bytes; returns its end.
 inline std::byte* write_block(std::byte* to, std::span<const std::byte> bytes) noexcept {
   to = store_fields(to, std::uint64_t{bytes.size()});
   if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
@@ -144,7 +144,7 @@ inline void append_block(std::vector<std::byte>& to, std::span<const std::byte> 
   write_block(to.data() + at, bytes);
 }
 
-/// Takes the first block off `rest`. False when what is left is no whole block; `rest` is then unchanged.
+/// Takes the first block off `rest`. False when the rest is not a whole block; `rest` is then unchanged.
 [[nodiscard]] inline bool take_block(std::span<const std::byte>& rest, std::span<const std::byte>& block) noexcept {
   auto after = rest;
   std::uint64_t size = 0;

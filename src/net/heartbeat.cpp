@@ -17,9 +17,9 @@ namespace paracel::net {
 namespace {
 
 using time_point = clock_source::time_point;
-// How long the destructor may wait for a thread whose beat is unanswered.
+// How long the destructor may wait for a thread with an unanswered beat.
 constexpr std::chrono::milliseconds look_up_interval{50};
-// After so many beats the watch is sent anew: the one that is parked may have been lost with a connection.
+// After this many beats the watch is sent again: the parked one may have been lost with a connection.
 constexpr std::uint64_t beats_a_watch = 4;
 
 }  // namespace
@@ -51,7 +51,7 @@ heartbeat::heartbeat(transport& over, heartbeat_options options, std::function<s
     } catch (const std::exception& e) {
       obey_({instruction::abort, exit_status::failure, e.what()});
     }
-    mine.reset();  // a port dies on the thread that used it
+    mine.reset();  // a port is destroyed on the thread that used it
   });
 }
 
@@ -84,18 +84,18 @@ class heartbeat_driver::line {
     answered_ = false;
   }
   void watch(const std::string& body, std::uint32_t epoch) { watch_ = send(verb::watch, epoch, body); }
-  /// Returns false when nothing came. `reply` is good until the next call.
+  /// Returns false when nothing arrived. `reply` is valid until the next call.
   bool receive(std::chrono::milliseconds timeout, reply_view& reply) {
     if (!port_.receive(in_, timeout)) return false;
     return decode(in_.frame, in_.tail.size(), reply) == nullptr;
   }
-  /// Whether this is the answer to the watch, which then is not there any more.
+  /// Whether this is the reply to the watch, which is then consumed.
   bool ends_watch(const reply_view& reply) noexcept {
     if (watch_ == 0 || reply.header.sequence != watch_) return false;
     watch_ = 0;
     return true;
   }
-  /// When the beat left that is answered here. Beats older than the last few count for nothing.
+  /// When the beat answered here was sent. Beats older than the last few are ignored.
   std::optional<time_point> take_answer(const reply_view& reply) noexcept {
     answered_ = true;
     const auto s = reply.header.sequence;
@@ -148,7 +148,7 @@ heartbeat_driver::~heartbeat_driver() = default;
 
 bool heartbeat_driver::is_idle() const noexcept { return scheduler_->answered() && !scheduler_->watches(); }
 
-/// What was silent while this process was away itself has a whole interval to be heard.
+/// After this process was itself suspended, others have a whole interval to be heard.
 void heartbeat_driver::look_up(time_point now) {
   if (own_.absence(now).count() != 0) last_answer_ = now;
 }
@@ -157,7 +157,7 @@ void heartbeat_driver::beat_if_due() {
   const auto now = time_.now();
   look_up(now);
   if (now < next_beat_) return;
-  // Asked nothing, the scheduler says nothing: the time that this process itself slept is not its silence.
+  // The scheduler only replies: time for which this process itself slept is not its silence.
   if (scheduler_->answered()) last_answer_ = std::max(last_answer_, now - options_.interval);
   next_beat_ = now + options_.interval;
   scheduler_->beat(describe_(), now);
@@ -177,7 +177,7 @@ heartbeat_driver::outcome heartbeat_driver::listen(std::chrono::milliseconds tim
   }
   if (scheduler_->ends_watch(reply)) {
     if (reply.header.result != status::job_ended) {
-      // Refused otherwise it is asked again with the next beat.
+      // If it is rejected for another reason it is sent again with the next beat.
       if (reply.header.result != status::ok || !options_.on_membership) return outcome::heard;
       const auto epoch = options_.on_membership(text_of(reply.body));
       followed_.store(epoch, std::memory_order_relaxed);
@@ -185,7 +185,7 @@ heartbeat_driver::outcome heartbeat_driver::listen(std::chrono::milliseconds tim
       return outcome::heard;
     }
   } else if (reply.header.what == verb::watch && reply.header.result != status::job_ended) {
-    return outcome::heard;  // to one that was sent anew meanwhile
+    return outcome::heard;  // to one that was sent again meanwhile
   } else {
     last_answer_ = time_.now();
     const auto sent = scheduler_->take_answer(reply);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What one connection may bring. ZeroMQ hands a message on when its last part is there, and until then keeps every part
-// in a place of 64 bytes: its high-water mark counts whole messages and ZMQ_MAXMSGSIZE looks at one part, so 32 MB of
-// empty parts with the flag MORE make a process grow by a gigabyte. So the bytes are looked at before ZeroMQ gets them.
+// Limits on what one connection may send. ZeroMQ delivers a message when its last part has arrived, and until then
+// keeps every part in a block of 64 bytes: its high-water mark counts whole messages and ZMQ_MAXMSGSIZE checks one
+// part, so 32 MB of empty parts with the flag MORE grow a process by a gigabyte. So the bytes are checked before
+// ZeroMQ.
 //
 //     greeting   0xff | 8 bytes | 0x7f | u8 version >= 3 | 53 bytes
 //     part       u8 flags | u8 size, or with flag 2 u64 size, big endian | bytes
-//                flags: 1 another part of the message follows; 2 long; 4 a command, which is no part
+//                flags: 1 another part of the message follows; 2 long; 4 a command, which is not a part
 //
 // Source: ZMTP 3.1 (rfc.zeromq.org/spec/37).
 #pragma once
@@ -23,14 +24,14 @@ struct inbound_limits {
   std::size_t most_command_bytes = std::size_t{64} << 10;
 };
 
-/// Follows what a connection brings.
+/// Parses the byte stream of a connection.
 ///
 /// Thread-safety: none. Cost: O(parts), not O(bytes).
 class inbound_watch {
  public:
   explicit inbound_watch(const inbound_limits& limits) noexcept : limits_(limits) {}
 
-  /// The next bytes. False: they break a limit, or are no ZMTP 3; the connection is to be dropped.
+  /// The next bytes. False: they exceed a limit, or are not ZMTP 3; the connection is to be dropped.
   [[nodiscard]] bool take(std::span<const std::byte> bytes) noexcept;
 
  private:
@@ -42,10 +43,10 @@ class inbound_watch {
   inbound_limits limits_;
   state at_ = state::greeting;
   std::uint8_t flags_ = 0;
-  std::uint8_t size_left_ = 0;  // bytes of the size that are due
+  std::uint8_t size_left_ = 0;  // bytes of the size still to come
   std::uint64_t size_ = 0;      // of the part
-  std::uint64_t taken_ = 0;     // bytes of the greeting or the content that have come
-  std::size_t parts_ = 0;       // of the message in hand
+  std::uint64_t taken_ = 0;     // bytes of the greeting or the content received
+  std::size_t parts_ = 0;       // of the current message
   std::uint64_t bytes_ = 0;     // likewise
 };
 

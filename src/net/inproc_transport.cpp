@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A port owns a mailbox. A channel holds the place (address) to which it is connected; the place holds the mailbox that
-// is bound there, or the requests that wait for one. Locks are taken in the order hub, place, mailbox.
+// A port owns a mailbox. A channel refers to the place (address) to which it is connected; the place refers to the
+// mailbox bound there, or holds the requests that wait for one. Locking order: hub, place, mailbox.
 #include "net/inproc_transport.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace paracel::net {
 
-// Keeps a deadline from running over the end of the clock.
+// Keeps a deadline from overflowing the clock.
 constexpr std::chrono::milliseconds longest_sleep = std::chrono::hours(24 * 365);
 
 struct inproc_transport::message {
@@ -179,7 +179,7 @@ class inproc_transport::inproc_port final : public port {
     const auto deadline =
         std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), longest_sleep);
     while (current_.size() < out.size()) {
-      // What was fetched may be replies on channels that were disconnected since: nobody's.
+      // The fetched messages may be replies on channels that were disconnected since: dropped.
       if (batch_.empty() && (!current_.empty() || !fetch(timeout, deadline))) break;
       message m = std::move(batch_.front());
       batch_.pop_front();
@@ -192,7 +192,7 @@ class inproc_transport::inproc_port final : public port {
       in.from = m.from;
       in.tail = std::move(m.tail);
       current_.push_back(std::move(m));
-      in.frame = current_.back().frame;  // the bytes of a vector stay where they are when it is moved
+      in.frame = current_.back().frame;  // a vector's buffer keeps its address when it is moved
     }
     return current_.size();
   }
@@ -228,7 +228,7 @@ class inproc_transport::inproc_port final : public port {
     return m;
   }
 
-  // What was received is sent again: a request's buffer becomes its reply, so that a steady exchange allocates nothing.
+  // Received buffers are reused: a request's buffer becomes its reply, so that a steady exchange allocates nothing.
   void keep_buffer(std::vector<std::byte>&& buffer) {
     constexpr std::size_t most = 64;
     constexpr std::size_t largest = 256 * 1024;
@@ -236,7 +236,7 @@ class inproc_transport::inproc_port final : public port {
       spare_.push_back(std::move(buffer));
   }
 
-  /// Takes over everything that has arrived; waits for something to arrive.
+  /// Fetches everything that has arrived; waits if nothing has.
   bool fetch(std::chrono::milliseconds timeout, std::chrono::steady_clock::time_point deadline) {
     mutex_lock lock(mailbox_->access);
     while (mailbox_->queue.empty()) {
@@ -258,7 +258,7 @@ class inproc_transport::inproc_port final : public port {
   std::uint64_t number_;
   std::vector<std::shared_ptr<place>> bound_;
   std::vector<std::shared_ptr<place>> channels_;
-  std::deque<message> batch_;     // taken from the mailbox, not yet handed out
+  std::deque<message> batch_;     // fetched from the mailbox, not yet delivered
   std::vector<message> current_;  // what the caller sees
   std::vector<std::vector<std::byte>> spare_;
 };

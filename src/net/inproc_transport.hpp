@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The transport inside one process, with locks and queues of our own: for tests, for the sanitizers (an uninstrumented
-// libzmq makes ThreadSanitizer lie) and for the embedded mode.
+// The transport inside one process, with our own locks and queues: for tests, for the sanitizers (an uninstrumented
+// libzmq causes false reports of ThreadSanitizer) and for the embedded mode.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,13 @@
 
 namespace paracel::net {
 
-/// Ports that hand messages to each other. The transport object is the name space of its addresses: two objects never
-/// meet.
+/// Ports that exchange messages within the process. The transport object is the namespace of its addresses: two objects
+/// never interact.
 ///
-/// An address is any text, `inproc://name` by custom; a last `*` is replaced by a number that is free. Requests sent
-/// before the address is bound wait and are delivered then. Tails go by reference: the receiver holds the sender's
-/// shared_buffer, not a copy. Thread-safety: any thread. Lifetime: ports may outlive the transport and go in any order.
+/// An address is any text, `inproc://name` by convention; a trailing `*` is replaced by a free number. Requests sent
+/// before the address is bound wait and are delivered then. Tails are passed by reference: the receiver holds the
+/// sender's shared_buffer, not a copy. Thread-safety: any thread. Lifetime: ports may outlive the transport, in any
+/// order.
 class inproc_transport final : public transport {
  public:
   explicit inproc_transport(transport_limits limits = {});

@@ -6,18 +6,18 @@
 
 namespace paracel::net {
 
-/// The secret of this process's job; 0: it has none. Whoever knows only the job's id, which everybody sees in command
-/// lines, cannot speak to the job: each request carries id XOR key, and a request without the key is one of another
-/// job, which every verb refuses. No answer may tell what the job of a refused request was decoded to.
+/// The secret of this process's job; 0: it has none. A process that knows only the job's id, which is visible in
+/// command lines, cannot talk to the job: each request carries id XOR key, and a request without the key is one of
+/// another job, which every verb rejects. No reply may reveal what the job of a rejected request was decoded to.
 ///
 /// Thread-safety: const-concurrent. Cost: one load.
 [[nodiscard]] std::uint64_t job_key() noexcept;
 
-/// For what this process sends and receives from now on. Thread-safety: before the first request.
+/// For everything this process sends and receives from now on. Thread-safety: before the first request.
 void set_job_key(std::uint64_t key) noexcept;
 
-/// Takes the key from the file that PARACEL_JOB_KEY_FILE names, readable by its owner alone, or from PARACEL_JOB_KEY
-/// itself, where mpirun started the process, maybe on a host that does not see the file. 16 hex digits. Throws:
+/// Reads the key from the file that PARACEL_JOB_KEY_FILE names, readable by its owner alone, or from PARACEL_JOB_KEY
+/// itself, if mpirun started the process, possibly on a host that cannot see the file. 16 hex digits. Throws:
 /// usage_error.
 void take_job_key();
 

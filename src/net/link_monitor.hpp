@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// When a line to a thread of a server is given up. A connection that breaks is made anew by the transport, and what was
-// on its way is lost: nobody says so, an answer is just late.
+// When to give up a connection to a thread of a server. The transport reconnects when a connection breaks, and messages
+// in flight are lost: there is no notification, a reply is just late.
 #pragma once
 
 #include <algorithm>
@@ -9,16 +9,16 @@
 
 namespace paracel::net {
 
-/// A server that lives answers within milliseconds. What is later than this is asked after.
+/// A live server answers within milliseconds. Later replies are inquired about.
 inline constexpr std::chrono::milliseconds late{1000};
 
-/// What is done about one line over which an answer is late: pings first, and a new connection when nothing at all
-/// comes for some time. That is for what no refused ping shows; a thread that is silent for so long may also be in a
-/// user function, or stopped (a server that is silent to the scheduler as well is replaced before), or a large message
-/// takes its time. So the time doubles with each attempt, six times at most, until a connection is known to have
-/// broken.
+/// The action for one connection over which a reply is late: first pings, then a new connection when nothing at all
+/// arrives for some time. The latter is for cases that no rejected ping reveals; a thread silent for so long may also
+/// be in a user function, or stopped (a server that is silent to the scheduler as well is replaced before), or
+/// transferring a large message. So the time doubles with each attempt, six times at most, until a connection is known
+/// to have broken.
 ///
-/// Thread-safety: none. Times are of any clock of the caller's that only goes forward.
+/// Thread-safety: none. Times are of any monotonic clock of the caller.
 class link_monitor {
  public:
   enum class action { ping, renew };
@@ -26,7 +26,7 @@ class link_monitor {
   link_monitor() noexcept = default;
   explicit link_monitor(std::chrono::milliseconds silent) noexcept : silent_(silent) {}
 
-  /// An answer is late. `ping` also when one is unanswered: it may be lost with its connection.
+  /// A reply is late. `ping` even when one is unanswered: it may be lost with its connection.
   [[nodiscard]] action look(std::chrono::nanoseconds now) noexcept {
     if (!asked_) {
       asked_ = true;
@@ -36,9 +36,9 @@ class link_monitor {
     }
     return action::ping;
   }
-  /// The other side lives.
+  /// The other side is alive.
   void answered() noexcept { asked_ = false; }
-  /// It has refused what came over a new connection.
+  /// It has rejected what came over a new connection.
   void broke() noexcept {
     asked_ = false;
     renewals_ = 0;

@@ -9,8 +9,8 @@
 
 namespace paracel::net {
 
-/// Refuses a message that the other side would cut off. ZeroMQ answers an oversize frame by closing the connection
-/// without a word to either program, so the sender has to look. Throws: network_error (not applied).
+/// Rejects a message that the receiver would not accept. ZeroMQ reacts to an oversize frame by closing the connection
+/// without an error in either program, so the sender has to check. Throws: network_error (not applied).
 inline void check_message_size(const outgoing& message, const transport_limits& limits) {
   const std::size_t frame = message.head.size() + message.body.size();
   const std::size_t largest = frame > message.tail.size() ? frame : message.tail.size();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A mutex that says what it guards: clang's thread safety analysis (-Wthread-safety) then refuses code that touches a
-// member without its lock. Other compilers see std::mutex.
+// A mutex that declares what it guards: clang's thread safety analysis (-Wthread-safety) then rejects code that
+// accesses a member without its lock. Other compilers see std::mutex.
 //
 //     mutex mutex_;
 //     std::string text_ PARACEL_GUARDED_BY(mutex_);
@@ -20,7 +20,7 @@
 #define PARACEL_THREAD_ANNOTATION(...)
 #endif
 
-/// Of a member: it may be touched by who holds the mutex.
+/// Of a member: accessed only with the mutex held.
 #define PARACEL_GUARDED_BY(mutex) PARACEL_THREAD_ANNOTATION(guarded_by(mutex))
 /// Of a function: its caller holds the mutex.
 #define PARACEL_REQUIRES(mutex) PARACEL_THREAD_ANNOTATION(requires_capability(mutex))
@@ -37,7 +37,7 @@ class PARACEL_THREAD_ANNOTATION(capability("mutex")) mutex {
   std::mutex mutex_;
 };
 
-/// Holds a mutex while it exists.
+/// Holds a mutex while alive.
 class PARACEL_THREAD_ANNOTATION(scoped_lockable) mutex_lock {
  public:
   explicit mutex_lock(mutex& m) PARACEL_THREAD_ANNOTATION(acquire_capability(m)) : lock_(m.mutex_) {}
@@ -45,7 +45,7 @@ class PARACEL_THREAD_ANNOTATION(scoped_lockable) mutex_lock {
   mutex_lock(const mutex_lock&) = delete;
   mutex_lock& operator=(const mutex_lock&) = delete;
 
-  /// For a condition variable, which gives the mutex up while it waits and has it again when it returns.
+  /// For a condition variable, which releases the mutex while it waits and reacquires it before it returns.
   [[nodiscard]] std::unique_lock<std::mutex>& native() noexcept { return lock_; }
 
  private:

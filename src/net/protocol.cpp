@@ -16,7 +16,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "values are used where they lie, and they are little-endian");
 
-// The two magics differ so that a reply sent to a server, or a request sent to a worker, is told at the first word.
+// The two magics differ so that a reply sent to a server, or a request sent to a worker, is detected at the first word.
 constexpr std::uint32_t request_magic = 0x51435250;  // "PRCQ"
 constexpr std::uint32_t reply_magic = 0x52435250;    // "PRCR"
 constexpr std::uint16_t known_flags =
@@ -264,7 +264,7 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, rep
   const auto body = frame.subspan(reply_header_bytes);
   if (magic != reply_magic) return "not a reply: wrong magic";
   if (version != protocol_version) return "reply of another protocol version";
-  // verb none: the answer to a request whose verb could not be read
+  // verb none: the reply to a request whose verb could not be read
   if (h.what != verb::none && !is_known_verb(h.what)) return "unknown verb";
   if (h.result > status::connection_reset) return "unknown status";
   if (!paracel::is_known(h.tag)) return "unknown type tag in the reply";
@@ -316,7 +316,7 @@ bool request_items::next(request_item& out) noexcept {
   std::uint32_t value_bytes = 0;
   value_tag tag{};
   std::array<std::byte, 3> zeros{};
-  bad_ = true;  // until the item has been seen to be whole
+  bad_ = true;  // until the item is known to be complete
   if (rest_.size() < request_item_bytes) return false;
   load_fields(rest_.data(), key_bytes, value_bytes, tag, zeros);
   const auto after = rest_.subspan(request_item_bytes);

@@ -22,14 +22,14 @@ inline constexpr std::uint8_t protocol_version = 1;
 inline constexpr std::size_t request_header_bytes = 96;
 inline constexpr std::size_t reply_header_bytes = 64;
 inline constexpr std::uint16_t any_partition = 0xffff;
-/// A clock that takes part in no rule: tools, proxies, reads without SSP.
+/// A clock exempt from every rule: tools, proxies, reads without SSP.
 inline constexpr std::uint32_t no_clock = 0xffffffffU;
-/// Values larger than this travel in a frame of their own (measured: below it one copy is cheaper than a second frame).
+/// Larger values are sent in a frame of their own (measured: below it one copy is cheaper than a second frame).
 inline constexpr std::size_t tail_threshold_bytes = 64 * 1024;
 inline constexpr std::size_t max_key_bytes = 65535;
 
-/// What a request asks for. The numbers are part of the wire format. One word at every level: client method, handler
-/// and log line use these names.
+/// The verb of a request. The numbers are part of the wire format. Client methods, handlers and log lines use the same
+/// names.
 enum class verb : std::uint8_t {
   none = 0,
   // single key, to the shard that owns it
@@ -93,14 +93,14 @@ enum class verb : std::uint8_t {
   rows_update = 99,
   rows_remove = 100,
   rows_scan = 101,
-  // changed keys, sent when the clock moves
+  // changed keys, pushed when the clock ticks
   subscribe = 104,
   clock_moved = 105,
-  // copies of partitions, between servers and their shard threads
+  // replicas of partitions, between servers and their shard threads
   replicate = 106,
   handover = 107,
   checkpoint = 108,
-  // another process is the worker of this rank now
+  // another process has replaced the worker of this rank
   fence = 109,
   // what BSP has staged
   fold = 110,
@@ -131,49 +131,49 @@ constexpr bool only_looks(verb v) noexcept {
 
 enum class status : std::uint16_t {
   ok = 0,
-  not_found = 1,         ///< the key is not there
-  type_mismatch = 2,     ///< the value or delta has another type than the function takes
+  not_found = 1,         ///< the key does not exist
+  type_mismatch = 2,     ///< the value or delta has another type than the function accepts
   unknown_function = 3,  ///< register it first
   plugin_failed = 4,     ///< a plug-in could not be loaded or its function threw; the value is unchanged
   bad_request = 5,       ///< malformed or impossible
-  wrong_owner = 6,       ///< the partition is not here
+  wrong_owner = 6,       ///< the partition is not served here
   stale_epoch = 7,       ///< the sender's membership is older than ours, which is the body
   too_large = 8,
   deadline_exceeded = 9,
   job_ended = 10,  ///< the job is aborting; the body says why
   wrong_job = 11,
   internal = 12,
-  conflict = 13,       ///< cas: the value has another version than expected
-  unknown_set = 14,    ///< no key set with this digest is here: prepare it again
-  out_of_memory = 15,  ///< beyond --max-memory of the server; nothing has changed
-  expired = 16,        ///< sent again too late: whether it was applied is no longer known
-  connection_reset =
-      17,  ///< the connection is a new one, and what was sent before may be lost: begin anew, with all of it
+  conflict = 13,          ///< cas: the value has another version than expected
+  unknown_set = 14,       ///< no key set with this digest is known: prepare it again
+  out_of_memory = 15,     ///< beyond --max-memory of the server; nothing has changed
+  expired = 16,           ///< retried too late: whether it was applied is no longer known
+  connection_reset = 17,  ///< the connection is new, and earlier messages may be lost: start again, with all of them
 };
 const char* name_of(status s) noexcept;
 
-/// What a reply asks of the worker (heartbeat and clock replies).
-/// checkpoint: stop here, write what is yours, and go on when the scheduler has answered.
+/// A directive to the worker (in heartbeat and clock replies).
+/// checkpoint: stop here, write your part, and continue when the scheduler has replied.
 enum class instruction : std::uint8_t { go_on = 0, abort = 1, shutdown = 2, checkpoint = 3 };
 
 /// Request flags.
-inline constexpr std::uint16_t flag_staged = 1;  ///< BSP: fold this update when the clock moves, in rank order
+inline constexpr std::uint16_t flag_staged = 1;  ///< BSP: fold this update when the clock ticks, in rank order
 inline constexpr std::uint16_t flag_bsp_read =
     2;  ///< BSP: header.clock iterations of every worker are complete; fold them first
 inline constexpr std::uint16_t flag_range = 4;      ///< at verbs: a range of elements and not a list of them
 inline constexpr std::uint16_t flag_keys_only = 8;  ///< scan: without the values
 inline constexpr std::uint16_t flag_named = 16;     ///< rows: named by texts and not by 64-bit ids
-/// One of a stream: all that client and rank send to this thread come over one connection, in order. The first over a
-/// connection says so; one over another connection than the last first is refused `connection_reset`.
+/// Part of a stream: all requests of client and rank to this thread use one connection, in order. The first over a
+/// connection is marked first; others over a connection without one are rejected with `connection_reset`.
 inline constexpr std::uint16_t flag_stream = 32;
 inline constexpr std::uint16_t flag_first = 64;
-/// Of a ping, in header.count: whether this thread lives; the order of requests has nothing to do with it.
+/// Of a ping, in header.count: only asks whether this thread is alive, whatever the order of requests.
 inline constexpr std::uint32_t ping_alive = 1;
-/// The count in the answer to a heartbeat of the process that has the place it speaks for: its lease is renewed.
+/// The count in the reply to a heartbeat of the rightful process: its lease is renewed.
 inline constexpr std::uint32_t known_sender = 1;
 /// Reply flags.
-inline constexpr std::uint16_t reply_uniform = 1;  ///< set_pull: the values without their items, all of the reply's tag
-inline constexpr std::uint16_t reply_more = 2;  ///< there is more: ask again from the cursor that the body begins with
+inline constexpr std::uint16_t reply_uniform =
+    1;  ///< set_pull: the values contiguous instead of as items, all of the reply's tag
+inline constexpr std::uint16_t reply_more = 2;  ///< there is more: continue from the cursor that the body begins with
 
 struct request_header {
   verb what = verb::none;
@@ -189,7 +189,7 @@ struct request_header {
   value_tag tag = value_tag::none;  ///< of the value or delta of a single-key request
   std::uint64_t function = 0;
   std::uint32_t table = 0;
-  std::uint32_t credit = 0;       ///< bytes the client will take in one reply; 0 = no limit of its own
+  std::uint32_t credit = 0;       ///< bytes the client accepts in one reply; 0 = no limit of its own
   std::uint32_t deadline_ms = 0;  ///< 0 = none
   std::uint32_t count = 0;        ///< items of a multi request
   std::uint32_t key_bytes = 0;    ///< the key stands first in the body
@@ -203,7 +203,7 @@ struct reply_header {
   std::uint64_t sequence = 0;
   std::uint64_t value_version = 0;
   std::uint64_t server = 0;  ///< incarnation of the server
-  std::uint32_t clock = 0;   ///< slowest worker's clock as far as the answerer knows
+  std::uint32_t clock = 0;   ///< slowest worker's clock as known to the server
   std::uint32_t epoch = 0;
   std::uint32_t count = 0;
   std::uint32_t body_bytes = 0;
@@ -235,7 +235,7 @@ struct reply_view {
   std::span<const std::byte> body;
 };
 
-/// Decodes and checks one frame: magic, version, known verb and tag, lengths that add up, key inside the body.
+/// Decodes and checks one frame: magic, version, known verb and tag, consistent lengths, key inside the body.
 /// On failure returns the reason; `out.header` holds what could be read (sequence and verb if the frame is long
 /// enough). Cost: O(1), no allocation.
 [[nodiscard]] const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, request_view& out) noexcept;
@@ -260,13 +260,13 @@ struct reply_item {
 inline constexpr std::size_t request_item_bytes = 12;
 inline constexpr std::size_t reply_item_bytes = 16;
 void append_item(std::vector<std::byte>& body, std::string_view key, const value_view& value = {});
-/// The same into memory that has room for it. Returns: where the next one goes.
+/// The same into memory that has room for it. Returns: the position of the next one.
 /// Throws: protocol_error for a key or a value that is too long; nothing is written.
 std::byte* write_item(std::byte* to, std::string_view key, const value_view& value);
 void append_item(std::vector<std::byte>& body, status result, std::uint64_t version, const value_view& value);
 
-/// Walks `count` items of a body; stops at the first malformed one.
-/// Cost: O(1) an item, no allocation; `count` is never believed beyond what the bytes hold.
+/// Iterates over `count` items of a body; stops at the first malformed one.
+/// Cost: O(1) an item, no allocation; `count` is never trusted beyond the available bytes.
 class request_items {
  public:
   request_items(std::span<const std::byte> body, std::uint32_t count) noexcept : rest_(body), left_(count) {}

@@ -7,7 +7,7 @@
 
 namespace paracel::net {
 
-/// What every process of a job is told: which job, and where its scheduler is. Users pass it around as `--server_info`
+/// The address of a job: its id, and where its scheduler is. Users pass it around as `--server_info`
 /// and need not know that it reads `paracel1;<job, 16 hex digits>;<scheduler address>`.
 struct rendezvous {
   std::uint64_t job = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How rows of typed tables travel. This header is the encoding alone, shared by both sides.
+// The encoding of rows of typed tables, and only that, shared by both sides.
 //
 //   header.table   id of the table: table_id of its name           header.count   number of rows
 //   header.flags   flag_named: rows are named by texts             header.tag     element type (table_open: none)
@@ -16,8 +16,8 @@
 //   names    count * u64 id;  or, flag_named: count * u32 length | the texts | zeros up to a multiple of 8
 //   values   count * width elements     rows_push, rows_update, and the reply of rows_pull, which is that alone
 //
-// rows_scan, to every shard: u64 cursor, 0 at first. Reply: u64 next cursor | names | values (not with flag_keys_only),
-// and reply_more while there is more. Rows do not move while they live: a row that is there all the time is met once.
+// rows_scan, to every shard: u64 cursor, initially 0. Reply: u64 next cursor | names | values (not with
+// flag_keys_only), and reply_more while there is more. Rows never move: a row that exists throughout is visited once.
 //
 // The shard of a row: partition = top 14 bits of XXH3-64 of the 8 bytes of its id, or of its name. Everything is
 // little-endian.
@@ -51,13 +51,13 @@ inline std::uint32_t table_id(std::string_view name) noexcept {
   return id == 0 ? 1 : id;
 }
 
-/// What a table is. Two that have the same name must agree.
+/// The definition of a table. Two of the same name must agree.
 struct table_definition {
   value_tag element = value_tag::none;
   std::uint32_t width = 0;
   row_init init;
   std::string_view plugin;  ///< empty: add
-  std::string_view symbol;  ///< with hyper-parameters, as register_update takes it
+  std::string_view symbol;  ///< with hyper-parameters, as in register_update
 };
 
 inline constexpr std::size_t table_front_bytes = 32;
@@ -75,7 +75,7 @@ inline std::vector<std::byte> encode(const table_definition& d) {
   return out;
 }
 
-/// Returns what is wrong; null when nothing is. The texts point into `payload`.
+/// Returns what is wrong; null if valid. The texts point into `payload`.
 inline const char* decode(std::span<const std::byte> payload, table_definition& out) noexcept {
   if (payload.size() < table_front_bytes) return "the definition of a table is shorter than its front";
   std::uint8_t kind = 0;
@@ -119,13 +119,13 @@ inline const char* decode(std::span<const std::byte> payload, table_definition& 
   return nullptr;
 }
 
-/// Rows as they lie in a payload; the views point into it.
+/// Rows of a payload; the views point into it.
 struct rows_view {
   std::uint32_t count = 0;
   const std::byte* ids = nullptr;      ///< without flag_named
   const std::byte* lengths = nullptr;  ///< with it
   std::string_view texts;
-  std::span<const std::byte> values;  ///< empty when none were asked for
+  std::span<const std::byte> values;  ///< empty when none were requested
 
   [[nodiscard]] std::uint64_t id(std::size_t i) const noexcept {
     return load_field<std::uint64_t>(ids + i * sizeof(std::uint64_t));
@@ -135,8 +135,8 @@ struct rows_view {
   }
 };
 
-/// `count` rows of `row_bytes` each (0: names alone). Returns what is wrong; null when nothing is.
-/// Cost: O(1) for ids, O(count) for names; nothing is allocated.
+/// `count` rows of `row_bytes` each (0: names only). Returns what is wrong; null if valid.
+/// Cost: O(1) for ids, O(count) for names; no allocation.
 inline const char* decode(std::span<const std::byte> payload, std::uint32_t count, bool named, std::size_t row_bytes,
                           rows_view& out) noexcept {
   out = {};
@@ -166,7 +166,7 @@ inline const char* decode(std::span<const std::byte> payload, std::uint32_t coun
   return nullptr;
 }
 
-/// Bytes of the names of rows whose texts have `text_bytes` together.
+/// Bytes of the names of rows whose texts have `text_bytes` in total.
 constexpr std::size_t names_bytes(std::size_t count, std::size_t text_bytes) noexcept {
   return (count * sizeof(std::uint32_t) + text_bytes + 7) / 8 * 8;
 }

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* wrong_size = "the payload has another size than its verb asks for";
 
 const char* problem_of(const scan_cursor& c) noexcept {
-  // One beyond the last partition is where a walk has ended.
+  // One past the last partition is where a scan has ended.
   if (c.partition > partition_count) return "the cursor names a partition that does not exist";
   if (c.position >= scan_positions) return "the cursor names a place that does not exist";
   return nullptr;
@@ -64,7 +64,7 @@ summary::summary()
 
 void summary::add(double x) noexcept {
   const double next = sum + x;
-  // Of an infinity there is no error to keep.
+  // For an infinity there is no error to accumulate.
   if (std::isfinite(next)) correction += std::abs(sum) >= std::abs(x) ? (sum - next) + x : (x - next) + sum;
   sum = next;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the requests that walk a shard carry (scan, top_k, reduce, remove_if), drawn in README.md. They are cursors
-// without a memory in the server: a request says where to begin, its answer how far it came (`reply_more`: ask again
+// Payloads of the requests that scan a shard (scan, top_k, reduce, remove_if), drawn in README.md. The server keeps no
+// cursor state: a request says where to begin, its reply how far it came (`reply_more`: continue
 // from there).
 #pragma once
 
@@ -14,9 +14,9 @@
 
 namespace paracel::net {
 
-/// A place in a shard: the first partition that is still to be looked at, and in it the first value of the low 16 bits
-/// of a key's hash. These bits stay with a key when its table grows or others go, so the place is good at any later
-/// time.
+/// A place in a shard: the first partition that is not finished, and in it the first remaining value of the low 16 bits
+/// of a key's hash. These bits stay with a key when its table grows or others are removed, so the place is valid at any
+/// later time.
 struct scan_cursor {
   std::uint32_t partition = 0;
   std::uint32_t position = 0;
@@ -44,26 +44,26 @@ void append(std::vector<std::byte>& payload, const scan_request& r);
 void append(std::vector<std::byte>& payload, const top_k_request& r);
 void append(std::vector<std::byte>& payload, const reduce_request& r);
 
-/// Reads the whole of a payload. Returns what is wrong with it, or null. Cost: O(1), no allocation.
+/// Decodes a whole payload. Returns what is wrong with it, or null. Cost: O(1), no allocation.
 [[nodiscard]] const char* decode(std::span<const std::byte> payload, scan_request& out) noexcept;
 [[nodiscard]] const char* decode(std::span<const std::byte> payload, top_k_request& out) noexcept;
 [[nodiscard]] const char* decode(std::span<const std::byte> payload, reduce_request& out) noexcept;
 
-/// The numbers of some keys in one: scalars, and the elements of arrays. Partials of it merge.
+/// Statistics of the numbers of some keys: scalars, and the elements of arrays. Partial ones can be merged.
 struct summary {
   std::uint64_t keys = 0;
   std::uint64_t numbers = 0;  ///< without NaN
   std::uint64_t skipped = 0;  ///< keys whose value is not numeric, and every NaN
   double sum = 0;             ///< with `correction`: compensated, so that the order hardly matters
   double correction = 0;
-  double minimum = 0;       ///< of no number: +infinity
-  double maximum = 0;       ///< of no number: -infinity
+  double minimum = 0;       ///< of no numbers: +infinity
+  double maximum = 0;       ///< of no numbers: -infinity
   std::uint64_t below = 0;  ///< numbers outside the edges of the histogram
   std::uint64_t above = 0;
   std::vector<std::uint64_t> bins;
 
   summary();
-  /// Neumaier's sum: the error of each addition is kept and added at the end.
+  /// Neumaier's sum: the error of each addition is accumulated and added at the end.
   void add(double x) noexcept;
   /// Throws: protocol_error when the histograms differ in size.
   void merge(const summary& other);
@@ -71,7 +71,7 @@ struct summary {
 };
 inline constexpr std::size_t summary_front_bytes = 72;
 
-/// The place at the front of a reply's body, and what follows it.
+/// The cursor at the front of a reply's body, and what follows it.
 struct scan_reply {
   scan_cursor next;
   std::span<const std::byte> rest;
@@ -83,14 +83,14 @@ struct top_k_reply {
 };
 
 void append(std::vector<std::byte>& body, const scan_cursor& next);
-/// Overwrites what `append` wrote at the front.
+/// Overwrites the cursor that `append` wrote at the front.
 void put_cursor(std::span<std::byte> body, const scan_cursor& next) noexcept;
 void append(std::vector<std::byte>& body, std::uint64_t number);
 void append(std::vector<std::byte>& body, const summary& s);
 
 [[nodiscard]] const char* decode(std::span<const std::byte> body, scan_reply& out) noexcept;
 [[nodiscard]] const char* decode(std::span<const std::byte> body, top_k_reply& out) noexcept;
-/// Of a reduce reply's body behind the cursor. Throws: std::bad_alloc.
+/// Of a reduce reply's body after the cursor. Throws: std::bad_alloc.
 [[nodiscard]] const char* decode(std::span<const std::byte> rest, summary& out);
 
 }  // namespace paracel::net

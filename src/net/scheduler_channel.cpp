@@ -31,7 +31,7 @@ void scheduler_channel::ask(request_header h, std::span<const std::byte> body, s
 
 void scheduler_channel::tell(request_header h, std::span<const std::byte> body) {
   reply_view answer;
-  while (!waits_ && port_->receive(in_, std::chrono::milliseconds{0})) take(answer);  // what was told before
+  while (!waits_ && port_->receive(in_, std::chrono::milliseconds{0})) take(answer);  // one-way messages sent before
   h.sequence = 0;
   send(h, body, {});
 }
@@ -47,7 +47,7 @@ bool scheduler_channel::receive(std::chrono::milliseconds timeout, reply_view& a
   return take(answer);
 }
 
-/// What has come. Returns: whether it is the answer.
+/// Handles a received message. Returns: whether it is the reply.
 bool scheduler_channel::take(reply_view& answer) {
   if (const char* reason = decode(in_.frame, in_.tail.size(), answer); reason != nullptr)
     throw protocol_error(std::string("the scheduler sent a malformed reply: ") + reason);
@@ -57,7 +57,7 @@ bool scheduler_channel::take(reply_view& answer) {
     renew();
     return false;
   }
-  if (!waits_ || answer.header.sequence != asked_.sequence) return false;  // to something that was only told
+  if (!waits_ || answer.header.sequence != asked_.sequence) return false;  // to a one-way message
   waits_ = false;
   tail_ = {};
   return true;
@@ -80,7 +80,7 @@ void scheduler_channel::ping() {
   send(h, {}, {});
 }
 
-/// A new connection in place of one over which something may have been lost.
+/// A new connection replaces one that may have lost messages.
 void scheduler_channel::renew() {
   port_->disconnect(channel_);
   channel_ = port_->connect(address_);

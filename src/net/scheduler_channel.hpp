@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A line to the scheduler over which one request at a time waits for its answer, through connections that break while
-// both ends live: what was lost with one goes again under its number, and the scheduler takes it once
+// A connection to the scheduler on which one request at a time waits for its reply, across connections that break
+// while both ends live: what was lost is retried under its number, and the scheduler executes it once
 // (server/scheduler/reply_cache.hpp).
 #pragma once
 
@@ -23,19 +23,19 @@ namespace paracel::net {
 /// Thread-safety: owned by one thread, which opens it.
 class scheduler_channel {
  public:
-  /// `id` is this line's alone, in the whole job, and not 0.
+  /// `id` is unique to this channel in the whole job, and not 0.
   scheduler_channel(transport& over, std::string address, std::uint64_t id);
 
-  /// Sends a request; fills in client, number, stream and lengths of its header. Its answer is what `receive` waits
-  /// for.
+  /// Sends a request; sets client, number, stream and lengths of its header. `receive` waits for its
+  /// reply.
   void ask(request_header h, std::span<const std::byte> body, shared_buffer tail = {});
-  /// One whose answer nobody waits for; it may be lost with a connection. Between questions only.
+  /// A one-way message; it may be lost with a connection. Between requests only.
   void tell(request_header h, std::span<const std::byte> body);
-  /// Whether the answer to the last request has come; `answer` and `tail` are good until the next call.
-  /// Throws: protocol_error if what comes is no reply.
+  /// Whether the reply to the last request has arrived; `answer` and `tail` are valid until the next call.
+  /// Throws: protocol_error if a message is not a reply.
   bool receive(std::chrono::milliseconds timeout, reply_view& answer);
   [[nodiscard]] const shared_buffer& tail() const noexcept { return in_.tail; }
-  /// Nothing has come for another `time`: for whoever receives without waiting.
+  /// Nothing has arrived for another `time`: for callers that receive without blocking.
   void record_silence(std::chrono::nanoseconds time);
 
  private:
@@ -55,9 +55,9 @@ class scheduler_channel {
   request_header asked_;
   std::vector<std::byte> body_;
   shared_buffer tail_;
-  // Collectives bring contributions of any size, and pings wait behind them.
+  // Collectives send contributions of any size, and pings queue behind them.
   link_monitor care_{std::chrono::milliseconds{60'000}};
-  std::chrono::nanoseconds waited_{};  // in vain, ever
+  std::chrono::nanoseconds waited_{};  // total time waited in vain
   std::chrono::nanoseconds silence_{};
   incoming in_;
 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How many bytes of replies wait in this process for a peer that does not read them.
+// How many bytes of replies are queued in this process for a peer that does not read them.
 //
-// ZeroMQ does not tell how full its queues are. But it releases a message when the last byte of it has gone into the
-// connection, or when the connection is given up, and the messages of a peer leave in the order in which they were
-// sent. So every 64 KiB one reply is sent in memory of our own, a probe: when it is released, all that was sent before
-// it has left too. Whatever a client says of itself, this is what it costs the process.
+// ZeroMQ does not report the length of its queues. But it releases a message when its last byte has been passed to the
+// connection, or when the connection is given up, and the messages of a peer are sent in order.
+// So every 64 KiB one reply is sent in memory of our own, a probe: when it is released, everything sent before
+// it has left too. Whatever a client claims, this is what it costs the process.
 #pragma once
 
 #include <algorithm>
@@ -25,13 +25,13 @@ namespace paracel::net {
 
 /// The accounts of one port's peers.
 ///
-/// Thread-safety: owned by the port's thread; marks are released on any.
-/// Cost: of a reply, a comparison when it goes where the last one went, otherwise a lookup; of a request, one
+/// Thread-safety: owned by the port's thread; probes are released on any.
+/// Cost: of a reply, a comparison when it has the same receiver as the last one, otherwise a lookup; of a request, one
 /// comparison while no peer has more than `noticed_bytes` unread.
 class send_queue_meter {
   struct account {
     std::atomic<std::uint64_t> left{0};     ///< bytes known to have left
-    std::atomic<std::uint32_t> holders{1};  ///< the table and the marks on their way
+    std::atomic<std::uint32_t> holders{1};  ///< the table and the probes in flight
     std::uint64_t sent = 0;
     std::uint64_t probed = 0;  ///< `sent` when the last probe was sent
     bool noticed = false;
@@ -39,20 +39,20 @@ class send_queue_meter {
 
  public:
   static constexpr std::uint64_t mark_interval_bytes = 64 * 1024;
-  /// Less than this is not worth a word: `unread` says 0.
+  /// Smaller amounts are ignored: `unread` returns 0.
   static constexpr std::uint64_t noticed_bytes = std::uint64_t{1} << 20;
   /// What a reply costs besides its bytes: ZeroMQ's record of each of its parts and malloc's of the frame. Measured in
-  /// a server whose replies nobody reads: 200 with replies of 72 bytes, 214 with 1,088.
+  /// a server with a client that reads no replies: 200 with replies of 72 bytes, 214 with 1,088.
   static constexpr std::uint64_t bytes_a_reply = 216;
 
-  /// Memory whose release by ZeroMQ is noticed: the frame of a reply, or the holder of its tail.
+  /// Memory whose release by ZeroMQ is observed: the frame of a reply, or the holder of its tail.
   class probe {
    public:
-    /// ZeroMQ's function for the end of a message; `hint` is the probe.
+    /// ZeroMQ's callback on release; `hint` is the probe.
     static void release(void*, void* hint) {
       auto* m = static_cast<probe*>(hint);
-      auto* of =
-          m->of_.load(std::memory_order_acquire);  // pairs with the store in `due`: ZeroMQ's hand-over is not seen
+      auto* of = m->of_.load(std::memory_order_acquire);  // pairs with the store in `due`: ZeroMQ's synchronisation is
+                                                          // invisible to sanitizers
       auto known = of->left.load(std::memory_order_relaxed);
       while (known < m->sent_ && !of->left.compare_exchange_weak(known, m->sent_, std::memory_order_relaxed)) {
       }
@@ -61,7 +61,7 @@ class send_queue_meter {
       drop(of);
     }
     [[nodiscard]] std::byte* frame() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
-    /// Takes over the reference that `c` is.
+    /// Takes over the reference held by `c`.
     void hold(shared_buffer::control* c) noexcept { tail_ = c; }
 
    private:
@@ -95,7 +95,7 @@ class send_queue_meter {
     return m;
   }
 
-  /// Bytes of replies to this peer that have not left, right to 64 KiB; 0 below `noticed_bytes`.
+  /// Bytes of replies to this peer that have not left, accurate to 64 KiB; 0 below `noticed_bytes`.
   [[nodiscard]] std::uint64_t unread(const peer& from) {
     if (noticed_ == 0) [[likely]]
       return 0;
@@ -114,7 +114,7 @@ class send_queue_meter {
     }
   };
   struct equal {
-    static constexpr std::size_t named_by_zeromq = 5;  // a length that the compiler knows needs no call
+    static constexpr std::size_t named_by_zeromq = 5;  // a constant length needs no call
     bool operator()(const peer& a, const peer& b) const noexcept {
       if (a.size != b.size) return false;
       if (a.size == named_by_zeromq) [[likely]]
@@ -140,7 +140,7 @@ class send_queue_meter {
     return *last_;
   }
 
-  /// Forgets who has read everything but the last 64 KiB: who has gone is among them.
+  /// Drops peers that have read everything but the last 64 KiB: those that are gone are among them.
   void sweep() {
     last_ = nullptr;
     for (auto at = accounts_.begin(); at != accounts_.end();) {

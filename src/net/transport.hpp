@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The transport interface: messages of one or two frames between ports. A port plays both parts: it answers requests
-// at the addresses it is bound to and makes requests on the channels it has connected. Two implementations exist:
+// The transport interface: messages of one or two frames between ports. A port has both roles: it answers requests
+// at the addresses it is bound to and makes requests on the channels it has connected. There are two implementations:
 // ZeroMQ (zmq_transport) and one inside the process (inproc_transport), for tests, sanitizers and the embedded mode.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace paracel::net {
 
-/// Where a reply goes: opaque, made by the transport, valid as long as the requester's connection.
+/// The address of a reply: opaque, made by the transport, valid as long as the requester's connection.
 struct peer {
   static constexpr std::size_t capacity = 31;
   std::uint8_t size = 0;
@@ -31,7 +31,7 @@ struct peer {
   }
 };
 
-/// A message to send. `head` and `body` become one frame; `tail`, when there is one, a second frame sent without a
+/// A message to send. `head` and `body` become one frame; `tail`, if present, a second frame sent without a
 /// copy. The bytes of head and body are copied before the call returns.
 struct outgoing {
   std::span<const std::byte> head;
@@ -46,12 +46,12 @@ struct incoming {
   std::span<const std::byte> frame;  ///< first frame, any alignment
   shared_buffer tail{};              ///< second frame or empty
   std::uint64_t unread_bytes =
-      0;  ///< of replies to `from` that still wait in this process; 0 when it is little, or unknown
+      0;  ///< of replies to `from` still queued in this process; 0 when it is little, or unknown
 };
 
 struct transport_limits {
   std::size_t max_message_bytes = std::size_t{1}
-                                  << 30;  ///< larger frames are refused before sending and cut off on receipt
+                                  << 30;  ///< larger frames are rejected before sending and not accepted on receipt
 };
 
 /// One thread's end of the transport.
@@ -63,24 +63,24 @@ class port {
   port& operator=(const port&) = delete;
   virtual ~port() = default;
 
-  /// Begins to answer at `address` and returns the address to connect to (a wildcard port is resolved).
+  /// Starts accepting requests at `address` and returns the address to connect to (a wildcard port is resolved).
   /// Throws: network_error with the address when it cannot be bound.
   virtual std::string bind(const std::string& address) = 0;
-  /// Opens a channel. The other side need not be there yet. Returns the channel's number, 0, 1, ...
+  /// Opens a channel. The other side need not exist yet. Returns the channel's number, 0, 1, ...
   virtual int connect(const std::string& address) = 0;
   virtual void disconnect(int channel) = 0;
 
   /// Sends a request on a channel. Throws: network_error (not applied) when it cannot be queued.
   virtual void send(int channel, const outgoing& message) = 0;
-  /// Sends a reply. A peer that has gone is ignored.
+  /// Sends a reply. Ignored when the peer is gone.
   virtual void reply(const peer& to, const outgoing& message) = 0;
 
   /// The next message from anywhere. Malformed envelopes are dropped.
-  /// Blocks: until a message is there, at most `timeout` (zero: not at all). False when nothing came.
+  /// Blocks: until a message arrives, at most `timeout` (zero: not at all). False when nothing arrived.
   virtual bool receive(incoming& out, std::chrono::milliseconds timeout) = 0;
-  /// The next messages in the order in which `receive` would give them: at least one unless nothing came, and no more
-  /// than `out` has room for. More than the first are taken only if they are here already; there may be more than were
-  /// taken. Blocks: as `receive`. Returns: how many.
+  /// The next messages in the order in which `receive` would return them: at least one unless nothing arrived, and no
+  /// more than `out` has room for. More than the first are received only if they have already arrived; more may remain.
+  /// Blocks: as `receive`. Returns: how many.
   virtual std::size_t receive_batch(std::span<incoming> out, std::chrono::milliseconds timeout) {
     return !out.empty() && receive(out.front(), timeout) ? 1 : 0;
   }

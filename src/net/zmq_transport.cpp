@@ -27,35 +27,35 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// A job of 64 servers with 32 threads each is 2,048 sockets in a worker; ZeroMQ's own limit is 1,023.
+// A job of 64 servers with 32 threads each needs 2,048 sockets in a worker; ZeroMQ's own limit is 1,023.
 constexpr int max_sockets = 16384;
-// What is unsent when a port closes still gets this long, so that a last reply leaves; a dead peer costs no more than
+// What is unsent when a port closes gets this long, so that a last reply is sent; a dead peer costs no more than
 // this.
 constexpr int linger_ms = 200;
-// Processes of a job start together: who connects first must not wait long for who binds last. The time between
-// attempts doubles from the first to the second figure, so that a server that is gone costs little.
+// Processes of a job start together: one that connects first must not wait long for one that binds last. The time
+// between attempts doubles from the first to the second figure, so that a server that is gone costs little.
 constexpr int reconnect_ms = 2;
 constexpr int longest_reconnect_ms = 50;
-// A silent tcp peer is looked at every 2 s and given up after 30 s. Deaths are seen sooner by the scheduler; this only
-// frees the connections of a vanished host. It must not be short: a stopped process that goes on must find its replies.
+// A silent tcp peer is probed every 2 s and given up after 30 s. The scheduler detects deaths sooner; this only
+// frees the connections of a vanished host. It must not be short: a stopped process that resumes must find its replies.
 constexpr int tcp_heartbeat_ms = 2000;
 constexpr int tcp_heartbeat_timeout_ms = 30000;
-// Requests of one peer that wait in this process before its connection is no longer read. Replies have no such mark: a
-// client bounds them itself by the bytes it lets be outstanding, and a dropped reply would be a request without an
-// answer.
+// Requests of one peer queued in this process before its connection is no longer read. Replies have no such mark: a
+// client bounds them itself by its limit of outstanding bytes, and a dropped reply would be a request without a
+// reply.
 constexpr int request_high_water_mark = 4096;
-// So many messages from one socket, then the others have their turn.
+// Most messages from one socket before the others have their turn.
 constexpr int burst = 64;
-// The most that one call gives.
+// Most messages returned by one call.
 constexpr std::size_t largest_batch = 32;
-// Asking a router that turns out to be empty costs a system call. After that was in vain, so many calls at most take
-// what they have before one looks again whether requests come faster than they are answered.
+// Polling a router that turns out to be empty costs a system call. After that was in vain, at most so many calls return
+// what they have before checking again whether requests come faster than they are answered.
 constexpr unsigned longest_doubt = 15;
-// What ZeroMQ and poll can count, in milliseconds.
+// The range of ZeroMQ and poll, in milliseconds.
 constexpr milliseconds longest_wait(INT_MAX);
 
-// What ZeroMQ opens when it starts, two threads and the first socket, with some to spare. It ends the process where it
-// gets none.
+// Descriptors ZeroMQ opens when it starts, two threads and the first socket, with some to spare. It aborts the process
+// when it gets none.
 constexpr std::size_t first_descriptors = 16;
 
 [[noreturn]] void fail(const std::string& what, const zmq::error_t& error) {
@@ -66,7 +66,7 @@ constexpr std::size_t first_descriptors = 16;
   throw network_error(what + ": " + why, false);
 }
 
-/// Throws: network_error when ZeroMQ could not open what it cannot do without.
+/// Throws: network_error when ZeroMQ could not open a descriptor that it needs.
 void require_descriptors() {
   std::array<int, first_descriptors> open;
   std::size_t n = 0;
@@ -85,13 +85,13 @@ void set(zmq::socket_t& socket, Option option, T value) try {
 
 bool starts_with(const std::string& s, const char* prefix) { return s.rfind(prefix, 0) == 0; }
 
-// ZeroMQ's own inproc:// would hand the sender's memory to the receiver, who may change what he alone seems to hold.
+// ZeroMQ's own inproc:// would share the sender's memory with the receiver, who may modify what seems to be unshared.
 void check_address(const std::string& address) {
   if (starts_with(address, "ipc://") || starts_with(address, "tcp://")) return;
   throw network_error("address \"" + address + "\" does not begin with ipc:// or tcp://", false);
 }
 
-/// A tail that lives in the message in which it came.
+/// A tail stored in the message in which it was received.
 struct received_tail : shared_buffer::control {
   explicit received_tail(zmq::message_t& from) : message(std::move(from)) {
     data = message.data<std::byte>();
@@ -103,9 +103,9 @@ struct received_tail : shared_buffer::control {
 
 void drop_blob(void*, void* hint) { shared_buffer::drop(static_cast<shared_buffer::control*>(hint)); }
 
-/// The parts of a message on their way out. ZeroMQ takes each as it is sent; the rest is released here.
+/// The parts of an outgoing message. ZeroMQ takes over each as it is sent; the rest is released here.
 struct sending {
-  /// `mark`: takes the place of the frame's memory, or of the tail's holder; it is this object's from now on.
+  /// `mark`: replaces the frame's memory, or the tail's holder; this object owns it from now on.
   explicit sending(const outgoing& message, send_queue_meter::probe* mark = nullptr)
       : frame(make_frame(message, mark)) {
     const std::size_t head = message.head.size();
@@ -254,14 +254,14 @@ class zmq_transport::zmq_port final : public port {
   }
 
  private:
-  /// A socket and what is known of it.
+  /// A socket and its state.
   struct end {
     zmq::socket_t socket;
     int channel = -1;
     int descriptor = -1;
     int receive_timeout_ms = -1;    // what RCVTIMEO is set to
-    std::uint64_t outstanding = 0;  // requests without a reply; a channel without any has nothing to say
-    bool may_have_input = true;     // false: it was found empty and its descriptor will tell
+    std::uint64_t outstanding = 0;  // requests without a reply; a channel without any has nothing to receive
+    bool may_have_input = true;     // false: it was found empty and its descriptor will signal
   };
   enum class outcome { message, nothing, interrupted, dropped };
 
@@ -274,7 +274,7 @@ class zmq_transport::zmq_port final : public port {
       fail("cannot open a socket", error);
     }
     set(e.socket, zmq::sockopt::linger, linger_ms);
-    set(e.socket, zmq::sockopt::immediate, false);  // queue at once, also while nobody is bound
+    set(e.socket, zmq::sockopt::immediate, false);  // queue at once, even while no peer is bound
     set(e.socket, zmq::sockopt::reconnect_ivl, reconnect_ms);
     set(e.socket, zmq::sockopt::reconnect_ivl_max, longest_reconnect_ms);
     set(e.socket, zmq::sockopt::sndhwm, 0);
@@ -299,7 +299,7 @@ class zmq_transport::zmq_port final : public port {
 
   static bool gone(int error) { return error == EHOSTUNREACH || error == EAGAIN; }
 
-  /// 0, or the error for which it was not sent. By the raw handles, because cppzmq throws when the peer has gone: a
+  /// 0, or the error for which it was not sent. By the raw handles, because cppzmq throws when the peer is gone: a
   /// reply to a client that died would cost 1.4 us instead of 80 ns, and it may have left thousands of requests.
   static int send_part(zmq::socket_t& socket, zmq::message_t& part, zmq::send_flags flags) {
     while (zmq_msg_send(part.handle(), socket.handle(), static_cast<int>(flags | zmq::send_flags::dontwait)) < 0) {
@@ -310,9 +310,9 @@ class zmq_transport::zmq_port final : public port {
 
   /// The address of a reply, the empty frame and the message itself. 0, or the error for which it was not sent.
   static int send_message(end& e, const peer* to, const outgoing& message, send_queue_meter::probe* mark = nullptr) {
-    // Sending takes in what other threads have told the socket, news of input among it, and clears its descriptor.
+    // Sending processes what other threads have signalled to the socket, new input included, and clears its descriptor.
     e.may_have_input = true;
-    // What can fail for lack of memory comes before the first part leaves.
+    // Anything that may fail for lack of memory comes before the first part is sent.
     sending parts(message, mark);
     constexpr auto more = zmq::send_flags::sndmore;
     constexpr auto last = zmq::send_flags::none;
@@ -323,8 +323,8 @@ class zmq_transport::zmq_port final : public port {
     return error;
   }
 
-  /// The one socket from which something can come, if there is just one: then ZeroMQ can do the waiting, which saves
-  /// two system calls a message against asking first and waiting afterwards.
+  /// The one socket that can receive anything, if there is just one: then ZeroMQ can do the waiting, which saves
+  /// two system calls a message compared with polling first and waiting afterwards.
   end* only_source() {
     end* found = nullptr;
     for (end& e : ends_) {
@@ -336,9 +336,9 @@ class zmq_transport::zmq_port final : public port {
   }
   static bool is_source(const end& e) { return e.socket && (e.channel < 0 || e.outstanding != 0); }
 
-  /// The next message and whence it came; the frames of the batch before are given back.
+  /// The next message and its source; the frames of the previous batch are released.
   end* receive_first(incoming& out, milliseconds timeout) {
-    // Frame 0 is about to be received into, which gives it back.
+    // Frame 0 is about to be received into, which releases it.
     for (std::size_t i = 1; i < held_; ++i) frames_[i].rebuild();
     held_ = 0;
     timeout = std::min(timeout, longest_wait);
@@ -346,7 +346,7 @@ class zmq_transport::zmq_port final : public port {
     return receive_from_several(out, timeout);
   }
 
-  /// A message that is here already, malformed ones left out.
+  /// A message that has already arrived, malformed ones skipped.
   bool take_next(end& e, incoming& out) {
     outcome o;
     do {
@@ -361,7 +361,7 @@ class zmq_transport::zmq_port final : public port {
       const outcome o = take(e, out, timeout);
       if (o == outcome::message) return true;
       if (o != outcome::dropped) return false;
-      // Rare: only a malformed message makes the clock worth asking.
+      // Rare: only a malformed message makes the clock worth reading.
       if (deadline == steady_clock::time_point::max()) deadline = steady_clock::now() + timeout;
       timeout = left(deadline);
     }
@@ -394,10 +394,10 @@ class zmq_transport::zmq_port final : public port {
     in_a_row_ = 0;
   }
 
-  /// Sleeps until one of the sources that were found empty is told something; false when interrupted or in vain.
-  // By poll itself: poller_t needs libzmq's draft API, which Debian's library does not have, and zmq::poll makes two
-  // system calls for a wait that sleeps. Given sockets it also asks each of them: a round trip with 64 channels takes
-  // 7.0 us instead of 6.0.
+  /// Sleeps until one of the sources that were found empty is signalled; false when interrupted or in vain.
+  /// By poll itself: poller_t needs libzmq's draft API, which Debian's library does not have, and zmq::poll makes two
+  /// system calls for a wait that sleeps. Given sockets it also polls each of them: a round trip with 64 channels takes
+  /// 7.0 us instead of 6.0.
   bool wait(milliseconds timeout) {
     polled_.clear();
     polled_ends_.clear();
@@ -419,7 +419,7 @@ class zmq_transport::zmq_port final : public port {
     return std::max(rest, milliseconds(0));
   }
 
-  /// One message from one socket, into the next frame that is free.
+  /// Receives one message from one socket, into the next free frame.
   outcome take(end& e, incoming& out, milliseconds timeout) {
     out.tail = shared_buffer{};
     zmq::message_t& frame = frames_[held_];
@@ -439,7 +439,7 @@ class zmq_transport::zmq_port final : public port {
       return first;
     }
     e.may_have_input = true;
-    // The other frames of a message are there when its first one is.
+    // The other frames of a message have arrived when its first one has.
     if (request) {
       if (!next_part(e, id_, delimiter_)) return outcome::dropped;
       if (id_.size() > peer::capacity) return drop(e, delimiter_);
@@ -464,7 +464,7 @@ class zmq_transport::zmq_port final : public port {
     return outcome::message;
   }
 
-  /// One part of a message, nothing, or interrupted. `failure`: what an error says first.
+  /// Receives one part of a message, nothing, or interrupted. `failure`: the prefix of an error text.
   static outcome receive_part(end& e, zmq::message_t& into, zmq::recv_flags flags, const char* failure) {
     try {
       return e.socket.recv(into, flags) ? outcome::message : outcome::nothing;
@@ -474,7 +474,7 @@ class zmq_transport::zmq_port final : public port {
     }
   }
 
-  /// A part that is there because the one before it was.
+  /// A part that must exist because of the one before it.
   static void receive_rest(end& e, zmq::message_t& into) {
     constexpr const char* failure = "cannot receive the rest of a message";
     outcome o;
@@ -497,18 +497,18 @@ class zmq_transport::zmq_port final : public port {
 
   std::shared_ptr<context> context_;
   transport_limits limits_;
-  std::vector<end> ends_;              // the router and the channels, in the order of their making
-  int router_ = -1;                    // its place in ends_
-  std::vector<std::size_t> channels_;  // channel -> place in ends_
-  std::size_t next_ = 0;               // with several sources: the one to ask first
+  std::vector<end> ends_;              // the router and the channels, in creation order
+  int router_ = -1;                    // its index in ends_
+  std::vector<std::size_t> channels_;  // channel -> index in ends_
+  std::size_t next_ = 0;               // with several sources: the one to poll first
   int in_a_row_ = 0;
   std::vector<pollfd> polled_;
   std::vector<std::size_t> polled_ends_;
-  unsigned doubt_ = 0;       // how many calls in a row may take one request without looking for a second
-  unsigned doubt_left_ = 0;  // of these
+  unsigned doubt_ = 0;       // how many calls in a row may return one request without looking for a second
+  unsigned doubt_left_ = 0;  // remaining ones
   send_queue_meter unread_;  // of the router's peers
   zmq::message_t id_, delimiter_, extra_;
-  std::array<zmq::message_t, largest_batch> frames_;  // of the messages that the caller has in hand
+  std::array<zmq::message_t, largest_batch> frames_;  // of the messages that the caller currently holds
   std::size_t held_ = 0;                              // how many of them
 };
 

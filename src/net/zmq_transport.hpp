@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The transport between processes: ZeroMQ over ipc:// (same host) and tcp://. zmq_transport.cpp is the only file of the
-// framework that knows it, through cppzmq (zmq.hpp).
+// framework that uses it, through cppzmq (zmq.hpp).
 #pragma once
 
 #include <memory>
@@ -10,12 +10,13 @@
 
 namespace paracel::net {
 
-/// Ports made of ZeroMQ sockets: one ROUTER at the first `bind`, one DEALER a channel, with the envelope of REQ and REP
-/// (an empty frame, then the one or two frames of the message), so that a plain REQ socket of any language is a client.
+/// Ports made of ZeroMQ sockets: one ROUTER at the first `bind`, one DEALER per channel, with the envelope of REQ and
+/// REP (an empty frame, then the one or two frames of the message), so that a plain REQ socket of any language is a
+/// client.
 ///
-/// Addresses are `ipc:///path` and `tcp://host:port`; `tcp://127.0.0.1:*` takes a free port. `bind` does not translate
+/// Addresses are `ipc:///path` and `tcp://host:port`; `tcp://127.0.0.1:*` picks a free port. `bind` does not translate
 /// `tcp://0.0.0.0:*` or an interface name into an address that another host can connect to: the caller knows its name.
-/// Requests sent before the other side is bound wait and go out then. A peer is gone when its connection is.
+/// Requests sent before the other side is bound wait and are sent then. A peer is gone when its connection is.
 /// Thread-safety: any thread. Lifetime: ports may outlive the transport; the last of them ends its I/O thread.
 class zmq_transport final : public transport {
  public:

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<char, 8> front_mark{'P', 'R', 'C', 'L', 'C', 'K', 'P', 'T'};
 constexpr std::array<char, 8> end_mark{'P', 'R', 'C', 'L', 'D', 'O', 'N', 'E'};
-// Fewer calls of the system for many small partitions.
+// Fewer system calls for many small partitions.
 constexpr std::size_t buffered_bytes = std::size_t{1} << 20;
 constexpr std::size_t hashed_header_bytes = checkpoint_header_bytes - 8;
 
@@ -103,7 +103,7 @@ checkpoint_reader::checkpoint_reader(const file_system& on, std::string path)
   std::array<std::byte, checkpoint_header_bytes> h;
   read_exactly(0, h);
   if (std::memcmp(h.data(), front_mark.data(), front_mark.size()) != 0) refuse(0, "is no file of a checkpoint");
-  // Before the checksum: another version may have it elsewhere.
+  // Before the checksum: another version may store it elsewhere.
   if (const auto version = load_field<std::uint32_t>(h.data() + 8); version != checkpoint_version) {
     refuse(8, "has format version " + number(version) + ", this program reads " + number(checkpoint_version));
   }

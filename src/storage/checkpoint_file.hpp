@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One file of a checkpoint: a header, blocks that each have a checksum, a footer. The format is a document:
-// doc/checkpoints.md. Little-endian; nothing is believed before its checksum was seen to be right.
+// One file of a checkpoint: a header, blocks with a checksum each, a footer. The format is documented in
+// doc/checkpoints.md. Little-endian; nothing is trusted before its checksum is verified.
 //
 //   0   u8[8] "PRCLCKPT" | u32 version 1 | u16 kind | u16 0 | u32 clock | u32 slot or rank
 //   24  u64 job | u32 thread | u32 of how many | u64 0 | u64 0 | u64 XXH3-64 of the 56 bytes before
@@ -28,12 +28,12 @@ inline constexpr std::uint32_t checkpoint_version = 1;
 inline constexpr std::size_t checkpoint_header_bytes = 64;
 inline constexpr std::size_t checkpoint_block_front_bytes = 16;
 inline constexpr std::size_t checkpoint_footer_bytes = 32;
-/// What is longer becomes several blocks of one section: the memory that a reader needs at once for a checksum.
+/// Longer sections become several blocks: the memory that a reader needs at once for a checksum.
 inline constexpr std::size_t checkpoint_block_bytes = std::size_t{64} << 20;
 
 enum class checkpoint_kind : std::uint16_t { server = 1, worker = 2 };
 
-/// Whose state it is, and of when.
+/// The owner of the state, and its clock.
 struct checkpoint_header {
   checkpoint_kind kind = checkpoint_kind::server;
   std::uint32_t clock = 0;
@@ -44,23 +44,23 @@ struct checkpoint_header {
   friend bool operator==(const checkpoint_header&, const checkpoint_header&) = default;
 };
 
-/// What a manifest says of a file.
+/// A manifest's entry for a file.
 struct checkpoint_digest {
   std::uint64_t bytes = 0;
   std::uint64_t hash = 0;  ///< XXH3-64 of the whole file, as `xxhsum -H3` prints it
   friend bool operator==(const checkpoint_digest&, const checkpoint_digest&) = default;
 };
 
-/// Writes one file. Without `finish` nothing of it stays.
+/// Writes one file. Without `finish` it is discarded.
 ///
 /// Throws: error with the path and the system's reason (no space, no permission).
-/// Thread-safety: none. Cost: memory for 1 MiB besides the caller's block.
+/// Thread-safety: none. Cost: 1 MiB of memory besides the caller's block.
 class checkpoint_writer {
  public:
   checkpoint_writer(file_system& on, const std::string& path, const checkpoint_header& header);
-  /// The next section; calls with the same number in a row are one section. An empty payload leaves nothing.
+  /// The next section; consecutive calls with the same number form one section. An empty payload writes nothing.
   void add(std::uint32_t section, std::span<const std::byte> payload);
-  /// Blocks: until the file and its name are on the disk. Call it once.
+  /// Blocks: until the file and its name are on disk. Call it once.
   checkpoint_digest finish();
 
  private:
@@ -80,19 +80,19 @@ class checkpoint_writer {
 /// Thread-safety: none. Cost: memory for the longest section.
 class checkpoint_reader {
  public:
-  /// Checks length, header and the footer's mark.
+  /// Checks length, header and the footer's magic.
   checkpoint_reader(const file_system& on, std::string path);
   [[nodiscard]] const checkpoint_header& header() const noexcept { return header_; }
-  /// The next section whole, its checksums right. False at the end: then the footer was right as well.
+  /// The next whole section, its checksums verified. False at the end: then the footer was valid as well.
   bool next(std::uint32_t& section, std::vector<std::byte>& payload) {
     return next(section, payload, [](std::uint32_t) { return true; });
   }
-  /// The next section that is wanted. Of the others the lengths are read and not the payloads; then `digest` is
-  /// nobody's.
+  /// The next wanted section. Of the others the lengths are read and not the payloads; then `digest` is
+  /// meaningless.
   bool next(std::uint32_t& section, std::vector<std::byte>& payload, const std::function<bool(std::uint32_t)>& wanted);
-  /// Where the section that `next` gave last begins in the file.
+  /// Offset in the file of the section last returned by `next`.
   [[nodiscard]] std::uint64_t offset() const noexcept { return section_at_; }
-  /// Of all that was read; of the file once `next` has returned false.
+  /// Of all that was read; of the whole file once `next` has returned false.
   [[nodiscard]] checkpoint_digest digest() const { return {size_, whole_.value()}; }
 
  private:
@@ -112,7 +112,7 @@ class checkpoint_reader {
   std::string path_;
   std::unique_ptr<file_reader> file_;
   std::uint64_t size_ = 0;
-  std::uint64_t at_ = 0;  // of the block whose front is next_
+  std::uint64_t at_ = 0;  // of the block whose header is next_
   checkpoint_header header_;
   std::uint64_t section_at_ = 0;
   front next_;

@@ -35,7 +35,7 @@ struct reading {
   [[noreturn]] void refuse(std::size_t offset, const std::string& what) const {
     throw data_error(path + ": byte " + std::to_string(offset) + ": " + what);
   }
-  /// Of a manifest whose hash is right, so that only a program that wrote nonsense comes here.
+  /// Of a manifest whose hash is valid, so that only a faulty writer leads here.
   [[noreturn]] void refuse(const std::string& what) const { refuse(0, what); }
 
   const json& member(const json& in, const char* key) const {
@@ -186,7 +186,7 @@ checkpoint_manifest checkpoint_manifest::from_text(std::string_view text, const 
       e.header.index = in.small(f, "rank");
     }
     e.name = in.text(f, "name");
-    // So that no name leads out of the folder, or to another file.
+    // So that no name leads outside the folder, or to another file.
     if (e.name != checkpoint_file_name(e.header)) in.refuse("\"" + e.name + "\" is no name of a file of a checkpoint");
     if (!names.insert(e.name).second) in.refuse("\"" + e.name + "\" is named twice");
     e.digest = {in.number(f, "bytes", ~std::uint64_t{0}), in.hex(f, "xxh3")};
@@ -245,7 +245,7 @@ std::vector<std::uint32_t> checkpoint_clocks(const file_system& on, const std::s
   std::vector<std::string> names;
   try {
     names = on.list(folder);
-  } catch (const error&) {  // not there yet
+  } catch (const error&) {  // does not exist yet
     return clocks;
   }
   for (const auto& name : names) {
@@ -288,7 +288,7 @@ std::vector<std::uint32_t> prune_checkpoints(file_system& on, const std::string&
   for (auto c = clocks.rbegin(); c != clocks.rend(); ++c) {
     const auto one = path_in(folder, checkpoint_folder_name(*c));
     if (good >= keep) {
-      // First the manifest: what is left of a removal that was interrupted is no checkpoint.
+      // The manifest first: what is left by an interrupted removal is not a checkpoint.
       on.remove(path_in(one, manifest_name));
       on.remove_folder(one);
       known.erase(*c);
@@ -300,7 +300,7 @@ std::vector<std::uint32_t> prune_checkpoints(file_system& on, const std::string&
       try {
         verify_checkpoint(on, one);
         at->second = true;
-      } catch (const error&) {  // it is told when somebody wants to resume from it
+      } catch (const error&) {  // it is reported on an attempt to resume from it
       }
     }
     if (at->second) ++good;

@@ -35,11 +35,11 @@ std::string to_json(const checkpoint_entry& e);
 /// Throws: error for anything that `to_json` does not write.
 checkpoint_entry entry_from_json(std::string_view text, std::uint32_t clock, std::uint64_t job);
 
-/// A user function that the servers knew, in the words in which it was registered.
+/// A user function that the servers knew, as it was registered.
 struct checkpoint_function {
   std::uint64_t id = 0;
   std::string plugin;
-  std::string symbol;  ///< with the hyper-parameters of an optimizer, as they travel
+  std::string symbol;  ///< with the hyper-parameters of an optimizer, in wire format
   bool filter = false;
   friend auto operator<=>(const checkpoint_function&, const checkpoint_function&) = default;
 };
@@ -59,20 +59,20 @@ struct checkpoint_manifest {
   static checkpoint_manifest from_text(std::string_view text, const std::string& path);
 };
 
-/// The folder of a clock: ten digits.
+/// The folder name of a clock: ten digits.
 std::string checkpoint_folder_name(std::uint32_t clock);
 std::string checkpoint_file_name(const checkpoint_header& header);
-/// What `checkpoint_folder_name` writes, read back; nothing for another name.
+/// The inverse of `checkpoint_folder_name`; empty for other names.
 std::optional<std::uint32_t> clock_of_folder(std::string_view name);
 
 /// Throws: error when the system cannot read it, data_error when it is wrong.
 checkpoint_manifest read_manifest(const file_system& on, const std::string& folder);
-/// Reads the manifest and every file that it names, and checks every byte.
+/// Reads the manifest and every file in it, and verifies every byte.
 /// Throws: data_error with file and offset, error when a file cannot be read.
 checkpoint_manifest verify_checkpoint(const file_system& on, const std::string& folder);
 
-/// The clocks for which there is a folder, ascending; whether their checkpoints are whole is not looked at. No folder
-/// at all is an empty list.
+/// The clocks for which a folder exists, ascending; whether their checkpoints are complete is not checked. A missing
+/// folder is an empty list.
 std::vector<std::uint32_t> checkpoint_clocks(const file_system& on, const std::string& folder);
 
 struct broken_checkpoint {
@@ -82,23 +82,23 @@ struct broken_checkpoint {
 struct chosen_checkpoint {
   std::string folder;
   checkpoint_manifest manifest;
-  std::vector<broken_checkpoint> passed_over;  ///< newer ones that do not verify, the newest first
+  std::vector<broken_checkpoint> passed_over;  ///< newer ones that are invalid, the newest first
 };
-/// The newest checkpoint that verifies. `folder`: of a job's checkpoints, or one checkpoint itself, which then is the
-/// only one that is looked at. Throws: data_error with why each of them was refused, when none is left. Cost: reads the
+/// The newest valid checkpoint. `folder`: of a job's checkpoints, or one checkpoint itself, which then is the
+/// only candidate. Throws: data_error with the reason for each rejection, when none is left. Cost: reads the
 /// files of the chosen one and of the newer ones.
 chosen_checkpoint choose_checkpoint(const file_system& on, const std::string& folder);
 
-/// Removes what is older than the newest `keep` checkpoints that verify.
+/// Removes what is older than the newest `keep` valid checkpoints.
 ///
-/// `known_good`: clocks that need not be read again; those that were found good are added. A broken one that is newer
-/// stays for whoever wants to look at it, and is not counted. Returns: the clocks that were removed. Throws: error when
+/// `known_good`: clocks that need not be verified again; newly verified ones are added. A newer invalid one
+/// is kept for inspection, and not counted. Returns: the removed clocks. Throws: error when
 /// something cannot be removed.
 std::vector<std::uint32_t> prune_checkpoints(file_system& on, const std::string& folder, std::uint32_t keep,
                                              std::map<std::uint32_t, bool>& known);
 
-/// Gives the folders of later clocks than `clock` other names ("0000000030.old", ".old2"), so that a run that goes on
-/// from there is not taken for theirs. Returns: the new names.
+/// Renames the folders of clocks later than `clock` ("0000000030.old", ".old2"), so that a run that resumes
+/// from it is not confused with theirs. Returns: the new names.
 std::vector<std::string> set_aside_after(file_system& on, const std::string& folder, std::uint32_t clock);
 
 }  // namespace paracel::net

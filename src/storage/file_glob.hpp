@@ -6,8 +6,8 @@
 
 namespace paracel {
 
-/// The files that a name stands for: a file is itself, a folder is every file below it that is not hidden, anything
-/// else is a glob pattern (with `~`). Sorted by name within each; empty if nothing is there.
+/// The files that a name refers to: a file is itself, a folder is every file below it that is not hidden, anything
+/// else is a glob pattern (with `~`). Sorted by name within each; empty if nothing matches.
 std::vector<std::string> expand_files(const std::string& name);
 
 /// Whether `name` is a file or a folder, or a glob pattern (with `~`) that matches one.

@@ -36,14 +36,14 @@ class descriptor {
     if (fd_ >= 0) ::close(fd_);
   }
   [[nodiscard]] int get() const noexcept { return fd_; }
-  /// An error of the write may be told only here (NFS, quotas).
+  /// A write error may be reported only here (NFS, quotas).
   [[nodiscard]] bool close() noexcept { return ::close(std::exchange(fd_, -1)) == 0; }
 
  private:
   int fd_;
 };
 
-/// A file that is unlinked unless it was given its name.
+/// A file that is unlinked unless it was renamed.
 class temporary_file {
  public:
   explicit temporary_file(std::string path) : path_(std::move(path)) {}
@@ -65,7 +65,7 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-/// Differs for every call in this process; of another process or host EEXIST tells.
+/// Unique for every call in this process; EEXIST detects those of another process or host.
 std::string unique_part() {
   static std::atomic<std::uint32_t> calls{0};
   return std::to_string(::getpid()) + "." + std::to_string(calls.fetch_add(1, std::memory_order_relaxed));
@@ -110,7 +110,7 @@ class posix_writer final : public file_writer {
   void append(std::span<const std::byte> bytes) override {
     write_all(file_->get(), bytes, path_);
     written_ += static_cast<off_t>(bytes.size());
-    // The disk begins at once, so that the fsync at the end has little left to do; what fails here fails there as well.
+    // Starts writeback, so that the fsync at the end has little left to do; what fails here fails there as well.
     if (written_ - handed_over_ >= write_behind_bytes) {
       ::sync_file_range(file_->get(), handed_over_, written_ - handed_over_, SYNC_FILE_RANGE_WRITE);
       handed_over_ = written_;
@@ -188,7 +188,7 @@ std::vector<std::byte> posix_file_system::read(const std::string& path, std::siz
   const auto too_long = [&] { return error(path + ": longer than " + std::to_string(most_bytes) + " bytes"); };
   if (expected > most_bytes) throw too_long();
 
-  // a byte more than expected, so that the end is seen; a pipe or /proc has no size and is read in steps
+  // a byte more than expected, to detect the end; a pipe or /proc has no size and is read in steps
   std::vector<std::byte> bytes(expected + 1);
   std::size_t filled = 0;
   for (;;) {
@@ -238,7 +238,7 @@ void posix_file_system::require_own(const std::string& folder) const {
   struct stat about {};
   if (::stat(folder.c_str(), &about) != 0) {
     if (errno == ENOENT || errno == ENOTDIR)
-      return;  // there is none, and whoever makes it will be told why it cannot be
+      return;  // there is none, and an attempt to create it will report why it cannot be
     refuse(folder, "cannot be examined", errno);
   }
   if (about.st_uid != ::geteuid()) {

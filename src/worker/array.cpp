@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// An array in pieces. The key of its name holds the definition: a packed
+// A partitioned array. The key of its name holds the definition: a packed
 //
 //     ("paracel array", elements, type tag of one, elements of a piece, bits of the first value, [salt of each piece])
 //
-// and piece i is the key <name>#<i>.<salt>. Whoever comes first picks the salts so that the pieces go round the shards
-// of the servers that there are; everybody else reads them, so that the names stay what they are. Definition and pieces
-// are made by updates that keep what is there, so it does not matter how many workers begin at once.
+// and piece i is the key <name>#<i>.<salt>. The first worker picks the salts so that the pieces are spread round-robin
+// over the shards of the servers; the others read them, so that the names never change. Definition and pieces
+// are created by updates that keep existing values, so any number of workers may begin at once.
 #include <paracel/array.hpp>
 
 #include <algorithm>
@@ -28,14 +28,15 @@ namespace {
 const std::string magic = "paracel array";
 const std::string default_plugin = "libparacel_default.so";
 
-// Measured with tool/bench/bench_array, one worker and two servers on two cores that others used too, a whole read: 32
-// KB take 58 us in one piece and 127 in two, 128 KB 63 and 139. So small arrays are not cut. Pieces of large ones are a
-// megabyte, which is also what an update in place may have to copy; 8 MB were read in 4 to 13 ms with any size of
-// piece.
+// Measured with tool/bench/bench_array, one worker and two servers on two shared cores, reading the whole array: 32
+// KB take 58 us in one piece and 127 in two, 128 KB 63 and 139. So small arrays are not split. Pieces of large ones are
+// a megabyte, which is also what an update in place may have to copy; 8 MB were read in 4 to 13 ms with any piece
+// size.
 constexpr std::size_t least_piece_bytes = std::size_t{64} << 10;
 constexpr std::size_t most_piece_bytes = std::size_t{1} << 20;
-constexpr std::size_t largest_piece_bytes = std::size_t{128} << 20;  // half of what a server takes by default
-constexpr std::size_t piece_step_bytes = 64;  // a line: no two pieces share one, and vector loops have no rest
+constexpr std::size_t largest_piece_bytes = std::size_t{128} << 20;  // half of a server's default limit
+constexpr std::size_t piece_step_bytes =
+    64;  // a cache line: no two pieces share one, and vector loops have no remainder
 
 using definition =
     std::tuple<std::string, std::uint64_t, std::uint32_t, std::uint64_t, std::uint64_t, std::vector<std::uint32_t>>;
@@ -46,7 +47,7 @@ std::string piece_key(const std::string& name, std::size_t i, std::uint32_t salt
   return name + '#' + std::to_string(i) + '.' + std::to_string(salt);
 }
 
-/// How many elements a piece has: a piece for each shard when the array is large enough to be worth it, several when
+/// Elements per piece: a piece for each shard when the array is large enough to be worth it, several when
 /// they would be too large.
 std::uint64_t piece_elements(std::uint64_t n, std::size_t width, std::size_t shards, std::size_t wanted_bytes) {
   const auto step = piece_step_bytes / width;
@@ -59,7 +60,7 @@ std::uint64_t piece_elements(std::uint64_t n, std::size_t width, std::size_t sha
   return std::max<std::uint64_t>(divide_up(divide_up(bytes, width), step) * step, step);
 }
 
-/// Names that go round the shards of all servers, shard 0 of each first.
+/// Names spread round-robin over the shards of all servers, shard 0 of each first.
 std::vector<std::uint32_t> choose_salts(const server_group& client, const std::string& name, std::size_t pieces) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> homes;
   const auto& servers = client.servers().servers;
@@ -73,7 +74,7 @@ std::vector<std::uint32_t> choose_salts(const server_group& client, const std::s
   std::vector<std::uint32_t> salts(pieces);
   for (std::size_t i = 0; i < pieces; ++i) {
     const auto [server, shard] = homes[i % homes.size()];
-    // One try in as many as there are shards finds the right one; a shard without a partition is never found.
+    // On average as many tries as there are shards find the right one; a shard without a partition is never found.
     const auto tries = static_cast<std::uint32_t>(homes.size() * 64);
     while (salts[i] < tries) {
       const auto at = client.locate(piece_key(name, i, salts[i]));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Which number each collective of a worker has. They count from 0, the same at every rank, because every rank calls
-// them in the same order. A process in the place of a worker that died calls again what that one had called before each
-// loop, and what belongs to the iteration after its last commit; the loops' earlier ones it does not. It gives them the
-// numbers that they had, and the scheduler answers from what it has kept.
+// The numbers of a worker's collectives. They count from 0, the same at every rank, because every rank calls
+// them in the same order. The replacement of a dead worker repeats what that one had called before each
+// loop, and what belongs to the iteration after its last commit, but not the loops' earlier collectives. It gives them
+// their old numbers, and the scheduler answers from its log.
 //
-//     0 1 2 3 | 4 5 | 6 7 | 8 9 | 10 ...     0 to 3: before first_iteration(); then two to an iteration; two commits
-//     again:  0 1 2 3, then 8 9 10 ...
+//     0 1 2 3 | 4 5 | 6 7 | 8 9 | 10 ...      0 to 3: before first_iteration(); then two an iteration; two commits
+//     repeated: 0 1 2 3, then 8 9 10 ...
 //
-// So where a loop begins has to be said (paralg::first_iteration), and nothing before it may depend on chance.
+// So the start of a loop must be marked (paralg::first_iteration), and nothing before it may be random.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace paracel {
 /// Thread-safety: owned by the thread that runs the algorithm.
 class collective_sequence {
  public:
-  /// This process is in the place of another one, which had called those below `passed`.
+  /// This process replaces another one, which had called those below `passed`.
   void begin_again(replay_range what, std::uint64_t passed) {
     setups_ = std::move(what.ranges);
     since_ = what.from;
@@ -34,13 +34,13 @@ class collective_sequence {
     next_ = setups_.empty() ? since_ : setups_.front().first;
   }
 
-  /// Of the collective that is called now. Throws: error when the one before had none here.
+  /// The number of the current collective. Throws: error when the previous process had none here.
   std::uint64_t next() {
     if (repeats_setup() && next_ == setups_[at_].second) differ();
     return next_++;
   }
-  /// A loop begins: what was called since the last commit is called again by whoever takes this worker's place.
-  /// Throws: error when the process before had called more until here.
+  /// A loop begins: what was called since the last commit is repeated by this worker's replacement.
+  /// Throws: error when the previous process had called more up to here.
   void loop_begins() {
     if (!repeats_setup()) {
       setups_.emplace_back(since_, next_);
@@ -52,16 +52,16 @@ class collective_sequence {
     ++at_;
     next_ = repeats_setup() ? setups_[at_].first : since_;
   }
-  /// An iteration ends. Returns: what would be called again from here. Throws: as loop_begins.
+  /// An iteration ends. Returns: what would be repeated from here. Throws: as loop_begins.
   replay_range commit() {
     if (repeats_setup()) differ();
     since_ = next_;
     return {setups_, since_};
   }
 
-  /// The process before had called the next one as well, so all that lies between has been done.
+  /// The previous process had called the next one as well, so everything in between has been done.
   [[nodiscard]] bool repeats() const noexcept { return next_ < passed_; }
-  /// Where the process before had come to.
+  /// How far the previous process had come.
   [[nodiscard]] bool caught_up() const noexcept { return !repeats_setup() && !repeats(); }
 
  private:
@@ -73,7 +73,7 @@ class collective_sequence {
   }
 
   std::vector<std::pair<std::uint64_t, std::uint64_t>> setups_;
-  std::size_t at_ = 0;       // the one that is called again; beyond them: none
+  std::size_t at_ = 0;       // the one that is repeated; past the end: none
   std::uint64_t since_ = 0;  // the first one after the last commit, or the beginning of the last loop
   std::uint64_t next_ = 0;
   std::uint64_t passed_ = 0;

@@ -71,7 +71,7 @@ std::vector<byte_vector> comm_scheduler::allgather(std::span<const std::byte> mi
 std::vector<byte_vector> comm_scheduler::alltoall(const std::vector<byte_vector>& blocks) {
   net::collective_request r;
   r.kind = net::collective_kind::alltoall;
-  // What this rank has for itself stays here, and the others' blocks are written once, into what is sent.
+  // This rank's own block is not sent, and the others' are written once, straight into the message.
   const auto travels = [&](std::size_t w) {
     return w == rank_ ? std::span<const std::byte>() : std::span<const std::byte>(blocks[w]);
   };

@@ -12,8 +12,8 @@
 
 namespace paracel {
 
-/// Collectives of local processes: every rank sends its part to the scheduler, which folds in rank order and answers
-/// all. Cost: one round trip an operation; the scheduler handles size * bytes.
+/// Collectives of local processes: every rank sends its part to the scheduler, which folds in rank order and replies
+/// to all. Cost: one round trip per operation; the scheduler handles size * bytes.
 class comm_scheduler final : public comm_backend {
  public:
   /// `job` is called at the first operation, so that a communicator can exist before the job is joined.
@@ -31,7 +31,7 @@ class comm_scheduler final : public comm_backend {
  private:
   /// Sends one contribution and returns the result; valid until the next operation.
   std::span<const std::byte> exchange(net::collective_request& r, std::span<const std::byte> mine);
-  /// The same for a contribution of `bytes` that `write(to)` writes, where it is to travel.
+  /// The same for a contribution of `bytes` that `write(to)` writes straight into the message.
   template <class Write>
   std::span<const std::byte> exchange(net::collective_request& r, std::size_t bytes, Write&& write);
   std::vector<byte_vector> blocks_of(std::span<const std::byte> bytes) const;

@@ -7,7 +7,7 @@ namespace paracel {
 
 class session;
 
-/// Starts a server inside this process and returns a job of one worker on it. Defined in src/embed, the one place that
+/// Starts a server inside this process and returns a job of one worker on it. Defined in src/embed, the only place that
 /// knows both sides.
 std::shared_ptr<session> start_embedded_job();
 

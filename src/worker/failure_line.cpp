@@ -27,7 +27,7 @@ std::string program_name(const char* path) {
 
 int tell_failure(const std::string& program, const std::exception_ptr& failure) noexcept {
   const auto say = [&](const char* what) {
-    std::fflush(stdout);  // what was printed before the failure comes before it
+    std::fflush(stdout);  // output printed before the failure comes first
     std::fprintf(stderr, "%s: error: %s\n", program.c_str(), what);
   };
   try {

@@ -5,7 +5,7 @@
 
 namespace paracel {
 
-/// How many paralgs of this process have been made and not destroyed: whether std::exit comes in the middle of one.
+/// The number of live paralgs of this process: whether std::exit interrupts one.
 inline std::atomic<int> live_algorithms{0};
 
 }  // namespace paracel

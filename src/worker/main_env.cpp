@@ -39,7 +39,7 @@ namespace paracel {
 
 namespace {
 
-// After an abort: longer than a blocked framework call needs to notice, shorter than prun.py's patience.
+// After an abort: longer than a blocked framework call needs to notice, shorter than prun.py's timeout.
 constexpr std::chrono::milliseconds grace{1000};
 
 const char* variable(const char* name) {
@@ -65,7 +65,7 @@ std::size_t byte_count(const char* text) {
   return count;
 }
 
-/// What --server_info says, with one dash or two; empty without it.
+/// The value of --server_info, with one dash or two; empty without it.
 std::string server_info_in(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     std::string_view word = argv[i];
@@ -77,15 +77,15 @@ std::string server_info_in(int argc, char** argv) {
   return {};
 }
 
-/// Dies with the launcher: asks the kernel for it, then looks whether the launcher has died before the question.
+/// Exits with the launcher: requests that from the kernel, then checks whether the launcher had died before.
 void die_with(std::uint32_t launcher) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // A wrapper script may stand between the launcher and this process; then its being alive is enough.
+  // A wrapper script may stand between the launcher and this process; then it is enough that it is alive.
   if (static_cast<std::uint32_t>(getppid()) != launcher && kill(static_cast<pid_t>(launcher), 0) != 0)
     std::_Exit(exit_status::failure);
 }
 
-/// The functions of libparacel_mpi.so, which lies beside this library.
+/// The functions of libparacel_mpi.so, which is in the same folder as this library.
 struct mpi_library {
   decltype(&paracel_mpi_init) init;
   decltype(&paracel_mpi_finalize) finalize;
@@ -98,7 +98,7 @@ struct mpi_library {
       const std::string here = self.dli_fname;
       if (const auto slash = here.rfind('/'); slash != std::string::npos) path = here.substr(0, slash + 1) + path;
     }
-    // Global: Open MPI's own components look its symbols up in the process.
+    // Global: Open MPI's own components look up its symbols in the process.
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (library == nullptr) throw error(std::string("under mpirun, but MPI cannot be loaded: ") + dlerror());
     mpi_library m{};
@@ -120,7 +120,7 @@ struct main_env::impl {
   std::uint32_t size = 1;
   std::string program;
   std::string rendezvous;
-  std::string given_info;  // --server_info of the command line, for who joins without
+  std::string given_info;  // --server_info of the command line, for joining without the environment
   std::thread::id owner = std::this_thread::get_id();
   std::shared_ptr<session> job;
   std::shared_ptr<comm_backend> world;
@@ -128,7 +128,7 @@ struct main_env::impl {
   std::shared_ptr<session> join(const std::string& server_info) {
     if (job) return job;
     const std::string& info = !rendezvous.empty() ? rendezvous : !server_info.empty() ? server_info : given_info;
-    // Programs written for Paracel 0.3 give --server_info a made-up default, which outside a job means nothing.
+    // Programs written for Paracel 0.3 give --server_info a dummy default, which outside a job means nothing.
     if (info.empty() || (rendezvous.empty() && !info.starts_with("paracel"))) {
       if (size > 1) throw usage_error("several workers but no servers: start the program with prun.py");
       job = start_embedded_job();
@@ -151,12 +151,12 @@ struct main_env::impl {
     return job;
   }
 
-  /// Ends this process's part of the job; one that fails says no goodbye.
+  /// Ends this process's part of the job; a failing one does not deregister.
   void end(bool failing) {
     if (!failing && job) {
       try {
         job->leave();
-      } catch (const job_error&) {  // the job has ended already; the launcher knows why
+      } catch (const job_error&) {  // the job has already ended; the launcher knows why
         failing = true;
       } catch (...) {
         end_with(tell_failure(program, std::current_exception()));
@@ -165,11 +165,11 @@ struct main_env::impl {
     }
     job.reset();
     world.reset();
-    // Finalising waits for every rank; a failing one leaves without it, which is how mpirun learns of the failure.
+    // MPI_Finalize waits for every rank; a failing one exits without it, which is how mpirun learns of the failure.
     if (!failing && finalize_mpi) mpi->finalize();
   }
 
-  /// The program has called exit, so that nobody destroys the main_env. That of a program which fails is told by its
+  /// The program has called exit, so the main_env is not destroyed. A failing program reports that by its
   /// status.
   static void at_exit(int status, void*) {
     auto* env = current();
@@ -199,8 +199,8 @@ main_env::main_env(int& argc, char**& argv) : impl_(std::make_unique<impl>()) {
   static const int registered = on_exit(&impl::at_exit, nullptr);
   if (registered != 0) throw error("no memory for what is done at exit");
   net::raise_descriptor_limit();
-  // Large values come and go every iteration: keep their memory instead of giving it back to the kernel each time.
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc takes
+  // Large values are allocated and freed every iteration: keep their memory instead of returning it to the kernel.
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc accepts
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   if (const char* info = variable("PARACEL_RENDEZVOUS")) impl_->rendezvous = info;
   const char* mode = variable("PARACEL_MODE");

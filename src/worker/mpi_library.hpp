@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What libparacel_mpi.so exports. It is loaded only under mpirun, so that nobody else pays for MPI's start-up.
+// What libparacel_mpi.so exports. It is loaded only under mpirun, so that other programs do not pay for MPI's start-up.
 #pragma once
 
 #include <paracel/comm.hpp>

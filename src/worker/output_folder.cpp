@@ -29,15 +29,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The processes of a job that was killed are gone a moment after their launcher.
+// The processes of a killed job exit shortly after their launcher.
 constexpr std::chrono::milliseconds ending_job{2000};
-// Entering removes files; a process that is stopped meanwhile must not stop the others for ever.
+// Entering removes files; a process that is stopped meanwhile must not block the others forever.
 constexpr std::chrono::milliseconds turn_limit{30000};
 constexpr std::chrono::milliseconds poll{20};
 
 struct kept_paths {
   mutex access;
-  std::set<std::string> paths PARACEL_GUARDED_BY(access);  // as weakly_canonical has them
+  std::set<std::string> paths PARACEL_GUARDED_BY(access);  // in weakly_canonical form
 };
 kept_paths& kept() {
   static kept_paths all;
@@ -52,7 +52,7 @@ int open_own(const std::string& path) {
   return fd;
 }
 
-/// False when another process has a lock that is in the way. A file system that has no locks has none in the way.
+/// False when another process holds a conflicting lock. On a file system without locks there is no conflict.
 bool lock(int fd, int how) {
   while (::flock(fd, how | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return false;
@@ -101,7 +101,7 @@ bool is_list_of(const std::string& program, std::string_view name) {
          name.substr(0, name.size() - ending.size()).find_first_not_of("0123456789") == name.npos;
 }
 
-/// The files that the manifest of a model names, and itself.
+/// The files named by the manifest of a model, and itself.
 void add_model(const fs::path& manifest, std::set<std::string>& to) {
   std::error_code problem;
   to.insert(fs::weakly_canonical(manifest, problem).string());
@@ -148,7 +148,7 @@ void output_folder::enter() {
           throw error("output folder " + folder_ + ": another process does not let this one enter");
         continue;
       }
-      if (lock(job_fd_, LOCK_EX)) {  // nobody is here
+      if (lock(job_fd_, LOCK_EX)) {  // no other job is here
         if (!read_owner(job_fd_).starts_with(me)) {
           remove_earlier();
           write_owner(job_fd_, me + " " + here());

@@ -27,7 +27,7 @@ namespace paracel {
 namespace {
 
 constexpr std::int64_t report_interval_ms = 100;
-// Text of a result that is gathered before it is written.
+// Size of the buffer of a result's text.
 constexpr std::size_t written_at_once = std::size_t{64} << 10;
 
 std::int64_t now_ms() {
@@ -52,7 +52,7 @@ paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, i
   if (!comm_.job()) comm_ = comm_.within(session_);
   servers_ = std::make_unique<parasrv>(session_, c, session_->parts().begin_of_next(session_->finished()));
   if (rounds > 0) set_total_iters(rounds);
-  if (!output_.empty()) {  // on every rank: another host may have no part in rank 0's file system
+  if (!output_.empty()) {  // on every rank: another host may not share rank 0's file system
     std::error_code failure;
     std::filesystem::create_directories(output_, failure);
     if (failure) throw config_error("output folder " + output_ + " cannot be made: " + failure.message());
@@ -83,7 +83,7 @@ void paralg::iter_commit() {
   const bool stops = servers_->commit();
   session_->parts().committed(part_);
   if (!stops) return;
-  // A checkpoint of what cannot be folded would fail in every run that begins with it.
+  // A checkpoint of updates that cannot be folded would fail in every run resumed from it.
   servers_->clock().fold_committed();
   session_->checkpoint();
 }
@@ -121,7 +121,7 @@ void paralg::report_progress(const progress_report& report) {
   if (last_report_ms_ >= 0 && now - last_report_ms_ < report_interval_ms && report.round != report.rounds) return;
   last_report_ms_ = now;
   nlohmann::json body = {{"round", report.round}, {"metric", report.metric}, {report.metric, report.objective}};
-  if (report.rounds > 0) body["rounds"] = report.rounds;  // else nobody knows how many there will be
+  if (report.rounds > 0) body["rounds"] = report.rounds;  // otherwise their number is unknown
   session_->tell(net::verb::progress, json_text(body));
 }
 
@@ -157,7 +157,7 @@ list_type<str_type> paralg::load_all(const list_type<str_type>& files) {
   return lines;
 }
 
-/// All of it on every worker. Only worker 0 has it: the text goes to the others in pieces, and an empty one is the end.
+/// All of it on every worker. Only worker 0 can read it: the text is broadcast in pieces, and an empty one is the end.
 list_type<str_type> paralg::standard_input(const list_type<str_type>& files) {
   list_type<str_type> lines;
   str_type text;
@@ -171,7 +171,7 @@ list_type<str_type> paralg::standard_input(const list_type<str_type>& files) {
     return lines;
   }
   input_set(files).visit(0, 1, [&](const input_piece& piece) {
-    if (piece.text().empty()) return;  // a file with a byte order mark and no more
+    if (piece.text().empty()) return;  // a file with only a byte order mark
     text = piece.text();
     pass_on();
   });
@@ -238,7 +238,7 @@ void paralg::merge_files(const list_type<str_type>& files, const str_type& prefi
   copy_results(files, append ? result_path(output_, prefix + "merge") : paracel_result(prefix + "merge"), append);
 }
 
-// A tag, then the bytes of the value: what packer and pkl_dat_sequential of compat/ write.
+// A tag, then the bytes of the value: the format of packer and pkl_dat_sequential of compat/.
 str_type paralg::write_object(const str_type& prefix, const value_view& value) {
   auto path = result_path(output_, prefix + std::to_string(get_worker_id()) + ".pkl");
   std::vector<std::byte> bytes{static_cast<std::byte>(value.tag)};

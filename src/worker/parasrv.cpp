@@ -28,15 +28,15 @@ parasrv::parasrv(std::shared_ptr<session> job, const consistency& c, std::uint32
 parasrv::~parasrv() {
   try {
     if (std::uncaught_exceptions() == 0) finish_last();
-  } catch (const job_error&) {  // and with it ended what was on its way
+  } catch (const job_error&) {  // and what was in flight ended with it
   } catch (...) {
     job_->fails(std::current_exception());
   }
   *self_ = nullptr;
-  client_.reset();  // its handlers hold marks of reads
+  client_.reset();  // its handlers refer to marks of reads
 }
 
-/// What nobody has waited for. Nobody is there any more for values, or to be called back.
+/// What was not waited for. Values and callbacks have no receiver any more.
 void parasrv::finish_last() {
   many_.close();
   client_->forget_reads();
@@ -170,7 +170,7 @@ bool parasrv::cas(const std::string& key, std::uint64_t& version, const value_vi
   }));
   if (!o.ok()) o.raise("swapping \"" + key + "\"");
   if (swapped) cache_.remember_write(key, value, minimum);
-  else cache_.drop(key);  // whoever reads next wants what is there
+  else cache_.drop(key);  // the next reader needs the current value
   return swapped;
 }
 
@@ -232,11 +232,11 @@ async_functor_type parasrv::update_default(const std::string& key, const value_v
   const auto payload = default_and_delta(initial, delta);
   auto c = clock_.update_call(net::verb::update_default, function, true);
   c.prefix = payload;
-  return result_of(send_update(c, key, {}, delta));  // what is cached was there: the delta is added to it
+  return result_of(send_update(c, key, {}, delta));  // the cached value existed: the delta is added to it
 }
 
 void parasrv::bupdate(const std::string& key, const value_view& delta, std::uint64_t function, const put_value& put) {
-  // The new value under BSP lacks what is staged; a read would not get it.
+  // The new value under BSP lacks staged updates; a read would not get it.
   const bool refresh = clock_.model() == consistency_model::ssp && cache_.contains(key);
   if (!refresh) cache_.drop(key);
   cache_.changing(key);
@@ -279,7 +279,7 @@ kvclt::call parasrv::begin_read(net::verb what) {
 }
 
 void parasrv::run_ready() {
-  // A callback may make requests, wait for them, and so come here again.
+  // A callback may make requests, wait for them, and so re-enter this function.
   while (!ready_.empty()) {
     const auto then = std::move(ready_.front());
     ready_.pop_front();

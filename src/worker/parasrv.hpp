@@ -4,12 +4,12 @@
 //
 //   server_group      the ring and the client of each server
 //   worker_clock      this worker's clock and the consistency in force
-//   worker_cache      what may be read again without asking
-//   update_combiner   updates that are added up until the commit
-//   server_functions  functions of plug-ins that the servers know
-//   request_failures  what requests failed with, until somebody asks
+//   worker_cache      values that may be re-read without a request
+//   update_combiner   updates that are combined until the commit
+//   server_functions  functions of plug-ins registered at the servers
+//   request_failures  errors of requests, until they are reported
 //   parasrv_multi     calls on many keys
-//   parasrv           calls on one key, futures, commits, and how these work together
+//   parasrv           calls on one key, futures, commits, and how these interact
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ class parasrv {
  public:
   using put_value = std::function<void(const value_view&)>;
 
-  /// `begin`: iterations that this worker had finished in other parasrvs when the first use of this one began.
+  /// `begin`: iterations that this worker had finished in other parasrvs when this one was first used.
   parasrv(std::shared_ptr<session> job, const consistency& c, std::uint32_t begin);
   ~parasrv();
   parasrv(const parasrv&) = delete;
@@ -60,34 +60,34 @@ class parasrv {
 
   // ---- one key
 
-  /// False when the key is not there. Blocks: as the rule of paralg.hpp says.
+  /// False when the key does not exist. Blocks: as the rule of paralg.hpp says.
   bool read(const std::string& key, const put_value& put);
-  /// The same without a copy: the entry of the cache, or null. Under ASP, too, the value lies in the cache, but each
+  /// Zero-copy: the entry of the cache, or null. Under ASP, too, the value is placed in the cache, but each
   /// call asks the server. Lifetime: until the next call of this object.
   const read_cache::entry* read_kept(const std::string& key);
   void write(const std::string& key, const value_view& value);
   async_functor_type update(const std::string& key, const value_view& delta, std::uint64_t function);
-  /// `put` may be empty; the new value then does not travel, unless the cache wants it.
+  /// `put` may be empty; the new value is then not sent back, unless the cache needs it.
   void bupdate(const std::string& key, const value_view& delta, std::uint64_t function, const put_value& put);
   /// Staged under BSP as `update` is.
   async_functor_type update_default(const std::string& key, const value_view& initial, const value_view& delta,
                                     std::uint64_t function);
-  /// Replaces the value if its version is `version` (0: if it is not there); `version` is then the new one, otherwise
-  /// the one that is there. Immediate; under BSP it sees what a read would.
+  /// Replaces the value if its version is `version` (0: if it does not exist); `version` becomes the new or the
+  /// actual one. Immediate; under BSP it sees what a read would.
   bool cas(const std::string& key, std::uint64_t& version, const value_view& value);
-  /// As `read`, but never from the cache; returns the version, 0: not there.
+  /// As `read`, but never from the cache; returns the version, 0: does not exist.
   std::uint64_t read_version(const std::string& key, const put_value& put);
   bool contains(const std::string& key);
   bool remove(const std::string& key);
 
-  // ---- the same without waiting. A number stands for the request: `finish` waits for it, and what it fails with is
-  // thrown there or, if nobody finishes it, by `settle`. What they write to must be there until then.
+  // ---- asynchronous. A number identifies the request: `finish` waits for it, and its error is thrown
+  // there or, if it is never finished, by `settle`. Output arguments must live until then.
 
-  /// `then`, if there is one, runs in `settle` or `poll` after the value was put; a missing key is then an error.
+  /// `then`, if given, runs in `settle` or `poll` after the value was put; a missing key is then an error.
   kvclt::sequence start_read(const std::string& key, value_sink to, std::function<void()> then = {});
   kvclt::sequence start_write(const std::string& key, const value_view& value);
   kvclt::sequence start_update(const std::string& key, const value_view& delta, std::uint64_t function);
-  /// Blocks: until the request is answered. False: a key that was read is not there. Throws: what it failed with.
+  /// Blocks: until the request is answered. False: a key to read does not exist. Throws: the error of the request.
   bool finish(kvclt::sequence number);
   [[nodiscard]] async_result result_of(kvclt::sequence number) const { return {self_, number}; }
   /// Of several requests: `other` waits for them and says how they ended.
@@ -97,44 +97,44 @@ class parasrv {
   }
   /// Of requests that are one update.
   [[nodiscard]] async_result result_of(std::shared_ptr<shared_update> u) { return future_of(std::move(u), nullptr); }
-  /// Empty once this parasrv has gone.
+  /// Empty once this parasrv is destroyed.
   [[nodiscard]] std::weak_ptr<parasrv*> self() const noexcept { return self_; }
 
   // ---- waiting points
 
-  /// Runs what has become ready and never waits. Returns: the number of answers.
+  /// Runs ready callbacks and never blocks. Returns: the number of replies.
   std::size_t poll();
-  /// Sends what was added up, waits for what is in flight and runs the callbacks that become ready. Throws the first
-  /// failure of a request whose future nobody has asked; the others that failed before are forgotten with it.
+  /// Flushes combined updates, waits for requests in flight and runs the callbacks that become ready. Throws the first
+  /// failure of a request whose future was not asked; the other earlier failures are cleared with it.
   void flush();
   /// Returns: whether this worker is to stop here for a checkpoint.
   bool commit();
 
-  // ---- between the calls
+  // ---- internal
 
-  /// On: additive updates are added up here until the commit, or until a request that must not overtake them. Unless it
-  /// was said, it is on under SSP and off under ASP; under BSP it is always off.
+  /// On: additive updates are combined here until the commit, or until a request that must not overtake them. By
+  /// default it is on under SSP and off under ASP; under BSP it is always off.
   void set_combining(bool on);
-  /// On: under SSP the shards send what changes of the keys in the cache when the clock moves.
+  /// On: under SSP the shards push changes of the cached keys when the clock ticks.
   void set_push(bool on);
-  /// Keys to be sent from now on. Throws: key_error.
+  /// Keys to be pushed from now on. Throws: key_error.
   void subscribe(const std::vector<std::string>& keys);
-  /// What a read carries now that is not of one key: combined updates leave before it. Blocks: until the rule of
+  /// The clock that a read of more than one key carries: flushes combined updates first. Blocks: until the rule of
   /// paralg.hpp allows it.
   kvclt::call begin_read(net::verb what);
 
  private:
-  /// The updates of a key that were added up.
+  /// The combined updates of a key.
   struct combined_update : shared_update {
     bool waits = true;
   };
   using combiner = update_combiner<combined_update>;
 
   void finish_last();
-  /// An update that is on its way when it returns. `value` travels; `delta` is what becomes of a cached copy.
+  /// Sends an update and returns. `value` is sent; `delta` is applied to a cached copy.
   kvclt::sequence send_update(const kvclt::call& c, const std::string& key, const value_view& value,
                               const value_view& delta);
-  /// `may_miss`: a key that is not there is no failure.
+  /// `may_miss`: a missing key is not a failure.
   void receive_read(const kv_result& r, value_sink to, const std::string* key, bool may_miss);
   void run_ready();
 
@@ -144,9 +144,9 @@ class parasrv {
   async_functor_type future_of(std::shared_ptr<shared_update> u, bool* waits);
   static void unsent(combined_update& u);
   void send_combined(combiner::entry e);
-  /// Before a request leaves: of one key, or of many.
+  /// Before a request is sent: of one key, or of many.
   void send_combined_before(const std::string_view* key);
-  /// All of them in requests of many keys. Blocks: until they are answered; what they failed with is in `failures_`.
+  /// Flushes all in requests of many keys. Blocks: until they are answered; their errors go to `failures_`.
   void send_all_combined();
   bool add_unsent(std::string_view key, read_cache::entry& e) const;
 
@@ -158,9 +158,9 @@ class parasrv {
   worker_cache cache_;
   parasrv_multi many_;
   combiner combiner_;
-  std::optional<bool> combining_;                                      // as it was said
+  std::optional<bool> combining_;                                      // as set by the user
   std::deque<std::function<void()>> ready_;                            // callbacks, to be run at the next waiting point
-  std::shared_ptr<parasrv*> self_ = std::make_shared<parasrv*>(this);  // futures look whether it is still there
+  std::shared_ptr<parasrv*> self_ = std::make_shared<parasrv*>(this);  // futures check whether it still exists
 };
 
 }  // namespace paracel

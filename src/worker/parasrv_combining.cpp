@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What happens between the calls: updates that are added up until the commit, and values that the servers push.
+// Between the calls: combined updates, and values that the servers push.
 #include <algorithm>
 #include <utility>
 
@@ -12,12 +12,12 @@ namespace paracel {
 
 namespace {
 
-// Deltas that wait here are memory that nobody counts; beyond this they are sent.
+// Pending deltas are memory that is not counted elsewhere; beyond this they are sent.
 constexpr std::size_t most_combined_bytes = std::size_t{64} << 20;
 
 }  // namespace
 
-// ---- updates that are added up first --------------------------------------------------------------------------
+// ---- combined updates ------------------------------------------------------------------------------------------
 
 void parasrv::set_combining(bool on) {
   if (!on) send_combined_before(nullptr);
@@ -25,10 +25,10 @@ void parasrv::set_combining(bool on) {
 }
 
 bool parasrv::combines(const std::string& key, const value_view& delta, std::uint64_t function) const {
-  // Under BSP each update is staged by itself: a sum of them would give other bits.
+  // Under BSP each update is staged separately: a sum of them would not be bit-identical.
   const auto model = clock_.model();
   if (model == consistency_model::bsp || !combining_.value_or(model == consistency_model::ssp)) return false;
-  // A key that cannot travel is refused now, and not when others travel with it.
+  // An invalid key is refused now, and not when others are sent with it.
   return key.size() <= net::max_key_bytes && is_numeric(delta.tag) && is_well_formed(delta) &&
          functions_.is_additive(function);
 }
@@ -70,7 +70,7 @@ async_functor_type parasrv::future_of(std::shared_ptr<shared_update> u, bool* wa
       requests);
 }
 
-/// What is not sent must not look as if it had been acknowledged.
+/// What is not sent must not appear acknowledged.
 void parasrv::unsent(combined_update& u) {
   u.waits = false;
   u.result = net::status::internal;
@@ -106,7 +106,7 @@ void parasrv::send_combined_before(const std::string_view* key) {
 
 void parasrv::send_all_combined() {
   if (combiner_.empty()) return;
-  // One request a shard for all keys whose updates have the same function; what is large goes by itself.
+  // One request per shard for all keys whose updates have the same function; large ones are sent separately.
   auto all = combiner_.take_all();
   for (auto& e : all) unsent(*e.ticket);
   const auto small_end = std::stable_partition(
@@ -142,7 +142,7 @@ void parasrv::send_all_combined() {
   }
 }
 
-// ---- values that come by themselves -----------------------------------------------------------------------------
+// ---- pushed values ----------------------------------------------------------------------------------------------
 
 void parasrv::set_push(bool on) {
   if (!on) return cache_.end_push();

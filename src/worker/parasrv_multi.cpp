@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Calls on many keys: lists of them, prepared sets, and values that lie in several keys.
+// Calls on many keys: lists of them, prepared sets, and values split over several keys.
 #include <algorithm>
 #include <future>
 #include <optional>
@@ -22,7 +22,7 @@ std::vector<std::byte> default_and_delta(const value_view& initial, const value_
 
 // ---- many keys ----------------------------------------------------------------------------------------------------
 
-/// What is known of a call on many keys until its last request is answered.
+/// The state of a call on many keys until its last request is answered.
 struct parasrv_multi::multi_call {
   put_item put;
   std::uint32_t minimum = 0;
@@ -31,7 +31,7 @@ struct parasrv_multi::multi_call {
   std::string doing;
   std::exception_ptr error;
   std::optional<worker_cache::read_mark> mark;
-  const bool* closing = nullptr;  // the caller has gone
+  const bool* closing = nullptr;  // the caller is gone
 
   void fail(net::status result, std::string_view text, std::string what) {
     if (failed()) return;
@@ -39,7 +39,7 @@ struct parasrv_multi::multi_call {
     doing = std::move(what);
   }
   [[nodiscard]] bool failed() const noexcept { return error != nullptr || !how.ok(); }
-  /// Hands a value to the caller; what he throws is the failure of the call.
+  /// Passes a value to the caller; its exception is the failure of the call.
   template <class F>
   void guarded(const F& f) noexcept {
     if (closing != nullptr && *closing) return;
@@ -204,7 +204,7 @@ void parasrv_multi::clear() {
 struct parasrv_multi::set_call : multi_call {
   std::shared_ptr<const sharded_keys> set;
   std::shared_ptr<set_target> to;
-  const char* verb = "";  // what is being done to the keys
+  const char* verb = "";  // the operation on the keys
 
   void receive(std::span<const std::uint32_t> order, const kv_result& r) {
     if (!r.ok()) return fail(r.header.result, r.text(), std::string(verb) + " a key set");
@@ -267,7 +267,7 @@ kvclt::sequence parasrv_multi::start_set_write(std::shared_ptr<const sharded_key
   if (set == nullptr) return 0;
   auto& clock = servers_.clock();
   auto& cache = servers_.cache();
-  if (clock.model() == consistency_model::bsp) {  // fold what all have finished, as fold_before_write does
+  if (clock.model() == consistency_model::bsp) {  // fold completed iterations, as fold_before_write does
     clock.wait_for_minimum();
     servers_.client().many().set_async(servers_.clock().read_call(net::verb::set_pull), set, {}, nullptr);
   }
@@ -303,11 +303,11 @@ kvclt::sequence parasrv_multi::start_set_update(std::shared_ptr<const sharded_ke
   return number;
 }
 
-// ---- values in several keys -------------------------------------------------------------------------------------
+// ---- values split over several keys -----------------------------------------------------------------------------
 
 void parasrv_multi::read_parts(const std::string& name, std::span<const part> parts, const put_item& put) {
   servers_.clock().begin_read();
-  // Handlers share what they need: one that is called after an exception finds that nobody waits any more.
+  // Handlers share what they need: one that is called after an exception finds that nothing waits any more.
   struct reading {
     const put_item* put;
     outcome how{};

@@ -23,10 +23,10 @@ namespace paracel {
 
 class parasrv;
 
-/// Calls on many keys: lists of them, prepared sets, and values that lie in several keys. They keep the rule of reads
-/// and updates that calls on one key keep.
+/// Calls on many keys: lists of them, prepared sets, and values split over several keys. They follow the same rules for
+/// reads and updates as calls on one key.
 ///
-/// Thread-safety: owned by the thread that runs the algorithm. Lifetime: the parasrv outlives it.
+/// Thread-safety: owned by the thread that runs the algorithm. Lifetime: the parasrv must outlive it.
 class parasrv_multi {
  public:
   using put_item = std::function<void(std::size_t index, const value_view&)>;
@@ -38,7 +38,7 @@ class parasrv_multi {
   /// `all`: a missing key is a key_error.
   void read_multi(const std::vector<std::string>& keys, const put_item& put, bool all);
   void write_multi(const std::vector<std::string>& keys, const std::vector<value_view>& values);
-  /// `clocked`: of this iteration, so that BSP stages them.
+  /// `clocked`: part of this iteration, so that BSP stages them.
   void update_multi(const std::vector<std::string>& keys, const std::vector<value_view>& deltas, std::uint64_t function,
                     bool clocked, const put_item* put);
   void update_default_multi(const std::vector<std::string>& keys, const std::vector<value_view>& initials,
@@ -47,7 +47,7 @@ class parasrv_multi {
   /// Every key of every server.
   void clear();
 
-  // Without waiting, as parasrv's.
+  // Asynchronous, as parasrv's.
   kvclt::sequence start_read_multi(std::span<const std::string> keys, put_item put, bool all);
   kvclt::sequence start_update_multi(std::span<const std::string> keys, std::span<const value_view> deltas,
                                      std::uint64_t function, bool clocked, put_item put);
@@ -57,36 +57,36 @@ class parasrv_multi {
   [[nodiscard]] std::shared_ptr<const sharded_keys> prepare(std::vector<std::string> keys);
   kvclt::sequence start_set_read(std::shared_ptr<const sharded_keys> set, std::shared_ptr<set_target> to);
   kvclt::sequence start_set_write(std::shared_ptr<const sharded_keys> set, const set_source& values);
-  /// `to` may be null; with it the update is immediate and the new values come back.
+  /// `to` may be null; if set, the update is immediate and the new values are returned.
   kvclt::sequence start_set_update(std::shared_ptr<const sharded_keys> set, const set_source& deltas,
                                    std::uint64_t function, bool clocked, std::shared_ptr<set_target> to);
 
-  // ---- one value in several keys (paracel/array.hpp)
+  // ---- one value split over several keys (paracel/array.hpp)
 
   /// One request of such a call. Lifetime: key and value until the call has returned.
   struct part {
     std::string_view key;
     net::verb what = net::verb::none;
-    value_view value;     ///< what goes along
-    shared_buffer large;  ///< in its place: travels without a copy
+    value_view value;     ///< the payload
+    shared_buffer large;  ///< instead of value: sent without a copy
     std::uint16_t flags = 0;
   };
-  /// All parts at once, as a read of one key. Throws: key_error when a part is not there; the others then may have
-  /// come.
+  /// All parts in parallel, as a read of one key. Throws: key_error when a part does not exist; the others may already
+  /// have been put.
   void read_parts(const std::string& name, std::span<const part> parts, const put_item& put);
-  /// The same for parts of one kind (pull_at) of which a shard may hold many: one request a shard.
+  /// The same for small parts (pull_at) of which a shard may hold many: one request per shard.
   void read_parts(const std::string& name, const std::vector<std::string>& keys,
                   const std::vector<value_view>& elements, const put_item& put);
-  /// All parts at once, as `update` of one key; one future for all. `clocked`: of this iteration, so that BSP stages
-  /// them.
+  /// All parts in parallel, as `update` of one key; one future for all. `clocked`: part of this iteration, so that BSP
+  /// stages them.
   async_functor_type update_parts(const std::string& name, std::span<part> parts, std::uint64_t function, bool clocked);
   /// As `write` of one key. Parts may be pushes, or updates that assign.
   void write_parts(const std::string& name, std::span<part> parts, std::uint64_t assign);
 
-  /// Under BSP what all have finished is folded into the values, so that a write replaces it. It is not waited for: the
-  /// write follows on the same channel.
+  /// Under BSP the updates of completed iterations are folded into the values, so that a write replaces them. Does not
+  /// block: the write follows on the same channel.
   void fold_before_write(std::span<const std::string> keys);
-  /// Callers' memory may have gone: values are not handed out any more.
+  /// Callers' memory may be gone: stop delivering values.
   void close() noexcept { closing_ = true; }
 
  private:

@@ -35,11 +35,11 @@ std::uint64_t pregel_identity(std::string_view name, std::initializer_list<std::
 }
 
 std::uint64_t graph_identity(Comm comm, const distributed_graph& graph) {
-  // Sums, so that it does not matter who owns what. Unsigned, so that they may overflow.
+  // Sums, so that ownership does not matter. Unsigned, so that they may overflow.
   std::uint64_t sum = 0;
   for (std::size_t v = 0; v < graph.own(); ++v) {
     const auto from = mix64(graph.number(v) + 0x9e3779b97f4a7c15U);
-    if (v < graph.ids.size())  // a graph made by a program may have none
+    if (v < graph.ids.size())  // a graph built by a program may have none
       sum += mixed(from, graph.ids.numeric() ? graph.ids.number(v) : hash_key(graph.ids.name(v)));
     for (auto e = graph.out.begin[v]; e < graph.out.begin[v + 1]; ++e) {
       const auto weight = std::bit_cast<std::uint64_t>(graph.out.weight_at(e));
@@ -63,7 +63,7 @@ std::string path_of(const std::string& folder, std::uint64_t superstep, std::uin
   return folder + "/pregel_" + std::to_string(superstep) + "_" + std::to_string(rank);
 }
 
-/// The whole file, or nothing where it cannot be read or is damaged.
+/// The whole file, or nothing if it cannot be read or is corrupt.
 byte_vector read_whole(const std::string& path) try {
   const auto in = net::posix_file_system().open(path);
   if (in->size() < checkpoint_head_bytes + sizeof(std::uint64_t)) return {};

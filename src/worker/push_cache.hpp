@@ -18,23 +18,23 @@
 
 namespace paracel {
 
-/// Keeps a worker's cache fresh: the shards send the subscribed keys that have changed when the clock moves (ESSP).
+/// Keeps a worker's cache fresh: the shards push subscribed keys that have changed when the clock ticks (ESSP).
 ///
-/// A pushed value goes into the cache only when it is known to contain every own change. Answers of one shard come in
-/// the order in which it gave them, so it does if all own changes of the key have been answered when it comes; while
-/// one is on its way the value is dropped, and the next read asks. Changes that are still added up here are added to
+/// A pushed value enters the cache only when it is known to include all own changes. Replies of a shard arrive in the
+/// order in which it sent them, so it does if all own changes of the key have been answered when it arrives; while
+/// one is in flight the value is dropped, and the next read fetches it. Changes still combined here are added to
 /// it.
 ///
 /// Thread-safety: owned by the thread of its client.
 class push_cache {
  public:
-  /// Adds to a pushed value what has not been sent. False: it cannot.
+  /// Adds unsent deltas to a pushed value. False: impossible.
   using add_unsent = std::function<bool(std::string_view key, read_cache::entry& e)>;
 
-  /// A key that was not read for so many iterations is not subscribed to any more.
+  /// A key that was not read for this many iterations is unsubscribed.
   static constexpr std::uint32_t forgotten_after = 8;
 
-  /// `heard` is told what the slowest worker has finished. Lifetime: client and cache outlive it.
+  /// `heard` is called with the slowest worker's clock. Lifetime: client and cache must outlive it.
   push_cache(server_group& client, read_cache& cache, add_unsent add, std::function<void(std::uint32_t)> heard)
       : client_(client),
         cache_(cache),
@@ -44,11 +44,11 @@ class push_cache {
 
   /// The key has been read through the cache in this iteration.
   void wants(const std::string& key, std::uint32_t iteration);
-  /// A change of this worker leaves as number `s`: of a key, or of many (null).
+  /// A change of this worker is sent as number `s`: of a key, or of many (null).
   void changing(const std::string_view* key, kvclt::sequence s);
-  /// Subscribes at every shard where nothing is parked. `minimum`: what this worker knows the slowest to have finished.
+  /// Subscribes at every shard without a parked request. `minimum`: the slowest worker's clock as known here.
   void renew(std::uint32_t minimum, std::uint32_t iteration);
-  /// Values that have been taken from pushes; for tests and figures.
+  /// Values accepted from pushes; for tests and metrics.
   [[nodiscard]] std::uint64_t taken() const noexcept { return taken_; }
 
  private:
@@ -81,11 +81,11 @@ class push_cache {
   tsl::robin_map<std::string, interest, hash, std::equal_to<>> wanted_;
   std::uint32_t epoch_;  // of these places
   std::vector<place> places_;
-  std::vector<kvclt::sequence> many_;  // own changes of many keys that may not be answered
+  std::vector<kvclt::sequence> many_;  // own changes of many keys that may be unanswered
   std::uint32_t iteration_ = 0;
   std::uint64_t taken_ = 0;
   std::vector<std::byte> body_;
-  std::shared_ptr<push_cache*> self_ = std::make_shared<push_cache*>(this);  // answers look whether it is still there
+  std::shared_ptr<push_cache*> self_ = std::make_shared<push_cache*>(this);  // replies check whether it still exists
 };
 
 }  // namespace paracel

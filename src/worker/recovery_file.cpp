@@ -68,7 +68,7 @@ recovery_file::recovery_file(const std::string& folder, std::uint64_t job, std::
     for (const int fd : files_) close(fd);
     throw;
   }
-  // The older one is written next.
+  // The older one is overwritten next.
   const auto first = read(files_[0]);
   const auto second = read(files_[1]);
   turn_ = first && (!second || second->clock < first->clock) ? 1 : 0;
@@ -89,7 +89,7 @@ std::optional<recovery_file::commit> recovery_file::read(int fd) const {
   std::uint32_t text = 0;
   commit c;
   if (!take_fields(rest, size, sum) || size > rest.size()) return std::nullopt;
-  rest = rest.first(static_cast<std::size_t>(size));  // a shorter one lies over a longer one
+  rest = rest.first(static_cast<std::size_t>(size));  // a shorter one overwrites a longer one
   if (checksum(rest) != sum || !take_fields(rest, job) || job != job_) return std::nullopt;
   if (!take_fields(rest, c.clock, ranges, c.collectives.from)) return std::nullopt;
   for (std::uint32_t i = 0; i < ranges; ++i) {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a worker leaves behind for another process in its place (`--on-worker-death wait:T`): written at every commit,
-// after all of the iteration's updates are acknowledged and before the clock is told. So what is there is an iteration
-// that counts, whether or not the clock has heard of it.
+// What a worker saves for its replacement (`--on-worker-death wait:T`): written at every commit,
+// after all of the iteration's updates are acknowledged and before the clock ticks. So a saved iteration
+// counts, whether or not the clock has been told.
 //
-//     <folder>/worker-<rank>.kept<0|1>   by turns, each   u64 bytes behind | u64 XXH3-64 of them |
+//     <folder>/worker-<rank>.kept<0|1>   alternating, each   u64 bytes that follow | u64 XXH3-64 of them |
 //         u64 job | u32 clock | u32 ranges | u64 from | ranges x (u64 begin, u64 end) | u32 bytes | why it cannot be
 //         replaced | what worker_checkpoint writes
 //     <folder>/worker-<rank>.clients     u64 job, then the ids of its clients, u64 each, written before they send
 //     anything
 //
-// Written in place and without fsync: it has to outlive a process, not the machine. One that is half written has a
-// wrong checksum, and the other one is of the commit before.
+// Written in place and without fsync: it has to outlive a process, not the machine. A torn file has a
+// wrong checksum, and the other one is of the previous commit.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@
 
 namespace paracel {
 
-/// Collectives that another process in this worker's place calls again: those of every setup, [begin, end), and then
+/// Collectives that this worker's replacement repeats: those of every setup, [begin, end), and
 /// those from `from` on, which are of the iteration after the last commit.
 struct replay_range {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
@@ -40,22 +40,22 @@ class recovery_file {
   struct commit {
     std::uint32_t clock = 0;  ///< iterations that the worker has finished
     replay_range collectives;
-    std::string cannot;  ///< why no other process could go on from here; empty: one can
+    std::string cannot;  ///< why no replacement could resume from here; empty: one can
     std::vector<std::byte> parts;
   };
 
-  /// Throws: error when the files cannot be made.
+  /// Throws: error when the files cannot be created.
   recovery_file(const std::string& folder, std::uint64_t job, std::uint32_t rank);
   ~recovery_file();
   recovery_file(const recovery_file&) = delete;
   recovery_file& operator=(const recovery_file&) = delete;
 
-  /// The last commit of a process that was this worker before; nothing: there was none.
+  /// The last commit of the previous process of this worker; empty: there was none.
   [[nodiscard]] std::optional<commit> last() const;
   /// Throws: error of the disk. Cost: one write into the page cache.
   void write(const commit& c);
 
-  /// The clients of all processes that were this worker.
+  /// The clients of all earlier processes of this worker.
   [[nodiscard]] std::vector<std::uint64_t> clients() const;
   void add_client(std::uint64_t id);
 

@@ -71,7 +71,7 @@ void request_failures::throw_first() {
   for (auto& f : failed_) {
     if (!std::exchange(f.told, true) && !first) first = f;
   }
-  std::erase_if(failed_, [](const auto& f) { return f.number == 0; });  // nobody can ask for these
+  std::erase_if(failed_, [](const auto& f) { return f.number == 0; });  // these have no futures
   if (failed_.size() > most_kept_failures)
     failed_.erase(failed_.begin(), failed_.end() - static_cast<std::ptrdiff_t>(most_kept_failures));
   if (first) raise(*first);

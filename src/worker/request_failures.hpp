@@ -14,10 +14,10 @@
 
 namespace paracel {
 
-/// Throws what a server's status stands for. `doing`: what was being done.
+/// Throws the exception for a server's status. `doing`: the operation that failed.
 [[noreturn]] void throw_status(net::status why, const std::string& text, const std::string& doing);
 
-/// How a request ended, in its server's words.
+/// The outcome of a request, in its server's words.
 struct outcome {
   net::status result = net::status::ok;
   std::string text;
@@ -29,7 +29,7 @@ struct outcome {
   [[noreturn]] void raise(const std::string& doing) const { throw_status(result, text, doing); }
 };
 
-/// What several futures, or several requests, share: the updates of a key that were added up, the parts of an array.
+/// State shared by several futures or requests: the combined updates of a key, the parts of an array.
 struct shared_update {
   std::string name;
   net::status result = net::status::ok;
@@ -37,29 +37,29 @@ struct shared_update {
   std::vector<kvclt::sequence> sent{};  // requests of its own
 };
 
-/// What a worker's requests failed with, until somebody asks: the future of a request, or the next waiting point.
+/// Errors of a worker's requests, until they are reported: by the future of a request, or the next waiting point.
 ///
 /// Thread-safety: none; owned by the thread of its client.
 class request_failures {
  public:
   using sequence = kvclt::sequence;
 
-  /// A request failed. 0: one that nobody can ask for.
+  /// A request failed. 0: one without a future.
   void record(sequence number, net::status result, std::string_view text, std::string doing);
-  /// What the caller threw when it was given the answer.
+  /// An exception of the caller while it handled the reply.
   void record(sequence number, std::exception_ptr error);
-  /// The first reason counts.
+  /// The first reason wins.
   void record(const std::shared_ptr<shared_update>& u, net::status result, std::string_view text);
-  /// It read a key that is not there.
+  /// It read a missing key.
   void record_missing(sequence number) { missing_.insert(number); }
   [[nodiscard]] std::size_t size() const noexcept { return failed_.size(); }
 
-  /// Of a request that is answered. False: a key that was read is not there. Throws: what it failed with.
+  /// Of an answered request. False: a key that was read does not exist. Throws: the error of the request.
   bool take(sequence number);
   void take(const std::shared_ptr<shared_update>& u) { std::erase(joint_, u); }
-  /// Throws the first failure that nobody was told; the others are forgotten, but for their futures.
+  /// Throws the first unreported failure; the others are cleared, except for their futures.
   void throw_first();
-  /// An iteration ends: nobody asks any more which of its reads found nothing.
+  /// An iteration ends: reads of it that found nothing are forgotten.
   void forget_missing() noexcept { missing_.clear(); }
 
  private:
@@ -68,12 +68,12 @@ class request_failures {
     outcome how;
     std::string doing;
     std::exception_ptr error;  // instead of the outcome
-    bool told = false;         // thrown by a waiting point already; kept for the future, should it be asked
+    bool told = false;         // already thrown by a waiting point; kept in case the future is asked
   };
   [[noreturn]] static void raise(const failed_request& f);
 
   std::vector<failed_request> failed_;
-  std::vector<std::shared_ptr<shared_update>> joint_;  // whose futures nobody has asked
+  std::vector<std::shared_ptr<shared_update>> joint_;  // whose futures were not asked
   std::unordered_set<sequence> missing_;               // reads of this iteration, not yet asked for
 };
 

@@ -18,7 +18,7 @@ namespace paracel {
 
 namespace {
 
-// A piece of a file that is copied: large enough that system calls do not count.
+// Block size for copying a file: large enough that system calls do not matter.
 constexpr std::size_t piece_bytes = std::size_t{256} << 10;
 
 std::ifstream open_to_read(const std::string& path) {
@@ -37,7 +37,7 @@ std::uint64_t bytes_of_file(const std::string& path) {
 }  // namespace
 
 std::string result_path(const std::string& output, const std::string& name) {
-  // The name stands before a rank or a suffix: "" and "sub/" are names too.
+  // The name precedes a rank or a suffix: "" and "sub/" are names too.
   const auto normal = std::filesystem::path(name + "0").lexically_normal();
   if (normal.is_absolute() || *normal.begin() == ".." || name.find('\0') != std::string::npos)
     throw data_error(name + ": results are written below the output folder");
@@ -80,7 +80,7 @@ void write_together(Comm& comm, const std::function<std::unique_ptr<result_file>
   const auto rank = comm.get_rank();
   std::unique_ptr<result_file> out;
   std::string chunk;   // what this rank sends next
-  bool ended = false;  // nothing follows it
+  bool ended = false;  // it is the last one
   const auto fill = [&] {
     chunk.clear();
     while (!ended && chunk.size() < chunk_bytes) ended = !next(chunk);
@@ -97,7 +97,7 @@ void write_together(Comm& comm, const std::function<std::unique_ptr<result_file>
     std::vector<offer> offers;
     const std::vector<std::int64_t> mine{static_cast<std::int64_t>(chunk.size()), ended ? 1 : 0};
     for (const auto& o : comm.allgather(mine)) offers.push_back({static_cast<std::uint64_t>(o[0]), o[1] != 0});
-    // Those from `turn` on send, up to the first that has more: so ranks that have little or nothing share a round.
+    // Ranks from `turn` on send, up to the first that has more: so ranks that have little or nothing share a round.
     auto end = turn + 1;
     for (auto bytes = offers[turn].bytes; end < ranks && offers[end - 1].last; ++end) {
       bytes += offers[end].bytes;

@@ -49,7 +49,7 @@ command_line parse(int argc, char** argv) {
     if (name == "cfg_file") c.cfg_file = value();
     else if (name == "check") c.checked_file = value();
     else if (name == "no_files" && !has_value) c.no_files = true;
-    else if (name == "server_info") value();  // main_env takes it
+    else if (name == "server_info") value();  // main_env handles it
     else if ((name == "help" || name == "h") && !has_value) c.help = true;
     else if (name == "schema" && !has_value) c.schema = true;
     else refuse("");
@@ -57,7 +57,7 @@ command_line parse(int argc, char** argv) {
   return c;
 }
 
-/// What the config names to be read: files, and folders of models.
+/// The inputs that the config names: files, and folders of models.
 std::vector<std::string> inputs_of(const config& settings) {
   std::vector<std::string> paths;
   for (const auto& s : settings.all()) {

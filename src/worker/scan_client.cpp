@@ -16,10 +16,10 @@ namespace paracel {
 
 namespace {
 
-// Two of them are the 8 MiB that a shard may take of a worker's memory.
+// Two of them are the 8 MiB that a shard may use of a worker's memory.
 constexpr std::uint32_t answer_bytes = 4U << 20;
 
-/// What is going on with one shard. An answer that comes after its walk was given up finds nobody but this.
+/// The state of one shard. A reply that arrives after its scan was abandoned finds only this.
 struct shard_progress {
   std::uint32_t server = 0;
   std::uint32_t shard = 0;
@@ -27,10 +27,10 @@ struct shard_progress {
   bool more = true;
   net::reply_header header;
   std::vector<std::byte> body;
-  net::scan_cursor done;  ///< what is before it has been given to the caller
+  net::scan_cursor done;  ///< everything before it has been passed to the caller
 };
 
-/// Behind every place.
+/// Past every place.
 constexpr net::scan_cursor the_end{partition_count, 0};
 
 [[noreturn]] void malformed(const char* why) {
@@ -103,7 +103,7 @@ void scan_client::scan(net::verb what, std::uint16_t flags, const key_selection&
     });
   };
   std::vector<std::shared_ptr<shard_progress>> all;
-  std::vector<std::shared_ptr<shard_progress>> shards;  // that are not at their end
+  std::vector<std::shared_ptr<shard_progress>> shards;  // that are not finished
   std::vector<std::uint32_t> walker_of;                 // by partition, in `all`
   std::uint32_t epoch = 0;
   const auto begin = [&] {
@@ -165,7 +165,7 @@ void scan_client::scan(net::verb what, std::uint16_t flags, const key_selection&
 
 void scan_client::scan(const key_selection& keys, bool keys_only, const put_item& put,
                        const std::function<void()>& chunk_end) {
-  std::vector<std::uint32_t> given;  // by partition: positions before it, once a walk has begun again
+  std::vector<std::uint32_t> given;  // by partition: positions before it, once a scan has restarted
   const auto put_new = [&](std::string_view key, const value_view& value) {
     const auto hash = hash_key(key);
     if (given[partition_of(hash)] <= (hash & (net::scan_positions - 1))) put(key, value);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The calls that look at many keys without naming them, over all shards of all servers at once. Each shard is asked for
-// a chunk, and for the next one while that is looked at, so that the worker never holds more than two chunks a shard.
+// Scans over all shards of all servers in parallel. Each shard is asked for a chunk, and for the next one while that is
+// processed, so the worker never holds more than two chunks a shard.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace paracel {
 
-/// Which keys a walk is about.
+/// The keys of a scan.
 struct key_selection {
   std::string_view prefix;
   std::uint64_t filter = 0;  ///< id of a registered filter; 0: none
@@ -33,23 +33,24 @@ class scan_client {
 
   explicit scan_client(parasrv& servers) noexcept : servers_(servers) {}
 
-  /// Calls `put` for each key, in no particular order; it may use the servers, and what it throws ends the walk. The
+  /// Calls `put` for each key, in no particular order; it may use the servers, and its exceptions end the scan. The
   /// views are valid during the call. `chunk_end`, if given, is called between chunks.
   void scan(const key_selection& keys, bool keys_only, const put_item& put,
             const std::function<void()>& chunk_end = nullptr);
-  /// The k keys with the largest single number, the largest first; equal ones by key.
+  /// The k keys with the largest single number, the largest first; ties by key.
   void top_k(const key_selection& keys, std::uint32_t k, const put_item& put);
   /// `bins` 0: no histogram.
   net::summary reduce(const key_selection& keys, double low = 0, double high = 0, std::uint32_t bins = 0);
-  /// Returns how many keys have gone.
+  /// Returns the number of removed keys.
   std::uint64_t remove_if(const key_selection& keys);
 
  private:
-  /// Up to where a partition has been walked.
+  /// How far a partition has been scanned.
   using place_of = std::function<net::scan_cursor(std::uint16_t partition)>;
   using begin_again = std::function<void(const place_of&)>;
-  /// Asks every shard from cursor to cursor. `ask` writes the payload for a cursor; `look` sees each answer. When
-  /// partitions have moved to other servers meanwhile, `again` is told how far the walk came, and it begins anew.
+  /// Asks every shard from cursor to cursor. `ask` writes the payload for a cursor; `look` receives each reply. When
+  /// partitions have moved to other servers meanwhile, `again` is told how far the scan came, and it restarts from
+  /// there.
   void scan(net::verb what, std::uint16_t flags, const key_selection& keys,
             const std::function<void(std::vector<std::byte>&, net::scan_cursor)>& ask,
             const std::function<void(const net::reply_header&, std::span<const std::byte> body)>& look,

@@ -15,24 +15,24 @@
 
 namespace paracel {
 
-/// The functions of plug-ins, as the servers know them.
-/// Thread-safety: none; owned by the thread of its client. Lifetime: session and client outlive it.
+/// The functions of plug-ins that are registered at the servers.
+/// Thread-safety: none; owned by the thread of its client. Lifetime: session and client must outlive it.
 class server_functions {
  public:
   server_functions(session& job, server_group& client) noexcept : job_(job), client_(client) {}
 
-  /// Finds (at the first use registers) a function at every shard. Throws: plugin_error with the first server's reason.
+  /// Finds (on first use registers) a function at every shard. Throws: plugin_error with the first server's reason.
   std::uint64_t find_function(const std::string& file, const std::string& function, const hyper_parameters& hyper = {});
   /// The same for a filter.
   std::uint64_t find_filter(const std::string& file, const std::string& symbol);
-  /// Whether it adds, element by element, so that it can be applied to a cached copy as well. 0: the servers' default,
-  /// which does.
+  /// Whether it is element-wise addition, so that it can be applied to a cached copy as well. 0: the servers' default,
+  /// which is.
   [[nodiscard]] bool is_additive(std::uint64_t function) const;
-  /// A symbol with the hyper-parameters of its optimizer, as it travels: symbol, and `\0name=value,name=value` if there
+  /// The wire form of a symbol with its optimizer's hyper-parameters: symbol, and `\0name=value,name=value` if there
   /// are any. Throws: plugin_error for a number that is not finite.
   static std::string symbol_with(const std::string& symbol, const hyper_parameters& hyper);
 
-  // Functions and filters of the calls that name none; nothing: not registered yet.
+  // Functions and filters of calls that name none; empty: not registered yet.
   std::uint64_t update_function = 0;
   std::uint64_t bupdate_function = 0;
   std::optional<std::uint64_t> read_filter;

@@ -125,7 +125,7 @@ session::~session() {
 
 std::unique_ptr<server_group> session::open_client() {
   kvclt_options o;
-  // The scheduler watches over the servers, and an embedded one lives as long as this process: a slow update function
+  // The scheduler monitors the servers, and an embedded one lives as long as this process: a slow update function
   // is no reason to give up.
   o.timeout = std::chrono::milliseconds{0};
   o.max_message_bytes = options_.max_message_bytes;
@@ -153,7 +153,7 @@ const net::reply_view& session::ask(net::request_header& h, std::span<const std:
       continue;
     }
     if (answer_.header.result == net::status::ok) return answer_;
-    if (answer_.header.result == net::status::job_ended) {  // the heartbeat brings the same a little later
+    if (answer_.header.result == net::status::job_ended) {  // the heartbeat reports the same a little later
       end(net::directive_of(answer_));
       ended_->check();
     }
@@ -162,7 +162,7 @@ const net::reply_view& session::ask(net::request_header& h, std::span<const std:
   }
 }
 
-/// Under a launcher stderr is a log, so the scheduler passes it on as well.
+/// Under a launcher stderr is a log, so the scheduler forwards it as well.
 void session::warn(const std::string& text) {
   const auto line = "worker " + std::to_string(rank()) + ": warning: " + text;
   std::fprintf(stderr, "%s\n", line.c_str());
@@ -191,7 +191,7 @@ void session::checkpoint() {
         {.kind = net::checkpoint_kind::worker, .clock = clock, .index = rank(), .job = options_.job, .count = size()});
     path = folder + "/" + file.name;
     body["file"] = nlohmann::json::parse(net::to_json(file));
-  } catch (const std::exception& e) {  // the disk's, or what the algorithm could not save
+  } catch (const std::exception& e) {  // of the disk, or what the algorithm could not save
     body["error"] = e.what();
   }
   net::request_header h;
@@ -201,15 +201,15 @@ void session::checkpoint() {
   if (path.empty() || (answer.is_object() && answer.value("ok", false))) return;
   try {
     disk.remove(path);
-  } catch (const error&) {  // without a manifest it is nobody's
+  } catch (const error&) {  // without a manifest it is not used
   }
 }
 
-// ---- in the place of another process
+// ---- replacing another process
 // ----------------------------------------------------------------------------------
 
-/// The servers give up what the process before had sent for the iteration that it did not commit, and take nothing more
-/// of it; the clock hears of its last commit, if it has not.
+/// The servers drop what the previous process had sent for the iteration that it did not commit, and reject its later
+/// messages; the clock is told of its last commit, if it has not been.
 void session::take_over() {
   const auto before = keeps_->clients();
   const auto client = open_client();
@@ -222,7 +222,7 @@ void session::take_over() {
       if (!r.ok()) failure = r.text();
     });
     client->refresh_membership();
-    if (client->servers().epoch != epoch) continue;  // who heads a partition now may have been its copy then
+    if (client->servers().epoch != epoch) continue;  // the head of a partition may have been its replica until now
     if (!failure.empty())
       throw error("a server did not take the new worker of rank " + std::to_string(rank()) + ": " + failure);
     break;
@@ -252,7 +252,7 @@ void session::loop_ends(std::size_t part) {
     cannot_ = "its program does not ask where its loop begins (first_iteration)";
 }
 
-/// The job ends, because what the process before had done counts twice, or may.
+/// The job ends, because work of the previous process is counted twice, or may be.
 void session::refuse_to_repeat() {
   const auto cause = "worker " + std::to_string(rank()) + " is another process than the one that began, and " +
                      cannot_ + ": what that one had done may count twice";
@@ -280,7 +280,7 @@ void session::keep(std::size_t part) {
   kept_collectives_ = std::move(c.collectives);
 }
 
-/// What the heartbeat says.
+/// The body of a heartbeat.
 std::string session::beat(nlohmann::json body) {
   body["clock"] = finished();
   if (keeps_ != nullptr) {
@@ -317,8 +317,8 @@ void session::leave() {
   try {
     ask(h, net::bytes_of(json_text(body)));
   } catch (const job_error& e) {
-    // The scheduler goes when the last one has left, and its answer may be lost with a connection. Whether it has
-    // crashed instead is for its parent to say.
+    // The scheduler exits when the last one has left, and its reply may be lost with a connection. Whether it has
+    // crashed instead is for its parent to report.
     if (e.status() != exit_status::scheduler_lost) throw;
   }
 }

@@ -90,14 +90,14 @@ std::uint64_t table_client::open() {
     }
   });
   if (result != net::status::ok) throw_status(result, text, "opening " + place());
-  // Counted by servers that have changed meanwhile, rows may be missing, or there twice.
+  // Counted by servers that have changed meanwhile, rows may be missing, or counted twice.
   moved = servers_.client().servers().may_change() && (moved || epoch != servers_.client().servers().epoch);
   return moved ? open() : rows;
 }
 
 std::uint64_t table_client::size() { return open(); }
 
-/// Sorts the rows by shard and cuts them into requests; duplicates become one, if they shall.
+/// Sorts the rows by shard and splits them into requests; duplicates are merged, if requested.
 void table_client::plan(const names& rows, std::size_t bytes_a_row, duplicates what) {
   find_places();
   const auto n = rows.count;
@@ -141,7 +141,7 @@ void table_client::plan(const names& rows, std::size_t bytes_a_row, duplicates w
   }
   for (std::size_t c = 1; c < end_.size(); ++c) end_[c] += end_[c - 1];
   order_.resize(unique);
-  for (std::uint32_t u = 0; u < unique; ++u) order_[end_[home_[u]]++] = u;  // first it is the beginning of the channel
+  for (std::uint32_t u = 0; u < unique; ++u) order_[end_[home_[u]]++] = u;  // initially the start of the channel
 
   const auto chunk = std::max<std::size_t>(servers_.client().options().multi_chunk_bytes / bytes_a_row, 1);
   parts_.clear();
@@ -155,7 +155,7 @@ void table_client::plan(const names& rows, std::size_t bytes_a_row, duplicates w
 }
 
 /// The names of a part's rows and their values: in `large` if that is much, and then the span is empty; otherwise in a
-/// buffer that is good until the next call.
+/// buffer that is valid until the next call.
 std::span<const std::byte> table_client::encode(const names& rows, const part& p, const std::byte* values,
                                                 shared_buffer& large) {
   const auto row = [&](std::uint32_t k) { return row_of_[order_[p.first + k]]; };
@@ -213,7 +213,7 @@ void table_client::send_parts(kvclt::call c, const names& rows, const std::byte*
 
 void table_client::finish_parts(const kvclt::call& c, const names& rows, const std::byte* values, const char* doing,
                                 const std::function<void(const kv_result&)>& each) {
-  // Shared with the handlers: one that is left behind by an exception finds it.
+  // Shared with the handlers: one left pending by an exception finds it.
   struct progress {
     net::status result = net::status::ok;
     std::string text;
@@ -316,8 +316,8 @@ async_functor_type table_client::pull_async(const names& rows, std::byte* out) {
 
 namespace {
 
-/// Rows that a walk has given to its caller, for the case that it has to begin again: the partitions of the shards that
-/// it has finished, and of the shard in hand the rows' hashes.
+/// Rows that a scan has passed to its caller, in case it has to restart: the partitions of the shards that
+/// it has finished, and for the current shard the rows' hashes.
 class rows_seen {
  public:
   explicit rows_seen(bool has_copies) : remembers_(has_copies), finished_(has_copies ? partition_count : 0) {}
@@ -404,8 +404,8 @@ void table_client::scan(bool named, const each_row& each) {
       ++next;
       continue;
     }
-    // The rows of a shard are with others now, or an answer was lost with its connection: from the first shard on,
-    // without those that have been given already.
+    // The rows of a shard are now served by others, or a reply was lost with its connection: restart from the first
+    // shard, skipping those that were already passed on.
     if (!more) seen.finish(channel_of_, channel);
     seen.begin_again();
     find_places();

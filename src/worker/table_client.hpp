@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The rows of one typed table as a worker sees them: from arrays of ids and numbers to one request a shard, and back.
+// The rows of one typed table as seen by a worker: from arrays of ids and numbers to one request per shard, and back.
 #pragma once
 
 #include <array>
@@ -21,9 +21,9 @@
 
 namespace paracel {
 
-/// Thread-safety: owned by the thread of the parasrv, which outlives it.
-/// Cost: two passes over the rows (one to count them by shard, one to place them); for updates a lookup a row more, to
-/// find duplicates. The scratch is kept from call to call.
+/// Thread-safety: owned by the thread of the parasrv, which must outlive it.
+/// Cost: two passes over the rows (one to count them by shard, one to place them); for updates one more lookup a row,
+/// to find duplicates. The scratch memory is reused.
 class table_client {
  public:
   using names = table_detail::row_names;
@@ -41,7 +41,7 @@ class table_client {
   void scan(bool named, const each_row& each);
 
  private:
-  /// What happens to several deltas of one row.
+  /// How several deltas of one row are handled.
   enum class duplicates { keep, last, sum };
   /// One request: rows order_[first] ... of one shard.
   struct part {
@@ -49,9 +49,9 @@ class table_client {
     std::uint32_t first;
     std::uint32_t count;
   };
-  /// A pull on its way: shared with its handlers, which outlive an exception.
+  /// A pull in flight: shared with its handlers, which outlive an exception.
   struct pending_pull {
-    std::byte* out = nullptr;  // null: nobody wants it any more
+    std::byte* out = nullptr;  // null: cancelled
     std::size_t row_bytes = 0;
     std::vector<std::uint32_t> order;
     std::vector<kvclt::sequence> sent;
@@ -64,10 +64,10 @@ class table_client {
   void plan(const names& rows, std::size_t bytes_a_row, duplicates what);
   std::span<const std::byte> encode(const names& rows, const part& p, const std::byte* values, shared_buffer& large);
   std::shared_ptr<pending_pull> send_pull(const names& rows, std::byte* out);
-  /// Sends the planned requests, each with its part of the values (null: names alone).
+  /// Sends the planned requests, each with its part of the values (null: names only).
   void send_parts(kvclt::call c, const names& rows, const std::byte* values,
                   const std::function<void(const kv_result&)>& done, std::vector<kvclt::sequence>* sent);
-  /// The same, and waits. `each` gets the answers that are ok. `doing` is for the error's text.
+  /// The same, blocking. `each` receives the successful replies. `doing` is for the error's text.
   void finish_parts(const kvclt::call& c, const names& rows, const std::byte* values, const char* doing,
                     const std::function<void(const kv_result&)>& each);
   [[nodiscard]] std::string place() const { return "table \"" + name_ + "\""; }
@@ -83,13 +83,13 @@ class table_client {
   std::vector<std::uint32_t> channels_;    // all, of shards
   std::uint32_t most_channels_ = 0;
 
-  // Of the call in hand.
+  // Of the current call.
   std::vector<std::uint32_t> seen_;     // hash table: hash -> unique row + 1
-  std::vector<std::uint32_t> row_of_;   // unique row -> the first row that is it (the last, if that counts)
-  std::vector<std::uint32_t> last_of_;  // unique row -> the last row that is it
-  std::vector<std::uint32_t> next_of_;  // row -> the next one that is the same, or none
+  std::vector<std::uint32_t> row_of_;   // unique row -> its first occurrence (its last, if that counts)
+  std::vector<std::uint32_t> last_of_;  // unique row -> its last occurrence
+  std::vector<std::uint32_t> next_of_;  // row -> its next duplicate, or none
   std::vector<std::uint32_t> home_;     // unique row -> channel
-  std::vector<std::uint32_t> end_;      // channel -> behind its last place in order_
+  std::vector<std::uint32_t> end_;      // channel -> end of its range in order_
   std::vector<std::uint32_t> order_;    // unique rows by channel
   std::vector<part> parts_;
   std::vector<std::byte> payload_;

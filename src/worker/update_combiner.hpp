@@ -44,7 +44,7 @@ inline void add_numbers(value_tag element, std::span<std::byte> sum, std::span<c
   }
 }
 
-/// The deltas of additive updates, added up by key until they are sent. `Ticket` is what the updates of an entry share.
+/// Deltas of additive updates, summed by key until they are sent. `Ticket` is what the updates of an entry share.
 ///
 /// Thread-safety: none; it is owned by the thread of its client.
 template <class Ticket>
@@ -59,7 +59,7 @@ class update_combiner {
     [[nodiscard]] value_view view() const noexcept { return {tag, sum.bytes()}; }
   };
 
-  /// Adds a well-formed numeric delta to the entry of `key`, a new one if there is none: its ticket is then null.
+  /// Adds a well-formed numeric delta to the entry of `key`, a new one if none exists: its ticket is then null.
   /// Returns: null when it cannot be added (another function, type or size; an int32 sum that would overflow, which the
   /// server, whose value may be wider, need not): take the entry first. Otherwise valid until the next call.
   /// Cost: one hash and one pass over the delta.
@@ -82,7 +82,7 @@ class update_combiner {
     return &e;
   }
 
-  /// The entry of `key`, which is then gone.
+  /// Removes and returns the entry of `key`.
   std::optional<entry> take(std::string_view key) {
     const auto found = at_.find(key);
     if (found == at_.end()) return std::nullopt;
@@ -92,7 +92,7 @@ class update_combiner {
     if (--live_ == 0) entries_.clear();
     return e;
   }
-  /// All of them, in the order in which they began.
+  /// Removes all of them, in the order in which they were created.
   std::vector<entry> take_all() {
     at_.clear();
     auto all = std::exchange(entries_, {});
@@ -110,7 +110,7 @@ class update_combiner {
   [[nodiscard]] bool contains(std::string_view key) const { return at_.contains(key); }
   [[nodiscard]] bool empty() const noexcept { return live_ == 0; }
   [[nodiscard]] std::size_t size() const noexcept { return live_; }
-  /// Of all sums.
+  /// Bytes of all sums.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:
@@ -131,13 +131,13 @@ class update_combiner {
       std::memcpy(&a, sum.data() + at, 4);
       std::memcpy(&b, delta.data() + at, 4);
       const auto c = a + b;
-      any |= (a ^ c) & (b ^ c);  // the sign of both operands, and another one of the sum
+      any |= (a ^ c) & (b ^ c);  // operands of the same sign, and a sum of the other
     }
     return (any & 0x80000000U) != 0;
   }
 
   tsl::robin_map<std::string, std::size_t, hash, std::equal_to<>> at_;  // in entries_
-  std::vector<entry> entries_;  // in the order in which they began; one that was taken has no sum
+  std::vector<entry> entries_;                                          // in order of creation; a taken one has no sum
   std::size_t live_ = 0;
   std::size_t bytes_ = 0;
 };

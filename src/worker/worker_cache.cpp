@@ -51,13 +51,13 @@ void worker_cache::put(std::string_view key, const value_view& value, std::uint6
 }
 
 void worker_cache::remember_write(const std::string& key, const value_view& value, std::uint32_t minimum) {
-  // Under BSP only an answer to a read is known to be the state of this clock.
+  // Under BSP only a reply to a read is known to be the state of this clock.
   if (clock_.model() == consistency_model::ssp) entries_.put(key, value, 0, minimum);
   else entries_.drop(key);
 }
 
 void worker_cache::apply(const std::string& key, const value_view& delta, std::uint64_t function) {
-  // Under BSP own updates too take effect when the clock moves, and then the entry is out of date anyway.
+  // Under BSP own updates too take effect when the clock ticks, and then the entry is stale anyway.
   if (clock_.model() != consistency_model::ssp) return;
   auto* e = entries_.find(key);
   if (e == nullptr) return;
@@ -76,7 +76,7 @@ void worker_cache::drop(const sharded_keys& set) {
 
 void worker_cache::begin_push(push_cache::add_unsent add) {
   if (pushed_) return;
-  client_.clock_request(net::verb::subscribe, 0, nullptr);  // from now on it tells the shards
+  client_.clock_request(net::verb::subscribe, 0, nullptr);  // from now on it notifies the shards
   pushed_ = std::make_unique<push_cache>(client_, entries_, std::move(add),
                                          [this](std::uint32_t slowest) { clock_.record_slowest(slowest); });
 }

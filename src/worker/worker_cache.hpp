@@ -25,28 +25,28 @@
 
 namespace paracel {
 
-/// What this worker has read, for as long as the staleness rule allows it to be read again; its own changes are in it.
+/// What this worker has read, for as long as the staleness rule allows it to be reused; own changes are included.
 /// Under ESSP the servers keep it fresh (push_cache).
 ///
-/// Thread-safety: none; owned by the thread of its client. Lifetime: what it is given outlives it.
+/// Thread-safety: none; owned by the thread of its client. Lifetime: its arguments must outlive it.
 class worker_cache {
  public:
   worker_cache(server_group& client, worker_clock& clock, const server_functions& functions) noexcept
       : client_(client), clock_(clock), functions_(functions) {}
 
-  /// The entry of `key` if it may answer a read; what has been pushed is looked at when there seems to be none.
+  /// The entry of `key` if it may serve a read; pending pushes are processed when there seems to be none.
   const read_cache::entry* find_fresh(const std::string& key);
-  /// Calls f(index, entry) for each key, or for none and returns false: one of them may not answer a read.
+  /// Calls f(index, entry) for each key, or for none and returns false: one of them may not serve a read.
   bool find_all_fresh(std::span<const std::string> keys,
                       const std::function<void(std::size_t, const read_cache::entry&)>& f);
-  /// However old.
+  /// Regardless of age.
   [[nodiscard]] const read_cache::entry* find(std::string_view key) const { return entries_.find_fresh(key, 0); }
   [[nodiscard]] bool contains(std::string_view key) const { return entries_.contains(key); }
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
 
   // ---- reads
 
-  /// A read whose answer is to be remembered. While there are any, own changes are recorded.
+  /// A read whose reply is to be cached. While there are any, own changes are recorded.
   class read_mark {
    public:
     explicit read_mark(worker_cache& cache) : of_(&cache), sent_at_(cache.changes_) { ++cache.reads_in_flight_; }
@@ -61,22 +61,22 @@ class worker_cache {
     worker_cache* of_;
     std::uint64_t sent_at_;  // own changes that were made before it was sent
   };
-  /// The answer to a marked read, `minimum` being what the slowest worker was known to have finished when it was sent.
-  /// It is not remembered when an own change was made meanwhile.
+  /// The reply to a marked read, `minimum` being the slowest worker's clock as known when it was sent.
+  /// It is not cached when an own change was made meanwhile.
   void remember_read(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum,
                      const read_mark& mark);
-  /// The answer to a read that was waited for. `wanted`: pushes of the key are, too.
+  /// The reply to a blocking read. `wanted`: the key is to be pushed, too.
   void put(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum, bool wanted);
 
   // ---- own changes
 
-  /// A change of `key` is on its way: answers to reads that were sent before must not be remembered.
+  /// A change of `key` is in flight: replies to reads that were sent before must not be cached.
   void changing(const std::string& key) {
     if (reads_in_flight_ != 0) changed_[key] = ++changes_;
   }
   [[nodiscard]] bool has_reads_in_flight() const noexcept { return reads_in_flight_ != 0; }
   void remember_write(const std::string& key, const value_view& value, std::uint32_t minimum);
-  /// Adds a delta to the cached copy, or drops it where the servers do something else.
+  /// Adds a delta to the cached copy, or drops it where the servers run another function.
   void apply(const std::string& key, const value_view& delta, std::uint64_t function);
   void drop(std::string_view key) { entries_.drop(key); }
   void drop(const sharded_keys& set);
@@ -84,18 +84,18 @@ class worker_cache {
 
   // ---- pushes
 
-  /// `add`: adds what has not been sent to a pushed value.
+  /// `add`: adds unsent deltas to a pushed value.
   void begin_push(push_cache::add_unsent add);
   void end_push() noexcept { pushed_.reset(); }
-  /// Keys to be sent from now on, which have just been read.
+  /// Keys to be pushed from now on, which have just been read.
   void subscribe(const std::vector<std::string>& keys);
-  /// The clock has moved: the shards are asked again.
+  /// The clock has ticked: the shards are asked again.
   void renew_push();
-  /// A request is about to leave that may change a key, or many (null).
+  /// A request is about to be sent that may change a key, or many (null).
   void before_request(net::verb what, const std::string_view* key) {
     if (pushed_ && !net::only_looks(what)) pushed_->changing(key, client_.next());
   }
-  /// Values that have been taken from pushes; for tests and figures.
+  /// Values accepted from pushes; for tests and metrics.
   [[nodiscard]] std::uint64_t pushes_taken() const noexcept { return pushed_ ? pushed_->taken() : 0; }
 
  private:
@@ -103,7 +103,7 @@ class worker_cache {
   worker_clock& clock_;
   const server_functions& functions_;
   read_cache entries_;
-  std::size_t reads_in_flight_ = 0;                     // that are to be remembered
+  std::size_t reads_in_flight_ = 0;                     // whose replies are to be cached
   std::uint64_t changes_ = 0;                           // own changes while there were any
   tsl::robin_map<std::string, std::uint64_t> changed_;  // the last of these, by key
   std::unique_ptr<push_cache> pushed_;                  // null: off

@@ -66,8 +66,8 @@ void worker_checkpoint::read(const net::file_system& disk, const checkpoint_plan
   for (const auto& f : manifest.files) {
     if (f.header.kind == net::checkpoint_kind::worker) ranks.insert(f.header.index);
   }
-  // A worker that had gone (ejected, or done) has no file. Whoever is in its place must not begin at another iteration
-  // than the others, so then nobody takes up what it had itself.
+  // A worker that had left (ejected, or done) has no file. Its replacement must not start at another iteration
+  // than the others, so then no worker restores its own state.
   same_workers_ = manifest.workers == workers && ranks.size() == workers;
   kept_.clear();
   kept_.resize(same_workers_ ? 1 : std::max<std::size_t>(manifest.workers, 1));
@@ -77,7 +77,7 @@ void worker_checkpoint::read(const net::file_system& disk, const checkpoint_plan
     if (!same_workers_ && f.header.index < kept_.size()) kept_[f.header.index] = read_file(disk, path, f.header);
     if (same_workers_ && f.header.index == rank) kept_.front() = read_file(disk, path, f.header);
   }
-  // The first says where all begin (begin_of_next, enter): it must be one that was there.
+  // The first one tells where all begin (begin_of_next, enter): it must be one that existed.
   if (!same_workers_ && !ranks.contains(0) && !ranks.empty() && *ranks.begin() < kept_.size())
     kept_.front().swap(kept_[*ranks.begin()]);
 }

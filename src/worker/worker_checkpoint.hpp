@@ -2,7 +2,7 @@
 //
 // A worker's file of a checkpoint. Section 1 + k is its k-th paralg's, in the order in which they were made:
 //
-//     u32 commits of the worker when it was made | u32 commits of its own | what it has saved (saved_state)
+//     u32 commits of the worker when it was made | u32 commits of its own | its saved state (saved_state)
 #pragma once
 
 #include <cstddef>
@@ -21,19 +21,19 @@
 
 namespace paracel {
 
-/// The paralgs of a worker and what each has in a checkpoint.
+/// The paralgs of a worker and their parts of a checkpoint.
 /// Thread-safety: owned by the thread that runs the algorithm.
 class worker_checkpoint {
  public:
   struct part {
     std::uint32_t begin = 0;    ///< iterations that the worker had committed when it was made
     std::uint32_t commits = 0;  ///< of its own
-    bool asked = false;         ///< for the first iteration of its loop
+    bool asked = false;         ///< whether it asked for the first iteration of its loop
     std::function<void(saved_state&)> save{};
   };
 
-  /// Reads what the job goes on from: this worker's file, or those of all when the job has another number of workers or
-  /// one had gone (was ejected) and left none.
+  /// Reads the checkpoint that the job resumes from: this worker's file, or those of all when the number of workers
+  /// differs or one had left (was ejected) and wrote none.
   /// Throws: data_error with file and offset.
   void read(const net::file_system& disk, const checkpoint_plan& plan, std::uint32_t rank, std::uint32_t workers);
 
@@ -46,12 +46,12 @@ class worker_checkpoint {
   void leave(std::size_t number) { parts_[number].save = nullptr; }
   void committed(std::size_t number) { ++parts_[number].commits; }
   [[nodiscard]] const part& at(std::size_t number) const { return parts_[number]; }
-  /// Whether the checkpoint has iterations of it.
+  /// Whether the checkpoint has committed iterations of it.
   [[nodiscard]] bool is_resumed(std::size_t number) const;
   [[nodiscard]] saved_states states(std::size_t number) const;
 
-  /// The same without a file, with one iteration more of part `committing`, and from there. Throws: what a `save`
-  /// throws; protocol_error.
+  /// The same without a file, with one more iteration of part `committing`, and restored from there. Throws: what a
+  /// `save` throws; protocol_error.
   [[nodiscard]] std::vector<std::byte> to_bytes(std::size_t committing) const;
   void from_bytes(std::span<const std::byte> bytes);
 
@@ -71,7 +71,7 @@ class worker_checkpoint {
                                      const net::checkpoint_header& expected);
 
   std::vector<part> parts_;
-  // Only this worker's, or by rank, nothing for one that had gone; the first that had not gone is in the place of a
+  // Only this worker's, or by rank, empty for one that had left; the first that had not left stands in for a
   // rank 0 that had. Empty: the job was not resumed.
   std::vector<std::vector<kept>> kept_;
   bool same_workers_ = false;

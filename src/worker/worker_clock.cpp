@@ -36,7 +36,7 @@ kvclt::call worker_clock::write_call(net::verb what) {
 kvclt::call worker_clock::update_call(net::verb what, std::uint64_t function, bool of_iteration) {
   kvclt::call c{.what = what, .function = function};
   if (model_ == consistency_model::bsp) c.flags = of_iteration ? net::flag_staged : net::flag_bsp_read;
-  // One that acts at once acts on what all have finished, whenever that is folded.
+  // An immediate one acts on completed iterations, whenever these are folded.
   if (!of_iteration && model_ == consistency_model::bsp) wait_for_minimum();
   if (of_iteration || model_ == consistency_model::bsp) c.clock = finished();
   return c;

@@ -15,7 +15,7 @@
 
 namespace paracel {
 
-/// This worker's clock and the consistency in force: when a read may go, and what requests say of the clock.
+/// This worker's clock and the consistency in force: when a read may proceed, and the clocks that requests carry.
 ///
 /// The rule is that of paralg.hpp. Under ASP there is none.
 /// Thread-safety: none; owned by the thread of its client. Lifetime: session and client outlive it.
@@ -30,7 +30,7 @@ class worker_clock {
   void set_total_iters(std::uint32_t n) noexcept { total_iters_ = n; }
   /// Whether reads wait for the clock.
   [[nodiscard]] bool is_clocked() const noexcept { return model_ != consistency_model::asp; }
-  /// Whether a read may be answered by what was read before.
+  /// Whether a read may be served from earlier reads.
   [[nodiscard]] bool may_cache() const noexcept { return is_clocked() && finished() - begin_ < total_iters_; }
 
   /// Iterations of this worker.
@@ -39,7 +39,7 @@ class worker_clock {
   [[nodiscard]] std::uint32_t needed() const noexcept {
     return needed_minimum(finished(), model_ == consistency_model::bsp ? 0 : staleness_);
   }
-  /// What the slowest worker is known to have finished.
+  /// The slowest worker's clock as known here.
   [[nodiscard]] std::uint32_t slowest() const noexcept { return slowest_; }
   void record_slowest(std::uint32_t clock) noexcept { slowest_ = std::max(slowest_, clock); }
   /// How many iterations the last read was behind this worker.
@@ -57,16 +57,16 @@ class worker_clock {
     record_staleness(slowest_);
   }
   [[nodiscard]] kvclt::call read_call(net::verb what) const noexcept;
-  /// What a write carries now: under BSP what all have finished is folded before it. Blocks: under BSP, as a read.
+  /// The clock of a write: under BSP completed iterations are folded before it. Blocks: under BSP, as a read.
   [[nodiscard]] kvclt::call write_call(net::verb what);
-  /// `of_iteration`: an update of this iteration, which BSP stages. Blocks: one that is not, under BSP, as a read.
+  /// `of_iteration`: an update of this iteration, which BSP stages. Blocks: others, under BSP, as a read.
   [[nodiscard]] kvclt::call update_call(net::verb what, std::uint64_t function, bool of_iteration);
 
   /// This worker has finished another iteration. Returns: whether it is to stop for a checkpoint. Blocks: one round
   /// trip.
   bool tick();
-  /// Under BSP: all updates of iterations that every worker has finished are in the values. Throws: what one of them
-  /// failed with.
+  /// Under BSP: all updates of iterations that every worker has finished are in the values. Throws: the error of one of
+  /// them.
   void fold_finished();
   /// The same of the iterations that this worker has finished. Blocks: until every worker has.
   void fold_committed();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What Paracel 0.3's utils.hpp has for Eigen's matrices and vectors; nothing where Eigen is not installed, as for a
-// plug-in that includes utils.hpp for its strings.
+// Paracel 0.3's helpers of utils.hpp for Eigen's matrices and vectors; empty if Eigen is not installed, as for a
+// plug-in that includes utils.hpp for its string functions.
 #pragma once
 
 #if __has_include(<Eigen/Sparse>)
@@ -52,8 +52,8 @@ inline std::vector<double> evec2vec(const Eigen::VectorXd& v) { return {v.data()
 
 /// Column after column.
 inline std::vector<double> mat2vec(const Eigen::MatrixXd& m) { return {m.data(), m.data() + m.size()}; }
-/// A matrix of `columns` columns from its columns, one after the other.
-/// Throws: error when they are not all of one length.
+/// A matrix of `columns` columns from its columns, concatenated.
+/// Throws: error when they differ in length.
 inline Eigen::MatrixXd vec2mat(const std::vector<double>& v, std::size_t columns) {
   if (columns == 0 ? !v.empty() : v.size() % columns != 0)
     throw error("vec2mat: " + std::to_string(v.size()) + " numbers do not make " + std::to_string(columns) +
@@ -71,7 +71,7 @@ inline std::vector<std::pair<std::pair<int, int>, double>> mat2vec(
   });
   return entries;
 }
-/// The least matrix that has these entries; equal places are added.
+/// The smallest matrix that has these entries; duplicates are summed.
 inline Eigen::SparseMatrix<double, Eigen::RowMajor> vec2mat(
     const std::vector<std::pair<std::pair<int, int>, double>>& entries) {
   std::vector<Eigen::Triplet<double>> triplets;

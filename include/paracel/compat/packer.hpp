@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Paracel 0.3's name for writing an object to bytes and back. The bytes in a string are those of a value of today (its
+// Paracel 0.3's class for serialising an object. The bytes in a string are those of a current value (its
 // tag, then the encoding of codec.hpp), not those that 0.3 wrote.
 #pragma once
 
@@ -29,7 +29,7 @@ struct packer {
   }
   void pack(msgpack::sbuffer& buffer) const { msgpack::pack(&buffer, value_); }
 
-  /// Throws: type_error when the bytes hold something else, protocol_error when they are damaged.
+  /// Throws: type_error when the bytes hold something else, protocol_error when they are corrupt.
   [[nodiscard]] T unpack(const str_type& bytes) const {
     if (bytes.empty()) throw protocol_error("packer: nothing to unpack");
     const auto all = std::as_bytes(std::span(bytes));

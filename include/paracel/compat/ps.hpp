@@ -5,7 +5,7 @@
 #pragma once
 
 #ifndef OMPI_SKIP_MPICXX
-#define OMPI_SKIP_MPICXX 1  // mpi.h would bring MPI's C++ bindings and their library
+#define OMPI_SKIP_MPICXX 1  // mpi.h would include MPI's C++ bindings and require their library
 #endif
 #include <mpi.h>
 

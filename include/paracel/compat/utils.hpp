@@ -7,7 +7,7 @@
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX 1
 #endif
-#include <mpi.h>  // 0.3's utils.hpp brought MPI_COMM_WORLD
+#include <mpi.h>  // 0.3's utils.hpp provided MPI_COMM_WORLD
 #endif
 
 #include <algorithm>
@@ -39,11 +39,11 @@
 #include "paracel_types.hpp"
 #include "utils/decomp.hpp"
 
-/// Writes where and what to stderr and goes on. `ERR` is an exception.
+/// Writes where and what to stderr and continues. `ERR` is an exception.
 #define ERROR_PRINT(ERR, INFO) \
   { std::cerr << __FILE__ << ":" << __LINE__ << " - " << INFO << (ERR).what() << '\n'; }
 
-/// Ends the program with where and what: throws paracel::error. (0.3 printed the line and went on.)
+/// Ends the program with where and what: throws paracel::error. (0.3 printed the line and continued.)
 #define ERROR_ABORT(INFO)                                          \
   {                                                                \
     std::ostringstream paracel_text_;                              \
@@ -70,7 +70,7 @@ inline string_lst str_split(const str_type& text, const str_type& separators) {
 inline string_lst str_split(const str_type& text, char separator) { return str_split(text, str_type(1, separator)); }
 
 /// The parts of `text` between matches of the regular expression `separator`; empty parts count, but for the last.
-/// Throws: usage_error when `separator` is no regular expression.
+/// Throws: usage_error when `separator` is not a regular expression.
 /// Cost: a plain search when `separator` has no special character.
 inline string_lst str_split_by_word(const str_type& text, const str_type& separator) {
   string_lst parts;
@@ -204,8 +204,8 @@ inline double dot_product(const std::vector<double>& a, const std::vector<double
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
 
-/// A number of the open interval (0, 1). Each thread has its own sequence, the same in every process and in every run:
-/// what workers draw to begin with is equal, as in 0.3.
+/// A number in the open interval (0, 1). Each thread has its own sequence, the same in every process and in every run:
+/// workers start from equal draws, as in 0.3.
 inline double random_double() {
   thread_local std::mt19937_64 engine;  // NOLINT(cert-msc51-cpp): the fixed seed is the point
   double x = 0;
@@ -219,7 +219,7 @@ inline list_type<double> random_double_list(std::size_t length, double upper_bou
   return numbers;
 }
 
-/// Where `key` falls in sorted `points` on a ring: the index of the first point that is not less, 0 beyond the last.
+/// The position of `key` in sorted `points` on a ring: the index of the first point that is not less, 0 past the last.
 template <class T>
 std::size_t ring_bsearch(const std::vector<T>& points, const T& key) {
   const auto at = std::lower_bound(points.begin(), points.end(), key);
@@ -232,12 +232,12 @@ struct heap_node {
   std::pair<K, V> val;
 };
 
-/// In 0.3 a trick to give memory back; nothing is needed.
+/// In 0.3 a trick to release memory; a no-op now.
 inline void cheat_to_os() {}
 
 // ---- futures ------------------------------------------------------------------------------------------------------
 
-/// Waits for an update; on the thread that owns the paralg. Throws: what the update went wrong with.
+/// Waits for an update; on the thread that owns the paralg. Throws: the error of the update.
 inline bool wait(async_functor_type& update) { return update.get(); }
 
 }  // namespace paracel

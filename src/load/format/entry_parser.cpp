@@ -17,7 +17,7 @@ namespace paracel {
 namespace {
 
 constexpr std::string_view banner = "%%MatrixMarket";
-/// All rows and columns of a matrix exist, and an id of one worker has an index of 32 bits.
+/// All rows and columns of a matrix exist, and a worker's id has an index of 32 bits.
 constexpr std::uint64_t most_of_a_matrix = std::numeric_limits<std::uint32_t>::max();
 
 std::string_view without_blanks(std::string_view s) noexcept {
@@ -26,7 +26,7 @@ std::string_view without_blanks(std::string_view s) noexcept {
   return s;
 }
 
-/// The first run of non-blanks of `rest`, which loses it.
+/// Removes and returns the first run of non-blanks of `rest`.
 std::string_view next_word(std::string_view& rest) noexcept {
   while (!rest.empty() && is_blank(rest.front())) rest.remove_prefix(1);
   std::size_t n = 0;
@@ -66,7 +66,7 @@ entry_layout layout_of(std::string_view line, entry_format wanted) {
     break;
   }
   if (wanted == entry_format::automatic && (out.separator == ' ' || out.separator == '\t')) {
-    // row index:value index:value: one pair alone is a:b:w to both formats, and means the same.
+    // row index:value index:value: a single pair is a:b:w in both formats, with the same meaning.
     auto rest = line;
     next_word(rest);
     std::size_t pairs = 0;
@@ -139,7 +139,7 @@ bool read_matrix_header(const input_piece& piece, entry_layout::matrix& out) {
 
 namespace {
 
-/// Dense ids may go to twice as many as entries are expected: one line is at least 4 bytes, and rather 10.
+/// Dense ids may go up to twice the expected number of entries: one line is at least 4 bytes, typically 10.
 constexpr std::uint64_t bytes_of_a_line = 8;
 constexpr std::uint64_t dense_ids_at_least = std::uint64_t{1} << 20;
 
@@ -158,7 +158,7 @@ bool read_digits(std::string_view text, std::uint64_t& out) noexcept {
   return canonical_number(text, out);
 }
 
-/// What entry_options::non_negative says of a value that was read.
+/// Checks a value against entry_options::non_negative.
 double allowed(const input_piece& piece, double value, std::string_view text, const char* at, bool non_negative) {
   if (non_negative && value < 0) piece.fail(at, "found " + quote_for_error(text) + ", want a number of at least 0");
   return value;
@@ -254,18 +254,18 @@ void entry_parser::add(const input_piece& piece, token first, token second, doub
   std::uint64_t numbers[2] = {};
   number(piece, 0, first, numbers[0]);
   number(piece, 1, second, numbers[1]);
-  // The second one may have made a name of the first one as well.
+  // The second one may have turned the first one into a name as well.
   for (int f = 0; f < 2; ++f) {
     if (ids_[side(f)].numeric()) fresh_[f].push_back(numbers[f]);
     else fresh_name_[f].push_back(f == 0 ? first.text : second.text);
   }
   add_fresh(value);
-  // What was in quotes does not lie in the piece.
+  // Quoted text is not contiguous in the piece.
   if (first.text.data() == unquoted_[0].data() || second.text.data() == unquoted_[1].data()) flush();
 }
 
-/// The field at the front of `rest`, which begins after its separator then, without the blanks around it. `more`:
-/// whether there was a separator. In quotes, where separators are not blanks, it may have separators and doubled
+/// The field at the front of `rest`, which is advanced past its separator, without the blanks around it. `more`:
+/// whether there was a separator. In quotes, unless separators are blanks, it may contain separators and doubled
 /// quotes.
 entry_parser::token entry_parser::next_field(const input_piece& piece, std::string_view& rest, char separator,
                                              bool& more, std::string& unquoted) const {
@@ -318,7 +318,7 @@ void entry_parser::fields_line(const input_piece& piece, std::string_view line) 
   double value = 1;
   bool has_value = more;
   if (more) {
-    // Alone it would be b:w; taken as a name here it would be another id, and of index:value index:value one would be
+    // Alone it would be b:w; read as a name here it would be another id, and of index:value index:value one would be
     // lost.
     if (double ignored = 0; marked && read_whole_number(second.text.substr(mark + 1), ignored))
       piece.fail(second.at, "found " + quote_for_error(second.text) +
@@ -328,7 +328,7 @@ void entry_parser::fields_line(const input_piece& piece, std::string_view line) 
       value = read_value(piece, third.text, third.at, options_.non_negative);
     }
   } else if (marked) {
-    // b:w. A name may have a colon too: what follows it is then no number.
+    // b:w. A name may contain a colon too: then no number follows it.
     const auto id = second.text.substr(0, mark);
     const auto text = second.text.substr(mark + 1);
     std::uint64_t ignored = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Lines of `row column value` in the formats of entry_format, read into what one worker keeps of them: a dictionary of
-// the ids that it met and a pair of their indices for each entry.
+// Parses lines of `row column value` in the formats of entry_format into what one worker keeps of them: a dictionary of
+// the ids that it saw and a pair of their indices for each entry.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace paracel {
 
-/// What the input says about all of its lines: by the first line, and by the header of each MatrixMarket file.
+/// What is known of all lines: from the first line, and from the header of each MatrixMarket file.
 struct entry_layout {
   entry_format format = entry_format::fields;  ///< never automatic
   char separator = ',';                        ///< of fields; a blank stands for runs of blanks and tabs
@@ -33,32 +33,32 @@ struct entry_layout {
   std::vector<matrix> matrices;  ///< MatrixMarket: by file
 };
 
-/// The separator and format that a first line shows. `wanted`: what the caller asked for.
+/// The separator and format of a first line. `wanted`: what the caller requested.
 entry_layout layout_of(std::string_view first_line, entry_format wanted);
 
-/// Whether a line has nothing but blanks, or is a comment: # alone, or # and a blank.
+/// Whether a line is blank, or a comment: # alone, or # and a blank.
 bool without_entry(std::string_view line) noexcept;
 
 /// Reads the header of a MatrixMarket file, `head` being its beginning in whole lines, or all of it.
 /// Returns false when the header does not end in `head`. Throws: data_error.
 bool read_matrix_header(const input_piece& head, entry_layout::matrix& out);
 
-/// What one worker keeps of the lines that it read.
+/// What one worker keeps of the lines that it has read.
 struct local_entries {
   id_interner::sorted_ids rows;     ///< entries are indices of it
   id_interner::sorted_ids columns;  ///< the same; not used when rows and columns are the same things (a graph)
   chunked_vector entries;
 };
 
-/// What is to be kept of lines.
+/// What to keep of lines.
 struct entry_use {
   bool values = true;
   bool one_dictionary = false;   ///< rows and columns are the same things
   bool mirror_symmetric = true;  ///< a symmetric matrix gives both halves
-  /// All rows and columns of MatrixMarket files come by take_range: their numbers are dense, however few entries there
-  /// are.
+  /// All rows and columns of MatrixMarket files are added by take_range: their numbers are dense, however few entries
+  /// there are.
   bool whole_matrices = false;
-  /// Text that this parser will see, or 0 for unknown: how far dense ids may go follows from it.
+  /// Size of the text that this parser will see, or 0 for unknown: determines the limit of dense ids.
   std::uint64_t expected_bytes = 0;
 };
 
@@ -68,15 +68,15 @@ class entry_parser {
  public:
   entry_parser(const entry_layout& layout, const entry_options& options, const entry_use& use);
 
-  /// The next line with anything in it is a header, wherever it is.
+  /// The next non-blank line is a header, wherever it is.
   void expect_header() noexcept { header_ = true; }
   /// Parses lines of a file of entries.
   void parse(const input_piece& piece);
   /// Takes the first field of each line as a row without entries.
   void parse_rows(const input_piece& piece, char separator);
-  /// Takes the numbers [begin, end) as rows, or as columns, without entries.
+  /// Adds the numbers [begin, end) as rows, or as columns, without entries.
   void take_range(std::uint64_t begin, std::uint64_t end, bool rows);
-  /// From now on, and before, all ids are names.
+  /// From now on, and retroactively, all ids are names.
   void make_names();
 
   [[nodiscard]] bool numeric() const noexcept { return numeric_; }
@@ -112,7 +112,7 @@ class entry_parser {
   /// The field that names rows.
   int row_field() const noexcept { return options_.transpose ? 1 : 0; }
   void add(const input_piece& piece, token first, token second, double value);
-  /// Whether the text is an id as a number; if not, all ids become names, or it is an error.
+  /// Whether the text is a numeric id; if not, all ids become names, or it is an error.
   bool number(const input_piece& piece, int field, const token& id, std::uint64_t& out);
   void add_fresh(double value) {
     if (use_.values) fresh_value_.push_back(value);
@@ -123,7 +123,7 @@ class entry_parser {
     fresh_[1].push_back(second);
     add_fresh(value);
   }
-  /// Gives what was read last their indices.
+  /// Assigns indices to what was read last.
   void flush();
   void leave_dense(int side);
 
@@ -135,7 +135,7 @@ class entry_parser {
   bool header_ = false;
   id_interner ids_[2];
   chunked_vector entries_;
-  // Ids read and not yet in entries_, of each field either numbers or names: looked up many at a time. Names lie in the
+  // Ids read and not yet in entries_, of each field either numbers or names: looked up in batches. Names point into the
   // piece.
   static constexpr std::size_t batch = 4096;
   std::size_t fresh_count_ = 0;

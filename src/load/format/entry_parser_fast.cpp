@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Lines of entries that have nothing unusual, read without looking at a byte twice. All others are left to
-// entry_parser::line, which says what is wrong with them: a function of a line returns where the next one begins, or
-// null and has done nothing. Every line has its line end, which ends each search.
+// The fast path for ordinary lines of entries, in one pass over the bytes. All others are left to
+// entry_parser::line, which reports what is wrong with them: a function of a line returns the start of the next one, or
+// null without effect. Every line has its line end, which ends each search.
 #include "load/format/entry_parser.hpp"
 
 #include <cstring>
@@ -23,7 +23,7 @@ inline const char* skip_word(const char* p) noexcept {
   return p;
 }
 
-/// Digits at `at`, of which there is an end: some other byte must come. False when it is no canonical 64-bit number.
+/// Digits at `at`, followed by some other byte. False when it is not a canonical 64-bit number.
 inline bool take_digits(const char*& at, std::uint64_t& out) noexcept {
   const char* p = at;
   std::uint64_t value = static_cast<unsigned char>(*p) - std::uint64_t{'0'};
@@ -45,7 +45,7 @@ inline bool take_digits(const char*& at, std::uint64_t& out) noexcept {
   return true;
 }
 
-/// Behind the line end at `p`; null if there is none.
+/// After the line end at `p`; null if there is none.
 inline const char* behind_line_end(const char* p) noexcept {
   if (*p == '\r') ++p;
   return *p == '\n' ? p + 1 : nullptr;
@@ -57,7 +57,7 @@ inline const char* next_line(const char* p, const char* end) noexcept {
 
 }  // namespace
 
-/// Whether a value can be read at `at`, and stays; `at` is behind it then.
+/// Whether a value can be parsed at `at`, and is kept; `at` is then past it.
 inline bool entry_parser::usual_value(const char*& at, const char* end, double& value) const {
   const auto reading = read_number(at, end);
   if (reading.outcome != number_outcome::ok) return false;
@@ -67,7 +67,7 @@ inline bool entry_parser::usual_value(const char*& at, const char* end, double& 
   return true;
 }
 
-/// The value at `at` and what follows it: with `more_fields`, other fields, which are not read.
+/// The value at `at` and what follows it: with `more_fields`, further fields, which are ignored.
 inline const char* entry_parser::value_and_line_end(const char* at, const char* end, bool more_fields,
                                                     double& value) const {
   const bool blanks = layout_.separator == ' ';
@@ -104,7 +104,7 @@ inline const char* entry_parser::names_line(const char* at, const char* end) {
   const char separator = layout_.separator;
   const bool blanks = separator == ' ';
   const auto is_separator = [&](char c) { return c == separator || (blanks && c == '\t'); };
-  // A comment, quotes, and blanks around a name are for others, and so is what may be a name or a name and a value.
+  // A comment, quotes, and blanks around a name are left to others, as is what may be a name or a name and a value.
   const auto begins_name = [&](char c) {
     return !is_blank(c) && c != '"' && c != '#' && c != '\n' && c != '\r' && !is_separator(c);
   };

@@ -62,7 +62,7 @@ entry_layout entry_layout_of(input_set& input, entry_format wanted) {
   return out;
 }
 
-/// What rank 0 found, for those who cannot look at standard input.
+/// What rank 0 found, for the others, which cannot read standard input.
 entry_layout layout_for_all(Comm& comm, const entry_layout& found) {
   std::vector<std::uint64_t> said{static_cast<std::uint64_t>(found.format),
                                   static_cast<std::uint64_t>(found.separator)};
@@ -99,7 +99,7 @@ local_entries read_entries(Comm comm, const std::vector<std::string>& names, con
   all_or_throw(comm, [&] {
     for (const auto& part : input.parts(rank, size)) {
       const auto& file = input.files()[part.file];
-      // Text of compressed files is some times as long.
+      // The text of compressed files is several times as long.
       use.expected_bytes += (part.end - part.begin) * (file.divisible() ? 1 : 4);
     }
     use.whole_matrices = true;
@@ -123,7 +123,7 @@ local_entries read_entries(Comm comm, const std::vector<std::string>& names, con
       throw data_error(input.files()[f].shown() + ":" + std::to_string(m.size_line) + ":1: found " +
                        std::to_string(counts[f]) + " entries, want " + std::to_string(m.entries) +
                        " as this line says");
-    // Rows and columns without an entry exist too: each worker brings its share of them.
+    // Rows and columns without an entry exist too: each worker contributes its share of them.
     const auto range = [&](std::uint64_t n, bool rows) {
       parser->take_range(1 + n / size * rank + std::min<std::uint64_t>(n % size, rank),
                          1 + n / size * (rank + 1) + std::min<std::uint64_t>(n % size, rank + 1), rows);
@@ -139,7 +139,7 @@ local_entries read_entries(Comm comm, const std::vector<std::string>& names, con
 
 namespace {
 
-/// The lines of a piece that have the entry, as places, until there are two.
+/// The lines of a piece that contain the entry, as places, until there are two.
 void find_entry(const input_piece& piece, entry_layout layout, const entry_options& options, const entry_ids& wanted,
                 bool either_way, std::vector<std::string>& places) {
   if (!layout.matrices.empty()) {
@@ -165,7 +165,7 @@ void find_entry(const input_piece& piece, entry_layout layout, const entry_optio
         }
       }
     } catch (const data_error&) {
-      return true;  // a header: look at its lines one by one, of which only this one is left out
+      return true;  // a header: examine its lines one by one, of which only this one is skipped
     }
     return false;
   };

@@ -21,8 +21,8 @@ local_entries read_entries(Comm comm, const std::vector<std::string>& files, con
 struct entry_ids {
   std::string row, column;
 };
-/// What is known of the place at which an entry comes the second time: file:line:1, or the files' names where they
-/// cannot be read twice. `either_way`: (column, row) is the same entry. Blocks: a collective. Cost: reads all files
+/// A description of the place of a duplicate entry: file:line:1, or the files' names where they
+/// cannot be read again. `either_way`: (column, row) is the same entry. Blocks: a collective. Cost: reads all files
 /// again.
 std::string place_of_second(Comm comm, const std::vector<std::string>& files, const entry_options& options,
                             const entry_ids& wanted, bool either_way);

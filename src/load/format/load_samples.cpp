@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Samples of a job: what one worker reads, and what the workers then tell each other.
+// Samples of a job: what one worker reads, and what the workers then exchange.
 #include <string>
 #include <vector>
 
@@ -16,7 +16,7 @@ namespace paracel {
 
 namespace {
 
-// Enough of a file to find its first line that is not blank, and to tell its format by.
+// Enough of a file to find its first non-blank line, and to detect its format.
 constexpr std::size_t first_read_bytes = std::size_t{64} << 10;
 
 sample_layout sample_layout_of(input_set& input, const std::vector<std::string>& names, const sample_options& options) {
@@ -66,7 +66,7 @@ sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const
     if (!npy && (rank == 0 || !input.standard_input())) layout = sample_layout_of(input, names, options);
   });
   if (input.standard_input()) {
-    // The others cannot look at it.
+    // The others cannot read it.
     std::vector<std::string> said{layout.format == sample_format::csv ? "csv" : "libsvm",
                                   {layout.separator},
                                   std::to_string(layout.fields),

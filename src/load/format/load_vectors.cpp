@@ -25,7 +25,7 @@ vector_rows load_vectors(Comm comm, const std::vector<std::string>& files, const
         comm.get_rank(), comm.get_size(), [&](const input_piece& piece) { parser.parse(piece); },
         report_load_progress(comm, input));
   });
-  // The first worker that has a row says how wide rows are; the others' are all of one width.
+  // The lowest rank with a row decides the width; the others must match it.
   const auto widths = comm.allgather(std::uint64_t{parser.first_place().empty() ? 0 : parser.columns()});
   const auto places = comm.allgather(parser.first_place());
   vector_rows rows;

@@ -19,9 +19,9 @@ static_assert(std::endian::native == std::endian::little, "numbers of an .npy fi
 namespace {
 
 constexpr std::size_t npy_front_bytes = std::size_t{64} << 10;
-// Numbers that are converted at once.
+// Numbers converted at once.
 constexpr std::size_t block_bytes = std::size_t{256} << 10;
-// Beyond it the neighbour of an integer is the same double.
+// Beyond it adjacent integers become the same double.
 constexpr std::int64_t exact_limit = std::int64_t{1} << 53;
 
 __extension__ using wide = unsigned __int128;
@@ -39,7 +39,7 @@ std::string front_of(const input_file& file, std::size_t bytes) {
   return front;
 }
 
-/// What becomes of the numbers of one row after the other.
+/// Receives the numbers, row by row.
 class npy_rows {
  public:
   npy_rows(const std::string& file, const npy_matrix& header, const sample_options& options, sample_rows& to)
@@ -137,7 +137,7 @@ bool is_npy(const input_file& file) { return file.divisible() && front_of(file, 
 
 sample_rows read_npy(const input_set& input, std::size_t rank, std::size_t size, const sample_options& options,
                      const load_progress& progress) {
-  // Every rank looks at every header, so that all find the same widths and the same errors.
+  // Every rank reads every header, so that all find the same widths and the same errors.
   sample_rows rows;
   rows.dense = true;
   std::vector<npy_matrix> headers;

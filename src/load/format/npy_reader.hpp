@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Samples in NumPy's .npy format (paracel/npy_header.hpp): a matrix of numbers as they lie in memory. A row belongs to
-// the rank in whose part of the file its first byte lies, as a line of text does.
+// Samples in NumPy's .npy format (paracel/npy_header.hpp): a matrix of raw numbers. A row belongs to
+// the rank whose part of the file contains its first byte, as for lines of text.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@ struct npy_matrix {
 /// Throws: data_error that names the file: another kind of array, or a file that is too short or too long for it.
 npy_matrix read_npy_matrix(const std::string& file, std::string_view front, std::uint64_t bytes);
 
-/// Whether a file begins like one of these.
+/// Whether a file begins like an .npy file.
 bool is_npy(const input_file& file);
 
-/// Part `rank` of `size` of the rows of all files, which must all be .npy. Dense; the label, if there is one, is the
+/// Part `rank` of `size` of the rows of all files, which must all be .npy. Dense; the label, if present, is the
 /// last column. Throws: data_error `file:row:column: ...`, both from 1.
 sample_rows read_npy(const input_set& input, std::size_t rank, std::size_t size, const sample_options& options,
                      const load_progress& progress);

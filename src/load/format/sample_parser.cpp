@@ -33,13 +33,13 @@ const char* separator_name(char c) noexcept {
   }
 }
 
-/// The fields of a CSV line, one after the other.
+/// Iterates over the fields of a CSV line.
 class csv_fields {
  public:
   csv_fields(std::string_view line, char separator)
       : at_(line.data()), last_(at_ + line.size()), separator_(separator) {}
 
-  /// The next field, without blanks around it and without quotes. False when its quotes do not end.
+  /// The next field, without blanks around it and without quotes. False when its quotes are unterminated.
   bool next(std::string_view& field, bool& quoted) {
     skip_blanks();
     quoted = at_ != last_ && *at_ == '"';
@@ -76,7 +76,7 @@ class csv_fields {
     ++at_;
     return true;
   }
-  /// Where it stands, for messages.
+  /// Its position, for messages.
   [[nodiscard]] const char* at() const noexcept { return at_; }
   [[nodiscard]] bool over() const noexcept { return at_ == last_; }
 
@@ -97,7 +97,7 @@ constexpr const char* open_quote =
     "found a quote that does not end in its line, want fields without line ends: a part of a "
     "file begins at a line";
 
-/// A field with its doubled quotes made single.
+/// A field with its doubled quotes unescaped.
 std::string unquoted(std::string_view field) {
   std::string s;
   for (std::size_t i = 0; i < field.size(); ++i) {
@@ -107,7 +107,7 @@ std::string unquoted(std::string_view field) {
   return s;
 }
 
-/// All fields of a line; false when quotes do not end, with where.
+/// All fields of a line; false for unterminated quotes, with their position.
 bool all_fields(std::string_view line, char separator, std::vector<std::string>& names, const char*& problem) {
   csv_fields fields(line, separator);
   std::string_view field;
@@ -129,14 +129,14 @@ std::size_t count_fields(std::string_view line, char separator) {
   return names.size();
 }
 
-/// Whether no field is a number, and none is missing: so a line of data with a field that is wrong is no header.
+/// Whether no field is a number, and none is missing: so a line of data with an invalid field is not a header.
 bool names_only(const std::vector<std::string>& fields) {
   return std::none_of(fields.begin(), fields.end(), [](const std::string& f) {
     return f.empty() || read_number(f.data(), f.data() + f.size()).outcome != number_outcome::not_a_number;
   });
 }
 
-/// What stands between the fields of a line that is no libsvm; 0: nothing, it is one field.
+/// The separator of a line that is not libsvm; 0: none, it is one field.
 char separator_of(std::string_view line, bool blanks_too) {
   bool inside = false;
   bool tab = false;
@@ -175,11 +175,11 @@ bool find_layout(const std::string& file, std::string_view text, const sample_op
   if (out.separator == 0) {
     const bool pairs = first.find(':') != std::string_view::npos && !said;
     out.separator = pairs ? '\0' : separator_of(first, !binary);
-    // For labels of two classes only what has always been CSV is CSV: a line of one field is a libsvm sample without
+    // For labels of two classes only unambiguous CSV is CSV: a line of one field is a libsvm sample without
     // features, since a CSV sample has a feature.
     csv = csv || out.separator != 0;
     if (!csv && !pairs && options.label == sample_options::label_rule::none && !options.without_label) {
-      // One field: a column of numbers, unless a line further on has an index:value.
+      // One field: a column of numbers, unless a later line has an index:value.
       csv = text.find(':') == std::string_view::npos;
     }
     if (out.separator == 0) out.separator = ',';
@@ -203,7 +203,7 @@ sample_parser::sample_parser(sample_layout layout, const sample_options& options
   if (rows_.dense) plan_fields();
 }
 
-/// Which field of a line is what.
+/// The roles of a line's fields.
 void sample_parser::plan_fields() {
   const auto refuse = [&](const std::string& what) { throw data_error(layout_.place + ": " + what); };
   const auto all = layout_.fields;
@@ -280,7 +280,7 @@ void sample_parser::plan_fields() {
 
 namespace {
 
-/// What stands where a number should, up to one of `stops`.
+/// The text where a number should be, up to one of `stops`.
 [[noreturn]] void no_number(const input_piece& from, const char* at, const char* last, std::string_view stops,
                             const number_reading& reading, const char* what) {
   const char* end = at;
@@ -291,7 +291,7 @@ namespace {
                     (reading.outcome == number_outcome::not_finite && whole ? "finite number" : "number"));
 }
 
-/// Reads the number at `at`, which ends at one of `stops` or at `last`, and moves `at` behind it.
+/// Parses the number at `at`, which ends at one of `stops` or at `last`, and advances `at` past it.
 double number(const input_piece& from, const char*& at, const char* last, std::string_view stops,
               const char* what = "") {
   const auto reading = read_number(at, last);
@@ -457,10 +457,10 @@ void sample_parser::line(const input_piece& from, std::string_view text) {
   ++rows_.row_count;
 }
 
-// ---- the quick path
+// ---- the fast path
 //
-// Lines as programs write them, without looking for their ends first. Whatever is unusual in a line, right or wrong,
-// sends it back to its beginning and to the functions above: so there is one place that says what is accepted and what
+// For lines as programs write them, without searching for their ends first. Anything unusual in a line, valid or not,
+// restarts it with the functions above: so a single place decides what is accepted and what
 // is wrong.
 
 namespace {
@@ -474,7 +474,7 @@ bool ends_line(const char* at) noexcept { return *at == '\n' || (*at == '\r' && 
 void sample_parser::quick_lines(const input_piece& from, std::string_view lines) {
   const char* at = lines.data();
   const char* const end = at + lines.size();
-  // The last line of a file may have no end, which the loops here need.
+  // The last line of a file may lack an end, which the loops here need.
   const char* last = end;
   while (last != at && last[-1] != '\n') --last;
   const bool csv = layout_.format == sample_format::csv;
@@ -506,7 +506,7 @@ void sample_parser::flush() {
   new_entries_ = 0;
 }
 
-/// The label at `at`, which must end there; false: look again.
+/// The label at `at`, which must end there; false: use the slow path.
 bool sample_parser::quick_label(const char*& at, const char* last) {
   if (options_.label == sample_options::label_rule::real) {
     double v = 0;
@@ -518,7 +518,7 @@ bool sample_parser::quick_label(const char*& at, const char* last) {
   const char* p = at + (minus || *at == '+' ? 1 : 0);
   if ((*p != '0' && *p != '1') || (p[1] != ' ' && !ends_line(p + 1) && !(rows_.dense && p[1] == layout_.separator)))
     return false;
-  // A zero or a -1 that would be one of two kinds is for the function that says so.
+  // A zero or a -1 that could be of either kind is left to the function that reports it.
   if (*p == '1' && minus) {
     if (rows_.has_label_zero || rows_.dense) return false;
     rows_.has_label_minus_one = true;
@@ -531,7 +531,7 @@ bool sample_parser::quick_label(const char*& at, const char* last) {
   return true;
 }
 
-/// The next line, or null when it is not as quick as that; the rows are then as they were.
+/// The next line, or null when the fast path does not apply; the rows are then unchanged.
 const char* sample_parser::quick_libsvm_line(const char* at, const char* last) {
   const auto rows_before = rows_.value.size();
   const auto new_before = new_entries_;
@@ -621,8 +621,8 @@ const char* sample_parser::quick_csv_line(const char* at, const char* last) {
   return at + (*at == '\r' ? 2 : 1);
 }
 
-/// Reserves what the rest of the input will need, as far as the lines so far can tell. What is reserved too much is
-/// never touched, and so takes no memory.
+/// Reserves what the rest of the input will need, estimated from the lines so far. Excess reservations are
+/// never touched, and so use no memory.
 void sample_parser::make_room(double done, std::size_t new_values, std::size_t new_rows) {
   if (done <= 0 || done >= 1) return;
   const auto reserve = [done](auto& v, std::size_t fresh) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Turns lines of CSV or libsvm into sample_rows. The input comes in pieces of whole lines; line numbers are worked out
-// only when something is wrong.
+// Turns lines of CSV or libsvm into sample_rows. The input comes in pieces of whole lines; line numbers are computed
+// only for errors.
 #pragma once
 
 #include <cstddef>
@@ -17,31 +17,31 @@ namespace paracel {
 
 enum class sample_format { csv, libsvm };
 
-/// What the beginning of the input says about all of it.
+/// What the beginning of the input tells about all of it.
 struct sample_layout {
   sample_format format = sample_format::csv;
-  char separator = ',';            ///< csv: what is between fields; ' ' stands for runs of blanks
+  char separator = ',';            ///< csv: the separator; ' ' stands for runs of blanks
   std::size_t fields = 0;          ///< csv: fields in each line
   bool header = false;             ///< csv: the first line names the fields
   std::vector<std::string> names;  ///< csv with a header: of all fields
   std::string place = "?:1:1";     ///< of the first line that is not blank
 };
 
-/// Finds the first line of `text` that is not blank, and what it says; false if there is none. `file` is for messages.
-/// Throws: data_error when a quoted field of it does not end.
+/// Detects the layout from the first non-blank line of `text`; false if there is none. `file` is for messages.
+/// Throws: data_error when a quoted field of it is unterminated.
 bool find_layout(const std::string& file, std::string_view text, const sample_options& options, sample_layout& out);
 
 class sample_parser {
  public:
-  /// Throws: data_error when the options do not go with the layout.
+  /// Throws: data_error when the options do not match the layout.
   sample_parser(sample_layout layout, const sample_options& options);
 
   /// The next piece. A piece that begins a file begins with its header, if the layout has one.
   /// Throws: data_error file:line:column.
   void parse(const input_piece& piece);
-  /// The piece that comes next has nothing but blank lines before it in its file.
+  /// The next piece follows only blank lines in its file.
   void expect_header() noexcept { header_ahead_ = layout_.header; }
-  /// Leaves out the quick path, which must make no difference: for tests.
+  /// Disables the fast path, which must make no difference: for tests.
   void read_carefully() noexcept { careful_ = true; }
   /// The rows so far; ends the parser's life.
   sample_rows take();
@@ -68,7 +68,7 @@ class sample_parser {
   bool header_ahead_ = false;
   bool careful_ = false;
   sample_rows rows_;
-  // Entries that are on their way to rows_: appending one by one would ask for room at each.
+  // Entries not yet moved to rows_: appending one by one would check the capacity each time.
   std::vector<std::uint32_t> new_column_;
   std::vector<double> new_value_;
   std::size_t new_entries_ = 0;

@@ -37,7 +37,7 @@ std::vector<std::uint32_t> ascending(const id_list& ids) {
   return order;
 }
 
-/// One id for each worker but the first, ascending: worker w begins with the w-th one.
+/// One id for each worker but the first, ascending: worker w starts at the w-th one.
 id_list splitters(Comm& comm, const id_list& ids, const std::vector<std::uint32_t>& weight) {
   const auto weight_of = [&](std::size_t i) { return weight.empty() ? 1.0 : static_cast<double>(weight[i]); };
   double total = 0;
@@ -50,7 +50,7 @@ id_list splitters(Comm& comm, const id_list& ids, const std::vector<std::uint32_
   for (std::size_t i = 0; i < ids.size(); ++i) {
     seen += weight_of(i);
     if (seen < taken + step / 2) continue;
-    // An id that weighs several steps stands for all of them.
+    // An id that weighs several steps is sampled once for all of them.
     const double steps = step == 0 ? 0 : std::max(1.0, std::floor((seen - taken) / step));
     append_one(mine, ids, i);
     mine_weight.push_back(step == 0 ? weight_of(i) : step * steps);
@@ -73,7 +73,7 @@ id_list splitters(Comm& comm, const id_list& ids, const std::vector<std::uint32_
   double before = 0;
   for (std::size_t w = 1; w < size && !sorted.empty(); ++w) {
     const double target = sum * static_cast<double>(w) / static_cast<double>(size);
-    // Walk over groups of one id until the target lies in the group; then cut at the nearer end.
+    // Scan groups of equal ids until the target is in the group; then cut at the nearer end.
     while (at < sorted.size()) {
       std::size_t end = at;
       double group = 0;
@@ -129,7 +129,7 @@ id_list merged(std::span<const id_list> lists) {
   return merge_two(merged(lists.first(half)), merged(lists.subspan(half)));
 }
 
-/// Names have no common length: they travel as a stream of bytes, of which a round may end in the middle of one.
+/// Names vary in length: they are sent as a stream of bytes, of which a round may end in the middle of one.
 void send_names(Comm& comm, const id_list& ids, const std::vector<std::size_t>& cut, std::vector<std::uint64_t> bytes,
                 std::vector<id_list>& got) {
   const auto size = comm.get_size();
@@ -157,7 +157,7 @@ void send_names(Comm& comm, const id_list& ids, const std::vector<std::size_t>& 
   }
 }
 
-/// Sends each worker its ids [cut[w], cut[w + 1]), and returns what it brought, of each worker, ascending. Ends `ids`.
+/// Sends each worker its ids [cut[w], cut[w + 1]), and returns what arrived from each worker, ascending. Ends `ids`.
 std::vector<id_list> send_ids(Comm& comm, id_list& ids, const std::vector<std::size_t>& cut) {
   const auto size = comm.get_size();
   const auto self = comm.get_rank();
@@ -257,11 +257,11 @@ global_ids number_ids(Comm comm, id_list ids, std::vector<std::uint32_t> weight)
   for (const auto n : comm.allgather(static_cast<std::uint64_t>(out.own.size())))
     out.first.push_back(out.first.back() + n);
   if (out.own.size() > std::numeric_limits<std::uint32_t>::max()) throw error("more than 4294967295 ids of one worker");
-  // Both lists ascend, so that one walk finds all of them.
+  // Both lists are ascending, so that one pass finds all of them.
   std::vector<std::uint64_t> items(size);
   for (std::size_t w = 0; w < size; ++w) items[w] = brought_by[w].size();
   struct walk {
-    std::size_t i = 0;   // in what a worker brought
+    std::size_t i = 0;   // in what a worker sent
     std::size_t at = 0;  // in own
   };
   std::vector<walk> walks(size);

@@ -25,8 +25,8 @@ bool canonical_number(std::string_view text, std::uint64_t& out) noexcept {
   return true;
 }
 
-/// A number's low bits are what neighbours differ in: they must reach all bits of the place. One multiplication and the
-/// high half on top of the low one.
+/// A number's low bits are where adjacent ones differ: they must affect all bits of the place. One multiplication and
+/// the high half folded into the low one.
 std::uint64_t id_interner::place_of(std::uint64_t key) noexcept {
   key *= 0x9e3779b97f4a7c15U;
   return key ^ (key >> 32U);
@@ -66,7 +66,7 @@ void id_interner::index(std::span<const std::uint64_t> numbers, std::uint32_t* t
     for (std::size_t i = 0; i < numbers.size(); ++i) to[i] = static_cast<std::uint32_t>(numbers[i]);
     return;
   }
-  // The slot of a number that comes later is asked for now: most of the time goes into waiting for memory.
+  // Prefetches the slot of a later number: most of the time is memory latency.
   constexpr std::size_t ahead = 16;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (i + ahead < numbers.size() && !slots_.empty())

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The ids that one worker meets, each under a 32-bit index, so that an entry is a pair of indices whatever its ids are.
+// The ids that one worker sees, each with a 32-bit index, so that an entry is a pair of indices whatever its ids are.
 //
-//     dense     numbers that are small for the size of the input: the index is the number, nothing is looked up
-//     numbers   open addressing, 16 bytes a slot: key | index + 1; at most 5 of 8 slots taken
+//     dense     numbers that are small for the size of the input: the index is the number, without a lookup
+//     numbers   open addressing, 16 bytes a slot: key | index + 1; at most 5 of 8 slots used
 //     names     string_interner
 //
-// It begins dense. What it changes into keeps what it has: see leave_dense.
+// It starts dense. Conversions keep the contents: see leave_dense.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ class id_interner {
   void index(std::span<const std::string_view> names, std::uint32_t* to) { names_.index(names, to); }
   std::uint32_t index(std::uint64_t number);
   std::uint32_t index(std::string_view name) { return names_.index(name); }
-  /// An id that is there without being in an entry. Of numbers and names: the same as `index`.
+  /// An id that exists without an entry. Of numbers and names: the same as `index`.
   void mention(std::uint64_t number) {
     if (kind_ == kind::dense) mentioned_.push_back(static_cast<std::uint32_t>(number));
     else index(number);
@@ -61,13 +61,13 @@ class id_interner {
       for (auto n = begin; n < end; ++n) index(n);
   }
 
-  /// From now on indices are in order of arrival. The caller changes those that it holds: old index i to index(i).
+  /// From now on indices are in order of arrival. The caller converts those that it holds: old index i to index(i).
   void leave_dense();
-  /// Numbers become the names that were read as them; indices stay. Not from dense.
+  /// Numbers become names as they were read; indices stay. Not from dense.
   void make_names();
 
-  /// All ids ascending, and the place there of each index (empty: i is at place i). Ends the dictionary's life.
-  /// `visit(f)` calls f(index) for every index in use: dense ids are known to nobody else.
+  /// All ids ascending, and the place of each index among them (empty: i is at place i). Ends the dictionary's life.
+  /// `visit(f)` calls f(index) for every index in use: dense ids are not recorded anywhere else.
   struct sorted_ids {
     id_list ids;
     std::vector<std::uint32_t> place;

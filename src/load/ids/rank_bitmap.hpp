@@ -8,7 +8,7 @@
 
 namespace paracel {
 
-/// A set of numbers below a bound, and how many of it are below any of them.
+/// A set of numbers below a bound, with rank queries.
 /// Cost: bound / 8 bytes, a sixteenth more after `count`; 1 to 5 ns a call.
 class rank_bitmap {
  public:
@@ -17,7 +17,7 @@ class rank_bitmap {
   void add(std::uint64_t n) noexcept { words_[n / 64] |= std::uint64_t{1} << (n % 64); }
   [[nodiscard]] bool contains(std::uint64_t n) const noexcept { return ((words_[n / 64] >> (n % 64)) & 1U) != 0; }
 
-  /// To be called after the last `add` and before `rank` and `size`.
+  /// Call it after the last `add` and before `rank` and `size`.
   void count() {
     before_.clear();
     size_ = 0;
@@ -27,7 +27,7 @@ class rank_bitmap {
     }
   }
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  /// How many members are below n, a member or a number below the bound.
+  /// The number of members below n, a member or a number below the bound.
   [[nodiscard]] std::uint64_t rank(std::uint64_t n) const noexcept {
     const std::size_t word = n / 64;
     auto r = before_[word / words_of_a_count];

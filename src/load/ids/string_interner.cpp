@@ -29,8 +29,8 @@ void string_interner::reserve(std::size_t names) {
 }
 
 void string_interner::index(std::span<const std::string_view> names, std::uint32_t* to) {
-  // Most of the time goes into waiting for memory: for the slot, where a name lies, and its bytes. What one name needs
-  // is asked for while others are looked at.
+  // Most of the time is memory latency: of the slot, the name's offset, and its bytes. What one name needs
+  // is prefetched while others are processed.
   constexpr std::size_t group = 64;
   std::array<std::uint32_t, group> tags;
   std::array<std::uint32_t, group> found;

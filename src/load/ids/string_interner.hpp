@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Names under 32-bit indices in the order of their arrival: the names' bytes one after the other, and a table with open
+// Names with 32-bit indices in order of arrival: the names' bytes contiguous, and a table with open
 // addressing, 8 bytes a slot:
 //
 //     u32 the top half of the name's hash | u32 index + 1, 0: empty
 //
-// A slot's place is the top bits of what it holds, so that the table grows without the names.
+// A slot's place is the top bits of its contents, so that the table grows without reading the names.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +26,14 @@ class string_interner {
   [[nodiscard]] const id_list& names() const noexcept { return names_; }
 
   /// The index of each name. Throws: error beyond 2^32 - 1 names.
-  /// Cost: about 25 ns a name in a table of a million, 8 bytes a slot of which at most 5 of 8 are taken, and the names.
+  /// Cost: about 25 ns a name in a table of a million, 8 bytes a slot of which at most 5 of 8 are used, and the names.
   void index(std::span<const std::string_view> names, std::uint32_t* to);
   std::uint32_t index(std::string_view name) {
     std::uint32_t i = 0;
     index({&name, 1}, &i);
     return i;
   }
-  /// Leaves the names alone, to be sorted: nothing is looked up any more.
+  /// Keeps only the names, to be sorted: no lookups afterwards.
   id_list take() {
     slots_ = {};
     return std::move(names_);

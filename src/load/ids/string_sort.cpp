@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Names are sorted by 8 bytes at a time, which lie beside the index as a number; where these are equal, by the next 8.
+// Names are sorted by 8 bytes at a time, stored beside the index as a number; where these are equal, by the next 8.
 //
 // Source: Bentley and Sedgewick, "Fast algorithms for sorting and searching strings" (1997), with the caching of Ng and
 // Kakehi, "Cache efficient radix sort for string sorting" (2007), and std::sort in place of the partition.
@@ -17,11 +17,11 @@ namespace paracel {
 namespace {
 
 struct keyed {
-  std::uint64_t key;  // bytes of the name, the first one highest; zeros behind its end
+  std::uint64_t key;  // bytes of the name, the first one highest; zeros past its end
   std::uint32_t index;
 };
 
-/// A part of the list in which the names have their first bytes in common.
+/// A range of the list in which the names share their first bytes.
 struct part {
   std::size_t begin, end;
   std::size_t common;
@@ -75,8 +75,8 @@ std::vector<std::uint32_t> order_of_names(const id_list& names) {
       auto end = begin + 1;
       while (end < some.size() && some[end].key == some[begin].key) ++end;
       if (end - begin > 1) {
-        // A name that ends here is a beginning of those that do not, and of two that end the shorter one is of the
-        // longer.
+        // A name that ends here is a prefix of those that do not, and of two that end the shorter one is a prefix of
+        // the longer.
         const auto same = some.subspan(begin, end - begin);
         const auto length = [&](const keyed& k) {
           return std::min(names.name(k.index).size(), p.common + key_bytes + 1);
@@ -97,7 +97,7 @@ std::vector<std::uint32_t> order_of_names(const id_list& names) {
 id_list sorted(const id_list& names, const std::vector<std::uint32_t>& order) {
   auto out = id_list::empty(false);
   out.reserve(names.size(), names.name_bytes());
-  // Where a name lies is asked for first, then its bytes: they are anywhere.
+  // Prefetches a name's offset first, then its bytes: they may be anywhere.
   constexpr std::size_t ahead = 16;
   for (std::size_t p = 0; p < order.size(); ++p) {
     if (p + 2 * ahead < order.size()) __builtin_prefetch(&names.numbers()[order[p + 2 * ahead]]);

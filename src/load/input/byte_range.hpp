@@ -2,11 +2,11 @@
 //
 // Which bytes of which files a rank reads.
 //
-//     files      |aaaaaaaaaaaa|bbbb|ccccccccccccccc|      one after the other, `total` bytes
+//     files      |aaaaaaaaaaaa|bbbb|ccccccccccccccc|      concatenated, `total` bytes
 //     ranks      0         1         2        3           cut at total * r / size
 //
-// A line belongs to the rank in whose part its first byte lies, and is read to its end even beyond the cut. So no line
-// is cut, lost or read twice, however long it is and however many ranks there are; a rank may have nothing.
+// A line belongs to the rank whose part contains its first byte, and is read to its end even past the cut. So no line
+// is split, lost or read twice, however long it is and however many ranks there are; a rank may have nothing.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ std::vector<file_piece> byte_range(const std::vector<std::uint64_t>& file_bytes,
 /// The first byte at or after `from` at which a line begins; text.size() if there is none.
 std::size_t line_begin(std::string_view text, std::size_t from) noexcept;
 
-/// The part of `text` that holds the lines beginning in [begin, end), whole. Ends with a line end or with the text.
+/// The part of `text` with the lines that begin in [begin, end), whole. Ends with a line end or with the text.
 std::string_view whole_lines(std::string_view text, std::size_t begin, std::size_t end) noexcept;
 
 /// Calls f(line, offset in lines) for each line of `lines`, without \n and a \r before it.

@@ -66,7 +66,7 @@ void input_piece::fail(const char* at, const std::string& what) const { throw da
 
 // ---- lines of a source
 
-/// Cuts what a source gives into runs of whole lines: those that begin before `end`.
+/// Splits the bytes of a source into runs of whole lines: those that begin before `end`.
 class input_set::line_reader {
  public:
   /// The source continues at byte `offset` of the file, after `at_hand`.
@@ -79,7 +79,7 @@ class input_set::line_reader {
     filled_ = at_hand.size();
   }
 
-  /// Leaves out everything to the first line end.
+  /// Skips everything up to the first line end.
   void skip_line() {
     while (offset_ < end_) {
       if (begin_ == filled_ && !fill(chunk_bytes)) return;
@@ -92,7 +92,7 @@ class input_set::line_reader {
     }
   }
 
-  /// False when there is no more line. `offset`: where the lines begin in the file.
+  /// False when there are no more lines. `offset`: where the lines begin in the file.
   bool next(std::string_view& lines, std::uint64_t& offset) {
     if (over_ || offset_ >= end_) return false;
     std::memmove(bytes_.get(), bytes_.get() + begin_, filled_ - begin_);
@@ -124,13 +124,13 @@ class input_set::line_reader {
     return n > 0;
   }
 
-  /// The length of the next run; it begins at the front of the buffer. 0: there is none.
+  /// The length of the next run, at the front of the buffer. 0: there is none.
   std::size_t run_of_lines() {
     std::size_t searched = 0;
     for (;;) {
       const auto left = end_ - offset_;
       if (filled_ >= left) {
-        // Lines that begin before the end are this rank's; the last of them may reach beyond it.
+        // Lines that begin before the end are this rank's; the last of them may extend past it.
         const auto from = std::max(searched, static_cast<std::size_t>(left) - 1);
         const auto* newline = static_cast<const char*>(std::memchr(bytes_.get() + from, '\n', filled_ - from));
         if (newline != nullptr) {
@@ -166,7 +166,7 @@ class input_set::line_reader {
 
 namespace {
 
-/// What rank 0 tells the others of a file.
+/// What rank 0 sends about a file.
 struct told_file {
   std::string name;
   std::string seen_from;
@@ -196,7 +196,7 @@ input_set::input_set(Comm& comm, const std::vector<std::string>& names) {
     if (comm.get_rank() != 0) return;
     for (const auto& name : expand(names)) mine.push_back(told_file::of(look_at(name)));
   });
-  // Gathered, not broadcast: a process in the place of a dead rank 0 gets what that one had found.
+  // Gathered, not broadcast: the replacement of a dead rank 0 gets what that one had found.
   const auto all = comm.allgather(mine);
   for (const auto& told : all.front()) take(told.file());
 }
@@ -216,7 +216,7 @@ std::vector<file_piece> input_set::parts(std::size_t rank, std::size_t size) con
     return pieces;
   }
   std::vector<std::uint64_t> bytes;
-  // A file that cannot be cut has a first byte, even if it has none: whoever reads it says what is wrong with it.
+  // A file that cannot be split counts as non-empty, even if it is empty: its reader reports what is wrong with it.
   for (const auto& f : files_) bytes.push_back(f.divisible() ? f.bytes : std::max<std::uint64_t>(f.bytes, 1));
   for (const auto& piece : byte_range(bytes, rank, size)) {
     if (files_[piece.file].divisible()) pieces.push_back(piece);
@@ -234,7 +234,7 @@ void input_set::visit(std::size_t rank, std::size_t size, const std::function<vo
   for (const auto& m : mine) {
     const auto& file = files_[m.file];
     const bool whole = !file.divisible();
-    const bool later = m.begin > 0;  // the line that this byte may be in the middle of is another rank's
+    const bool later = m.begin > 0;  // the line that may contain this byte is another rank's
     std::unique_ptr<input_stream> source;
     std::string at_hand;
     if (const auto opened = opened_.find(m.file); opened != opened_.end()) {
@@ -262,7 +262,7 @@ void input_set::visit(std::size_t rank, std::size_t size, const std::function<vo
       try {
         visit(piece);
       } catch (const data_error&) {
-        // Damaged data may look like wrong text long before a checksum tells: then that is what is wrong.
+        // Corrupt data may look like invalid text long before a checksum fails: then the corruption is reported.
         if (file.kind == file_kind::gzip || file.kind == file_kind::zstd) read_to_end(*source);
         throw;
       }
@@ -299,7 +299,7 @@ std::string input_set::head(std::size_t file, std::size_t bytes) {
   if (source == nullptr) source = open_source(files_[file]);
   std::size_t length = std::string::npos;
   bytes = std::max<std::size_t>(bytes, 1);
-  // What was appended since is not there.
+  // What was appended since is ignored.
   if (files_[file].divisible()) bytes = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, files_[file].bytes));
   if (bytes == 0) return {};
   for (;;) {

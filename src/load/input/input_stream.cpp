@@ -32,9 +32,9 @@ constexpr std::size_t raw_buffer_bytes = std::size_t{256} << 10;
 constexpr std::string_view gzip_magic = "\x1f\x8b";
 constexpr std::string_view zstd_magic = "\x28\xb5\x2f\xfd";
 
-// Of a file that is looked at again: as much of its beginning and of its end as is compared.
+// When a file is inspected again: how much of its beginning and of its end is compared.
 constexpr std::size_t compared_bytes = std::size_t{4} << 10;
-// An append sets the time of modification a moment before the length.
+// An append sets the modification time a moment before the length.
 constexpr std::chrono::milliseconds append_takes_at_most{1000};
 constexpr std::chrono::milliseconds append_poll{5};
 
@@ -51,7 +51,7 @@ constexpr std::chrono::milliseconds append_poll{5};
   throw data_error(file.name + ": was replaced or rewritten while it was loaded, want it left alone but for appending");
 }
 
-/// This host since it was booted, and what is mounted where for this process; empty when nobody says.
+/// This host since it was booted, and this process's mounts; empty when unknown.
 const std::string& own_view() {
   static const std::string view = [] {
     std::string boot;
@@ -69,7 +69,7 @@ std::int64_t modified_ns(const struct stat& about) noexcept {
 
 file_kind kind_of(std::string_view front) noexcept {
   if (front.starts_with(gzip_magic)) return file_kind::gzip;
-  // A frame of data, or one that is to be skipped (0x184D2A50 to 5F, little-endian).
+  // A data frame, or one to be skipped (0x184D2A50 to 5F, little-endian).
   if (front.starts_with(zstd_magic)) return file_kind::zstd;
   if (front.size() >= 4 && (static_cast<unsigned char>(front[0]) & 0xf0U) == 0x50 &&
       front.substr(1, 3) == "\x2a\x4d\x18")
@@ -117,7 +117,7 @@ std::size_t read_at(const descriptor& from, const std::string& name, std::uint64
   return have;
 }
 
-/// The hash of the first and the last of the first `bytes` bytes. `kind`: becomes what the first ones say.
+/// The hash of the first and the last of the first `bytes` bytes. `kind`: detected from the first ones.
 std::uint64_t content_of(const descriptor& from, const std::string& name, std::uint64_t bytes, file_kind& kind) {
   char front[compared_bytes];
   char back[compared_bytes];
@@ -128,7 +128,7 @@ std::uint64_t content_of(const descriptor& from, const std::string& name, std::u
   return hash_block(std::as_bytes(std::span(back, last)), hash_key({front, first}));
 }
 
-/// Whether the file that is open now is `file`, or that with more behind it.
+/// Whether the open file is `file`, or an extended version of it.
 void must_be(const input_file& file, const descriptor& opened, bool own) {
   for (const auto until = std::chrono::steady_clock::now() + append_takes_at_most;;) {
     const auto now = opened.about(file.name);
@@ -143,7 +143,7 @@ void must_be(const input_file& file, const descriptor& opened, bool own) {
   if (content_of(opened, file.name, file.bytes, kind) != file.content) replaced(file);
 }
 
-/// What the file system gives.
+/// File metadata.
 class raw_source final : public input_stream {
  public:
   raw_source(input_file file, descriptor from, std::uint64_t offset)
@@ -181,10 +181,10 @@ class raw_source final : public input_stream {
   std::uint64_t offset_ = 0;
   std::uint64_t end_ = 0;
   bool seekable_ = false;
-  bool own_ = false;  // where it lies and when it was changed means the same here
+  bool own_ = false;  // its location and modification time are meaningful here
 };
 
-/// What was read of standard input is gone: whoever would read it again gets an error and not the rest, or nothing.
+/// Standard input can be read only once: a second reader gets an error and not the rest, or nothing.
 void take_standard_input() {
   static std::mutex mutex;
   static dev_t device = 0;
@@ -198,15 +198,15 @@ void take_standard_input() {
   if (again) throw data_error("stdin: has been read already, want a file for what is read twice");
 }
 
-/// A source and the bytes of it that are at hand.
+/// A source and its buffered bytes.
 class buffered {
  public:
   explicit buffered(std::unique_ptr<input_stream> from) : from_(std::move(from)), bytes_(raw_buffer_bytes) {}
 
-  /// What is at hand; after `more` at least one byte, unless the end is reached.
+  /// The buffered bytes; after `more` at least one, unless the end is reached.
   [[nodiscard]] std::string_view front() const noexcept { return {bytes_.data() + begin_, end_ - begin_}; }
   void drop(std::size_t n) noexcept { begin_ += n; }
-  /// Reads behind what is at hand; false at the end.
+  /// Reads more behind the buffered bytes; false at the end.
   bool more() {
     if (begin_ > 0) {
       std::memmove(bytes_.data(), bytes_.data() + begin_, end_ - begin_);
@@ -224,7 +224,7 @@ class buffered {
     return front();
   }
   void verify() { from_->verify(); }
-  /// Byte of the file at which front() begins.
+  /// Byte offset in the file at which front() begins.
   [[nodiscard]] std::uint64_t offset() const { return from_->consumed() - (end_ - begin_); }
 
  private:
@@ -234,7 +234,7 @@ class buffered {
   std::size_t end_ = 0;
 };
 
-/// Standard input that is not compressed, once its first bytes were looked at.
+/// Uncompressed standard input, once its first bytes were inspected.
 class peeked_source final : public input_stream {
  public:
   explicit peeked_source(buffered from) : from_(std::move(from)) {}
@@ -339,7 +339,7 @@ class zstd_source final : public input_stream {
   std::string name_;
   buffered from_;
   std::unique_ptr<ZSTD_DStream, std::size_t (*)(ZSTD_DStream*)> state_;
-  bool inside_ = true;  // an empty file is no zstd file
+  bool inside_ = true;  // an empty file is not a zstd file
   bool held_ = false;
 };
 

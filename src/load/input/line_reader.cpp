@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Lines and runs of lines for whoever takes them apart.
+// Lines and runs of lines for parsers.
 #include <paracel/samples.hpp>
 
 #include "load/collective_errors.hpp"

@@ -10,7 +10,7 @@ namespace {
 
 using load_clock = std::chrono::steady_clock;
 
-// A load that is over before anybody wonders says nothing.
+// A load that ends within this time is not reported.
 constexpr std::chrono::milliseconds silence{2000};
 constexpr std::chrono::milliseconds interval{200};
 

@@ -7,8 +7,8 @@
 
 namespace paracel {
 
-/// What to give to input_set::visit so that a load of more than two seconds is shown by the launcher. Rank 0 speaks for
-/// all: what it has of its part, the others are taken to have of theirs. Elsewhere nothing, which costs nothing.
+/// A callback for input_set::visit so that the launcher shows a load of more than two seconds. Rank 0 reports for
+/// all, assuming that the others have read the same fraction of theirs. A no-op on other ranks.
 load_progress report_load_progress(const Comm& comm, const input_set& input);
 
 }  // namespace paracel

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The collectives over MPI: the only file of the framework that knows mpi.h (the compat header apart).
-#define OMPI_SKIP_MPICXX 1  // mpi.h would bring the C++ bindings, whose library we do not link
+// The collectives over MPI: the only file of the framework that uses mpi.h (the compat header apart).
+#define OMPI_SKIP_MPICXX 1  // mpi.h would include the C++ bindings, whose library we do not link
 #include <mpi.h>
 
 #include <exception>
@@ -53,7 +53,7 @@ class comm_mpi final : public comm_backend {
   ~comm_mpi() override {
     int over = 0;
     MPI_Finalized(&over);
-    // Freeing is collective: a rank that fails must not wait for the others there.
+    // Freeing is collective: a failing rank must not wait for the others there.
     if (over == 0 && std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
   }
 
@@ -72,7 +72,7 @@ class comm_mpi final : public comm_backend {
   void allreduce(value_tag element, std::span<std::byte> data, reduce_op op) override {
     const auto n = count_of(data.size() / element_bytes(element), "allreduce");
     if (op == reduce_op::sum && (element == value_tag::f32 || element == value_tag::f64)) {
-      // MPI may add in any order; rank order is what makes a run repeat bit by bit.
+      // MPI may reduce in any order; rank order makes runs bit-identical.
       const auto all = allgather(data);
       for (std::size_t r = 0; r < all.size(); ++r) {
         if (all[r].size() != data.size()) throw error("allreduce: the ranks disagree on the length");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Paracel 0.3's base class of vertex programs. The state of a vertex lies on the servers under its id; `compute` is
-// called for each edge of each active vertex and changes the neighbour's state with an update of `pt`; then each vertex
-// takes `mutable_value` of its own state, and is active in the next superstep if its value changed.
+// Paracel 0.3's base class of vertex programs. The state of a vertex is stored on the servers under its id; `compute`
+// is called for each edge of each active vertex and changes the neighbour's state with an update of `pt`; then each
+// vertex takes `mutable_value` of its own state, and is active in the next superstep if its value changed.
 //
-// What differs from 0.3: a vertex's state begins with its own value (there it began with the first update, so that a
-// vertex could forget its value); vertices that only receive are there, too; supersteps are separated by a barrier of
+// Differences from 0.3: a vertex's state begins with its own value (there it began with the first update, so that a
+// vertex could lose its value); vertices that only receive exist, too; supersteps are separated by a barrier of
 // the job.
 #pragma once
 
@@ -26,9 +26,9 @@
 
 namespace paracel::pregel_compat {
 
-/// Who has which vertices: each one that has edges out the worker that has these, each other one the worker that its
-/// name's hash says. `rows`: the vertices that have edges out here, `others`: what their edges lead to. A collective.
-/// Returns those of `others`, of any worker, that this worker has.
+/// Assigns vertices to workers: those with outgoing edges to the worker that has these, all others by a hash of their
+/// names. `rows`: the vertices with outgoing edges here, `others`: the targets of their edges. A collective.
+/// Returns those of `others`, of any worker, that belong to this worker.
 inline std::vector<std::string> vertices_without_edges_out(Comm comm, const std::vector<std::string>& rows,
                                                            const std::vector<std::string>& others) {
   using names = std::vector<std::string>;
@@ -53,7 +53,7 @@ inline std::vector<std::string> vertices_without_edges_out(Comm comm, const std:
 
 namespace paracel::pregel {
 
-/// VertexVal: what a vertex keeps; it can be compared. MsgVal: its state on the servers.
+/// VertexVal: the value of a vertex, comparable. MsgVal: its state on the servers.
 /// Throws: what paralg throws. Blocks: every public function but compute and mutable_value is a collective.
 template <class VertexVal, class MsgVal>
 class vertex {
@@ -61,14 +61,14 @@ class vertex {
   using id_value_function = std::function<VertexVal(const std::string& id)>;
   using edge_value_function = std::function<VertexVal(const std::string& from, const std::string& to, double weight)>;
 
-  /// The first value of a vertex is init_func(its id).
+  /// The initial value of a vertex is init_func(its id).
   vertex(Comm comm, std::string server_info, std::string input, std::string output, parser_type parser,
          id_value_function init_func)
       : vertex(std::move(comm), std::move(server_info), std::move(input), std::move(output), std::move(parser)) {
     init_vars(init_func);
   }
-  /// The first value of a vertex is what init_func says of the last of its edges, in the order of the ids that they
-  /// lead to; a vertex without edges out begins with VertexVal().
+  /// The initial value of a vertex is the result of init_func for the last of its edges, in the order of their target
+  /// ids; a vertex without outgoing edges begins with VertexVal().
   vertex(Comm comm, std::string server_info, std::string input, std::string output, parser_type parser,
          edge_value_function init_func)
       : vertex(std::move(comm), std::move(server_info), std::move(input), std::move(output), std::move(parser)) {
@@ -95,7 +95,7 @@ class vertex {
 
   /// Called for each edge of each active vertex with the vertex's value.
   virtual void compute(const std::string& neighbor, double wgt, const VertexVal& val) = 0;
-  /// The value that a vertex takes from its state.
+  /// The value that a vertex computes from its state.
   virtual VertexVal mutable_value(const MsgVal& val) = 0;
 
   /// Reads the states of the own vertices; those whose value changes are active.
@@ -123,7 +123,7 @@ class vertex {
     }
   }
 
-  /// Until no vertex of any worker is active.
+  /// Runs until no vertex of any worker is active.
   void run_supersteps() {
     while (true) {
       long active = 0;
