@@ -159,7 +159,13 @@ class scheduler {
     completion watching;                  ///< its parked watch
     std::string hung;                     ///< the user function that blocks it: it is told to exit
   };
-  struct sender;  // what a body says about who sent it
+  /// What a body says about who sent it.
+  struct sender {
+    role what = role::worker;
+    std::uint32_t index = 0;
+    /// Throws: refusal (control_body.hpp).
+    static sender in(const nlohmann::json& j, const scheduler_options& options);
+  };
 
   void join(const net::request_view& in, completion done, time_point now);
   void heartbeat(const net::request_view& in, completion done, time_point now);
