@@ -21,7 +21,7 @@ nlohmann::json object_in(const net::request_view& in) {
   return j;
 }
 
-std::uint64_t number_in(const nlohmann::json& j, const char* key, std::uint64_t most) {
+std::uint64_t whole_number_in(const nlohmann::json& j, const char* key, std::uint64_t most) {
   const auto it = j.find(key);
   if (it == j.end()) throw refusal(std::string("\"") + key + "\" is missing");
   // nlohmann keeps non-negative integers of a parsed text as unsigned

@@ -27,7 +27,7 @@ class refusal : public error {
 /// Throws: refusal when the body is too long, or no JSON object.
 [[nodiscard]] nlohmann::json object_in(const net::request_view& in);
 /// Throws: refusal when the member is missing, or no whole number up to `most`.
-[[nodiscard]] std::uint64_t number_in(const nlohmann::json& j, const char* key, std::uint64_t most);
+[[nodiscard]] std::uint64_t whole_number_in(const nlohmann::json& j, const char* key, std::uint64_t most);
 /// Throws: refusal when the member is missing, or no string of at most 1,024 bytes.
 [[nodiscard]] std::string text_in(const nlohmann::json& j, const char* key);
 /// A text that is not empty. Throws: refusal, likewise.

@@ -29,11 +29,10 @@ constexpr std::chrono::seconds busy_again{30};
 scheduler::sender scheduler::sender::in(const json& j, const scheduler_options& options) {
   sender s;
   const auto it = j.find("role");
-  if (it == j.end() || (*it != "server" && *it != "worker"))
-    throw refusal("\"role\" must be \"server\" or \"worker\"");
+  if (it == j.end() || (*it != "server" && *it != "worker")) throw refusal("\"role\" must be \"server\" or \"worker\"");
   s.what = *it == "server" ? role::server : role::worker;
   const bool server = s.what == role::server;
-  s.index = static_cast<std::uint32_t>(number_in(j, server ? "slot" : "rank", 0xffffffffU));
+  s.index = static_cast<std::uint32_t>(whole_number_in(j, server ? "slot" : "rank", 0xffffffffU));
   const auto count = server ? options.servers : options.workers;
   if (s.index >= count)
     throw refusal((server ? "slot " : "rank ") + std::to_string(s.index) + ": the job has " + std::to_string(count) +
@@ -51,7 +50,8 @@ scheduler::scheduler(scheduler_options options, event_sink events, time_point no
       servers_(options_.servers),
       workers_(options_.workers),
       hub_({.max_ranks = options_.workers}),
-      checkpoints_(options_.checkpoints, options_.job, options_.workers, events_, std::move(send)) {
+      checkpoints_(options_.checkpoints, options_.job, options_.workers, events_, send),
+      removals_(std::move(send)) {
   servers_in_job_.plan_checkpoints(checkpoints_.plan());
   if (options_.worker_wait.count() != 0)
     hub_.keep_answers({.ranks = options_.workers, .folder = options_.answers_folder});
@@ -117,7 +117,7 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
   if (at(who.what, who.index).joined && !returns) throw refusal(name(who.what, who.index) + " has joined already");
   if (phase_ != phase::joining && !returns) throw refusal("the job is complete");
   const auto host = text_in(body, "host");
-  const auto pid = static_cast<int>(number_in(body, "pid", 0x7fffffff));
+  const auto pid = static_cast<int>(whole_number_in(body, "pid", 0x7fffffff));
   json joined{{"event", "joined"}, {"host", host}, {"pid", pid}};
   const auto before = holder(who);
   if (who.what == role::server) {
@@ -127,14 +127,14 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
     s.pid = pid;
     const auto it = body.find("incarnation");
     if (it != body.end() && it->is_string()) s.incarnation = from_hex(it->get_ref<const std::string&>()).value_or(0);
-    else s.incarnation = number_in(body, "incarnation", ~std::uint64_t{0});
+    else s.incarnation = whole_number_in(body, "incarnation", ~std::uint64_t{0});
     if (s.incarnation == 0) throw refusal("\"incarnation\" must be 16 hex digits or a number, and not 0");
     if (const auto weight = body.find("weight"); weight != body.end()) {
       if (!weight->is_number() || !(*weight >= ring::least_weight && *weight <= ring::greatest_weight))
         throw refusal("\"weight\" is " + json_text(*weight) + ", not a number in [1/64, 64]");
       s.weight = weight->get<double>();
     }
-    s.threads = static_cast<std::uint32_t>(number_in(body, "threads", membership::most_threads));
+    s.threads = static_cast<std::uint32_t>(whole_number_in(body, "threads", membership::most_threads));
     const auto shards = body.find("shards");
     if (shards == body.end() || !shards->is_array() || shards->size() != s.threads || s.threads == 0)
       throw refusal("\"shards\" must have one address for each of the threads");
@@ -158,7 +158,7 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
       ++servers_joined_;
     }
   } else {
-    const auto size = number_in(body, "size", 0xffffffffU);
+    const auto size = whole_number_in(body, "size", 0xffffffffU);
     if (size != options_.workers)
       throw refusal("worker " + std::to_string(who.index) + " was started as one of " + std::to_string(size) +
                     " workers, the job has " + std::to_string(options_.workers));
@@ -252,7 +252,7 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
     const auto clock = body.find("clock");
     if (clock != body.end() && clock->is_number_unsigned())
       n.clock = static_cast<std::uint32_t>(std::min<std::uint64_t>(clock->get<std::uint64_t>(), 0xffffffffU));
-    if (who.what == role::worker) on_worker_death(who.index, body);
+    if (who.what == role::worker) on_worker_heartbeat(who.index, body);
     const auto busy = body.find("busy");
     if (who.what == role::server && busy != body.end()) name_busy(who.index, *busy, now);
     const auto synced = body.find("synced");
@@ -377,6 +377,7 @@ void scheduler::emit_progress(time_point now) {
 }
 
 void scheduler::on_reply(std::uint64_t number, const net::reply_view& reply, time_point now) {
+  removals_.on_reply(number, reply, now);
   if (!checkpoints_.on_reply(number, reply, now) || phase_ != phase::joining) return;
   if (const auto& why = checkpoints_.restore_failure(); !why.empty()) abort(exit_status::data, why, now);
   else if (checkpoints_.restored()) answer_joins(now);

@@ -118,12 +118,22 @@ void scheduler::abort(int status, const std::string& cause, time_point now) {
   checkpoints_.fail_all(net::status::job_ended, why);
 }
 
+json scheduler::lost_event(role r, std::uint32_t index, const std::string& cause, int with_status) const {
+  const auto& n = r == role::server ? servers_[index] : workers_[index];
+  json event{{"event", "lost"},      {"role", r == role::server ? "server" : "worker"},
+             {"index", index},       {"pid", n.pid},
+             {"host", n.host},       {"cause", cause},
+             {"status", with_status}};
+  if (servers_in_job_.may_change()) event["epoch"] = servers_in_job_.members().epoch;
+  return event;
+}
+
 void scheduler::on_loss(role r, std::uint32_t index, const std::string& why, time_point now) {
-  auto& n = at(r, index);
+  if (r == role::worker) return on_worker_loss(index, {.why = why}, now);
+  auto& n = servers_[index];
   n.gone = true;
-  const bool server = r == role::server;
-  if (server && servers_in_job_.state(index) == server_state::gone) return;
-  if (server && servers_in_job_.state(index) == server_state::left) {  // it had no partitions any more
+  if (servers_in_job_.state(index) == server_state::gone) return;
+  if (servers_in_job_.state(index) == server_state::left) {  // it had no partitions any more
     servers_in_job_.server_lost(index);
     events_(json_text({{"event", "retired"},
                        {"index", index},
@@ -133,33 +143,15 @@ void scheduler::on_loss(role r, std::uint32_t index, const std::string& why, tim
             false);
     return broadcast_membership();
   }
-  const int status = server ? exit_status::server_lost : exit_status::worker_lost;
   auto cause = name(r, index) + " lost: " + (n.hung.empty() ? why : n.hung);
-  if (!server && options_.worker_wait.count() != 0 && phase_ == phase::running) {
-    losses_.emplace_back(now, cause);
-    return await(index, cause, now);
-  }
-  if (!server && options_.eject_workers && phase_ == phase::running && index != 0) {
-    losses_.emplace_back(now, cause);
-    eject(index, cause);
-    return end_when_all_left(now);
-  }
   server_membership::verdict verdict{false};
-  if (server && phase_ == phase::running && servers_in_job_.may_change()) verdict = servers_in_job_.server_lost(index);
+  if (phase_ == phase::running && servers_in_job_.may_change()) verdict = servers_in_job_.server_lost(index);
   if (!verdict.why_not.empty()) cause += "; " + verdict.why_not;
-  const bool is_worker_0 = !server && index == 0 && options_.eject_workers && phase_ == phase::running;
-  if (is_worker_0) cause += "; worker 0 writes the results: it cannot be ejected";
-  json event{{"event", "lost"}, {"role", server ? "server" : "worker"},
-             {"index", index},  {"pid", n.pid},
-             {"host", n.host},  {"cause", cause},
-             {"status", status}};
-  if (servers_in_job_.may_change()) {
-    event["goes_on"] = verdict.goes_on;
-    event["epoch"] = servers_in_job_.members().epoch;
-  }
+  auto event = lost_event(r, index, cause, exit_status::server_lost);
+  if (servers_in_job_.may_change()) event["goes_on"] = verdict.goes_on;
   if (!verdict.goes_on) emit_progress(now);  // before the cause
   events_(json_text(event), false);
-  if (!verdict.goes_on) return abort(status, cause, now);
+  if (!verdict.goes_on) return abort(exit_status::server_lost, cause, now);
   losses_.emplace_back(now, cause);
   std::erase_if(busy_, [index](const auto& b) { return b.first.first == index; });
   checkpoints_.servers_changed("server s" + std::to_string(index) + " was lost meanwhile");
@@ -170,15 +162,21 @@ void scheduler::on_death_report(const net::request_view& in, completion done, ti
   const auto body = object_in(in);
   const auto who = sender::in(body, options_);
   const auto why = cause_or(body, "why", "its process has ended");
-  const auto& n = at(who.what, who.index);
-  const bool is_known = n.joined && is_of(body, holder(who));
-  // A report may arrive when its position already belongs to another process.
-  const bool is_late =
-      std::ranges::any_of(n.earlier, [&](const auto& p) { return body.value("pid", json()) == p.pid; });
-  if (who.what == role::server && awaits(who.index) && !is_known && !is_late) give_up_entering(why);
-  else if (phase_ != phase::done && is_known && !n.gone) on_loss(who.what, who.index, why, now);
-  const auto answer =
-      json_text({{"goes_on", phase_ != phase::aborted}, {"epoch", servers_in_job_.members().epoch}, {"cause", cause_}});
+  bool goes_on = true;
+  if (who.what == role::worker) {
+    goes_on = on_worker_reaped(who.index, body, why, now);
+  } else {
+    const auto& n = servers_[who.index];
+    const bool is_known = n.joined && is_of(body, holder(who));
+    // A report may arrive when its position already belongs to another process.
+    const bool is_late =
+        std::ranges::any_of(n.earlier, [&](const auto& p) { return body.value("pid", json()) == p.pid; });
+    if (awaits(who.index) && !is_known && !is_late) give_up_entering(why);
+    else if (phase_ != phase::done && is_known && !n.gone) on_loss(role::server, who.index, why, now);
+  }
+  const auto answer = json_text({{"goes_on", goes_on && phase_ != phase::aborted},
+                                 {"epoch", servers_in_job_.members().epoch},
+                                 {"cause", cause_}});
   done.answer({}, net::bytes_of(answer));
 } catch (const refusal& e) {
   done.fail(net::status::bad_request, e.what());
