@@ -56,7 +56,7 @@ std::vector<std::uint64_t> label_totals(Comm comm, const distributed_graph& grap
   const auto own_first = graph.first[graph.rank];
   std::vector<std::uint64_t> totals(graph.own());
   std::unordered_map<std::uint64_t, std::uint64_t> others;
-  // Neighbours in the order of the numbers often have one label; its entry is kept at hand.
+  // Consecutive neighbours often have the same label, so the last entry is cached.
   std::uint64_t last = ~std::uint64_t{0};
   std::uint64_t* entry = nullptr;
   for (std::size_t v = 0; v < graph.own(); ++v) {
@@ -114,7 +114,7 @@ bool input_has_weights(Comm comm, const std::vector<std::string>& input) {
     } catch (const found& f) {
       first = f.line;
     } catch (const data_error&) {
-      first.clear();  // the loader will say it
+      first.clear();  // the loader reports it
     }
   }
   comm.bcast(first);
@@ -147,7 +147,7 @@ std::uint64_t find_vertex(Comm comm, const distributed_graph& graph, const std::
 id_list ids_of_numbers(Comm comm, const distributed_graph& graph, std::span<const std::uint64_t> numbers) {
   const auto size = comm.get_size();
   const auto rank = comm.get_rank();
-  // Each different number is asked for once.
+  // Each distinct number is requested once.
   std::vector<std::uint64_t> wanted;
   const auto own_first = graph.first[rank], own_last = graph.first[rank + 1];
   for (const auto n : numbers)
@@ -175,7 +175,7 @@ id_list ids_of_numbers(Comm comm, const distributed_graph& graph, std::span<cons
   }
   const auto told = exchange_blocks(comm, answers);
   auto others = id_list::empty(graph.ids.numeric());
-  for (const auto& block : told) {  // in rank order, so in the order of `wanted`
+  for (const auto& block : told) {  // in rank order, which is the order of `wanted`
     byte_reader in(block, exchange_room);
     while (!in.empty()) {
       if (graph.ids.numeric()) {

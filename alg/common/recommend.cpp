@@ -18,7 +18,7 @@ namespace paracel::alg {
 
 namespace {
 
-// Entries between two pulls of predict_pairs, and rows of a pull of recommend_items: some MB of factors.
+// Entries between two pulls of predict_pairs, and rows in a pull of recommend_items: a few MB of factors.
 constexpr std::size_t pairs_at_once = 65536;
 constexpr std::size_t items_at_once = 4096;
 constexpr std::size_t users_at_once = 256;
@@ -154,8 +154,8 @@ void get_id(byte_reader& from, std::string& id) {
   id.assign(reinterpret_cast<const char*>(from.take(n)), n);
 }
 
-/// Sends rows to the workers in whose range their ids fall. Id: a number or a name. Rows that are `cold` are not looked
-/// for.
+/// Sends rows to the workers whose ranges contain their ids. Id: a number or a name. Rows marked `cold` are not looked
+/// up.
 ///     a row:  8 number | 8 length  name    8 entries (highest bit: cold)    entries * (8 key of the item  8 rating)
 template <class Id>
 held_out_rows route(Comm comm, const std::vector<Id>& own, const std::vector<Id>& test_ids, const sparse_rows& test,
@@ -206,13 +206,13 @@ std::vector<std::string> names_of(const id_list& ids) {
 
 held_out_rows to_owners(Comm comm, const sparse_rows& training, const sparse_rows& test) {
   if (training.entries_total == 0 || test.entries_total == 0) return route<std::uint64_t>(comm, {}, {}, sparse_rows{});
-  // A worker without rows does not know what the ids are.
+  // A worker without rows does not know whether the ids are numbers.
   std::vector<std::int64_t> named{training.rows() > 0 && !training.row_ids.numeric() ? 1 : 0,
                                   test.rows() > 0 && !test.row_ids.numeric() ? 1 : 0};
   comm.allreduce(named, reduce_op::max);
   if (named[0] == 0 && named[1] == 0) return route(comm, training.row_ids.numbers(), test.row_ids.numbers(), test);
   if (named[0] == 0) {
-    // Among numbers a name is nobody; the others are looked for as the numbers that they are.
+    // If training has numeric ids, a name is unknown; other ids are looked up as numbers.
     std::vector<std::uint64_t> numbers(test.rows());
     std::vector<char> cold(test.rows());
     for (std::size_t i = 0; i < test.rows(); ++i) {
