@@ -15,19 +15,19 @@ namespace paracel::alg {
 
 namespace {
 
-// Users in a group: their products with an item are independent of each other, and the compiler makes vectors of them.
+// Users in a group: their products with an item are independent, so the compiler vectorises over the group.
 constexpr std::size_t group = 8;
 
-// Numbers in one message of a reduction: 8 MB are far below every limit of a message and enough to hide its latency.
+// Numbers in one message of a reduction: 8 MB are far below any message limit and enough to hide its latency.
 constexpr std::size_t message_numbers = std::size_t{1} << 20U;
 
-// Gains that differ by less than this part of T are equal: a hundred thousand times the rounding of the sums, and far
-// below what tells one split from another.
+// Gains that differ by less than this fraction of T are equal: a hundred thousand times the rounding error of the sums,
+// and far below the differences between distinct splits.
 constexpr double equal_part = 1e-10;
 
 }  // namespace
 
-// ---- whole numbers
+// ---- fixed-point numbers
 
 fixed_point::fixed_point(double largest, std::uint64_t count) {
   if (largest > 0) {
@@ -73,7 +73,7 @@ void dtr_users::ask(std::span<const double> item, std::span<std::uint64_t> likes
     for (std::size_t l = 0; l < group; ++l) bits |= std::uint64_t{product[l] >= 0 ? 1U : 0U} << l;
     likes[first / 64] |= bits << (first % 64);
   }
-  // Who filled up the last group is no user.
+  // Clears the padding of the last group.
   if (users_ % 64 != 0) likes.back() &= (std::uint64_t{1} << (users_ % 64)) - 1;
 }
 
@@ -123,7 +123,7 @@ double dtr_gain(const dtr_role& all, const dtr_role& likes, const fixed_point& u
 std::size_t dtr_choice(std::span<const double> gains, const std::vector<bool>& used, double slack, std::size_t nth) {
   std::vector<bool> taken = used;
   for (;;) {
-    // The group of the equally good ones that is next, and its members in the order of their ids.
+    // The next group of equally good items, in the order of their ids.
     double best = not_allowed;
     for (std::size_t i = 0; i < gains.size(); ++i) {
       if (!taken[i]) best = std::max(best, gains[i]);
@@ -199,7 +199,7 @@ dtr_settings::dtr_settings(const config& from)
 
 namespace {
 
-/// A matrix of a row an id: every worker reads it, and keeps its share of the rows.
+/// A matrix with ids for its rows: every worker reads it, and keeps its share of the rows.
 vector_rows load_npy_rows(const Comm& comm, const std::string& path, bool everywhere) {
   const auto array = read_npy(path);
   if (array.shape.size() != 2 || array.size() == 0) {
@@ -231,7 +231,7 @@ vector_rows load_factors(const Comm& comm, const std::vector<std::string>& files
   return load_vectors(comm, files, options);
 }
 
-/// By ascending id. Throws: data_error when an id is there twice.
+/// Sorts by ascending id. Throws: data_error when an id occurs twice.
 vector_rows sorted_by_id(vector_rows rows, const std::string& file) {
   const auto& ids = rows.ids;
   const auto less = [&](std::size_t a, std::size_t b) {
@@ -327,7 +327,7 @@ void decision_tree_rec::solve() {
   log_.result("output", get_output());
 }
 
-/// Sums of the nodes' users over all workers: a reduction of 2 + k numbers a node.
+/// Sums over the nodes' users of all workers: a reduction of 2 + k numbers a node.
 void decision_tree_rec::start_level(dtr_tree& tree, std::size_t nodes) {
   const auto k = users_.k();
   std::vector<std::int64_t> sums(nodes * (1 + k));
@@ -365,7 +365,7 @@ void decision_tree_rec::start_level(dtr_tree& tree, std::size_t nodes) {
   }
 }
 
-/// The gain of every item at every node that has users; items go in blocks of a message.
+/// The gain of every item at every node that has users; items are processed in blocks of one message.
 void decision_tree_rec::find_gains() {
   const auto places = slack_.size();
   const auto numbers = places * (1 + users_.k());
@@ -404,14 +404,14 @@ void decision_tree_rec::build(std::uint64_t number) {
       find_gains();
     }
     if (depth == 0) root_gains_ = gains_;
-    // One node after the other: an item that one of them asks about is not asked again.
+    // Nodes in order: an item that a node asks about is not asked again.
     for (std::size_t j = 0; j < nodes; ++j) {
       const auto place = place_of_[j];
       auto item = items();
       if (place != dtr_users::nowhere) {
         const auto gains = std::span(gains_).subspan(place * items(), items());
         item = dtr_choice(gains, used, slack_[place], depth == 0 ? number : 0);
-        // These users come no further.
+        // Leaf nodes contribute their users' error.
         if (item == items() || depth + 1 == settings_.level) tree.error += error_[place];
       }
       tree.item.push_back(item == items() ? dtr_tree::no_item : item);
@@ -422,7 +422,7 @@ void decision_tree_rec::build(std::uint64_t number) {
   trees_.push_back(std::move(tree));
 }
 
-/// Sends the own users to the children of their nodes, or nowhere if those ask nothing.
+/// Moves the own users to the children of their nodes, or to `nowhere` if those are leaves.
 void decision_tree_rec::split(std::span<const std::size_t> item) {
   for (std::size_t u = 0; u < users_.size(); ++u) {
     const auto node = node_of_[u];

@@ -136,7 +136,7 @@ void kmeans::load() {
                      : load_samples(get_comm(), settings_.input, settings_.samples);
   total_ = rows.rows_total;
   if (rows.columns == 0) throw data_error(settings_.input.front() + ": found points without any feature");
-  // Points to assign to a model may lack its last features.
+  // Points to be assigned to a model may lack its last features.
   if (settings_.samples.columns != 0) rows.columns = settings_.samples.columns;
   points_ = kmeans_points(std::move(rows), settings_.cosine);
 }
@@ -145,7 +145,7 @@ void kmeans::dump(const kmeans_outcome& best, run_log& log) {
   const std::size_t d = points_.dimension();
   std::vector<std::uint64_t> labels(best.assignment.begin(), best.assignment.end());
   if (settings_.format == "text") {
-    // Paracel's kmeans_0: a line a cluster, the cluster and its rows. Each worker writes its own rows.
+    // Paracel's kmeans_0: one line for each cluster with its rows. Each worker writes its own rows.
     dict_type<std::uint64_t, std::vector<std::string>> groups;
     for (std::size_t i = 0; i < labels.size(); ++i)
       groups[labels[i]].push_back(named_ ? names_.text(i) : std::to_string(points_.first_row() + i));
