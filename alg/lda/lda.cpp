@@ -10,7 +10,7 @@ namespace paracel::alg {
 
 namespace {
 
-// Steps of the fixed point at a time, and the relative change that ends them.
+// Fixed-point steps at a time, and the relative change at which they stop.
 constexpr int most_prior_steps = 50;
 constexpr double prior_tolerance = 1e-4;
 
@@ -133,7 +133,7 @@ void lda::solve() {
 
 // ---- training
 
-/// The tables, and the first topics of all tokens in them.
+/// Creates the tables, and counts the initial topics of all tokens in them.
 void lda::start() {
   priors_.alpha.assign(settings_.topics, settings_.alpha);
   priors_.beta = settings_.beta;
@@ -151,7 +151,7 @@ void lda::train() {
   auto& sampler = *sampler_;
   const auto documents = sampler.documents().size();
   const auto clocks = static_cast<std::size_t>(settings_.clocks_per_round);
-  // Tokens and not documents are what makes a clock's share.
+  // A clock's share is a number of tokens, not of documents.
   const auto tokens = sampler.documents().begin.back();
   std::vector<std::size_t> cut{0};
   for (std::size_t c = 1; c < clocks; ++c) {
@@ -217,9 +217,10 @@ std::vector<std::int64_t> lda::pull_totals() {
   return totals;
 }
 
-/// The counts in the servers: none negative, all tokens there, the totals the sums of the words.
+/// Checks the counts in the servers: none negative, the sum is the number of tokens, and the totals are the sums over
+/// the words.
 void lda::check(const char* when) {
-  std::vector<std::int64_t> sums(settings_.topics + 1);  // the last: negative counts
+  std::vector<std::int64_t> sums(settings_.topics + 1);  // the last element: number of negative counts
   for_each_own_word([&](std::uint64_t, std::span<const std::int32_t> counts) {
     for (std::size_t k = 0; k < counts.size(); ++k) {
       sums[k] += counts[k];
@@ -237,7 +238,7 @@ void lda::check(const char* when) {
               std::to_string(tokens_total_));
 }
 
-/// Minka's fixed point for alpha (a number a topic) and beta (one number) from the counts as they are.
+/// Minka's fixed point for alpha (one number a topic) and beta (a single number) from the current counts.
 void lda::optimize(lda_sampler& sampler) {
   auto comm = get_comm();
   document_counts documents(settings_.topics);
@@ -256,7 +257,7 @@ void lda::optimize(lda_sampler& sampler) {
     }
   });
   auto totals = pull_totals();
-  comm.bcast(totals);  // with ssp they may differ, and all must take the same steps
+  comm.bcast(totals);  // under ssp they may differ between workers, but all must take the same steps
   for (int step = 0; step < most_prior_steps; ++step) {
     double above = counts.digamma_sum(priors_.beta);
     comm.allreduce(above);
@@ -271,7 +272,7 @@ void lda::optimize(lda_sampler& sampler) {
   sampler.set_priors(priors_);
 }
 
-/// log p(words, topics given alpha, beta) a token.
+/// log p(words, topics | alpha, beta) per token.
 double lda::log_likelihood(const lda_sampler& sampler) {
   auto comm = get_comm();
   document_counts documents(settings_.topics);
@@ -287,7 +288,7 @@ double lda::log_likelihood(const lda_sampler& sampler) {
   comm.allreduce(value);
   const double prior = priors_.words * priors_.beta;
   for (const auto n : pull_totals()) value += log_gamma(prior) - log_gamma(static_cast<double>(n) + prior);
-  // With ssp others may push between two workers' pulls; all must stop at one sweep.
+  // Under ssp other workers may push between two workers' pulls; all must stop at the same sweep.
   comm.bcast(value);
   return value / static_cast<double>(tokens_total_);
 }
