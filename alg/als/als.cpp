@@ -271,9 +271,9 @@ als_one_step::errors als_one_step::solve(double lambda, const sparse_rows* valid
 
 config_schema als_schema() {
   config_schema s("als", "factors of users and items by alternating least squares");
-  s.key("rating_input", key_type::files, "ratings: user,item,rating; further fields are not read")
+  s.key("rating_input", key_type::files, "ratings: user,item,rating; further fields are ignored")
       .required_unless({"model_input"});
-  s.key("factor_input", key_type::files, "given factors id<tab>f|f|...: one half step against them, as Paracel 0.3");
+  s.key("factor_input", key_type::files, "given factors id<tab>f|f|...: one half step against them, as in Paracel 0.3");
   s.key("validate_input", key_type::files, "held-out ratings; another name of test_input");
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
@@ -285,15 +285,15 @@ config_schema als_schema() {
   s.key("rounds", key_type::integer, "alternations, each two half steps").fallback(10).at_least(1).at_most(1000000);
   s.key("lambda", key_type::number, "weight of the penalty of the factors").fallback(0.1).at_least(0);
   s.key("lambda_bias", key_type::number, "weight of the penalty of the biases").fallback(0.05).at_least(0);
-  s.key("weighted", key_type::boolean, "each row's penalty counts once a rating").fallback(true);
-  s.key("implicit", key_type::boolean, "ratings are counts: fit whether there is one, over all cells").fallback(false);
+  s.key("weighted", key_type::boolean, "each row's penalty is multiplied by its number of ratings").fallback(true);
+  s.key("implicit", key_type::boolean, "ratings are counts: fit their presence, over all cells").fallback(false);
   s.key("confidence", key_type::number, "implicit: weight of a cell is 1 + confidence * rating")
       .fallback(40.0)
       .at_least(0);
   s.key("start", key_type::number, "standard deviation of the items' factors before the first step")
       .fallback(0.1)
       .above(0);
-  s.key("tolerance", key_type::number, "stop when a round changes the objective by less than this part; 0: never")
+  s.key("tolerance", key_type::number, "stop when a round changes the objective by less than this fraction; 0: never")
       .fallback(0.0)
       .at_least(0);
   s.key("seed", key_type::integer, "of the start").fallback(0).at_least(0);

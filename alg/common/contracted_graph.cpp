@@ -108,8 +108,8 @@ std::vector<std::uint64_t> number_groups(Comm comm, std::uint64_t groups) {
   return first;
 }
 
-distributed_graph graph_of_links(Comm comm, const std::vector<std::uint64_t>& first,
-                                 const std::vector<contracted_edge>& links, link_rule rule) {
+distributed_graph contracted_graph(Comm comm, const std::vector<std::uint64_t>& first,
+                                   const std::vector<contracted_edge>& links, edge_rule rule) {
   distributed_graph g;
   g.first = first;
   g.rank = comm.get_rank();
@@ -135,19 +135,19 @@ distributed_graph graph_of_links(Comm comm, const std::vector<std::uint64_t>& fi
     for (std::size_t v = 0; v < groups; ++v)
       for (const auto t : a.of(v)) out.push_back({static_cast<std::uint32_t>(v), g.number(t)});
   }
-  if (rule != link_rule::out_only) in = reversed(comm, g, out);
-  if (rule == link_rule::symmetric) {
+  if (rule != edge_rule::out_only) in = reversed(comm, g, out);
+  if (rule == edge_rule::symmetric) {
     out.insert(out.end(), in.begin(), in.end());
     in.clear();
   }
   const auto bits = ghosts_of({&out, &in});
   const local_indices local{first[g.rank], groups, bits};
   g.out = adjacency_of(out, local);
-  if (rule == link_rule::both_ways) g.in = adjacency_of(in, local);
+  if (rule == edge_rule::both_ways) g.in = adjacency_of(in, local);
   auto edges = static_cast<std::int64_t>(g.out.target.size());
   comm.allreduce(edges);
   g.edges_total = static_cast<std::uint64_t>(edges);
-  g.directed = rule != link_rule::symmetric;
+  g.directed = rule != edge_rule::symmetric;
   return g;
 }
 

@@ -18,7 +18,7 @@ struct contracted_edge {
   std::uint64_t to = 0;
 };
 
-enum class link_rule {
+enum class edge_rule {
   out_only,   ///< `out` as given
   both_ways,  ///< `out` as given, `in` from the other workers' edges
   symmetric,  ///< each edge in both directions, in `out`
@@ -29,7 +29,7 @@ std::vector<std::uint64_t> number_groups(Comm comm, std::uint64_t groups);
 
 /// The graph of these edges; parallel edges are merged. It has no ids. A collective.
 /// Cost: with `both_ways` and `symmetric`, 12 bytes an edge are sent.
-distributed_graph graph_of_links(Comm comm, const std::vector<std::uint64_t>& first,
-                                 const std::vector<contracted_edge>& links, link_rule rule);
+distributed_graph contracted_graph(Comm comm, const std::vector<std::uint64_t>& first,
+                                   const std::vector<contracted_edge>& links, edge_rule rule);
 
 }  // namespace paracel::alg

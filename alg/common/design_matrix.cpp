@@ -32,8 +32,7 @@ double dense_dot(const double* x, const double* w, std::size_t n) {
 void add_sample_keys(config_schema& schema) {
   schema.key("target", key_type::string, "CSV with a header: name of the target; default: the last field");
   schema.key("features", key_type::strings, "CSV with a header: names of the features; default: all but the target");
-  schema.key("separator", key_type::string,
-             "CSV: what is between fields; default: comma, semicolon or tab, as the file has");
+  schema.key("separator", key_type::string, "CSV: field separator; default: comma, semicolon or tab, as in the file");
 }
 
 sample_options sample_options_of(const config& from) {

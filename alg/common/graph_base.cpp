@@ -10,10 +10,10 @@
 namespace paracel::alg {
 
 void add_graph_keys(config_schema& s) {
-  s.key("input", key_type::files, "edges: a line each, source, target and perhaps a weight").required();
+  s.key("input", key_type::files, "edges, one a line: source, target and optionally a weight").required();
   s.key("output", key_type::output_folder, "folder of the results").required();
-  s.key("vertices", key_type::files, "files whose first field names the vertices; default: those that the edges name");
-  s.key("ids", key_type::string, "what vertices are called; automatic: numbers if all of them are")
+  s.key("vertices", key_type::files, "files whose first field names the vertices; default: the vertices of the edges");
+  s.key("ids", key_type::string, "type of the vertex ids; automatic: numbers if all of them are")
       .fallback("automatic")
       .one_of({"automatic", "number", "name"});
   s.key("dump", key_type::boolean, "write the value of each vertex; false: only the summary").fallback(true);
@@ -27,7 +27,7 @@ void add_checkpoint_keys(config_schema& s) {
   s.key("checkpoint_every", key_type::integer, "supersteps between two checkpoints in <output>/checkpoint; 0: none")
       .fallback(0)
       .at_least(0);
-  s.key("resume", key_type::boolean, "go on from the newest checkpoint, if there is one").fallback(false);
+  s.key("resume", key_type::boolean, "resume from the newest checkpoint, if there is one").fallback(false);
 }
 
 graph_settings::graph_settings(const config& from)

@@ -318,15 +318,18 @@ ranking_quality rank_quality(Comm comm, const recommendation& lists, const held_
 
 void recommend_settings::add_keys(config_schema& s) {
   s.key("test_input", key_type::files, "held-out ratings to measure the model on");
-  s.key("predict_input", key_type::files, "pairs user,item to predict; further fields are not read");
-  s.key("model_input", key_type::string, "folder of a model that was written before: it is used, nothing is trained");
+  s.key("predict_input", key_type::files, "pairs user,item to predict; further fields are ignored");
+  s.key("model_input", key_type::string, "folder of an existing model, which is used instead of training");
   s.key("recommend", key_type::integer, "items to recommend to each user; 0: none")
       .fallback(0)
       .at_least(0)
       .at_most(1e6);
   s.key("ranking", key_type::boolean, "print NDCG and recall of the recommended lists on test_input").fallback(false);
-  s.key("ranking_at", key_type::integer, "places of a list that count for them").fallback(10).at_least(1).at_most(1e6);
-  s.key("relevant", key_type::number, "the least held-out rating that they count as relevant; default: every one");
+  s.key("ranking_at", key_type::integer, "length of the lists for NDCG and recall")
+      .fallback(10)
+      .at_least(1)
+      .at_most(1e6);
+  s.key("relevant", key_type::number, "the least held-out rating that counts as relevant; default: all do");
 }
 
 recommend_settings::recommend_settings(const config& from)
@@ -341,7 +344,7 @@ recommend_settings::recommend_settings(const config& from)
     throw config_error(from.place_of("ranking") + ": found true, want test_input to rank on");
   if (!model_input.empty() && (recommend > 0 || ranking))
     throw config_error(from.place_of(recommend > 0 ? "recommend" : "ranking") +
-                       ": lists leave out what a user rated in training, which a saved model does not know");
+                       ": lists exclude what a user rated in training, which a saved model does not record");
 }
 
 entry_options rating_options() {

@@ -93,7 +93,7 @@ wcc_result weak_components(Comm comm, const distributed_graph& graph, pregel_opt
     while (borders->ghost_first(w + 1) <= g) ++w;
     links[g] = {group[own + g], first[w] + at_home[g]};
   }
-  const auto contracted = graph_of_links(comm, first, links, link_rule::symmetric);
+  const auto contracted = contracted_graph(comm, first, links, edge_rule::symmetric);
 
   pregel_run<least_label_program> run(comm, contracted);
   run.values() = std::move(least);

@@ -147,7 +147,7 @@ config_schema dtr_schema() {
   s.key("item_fac_input", key_type::files, "factors of the items, the same; with model those to recommend")
       .required_unless({"model"});
   s.key("model", key_type::files, "folder of trees that were built before: interview with tree tree_start_index");
-  s.key("predict_input", key_type::files, "with model: user,item,answer, a number; from 0 on he would like it");
+  s.key("predict_input", key_type::files, "with model: user,item,answer, a number; at least 0: the user would like it");
   s.key("recommend", key_type::integer, "with model: items to recommend to each user; 0: none")
       .fallback(0)
       .at_least(0)
@@ -161,11 +161,14 @@ config_schema dtr_schema() {
       .at_most(1000000);
   s.key("tree_end_index", key_type::integer, "last tree").fallback(0).at_least(0).at_most(1000000);
   s.key("handle_file", key_type::string, "Paracel's plug-in; accepted, not needed: the least error is a reduction");
-  s.key("cache_bytes", key_type::integer, "a worker's memory for who likes what, a bit a user and item; 0: ask again")
+  s.key("cache_bytes", key_type::integer,
+        "a worker's memory for likes, one bit for each user and item; 0: recompute them")
       .fallback(std::int64_t{1} << 30)
       .at_least(0)
       .at_most(1e15);
-  s.key("format", key_type::string, "of the results: text, or npy besides").fallback("text").one_of({"text", "npy"});
+  s.key("format", key_type::string, "of the results: text, or npy in addition")
+      .fallback("text")
+      .one_of({"text", "npy"});
   s.key("debug", key_type::boolean, "print each level").fallback(false);
   return s;
 }
@@ -332,9 +335,9 @@ void decision_tree_rec::start_level(dtr_tree& tree, std::size_t nodes) {
   const auto k = users_.k();
   std::vector<std::int64_t> sums(nodes * (1 + k));
   std::vector<std::int64_t> norms(nodes);
-  std::vector<std::uint64_t> everybody(users_.words(), ~std::uint64_t{0});
-  if (users_.size() % 64 != 0) everybody.back() = (std::uint64_t{1} << (users_.size() % 64)) - 1;
-  users_.add(everybody, node_of_, sums);
+  std::vector<std::uint64_t> all_users(users_.words(), ~std::uint64_t{0});
+  if (users_.size() % 64 != 0) all_users.back() = (std::uint64_t{1} << (users_.size() % 64)) - 1;
+  users_.add(all_users, node_of_, sums);
   users_.add_norms(node_of_, norms);
   sums.insert(sums.end(), norms.begin(), norms.end());
   get_comm().allreduce(sums);

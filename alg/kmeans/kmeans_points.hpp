@@ -60,8 +60,8 @@ struct kmeans_sums {
   [[nodiscard]] double& changed() { return values.back(); }
 
   std::size_t d = 0;
-  std::vector<double>
-      values;  ///< k * d sums of points, k counts, the inertia, the number of points whose centre has changed
+  /// k * d sums of points, k counts, the inertia, the number of points whose centre has changed.
+  std::vector<double> values;
 };
 
 /// A point that is far from its centre.

@@ -28,15 +28,16 @@ config_schema lasso_schema() {
       .above(0)
       .required_unless({"penalty", "path", "model"});
   s.key("penalty", key_type::numbers, "a itself, instead of lambda").above(0);
-  s.key("path", key_type::integer, "instead of both: so many penalties, from the least that leaves no weight downwards")
+  s.key("path", key_type::integer,
+        "instead of both: number of penalties, descending from the least one with all weights 0")
       .fallback(0)
       .at_least(0)
       .at_most(100000);
-  s.key("path_ratio", key_type::number, "path: the last penalty as a part of the first")
+  s.key("path_ratio", key_type::number, "path: the last penalty as a fraction of the first")
       .fallback(0.001)
       .above(0)
       .at_most(1);
-  s.key("l1_ratio", key_type::number, "1: lasso; below: elastic net, so much of the penalty is |w|_1")
+  s.key("l1_ratio", key_type::number, "1: lasso; below: elastic net, with this fraction of the penalty on |w|_1")
       .fallback(1.0)
       .above(0)
       .at_most(1);
@@ -45,7 +46,7 @@ config_schema lasso_schema() {
       .fallback(1000)
       .at_least(1)
       .at_most(1000000000);
-  s.key("tolerance", key_type::number, "greatest violation of the optimality conditions, as a part of a")
+  s.key("tolerance", key_type::number, "greatest violation of the optimality conditions, as a fraction of a")
       .fallback(1e-7)
       .at_least(1e-12)
       .at_most(0.1);

@@ -19,12 +19,12 @@ constexpr double prior_tolerance = 1e-4;
 config_schema lda_schema() {
   config_schema s("gLDA", "latent Dirichlet allocation by Gibbs sampling");
   s.always_begins_anew();
-  s.key("input", key_type::files, "documents, a line each: words, or libsvm index:count")
+  s.key("input", key_type::files, "documents, one a line: words, or libsvm index:count")
       .required_unless({"model_input"});
   s.key("test_input", key_type::files, "documents to measure the model on");
-  s.key("predict_input", key_type::files, "documents whose topics are wanted");
+  s.key("predict_input", key_type::files, "documents whose topics are inferred");
   s.key("model_input", key_type::string, "folder or manifest of a model: nothing is trained").fallback("");
-  s.key("vocabulary", key_type::files, "names of libsvm's indices 1, 2, ..., a line each");
+  s.key("vocabulary", key_type::files, "names of libsvm's indices 1, 2, ..., one a line");
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
   s.key("format", key_type::string, "of the results: text, or npy").fallback("text").one_of({"text", "npy"});
@@ -40,26 +40,30 @@ config_schema lda_schema() {
   s.key("sampler", key_type::string, "sparse: exact; mh: Metropolis-Hastings (LightLDA)")
       .fallback("sparse")
       .one_of({"sparse", "mh"});
-  s.key("clocks_per_round", key_type::integer, "times a sweep that workers exchange counts")
+  s.key("clocks_per_round", key_type::integer, "exchanges of counts between workers in a sweep")
       .fallback(1)
       .at_least(1)
       .at_most(1000000);
   add_consistency_keys(s, "clocks", "bsp", {consistency_model::bsp, consistency_model::ssp});
-  s.key("report_every", key_type::integer, "sweeps from one log likelihood to the next; 0: only the last")
+  s.key("report_every", key_type::integer, "sweeps between two computations of the log likelihood; 0: only at the end")
       .fallback(10)
       .at_least(0);
-  s.key("tolerance", key_type::number, "stop when a report changes the log likelihood by less than this part; 0: never")
+  s.key("tolerance", key_type::number,
+        "stop when a report changes the log likelihood by less than this fraction; 0: never")
       .fallback(0.0)
       .at_least(0);
-  s.key("optimize_every", key_type::integer, "sweeps from one fit of alpha and beta to the next; 0: never")
+  s.key("optimize_every", key_type::integer, "sweeps between two fits of alpha and beta; 0: never")
       .fallback(0)
       .at_least(0);
   s.key("test_stride", key_type::integer, "document i of the input is for testing if i % n = n - 1; 0: none")
       .fallback(0)
       .at_least(0);
-  s.key("fold_in_steps", key_type::integer, "steps that find the topics of a new document").fallback(100).at_least(1);
+  s.key("fold_in_steps", key_type::integer, "steps of the inference of a new document's topics")
+      .fallback(100)
+      .at_least(1);
   s.key("dump_documents", key_type::boolean, "write the topics of the training documents").fallback(false);
-  s.key("check_counts", key_type::boolean, "look at every clock whether the counts add up; needs bsp").fallback(false);
+  s.key("check_counts", key_type::boolean, "check at every clock that the counts are consistent; needs bsp")
+      .fallback(false);
   s.key("debug", key_type::boolean, "print each report").fallback(false);
   for (const char* name : {"handle_file", "handle_fn", "update_lib"})
     s.key(name, key_type::string, "Paracel's plug-in that added counts; not needed: tables add").fallback("");

@@ -57,10 +57,10 @@ config_schema lr_schema() {
   s.key("beta", key_type::number, "weight of the penalty beta*|theta|^2").at_least(0).required_unless({"model"});
   s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
   s.key("seed", key_type::integer, "of the order of the samples").fallback(0).at_least(0);
-  s.key("batch_size", key_type::integer, "downpour: samples a message; 0: a thousandth of a worker's, at least 10")
+  s.key("batch_size", key_type::integer, "downpour: samples in a message; 0: a thousandth of a worker's, at least 10")
       .fallback(0)
       .at_least(0);
-  s.key("tolerance", key_type::number, "stop when the objective changes by less than this part; 0: never")
+  s.key("tolerance", key_type::number, "stop when the objective changes by less than this fraction; 0: never")
       .fallback(0.0)
       .at_least(0);
   s.key("bias", key_type::boolean, "a coordinate for a feature that is always 1").fallback(true);

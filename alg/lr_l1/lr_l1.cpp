@@ -91,7 +91,7 @@ config_schema lr_l1_schema() {
       .fallback(1e-4)
       .at_least(1e-10)
       .at_most(1000);
-  s.key("block_size", key_type::integer, "features whose Gram matrix is made, at most; it travels")
+  s.key("block_size", key_type::integer, "most features in a step, whose Gram matrix is summed over the workers")
       .fallback(1024)
       .at_least(1)
       .at_most(16384);

@@ -107,7 +107,7 @@ void mf_order::cut(std::size_t number, std::size_t count, piece& into) {
 config_schema mf_schema() {
   config_schema s("mf", "matrix factorization with biases by stochastic gradient descent");
   s.always_begins_anew();
-  s.key("input", key_type::files, "ratings: user,item,rating; further fields are not read")
+  s.key("input", key_type::files, "ratings: user,item,rating; further fields are ignored")
       .required_unless({"model_input"});
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
@@ -120,11 +120,11 @@ config_schema mf_schema() {
   s.key("alpha", key_type::number, "step size").fallback(0.005).above(0);
   s.key("beta", key_type::number, "weight of the regulariser").fallback(0.01).at_least(0);
   s.key("start", key_type::number, "standard deviation of the factors before the first step").fallback(0.1).at_least(0);
-  s.key("clocks_per_round", key_type::integer, "pieces of a pass; items travel once a piece")
+  s.key("clocks_per_round", key_type::integer, "pieces of a pass; items are exchanged once a piece")
       .fallback(10)
       .at_least(1)
       .at_most(1000000);
-  s.key("tolerance", key_type::number, "stop when a round changes the loss by less than this part; 0: never")
+  s.key("tolerance", key_type::number, "stop when a round changes the loss by less than this fraction; 0: never")
       .fallback(0.0)
       .at_least(0);
   s.key("seed", key_type::integer, "of the start and of the order of the ratings").fallback(0).at_least(0);

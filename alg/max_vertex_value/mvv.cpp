@@ -22,7 +22,8 @@ config_schema schema_of(const char* name, const char* what) {
   config_schema s(name, what);
   add_graph_keys(s);
   s.key("update_file", key_type::plugin, "plug-in of update_func; default: the framework's. Only mvv uses it");
-  s.key("update_func", key_type::string, "how a value on the servers takes a new one; default paracel_max");
+  s.key("update_func", key_type::string,
+        "function that combines a value on the servers with a new one; default paracel_max");
   add_checkpoint_keys(s);
   return s;
 }

@@ -87,7 +87,7 @@ config_schema pagerank_schema() {
   config_schema s("pagerank", "importance of vertices by the edges that lead to them");
   add_graph_keys(s);
   s.key("rounds", key_type::integer, "the most rounds").fallback(200).at_least(0).at_most(1000000000);
-  s.key("damping_factor", key_type::number, "d of the formula: the part of a score that goes on along the edges")
+  s.key("damping_factor", key_type::number, "d of the formula: the fraction of a score that is passed along the edges")
       .fallback(0.85)
       .at_least(0)
       .at_most(1);
@@ -97,8 +97,10 @@ config_schema pagerank_schema() {
   s.key("weights", key_type::string, "whether lines have a weight; automatic: if the first one has a third field")
       .fallback("automatic")
       .one_of({"automatic", "yes", "no"});
-  s.key("personalization", key_type::files, "lines `id weight` of the vertices to begin again at; default: all alike");
-  s.key("paracel", key_type::boolean, "Paracel 0.3's formula: not normalised, no mass of dead ends").fallback(false);
+  s.key("personalization", key_type::files,
+        "lines `id weight`: where random jumps lead; default: to all vertices alike");
+  s.key("paracel", key_type::boolean, "Paracel 0.3's formula: not normalised, the score of dead ends is lost")
+      .fallback(false);
   s.key("handle_file", key_type::string, "a key of Paracel 0.3's configs: its plug-in. Not used");
   s.key("update_function", key_type::string, "the same: its update function. Not used");
   s.key("filter_function", key_type::string, "the same: its filter function. Not used");

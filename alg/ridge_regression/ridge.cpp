@@ -160,7 +160,7 @@ config_schema ridge_schema() {
   s.key("alpha", key_type::number, "sgd: step size").fallback(0.001).above(0);
   s.key("decay", key_type::number, "sgd: round k = 0, 1, ... steps by alpha/(1 + decay*k)").fallback(0.0).at_least(0);
   s.key("tolerance", key_type::number,
-        "sgd: stop when the objective changes by less than this part (0: never); conjugate "
+        "sgd: stop when the objective changes by less than this fraction (0: never); conjugate "
         "gradients: residual at the end, default 1e-10")
       .at_least(0);
   s.key("seed", key_type::integer, "sgd: of the order of the samples").fallback(0).at_least(0);

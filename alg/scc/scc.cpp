@@ -412,7 +412,7 @@ scc_result strong_components(Comm comm, const distributed_graph& graph, std::uin
       const auto links_total = static_cast<std::uint64_t>(sum_of(comm, links.size()));
       result.gathered = links_total <= gather_limit;
       const auto core =
-          graph_of_links(comm, first, links, result.gathered ? link_rule::out_only : link_rule::both_ways);
+          contracted_graph(comm, first, links, result.gathered ? edge_rule::out_only : edge_rule::both_ways);
       links = {};
       result.core_edges = core.edges_total;
       if (result.gathered) {
@@ -433,7 +433,7 @@ config_schema scc_schema() {
   config_schema s("scc", "strongly connected components");
   add_graph_keys(s);
   // 2^24 edges are 64 MB in a message and take less than a second on rank 0.
-  s.key("gather_limit", key_type::integer, "edges of the core up to which rank 0 finishes it alone")
+  s.key("gather_limit", key_type::integer, "largest core, in edges, that rank 0 solves alone")
       .fallback(1 << 24)
       .at_least(0)
       .at_most(4e9);

@@ -39,7 +39,7 @@ void common_keys(config_schema& s) {
   s.key("ids", key_type::string, "first: the first field names the row; row: its number does, from 0")
       .fallback("first")
       .one_of({"first", "row"});
-  s.key("label", key_type::boolean, "the last field is a label, which is not read").fallback(false);
+  s.key("label", key_type::boolean, "the last field is a label, which is ignored").fallback(false);
   s.key("format", key_type::string, "of the results: text, or npy").fallback("text").one_of({"text", "npy"});
 }
 

@@ -52,7 +52,7 @@ config_schema sim_sparse_schema() {
   s.key("cubar", key_type::number, "entries that a column may have; 0 or -1: any").fallback(0.0).at_least(-1);
   s.key("sim_bar", key_type::number, "the least similarity; 0 or -1: any").fallback(0.0).at_least(-1).at_most(1);
   s.key("sim_ubar", key_type::number, "the greatest similarity; 0 or -1: any").fallback(0.0).at_least(-1);
-  s.key("weight_bar", key_type::number, "entries of less |value| are left out; 0 or -1: none")
+  s.key("weight_bar", key_type::number, "entries with a smaller |value| are ignored; 0 or -1: none")
       .fallback(0.0)
       .at_least(-1);
   s.key("intersect_bar", key_type::number, "columns that a pair must share; 0 or -1: one").fallback(0.0).at_least(-1);

@@ -112,7 +112,7 @@ config_schema spectral_clustering_schema() {
       .fallback(300)
       .at_least(1)
       .at_most(1000000);
-  s.key("tolerance", key_type::number, "largest residual of an eigenvector, by 2 - the smallest eigenvalue")
+  s.key("tolerance", key_type::number, "largest residual of an eigenvector, relative to 2 - the smallest eigenvalue")
       .fallback(1e-10)
       .above(0);
   s.key("basis", key_type::integer, "columns that are kept before a restart; 0: five times kclusters + 2")

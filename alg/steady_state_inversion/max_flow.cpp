@@ -214,10 +214,10 @@ double sum_of(std::span<const double> of, const std::vector<std::uint32_t>& whic
 
 }  // namespace
 
-shortage find_shortage(std::span<const double> supply, std::span<const double> demand,
-                       std::span<const std::pair<std::uint32_t, std::uint32_t>> edges) {
+infeasibility_certificate find_infeasibility(std::span<const double> supply, std::span<const double> demand,
+                                             std::span<const std::pair<std::uint32_t, std::uint32_t>> edges) {
   const bipartite_flow flow(supply, demand, edges);
-  shortage s;
+  infeasibility_certificate s;
   flow.closure(true, s.left, s.right);
   s.wanted = sum_of(demand, s.right);
   s.available = sum_of(supply, s.left);

@@ -16,14 +16,15 @@
 namespace paracel::alg {
 
 /// A certificate that demands cannot be met; empty sets: they can.
-struct shortage {
+struct infeasibility_certificate {
   std::vector<std::uint32_t> right;  ///< these have the total demand `wanted` ...
   std::vector<std::uint32_t> left;   ///< ... and all their neighbours the supply `available`, which is less
   double wanted = 0;
   double available = 0;
-  std::vector<std::uint32_t>
-      full_right;  ///< these must receive `pushed`, the total supply of `full_left`, but their demand is only `room`;
-  std::vector<std::uint32_t> full_left;  ///< empty if the total supply is too small
+  /// Set unless the total supply is too small: `full_right` must receive `pushed`, all that `full_left` have, but their
+  /// demand is only `room`.
+  std::vector<std::uint32_t> full_right;
+  std::vector<std::uint32_t> full_left;
   double pushed = 0;
   double room = 0;
 
@@ -32,7 +33,7 @@ struct shortage {
 
 /// `edges`: (left, right), without capacities. Amounts below 1e-12 of the total supply count as zero.
 /// Cost: a few passes over the edges if little has to be moved, O(V^2 E) at worst.
-shortage find_shortage(std::span<const double> supply, std::span<const double> demand,
-                       std::span<const std::pair<std::uint32_t, std::uint32_t>> edges);
+infeasibility_certificate find_infeasibility(std::span<const double> supply, std::span<const double> demand,
+                                             std::span<const std::pair<std::uint32_t, std::uint32_t>> edges);
 
 }  // namespace paracel::alg

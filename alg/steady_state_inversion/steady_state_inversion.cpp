@@ -93,15 +93,17 @@ config_schema steady_schema() {
       .above(0)
       .at_most(0.5);
   s.key("rounds", key_type::integer, "most rounds").fallback(1000).at_least(0).at_most(1000000000);
-  s.key("ktop", key_type::integer, "most probable ways out of a left vertex that are written")
+  s.key("ktop", key_type::integer, "most probable transitions of a left vertex that are written")
       .fallback(100)
       .at_least(0)
       .at_most(1000000000);
   s.key("feasibility", key_type::string,
-        "whether to look for a proof that no scores exist: after all rounds, before, never")
+        "when to search for a proof that no scores exist: after all rounds, before, never")
       .fallback("after")
       .one_of({"after", "before", "never"});
-  s.key("format", key_type::string, "of the results: text, or npy besides").fallback("text").one_of({"text", "npy"});
+  s.key("format", key_type::string, "of the results: text, or npy in addition")
+      .fallback("text")
+      .one_of({"text", "npy"});
   s.key("debug", key_type::boolean, "print each round").fallback(false);
   return s;
 }
@@ -330,7 +332,7 @@ void steady_state_inversion::check_feasibility() {
         edges.emplace_back(static_cast<std::uint32_t>(others[at]), j);
     }
     for (auto& d : demand) d *= 1 - settings_.epsilon;
-    const auto s = find_shortage(all_p_, demand, edges);
+    const auto s = find_infeasibility(all_p_, demand, edges);
     if (s.exists()) {
       const auto names = [](const std::vector<std::uint32_t>& which, const std::vector<std::string>& all) {
         std::vector<std::string> some;
@@ -340,11 +342,11 @@ void steady_state_inversion::check_feasibility() {
       const auto right = names(s.right, right_names);
       write_lines(*this, right, "infeasible_");
       said = settings_.distribution_input.front() + ": infeasible: " + joined(right) + " must receive at least " +
-             number_of(s.wanted) + ", and all who lead there, " + joined(names(s.left, left_names)) + ", have " +
-             number_of(s.available);
+             number_of(s.wanted) + ", but all vertices with edges to them, " + joined(names(s.left, left_names)) +
+             ", have " + number_of(s.available);
       if (!s.full_left.empty() && s.pushed > s.room) {
         said += "; " + joined(names(s.full_right, right_names)) + " must receive all of " +
-                joined(names(s.full_left, left_names)) + ", " + number_of(s.pushed) + ", and is to have " +
+                joined(names(s.full_left, left_names)) + ", " + number_of(s.pushed) + ", but should have " +
                 number_of(s.room / (1 - settings_.epsilon));
       }
     }

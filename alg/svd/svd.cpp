@@ -118,7 +118,9 @@ config_schema svd_schema() {
       .fallback(300)
       .at_least(1)
       .at_most(1000000);
-  s.key("tolerance", key_type::number, "largest residual by the greatest singular value").fallback(1e-10).above(0);
+  s.key("tolerance", key_type::number, "largest residual, relative to the greatest singular value")
+      .fallback(1e-10)
+      .above(0);
   s.key("basis", key_type::integer, "columns that are kept before a restart; 0: five times k + 2; at least three times")
       .fallback(0)
       .at_least(0)
