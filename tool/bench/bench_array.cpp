@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// paracel::array: whole reads and updates, and sparse ones, by the size of its pieces. One worker process, real
-// servers.
+// paracel::array: dense reads and updates, and sparse ones, by piece size. One worker process, real servers.
 #include <gflags/gflags.h>
 
 #include <algorithm>

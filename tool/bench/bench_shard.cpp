@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What one shard does when no socket is in the way: loading in batches, what a key takes, and the walks over a million
-// keys. Prints one JSON object. Keys have 20 characters and a double each.
+// One shard without sockets: loading in batches, memory of a key, and scans over a million keys. Prints one JSON
+// object. Keys have 20 characters and a double each.
 #include <malloc.h>
 #include <time.h>
 
@@ -34,7 +34,7 @@ double seconds_since(clock_type::time_point begun) {
   return std::chrono::duration<double>(clock_type::now() - begun).count();
 }
 
-/// Of this thread: what others run on the machine does not count.
+/// Processor time of this thread, unaffected by other load.
 double processor_seconds() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -46,7 +46,7 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-/// Keeps what matters of the last reply.
+/// Stores the relevant parts of the last reply.
 class last_reply final : public srv::reply_sink {
  public:
   void send(const net::peer&, const net::outgoing& message) override {
@@ -64,7 +64,7 @@ class last_reply final : public srv::reply_sink {
   std::vector<std::byte> body;
 };
 
-/// A server of one shard, asked by calls.
+/// A server of one shard, called directly.
 class subject {
  public:
   const net::reply_header& ask(net::request_header h, std::span<const std::byte> body) {
@@ -97,7 +97,7 @@ class subject {
       working_ += seconds_since(begun);
     }
   }
-  /// By a walk, key by key, as a filter would; every key has this prefix.
+  /// By a scan that removes key by key, like a filter; every key has this prefix.
   void remove_all() {
     net::scan_request r;
     std::vector<std::byte> body;
@@ -114,7 +114,7 @@ class subject {
       r.from = at.next;
     }
   }
-  /// Asks from cursor to cursor until the walk has ended. Returns the longest slice in seconds.
+  /// Repeats the request from cursor to cursor until the scan ends. Returns the longest slice in seconds.
   template <class Request>
   double walk(net::verb what, Request r, std::uint16_t flags = 0) {
     double longest = 0;
@@ -199,7 +199,7 @@ int main(int argc, char** argv) {
     out["keys_only"] = measure(s, net::verb::scan, net::scan_request{}, net::flag_keys_only);
   }
   {
-    // Twice other keys: what the first ones leave behind would show as growth after the second ones.
+    // Twice with different keys: what the first ones leak shows as growth after the second ones.
     subject s;
     std::vector<std::size_t> left;
     for (std::uint64_t round = 0; round < 3; ++round) {
