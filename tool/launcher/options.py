@@ -4,7 +4,7 @@ import os
 
 from .exit_status import MEANING
 
-# Options of Paracel 0.3 that belong to Mesos.
+# Options of Paracel 0.3 for Mesos.
 GONE_OPTIONS = {
     "--ppn": "Mesos is not supported; where processes run is written in --hostfile",
     "--ppn_server": "Mesos is not supported; where servers run is written in --hostfile_server",
@@ -14,7 +14,7 @@ GONE_OPTIONS = {
 MOST_REPLICAS = 8  # as membership::most_replicas
 MOST_THREADS = 1024  # as membership::most_threads
 LEAST_HEARTBEAT_LIMIT = 1  # as net::least_heartbeat_limit
-# Limits of the servers, as start_server names them.
+# Limits of the servers, by the names of start_server's options.
 SERVER_LIMITS = {
     "--max-memory": "what the keys and values of a server may take in all (default: no limit)",
     "--max-value-bytes": "largest value that a server takes (default 256M)",
@@ -24,7 +24,7 @@ SERVER_LIMITS = {
 
 
 def name_given(text):
-    """The type of an option that names a folder or a run: an empty name would be taken for one that is not given."""
+    """The type of an option that names a folder or a run: an empty name would look like an absent option."""
     if not text:
         import argparse
         raise argparse.ArgumentTypeError("'' is no name of a folder: is a shell variable not set?")
@@ -34,7 +34,7 @@ def name_given(text):
 def parse_command_line(arguments):
     import argparse
 
-    # The limits are those of start_scheduler and start_server, which refuse a number when the job has begun.
+    # The same limits as in start_scheduler and start_server, which would reject a number only after the job's start.
     def positive(most):
         def parse(text):
             if not (text.isascii() and text.isdigit()) or int(text) == 0:
@@ -81,7 +81,7 @@ def parse_command_line(arguments):
             raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes such as 1000000, 64K, 256M or 4G")
         return text
 
-    # The width is given because argparse otherwise imports shutil to ask the terminal.
+    # With an explicit width argparse does not import shutil to query the terminal.
     parser = argparse.ArgumentParser(
         prog="prun.py", allow_abbrev=False, add_help=True,
         usage="prun.py [options] program [arguments of the program]\n       prun.py status --run RUN\n"
