@@ -141,7 +141,7 @@ def parse_command(arguments):
     parser.add_argument("--output-dir", type=name_given, default=".", metavar="DIR",
                         help=f"where {FOLDER}/ is (default .)")
     parser.add_argument("--keep", type=whole_number, default=None, metavar="N",
-                        help="first remove those that are over, but for the N newest of them")
+                        help="first remove finished runs except the N newest")
     return parser.parse_args(arguments)
 
 
