@@ -20,10 +20,10 @@
 #include "net/scan_codec.hpp"
 #include "server/node/server.hpp"
 
-DEFINE_uint64(keys, 1'000'000, "keys of the walks and of the memory figure");
-DEFINE_uint64(load, 10'000'000, "keys of the loading figure; 0: leave it out");
+DEFINE_uint64(keys, 1'000'000, "keys of the scans and of the memory figure");
+DEFINE_uint64(load, 10'000'000, "keys of the loading figure; 0: skip it");
 DEFINE_uint64(batch, 1000, "keys a request when loading");
-DEFINE_uint64(repeat, 21, "how often each walk is measured; the median counts");
+DEFINE_uint64(repeat, 21, "repetitions of each scan; the median is reported");
 
 namespace {
 
@@ -116,7 +116,7 @@ class subject {
   }
   /// Repeats the request from cursor to cursor until the scan ends. Returns the longest slice in seconds.
   template <class Request>
-  double walk(net::verb what, Request r, std::uint16_t flags = 0) {
+  double scan(net::verb what, Request r, std::uint16_t flags = 0) {
     double longest = 0;
     slices = items = bytes = 0;
     std::vector<std::byte> body;
@@ -162,7 +162,7 @@ nlohmann::json measure(subject& s, net::verb what, const Request& r, std::uint16
   for (std::uint64_t i = 0; i < FLAGS_repeat; ++i) {
     const auto begun = clock_type::now();
     const auto busy_before = processor_seconds();
-    longest = std::max(longest, s.walk(what, r, flags));
+    longest = std::max(longest, s.scan(what, r, flags));
     times.push_back(seconds_since(begun));
     busy.push_back(processor_seconds() - busy_before);
   }
