@@ -66,7 +66,7 @@ fi
 install() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" </dev/null; }
 
 say "apt-get update"
-"${as_root[@]}" apt-get update </dev/null || echo "the lists could not be renewed; going on with the old ones"
+"${as_root[@]}" apt-get update </dev/null || echo "the package lists could not be updated; continuing with the old ones"
 if ((${#missing[@]})); then
   say "apt-get install ${missing[*]}"
   install "${missing[@]}"

@@ -25,7 +25,7 @@ DEFINE_int32(servers, 2, "server processes");
 DEFINE_int32(threads, 1, "shard threads of a server");
 DEFINE_double(seconds, 0.5, "measured time of each kind of call");
 DEFINE_string(transport, "ipc", "ipc or tcp");
-DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: beside this program");
+DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
 namespace {
 
@@ -103,7 +103,7 @@ void run() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("what reads and updates of paracel::array cost");
+  gflags::SetUsageMessage("cost of reads and updates of paracel::array");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
     if (FLAGS_servers < 1 || FLAGS_threads < 1 || FLAGS_doubles == 0) throw std::runtime_error("all begin at 1");

@@ -38,7 +38,7 @@ double nanoseconds(const F& call) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("what a read costs that the cache answers");
+  gflags::SetUsageMessage("cost of a read that hits the cache");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
     paracel::main_env const env(argc, argv);

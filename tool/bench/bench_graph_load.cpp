@@ -33,10 +33,10 @@ DEFINE_string(file, "", "edges or entries");
 DEFINE_int32(workers, 1, "workers");
 DEFINE_string(as, "graph", "graph, weighted, undirected, both (with incoming edges) or matrix");
 DEFINE_string(transport, "ipc", "ipc or tcp, with more than one worker");
-DEFINE_int32(runs, 3, "times that the file is loaded; the best one counts");
+DEFINE_int32(runs, 3, "repetitions; the best one is reported");
 DEFINE_uint64(pull, 0, "1: then pull a double for each ghost, `--runs` times");
 DEFINE_uint64(exchange, 0, "instead of loading: doubles that each worker sends to each other one");
-DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: beside this program");
+DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
 namespace {
 

@@ -36,8 +36,8 @@
 #include "worker/single_comm.hpp"
 
 DEFINE_uint64(megabytes, 128, "text of each file");
-DEFINE_uint64(pairs, 5, "measurements of both, one after the other");
-DEFINE_string(only, "", "the rows that have this in their name");
+DEFINE_uint64(pairs, 5, "alternating measurements of both");
+DEFINE_string(only, "", "only rows whose name contains this");
 
 namespace {
 
@@ -311,7 +311,7 @@ void row(const std::string& name, const std::string& path, const std::function<v
 }  // namespace
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("how fast text is loaded, beside a plain loop");
+  gflags::SetUsageMessage("how fast text is loaded, compared with a plain loop");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   std::string pattern = (std::filesystem::temp_directory_path() / "bench_loading_XXXXXX").string();
   const std::filesystem::path folder = ::mkdtemp(pattern.data());

@@ -26,7 +26,7 @@ DEFINE_int32(clients, 2, "clients, each a thread that waits for its calls");
 DEFINE_int32(threads, 1, "shard threads of the server");
 DEFINE_int32(turns, 3, "times that all keys are loaded and removed");
 DEFINE_string(transport, "ipc", "ipc or tcp");
-DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: beside this program");
+DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
 namespace {
 

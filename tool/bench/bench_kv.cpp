@@ -35,11 +35,11 @@ DEFINE_uint64(window, 1, "requests in flight; 1: each is waited for");
 DEFINE_int32(workers, 1, "worker processes");
 DEFINE_int32(servers, 1, "server processes");
 DEFINE_int32(threads, 1, "shard threads of a server");
-DEFINE_int32(replicas, 1, "copies of every key, each on another server");
+DEFINE_int32(replicas, 1, "replicas of every key, each on a different server");
 DEFINE_double(seconds, 1, "measured time");
 DEFINE_double(warm_up, 0.2, "time before it");
 DEFINE_string(transport, "ipc", "ipc or tcp");
-DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: beside this program");
+DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
 namespace {
 

@@ -239,7 +239,7 @@ void through_ipc() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("rows of a typed table in a second; prints one line of JSON");
+  gflags::SetUsageMessage("rows of a typed table per second; prints one line of JSON");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
     if (FLAGS_op != "all" && FLAGS_op != "pull" && FLAGS_op != "add" && FLAGS_op != "adagrad")

@@ -31,7 +31,7 @@ DEFINE_double(keys, 1e10, "keys of the job");
 DEFINE_int32(window, 64, "requests in flight at the clock thread and at the scheduler");
 DEFINE_double(seconds, 1, "measured time of each");
 DEFINE_string(transport, "ipc", "ipc or tcp");
-DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: beside this program");
+DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
 namespace {
 

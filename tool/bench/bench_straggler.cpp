@@ -31,17 +31,17 @@ DEFINE_int32(staleness, 0, "s");
 DEFINE_int32(workers, 8, "worker processes");
 DEFINE_int32(servers, 2, "server processes");
 DEFINE_int32(threads, 1, "shard threads of a server");
-DEFINE_double(work_ms, 10, "what every iteration takes");
-DEFINE_double(late_ms, 40, "what some take more");
-DEFINE_double(late_probability, 0.1, "how many of them");
+DEFINE_double(work_ms, 10, "duration of an iteration");
+DEFINE_double(late_ms, 40, "additional duration of delayed iterations");
+DEFINE_double(late_probability, 0.1, "fraction of delayed iterations");
 DEFINE_uint64(seed, 1, "of the lateness");
 DEFINE_uint64(values, 1000, "doubles in the vector; with --objective: 100 and the bias");
 DEFINE_double(seconds, 5, "measured time; with --objective: the longest");
 DEFINE_double(objective, 0, "logistic regression until its objective is this; 0: only count iterations");
 DEFINE_double(alpha, 0.05, "its step size");
-DEFINE_bool(push, false, "servers send what has changed when the clock moves (set_push)");
+DEFINE_bool(push, false, "servers push changes when the clock advances (set_push)");
 DEFINE_string(transport, "ipc", "ipc or tcp");
-DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: beside this program");
+DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
 namespace {
 
@@ -213,7 +213,7 @@ void check_flags() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("iterations a second of workers that are late by chance; prints one line of JSON");
+  gflags::SetUsageMessage("iterations a second of randomly delayed workers; prints one line of JSON");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
     check_flags();

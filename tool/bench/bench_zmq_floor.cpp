@@ -19,7 +19,7 @@ DEFINE_uint64(tail_request_bytes, 0, "second frame of a request; 0: none");
 DEFINE_uint64(tail_reply_bytes, 0, "second frame of a reply; 0: none");
 DEFINE_uint64(window, 1, "requests in flight");
 DEFINE_int32(clients, 1, "client processes");
-DEFINE_int32(servers, 1, "server processes; a client goes round");
+DEFINE_int32(servers, 1, "server processes; a client alternates between them");
 DEFINE_double(seconds, 1, "measured time");
 DEFINE_double(warm_up, 0.2, "time before it");
 DEFINE_string(transport, "ipc", "ipc or tcp");
