@@ -82,7 +82,7 @@ def main(arguments):
         facts = check_config(framework, program, publishes, options.cfg_file, look_at_files=not remote)
         plan = Plan(options, program, framework, facts, linked, remote)
         job = Job(plan)
-        if options.worker_wait and facts.always_begins_anew:
+        if options.worker_wait and not facts.resumable:
             raise Failure(USAGE, f"--on-worker-death {options.on_worker_death}: no process can take the place of a worker of "
                                  f"{facts.program}, because it does not ask where its loop begins (first_iteration)")
         plan.make_folders()

@@ -18,7 +18,7 @@ constexpr double prior_tolerance = 1e-4;
 
 config_schema lda_schema() {
   config_schema s("gLDA", "latent Dirichlet allocation by Gibbs sampling");
-  s.always_begins_anew();
+  s.not_resumable();
   s.key("input", key_type::files, "documents, one a line: words, or libsvm index:count")
       .required_unless({"model_input"});
   s.key("test_input", key_type::files, "documents to measure the model on");

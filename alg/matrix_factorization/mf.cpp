@@ -106,7 +106,7 @@ void mf_order::cut(std::size_t number, std::size_t count, piece& into) {
 
 config_schema mf_schema() {
   config_schema s("mf", "matrix factorization with biases by stochastic gradient descent");
-  s.always_begins_anew();
+  s.not_resumable();
   s.key("input", key_type::files, "ratings: user,item,rating; further fields are ignored")
       .required_unless({"model_input"});
   s.key("output", key_type::output_folder, "folder of the results").required();

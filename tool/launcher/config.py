@@ -16,7 +16,7 @@ class Facts:
         self.plugins = [str(name) for name in found["plugins"]]
         self.standard_input = str(found.get("standard_input", ""))  # the key that names it
         self.program = str(found.get("program", ""))                # as its schema names it
-        self.always_begins_anew = found.get("always_begins_anew") is True
+        self.resumable = found.get("resumable") is not False
 
     def plugin_folders(self):
         """The folders of plug-ins that the config gives by path."""
