@@ -14,6 +14,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "core/hex.hpp"
 
 namespace paracel::srv {
@@ -78,14 +79,15 @@ server::server(server_options options)
   }
 }
 
-replication_chain& server::begin_replication(unsigned thread, net::port& port,
-                                             replication_chain::serve_function serve) {
+replication_chain& server::begin_replication(unsigned thread, net::port& port, replication_chain::serve_function serve,
+                                             std::function<void(const std::string&)> log) {
   replication_chain_options o{.job = options_.job,
                               .incarnation = options_.incarnation,
                               .slot = options_.slot,
                               .index = thread,
                               .threads = threads(),
-                              .most_body_bytes = options_.max_message_bytes / 2};
+                              .most_body_bytes = options_.max_message_bytes / 2,
+                              .log = std::move(log)};
   replicated_store* of = &clock_;
   if (thread < threads()) {
     of = shards_[thread].get();
@@ -94,6 +96,7 @@ replication_chain& server::begin_replication(unsigned thread, net::port& port,
     o.index = clock_partition;
     o.threads = partition_count;
   }
+  PARACEL_CHECK(thread <= threads() && chains_[thread] == nullptr);
   chains_[thread] = std::make_unique<replication_chain>(o, budgets_, *of, port, std::move(serve));
   return *chains_[thread];
 }

@@ -128,7 +128,9 @@ class server final : public request_handler {
   /// The replication chain of a shard's partitions, or, with the number after the last shard's, of the clock, for as
   /// long as its thread has this port. `serve` handles requests served here. Thread-safety: each by its thread.
   /// Lifetime: the port until `end_replication`.
-  replication_chain& begin_replication(unsigned thread, net::port& port, replication_chain::serve_function serve);
+  /// `log`: replication_chain_options::log.
+  replication_chain& begin_replication(unsigned thread, net::port& port, replication_chain::serve_function serve,
+                                       std::function<void(const std::string&)> log);
   void end_replication(unsigned thread) noexcept { chains_[thread].reset(); }
 
   /// A shard itself. Thread-safety: owned by the thread of that shard.

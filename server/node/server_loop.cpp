@@ -13,6 +13,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "server/request/channels.hpp"
 #include "server/request/slow_consumer_guard.hpp"
 
@@ -46,16 +47,19 @@ bool decode_for(server& s, place at, reply_sink& sink, const net::incoming& in, 
 server_loop::server_loop(const loop_context& s, place at, unsigned thread)
     : in_(s),
       thread_(thread),
-      copies_(s.of.begin_replication(thread, s.port,
-                                     [this](const net::request_view& request, shared_buffer tail, completion done) {
-                                       serve(request, std::move(tail), std::move(done));
-                                     })),
+      copies_(s.of.begin_replication(
+          thread, s.port,
+          [this](const net::request_view& request, shared_buffer tail, completion done) {
+            serve(request, std::move(tail), std::move(done));
+          },
+          s.log)),
       at_(at),
       alone_(s.port) {}
 
 void server_loop::take(milliseconds sleep) {
   auto& server = in_.of;
   const auto received = in_.port.receive_batch(messages_, sleep);
+  PARACEL_CHECK(received <= batch);
   std::size_t n = 0;
   // Without replicas replies are sent at once; before the first membership it is unknown whether there are any.
   const bool unknown = server.epoch() == 0;

@@ -31,6 +31,7 @@ struct loop_context {
       lease_end;                       ///< nothing is sent at or after it; as the time since the epoch of time_point
   std::atomic<std::uint32_t>& synced;  ///< set to the epoch of which all replicas of this thread are complete
   const net::clock_source& time;
+  std::function<void(const std::string&)> log{};  ///< a line of text, on the loop's thread; may be empty
 };
 
 /// Decodes a request; answers one that cannot be decoded, whose sender is a slow consumer, or that is not for this

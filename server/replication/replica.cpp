@@ -19,6 +19,12 @@ namespace paracel::srv {
 using net::status;
 using net::verb;
 
+namespace {
+
+constexpr std::chrono::milliseconds log_interval{1000};
+
+}  // namespace
+
 /// Whether a thread of a server of this epoch means us.
 bool replication_chain::is_of_peer(const net::request_header& h) const {
   const auto between = link::of(h);
@@ -80,9 +86,18 @@ void replication_chain::replicate(const net::request_view& request, completion d
   const auto between = link::of(request.header);
   const server_identity sender{between.from_slot, between.from};
   replication_entry e;
-  while (fits && r.next(e)) fits = follows(e.partition, sender) && are_records(e.records);
+  std::string why;
+  while (fits && r.next(e)) fits = follows(e.partition, sender) && store_.check_copy(e.partition, e.records, why);
   if (!fits || r.bad()) {
-    return done.fail(status::bad_request, "what is to be replicated is malformed, or not a copy of this thread");
+    std::string text = "what is to be replicated is malformed, or not a copy of this thread";
+    if (!why.empty()) {  // the sender is our predecessor
+      text = "a copy of partition " + std::to_string(e.partition) + " is malformed: " + why;
+      if (options_.log && now_ >= next_log_) {
+        options_.log("refuses what s" + std::to_string(sender.slot) + " sends: " + text);
+        next_log_ = now_ + log_interval;
+      }
+    }
+    return done.fail(status::bad_request, text);
   }
   std::vector<std::uint16_t> lacking;
   for (chain_reader again(entries); again.next(e);) {

@@ -95,6 +95,7 @@ struct replication_chain_options {
   /// Target size of a message; a single entry may be larger.
   std::size_t message_bytes = std::size_t{4} << 20;
   std::size_t most_body_bytes = std::size_t{1} << 29;  ///< longer bodies are sent in pieces
+  std::function<void(const std::string&)> log{};       ///< a line of text, on the chain's thread; may be empty
 };
 
 /// Thread-safety: owned by the shard thread. No socket, no thread, no clock of its own: time is an argument,
@@ -289,6 +290,7 @@ class replication_chain final : public reply_sink {
   sender_connections streams_;    // of the senders to this thread
   time_point now_{};              // at the last batch
   time_point next_look_{};        // of the connection check
+  time_point next_log_{};         // of a refusal
   std::vector<std::byte> state_;  // capacity is reused
 };
 

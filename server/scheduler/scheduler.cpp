@@ -9,6 +9,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "core/hex.hpp"
 #include "core/json_io.hpp"
 #include "core/ring.hpp"
@@ -196,6 +197,7 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
 
 /// From its reply on a node must beat; before it, it may be waiting for the others without a heartbeat.
 void scheduler::answer_joins(time_point now) {
+  PARACEL_CHECK(servers_joined_ <= options_.servers && workers_joined_ <= options_.workers);
   if (servers_joined_ < options_.servers) return;
   const auto all = servers_in_job_.members().to_json();
   const auto answer = [&](node& n) {

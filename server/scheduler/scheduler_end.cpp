@@ -9,6 +9,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "core/hex.hpp"
 #include "core/json_io.hpp"
 #include "server/scheduler/control_body.hpp"
@@ -84,6 +85,7 @@ void scheduler::on_last_words(std::uint32_t slot, const json& words, time_point 
 }
 
 void scheduler::end_when_all_left(time_point now) {
+  PARACEL_CHECK(workers_left_ <= options_.workers);
   if (workers_left_ < options_.workers) return;
   phase_ = phase::done;
   ended_at_ = now;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/check.hpp"
 #include "core/ring.hpp"
 
 namespace paracel::srv {
@@ -95,6 +96,7 @@ void server_membership::admit(server_entry s) {
 }
 
 std::uint32_t server_membership::dismiss() {
+  PARACEL_CHECK(up() != 0);  // why_not_resize
   auto slot = members_.servers.size() - 1;
   while (members_.servers[slot].state != server_state::up) --slot;
   members_.servers[slot].state = server_state::leaving;
@@ -103,6 +105,7 @@ std::uint32_t server_membership::dismiss() {
 }
 
 server_membership::news server_membership::synced(std::uint32_t slot, std::uint32_t epoch) {
+  PARACEL_CHECK(slot < synced_.size());
   synced_[slot] = std::max(synced_[slot], std::min(epoch, members_.epoch));
   if (settled()) return news::none;
   for (const auto& s : members_.servers)

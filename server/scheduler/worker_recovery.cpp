@@ -9,6 +9,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "core/json_io.hpp"
 #include "server/scheduler/control_body.hpp"
 #include "server/scheduler/scheduler.hpp"
@@ -81,6 +82,7 @@ bool scheduler::on_worker_reaped(std::uint32_t rank, const json& body, std::stri
 /// reported: until then it may take part.
 void scheduler::eject(std::uint32_t rank, const std::string& cause, bool reaped, time_point now) {
   auto& n = workers_[rank];
+  PARACEL_CHECK(rank != 0 && n.joined && !n.ejected);
   n.ejected = true;
   n.lost_cause = cause;
   ++workers_left_;
@@ -110,6 +112,7 @@ void scheduler::look_at_removals(time_point now) {
 /// The clock does not pass what this worker has committed, so the others wait implicitly.
 void scheduler::await(std::uint32_t rank, const std::string& cause, time_point now) {
   auto& n = workers_[rank];
+  PARACEL_CHECK(n.joined && !n.ejected);
   n.awaited = now;
   n.lost_cause = cause;
   if (n.watching) n.watching.fail(net::status::conflict, "another process is awaited in its place");

@@ -94,6 +94,9 @@ class shard final : public replicated_store {
   void take_changes(const std::function<void(std::uint16_t, std::span<const std::byte>)>& f) override {
     store_.take_changes(f);
   }
+  bool check_copy(std::uint16_t partition, std::span<const std::byte> records, std::string& why) const override {
+    return store_.check_records(partition, records, why);
+  }
   net::status apply_copy(std::uint16_t partition, std::span<const std::byte> records, std::string& why) override {
     return apply_records(partition, records, why, room::unlimited);
   }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/check.hpp"
 #include "server/shard/shard.hpp"
 
 namespace paracel::srv {
@@ -123,6 +124,7 @@ void shard::answer_items(const key_operation& c, Next&& next, completion& done) 
       net::append_item(items_, out.result, out.version, back);
     }
   }
+  PARACEL_ASSERT(items_.size() <= most && items_.size() >= std::size_t{count} * net::reply_item_bytes);
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + items_.size());
   net::reply_header reply;
   reply.count = count;

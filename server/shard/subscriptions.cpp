@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/check.hpp"
+
 namespace paracel::srv {
 
 using net::status;
@@ -77,6 +79,7 @@ void subscriptions::answer(const net::request_header& header, std::span<const st
       net::append_item(reply_, status::ok, e->version(), e->view());
     }
   }
+  PARACEL_ASSERT(left == 0);  // is_subscription has counted them
   net::reply_header reply;
   reply.clock = clock_;
   reply.count = header.count;

@@ -162,6 +162,9 @@ class partition_store final : public scan_observer {
   enum class room : std::uint8_t { limited, unlimited };
   net::status apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why,
                             room memory = room::limited);
+  /// Whether all of these can be records of this partition, whatever is stored here; else `why` one cannot. What they
+  /// refer to (functions, tables) is not looked for, and no memory is.
+  bool check_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) const;
   /// Empties these partitions, without a record.
   void drop_partitions(const std::bitset<partition_count>& which);
 
@@ -244,10 +247,12 @@ class partition_store final : public scan_observer {
   static void append_applied(std::vector<std::byte>& out, std::uint64_t client, std::uint64_t low,
                              std::uint64_t sequence, const dedup_window::answer& what);
   void encode_key(const entry& e, std::uint64_t hash, std::vector<std::byte>& out);
+  void check_record(std::uint16_t partition, const record& r, std::uint64_t hash, key_outcome& out) const;
+  void check_stage(std::string_view key, const record& r, key_outcome& out) const;
   void apply_record(std::uint16_t partition, const record& r, key_outcome& out);
-  void apply_put(std::string_view key, std::uint64_t hash, const record& r, key_outcome& out);
+  void apply_put(std::string_view key, std::uint64_t hash, const record& r);
   void apply_stage(std::uint16_t partition, std::string_view key, const record& r, key_outcome& out);
-  void apply_applied(std::uint16_t partition, const record& r, key_outcome& out);
+  void apply_applied(std::uint16_t partition, const record& r);
   void make_staged_index();
 
   // The capacity a buffer may keep between requests; one large value should not stay for the rest of the job.

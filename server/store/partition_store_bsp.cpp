@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/check.hpp"
 #include "server/request/request_payloads.hpp"
 #include "server/store/partition_store.hpp"
 
@@ -141,6 +142,7 @@ void partition_store::fold_before(std::uint32_t clock, staged_key& staged, std::
   std::move(due, waiting.end(), std::back_inserter(now));
   waiting.erase(due, waiting.end());
   if (waiting.empty()) staged.changes_type = false;
+  PARACEL_CHECK(now.size() <= staged_count_);
   staged_count_ -= now.size();
   for (const auto& u : now) keys_.count_bytes(-staged_bytes(u.delta.size()));
   for (auto& u : now) {
@@ -276,6 +278,7 @@ void partition_store::forget_staged(std::string_view key) {
   if (at == staged_.end()) return;
   clear_error(at.value());
   for (const auto& u : at->second.waiting) keys_.count_bytes(-staged_bytes(u.delta.size()));
+  PARACEL_CHECK(at->second.waiting.size() <= staged_count_);
   staged_count_ -= at->second.waiting.size();
   staged_.erase(at);
   ++staged_changes_;

@@ -37,6 +37,9 @@ class replicated_store {
 
   /// Appends the records that reproduce the partition; none if it is empty.
   virtual void encode_partition(std::uint16_t partition, std::vector<std::byte>& out) = 0;
+  /// Whether these can be records of the partition, as far as that can be told without applying them; else `why` not.
+  /// Cost: O(bytes).
+  virtual bool check_copy(std::uint16_t partition, std::span<const std::byte> records, std::string& why) const = 0;
   /// Records of the partition's head. Returns: ok, or the status and why they cannot be applied.
   virtual net::status apply_copy(std::uint16_t partition, std::span<const std::byte> records, std::string& why) = 0;
   /// There are no replicas of these here any more.

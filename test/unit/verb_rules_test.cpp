@@ -85,8 +85,9 @@ class VerbTable : public testing::Test {
     shard_port_->bind(self().shards[0]);
     clock_port_ = over_.open();
     clock_port_->bind(self().clock);
-    shard_.emplace(loop_context{*server_, *shard_port_, stop_, lease_, synced_[0], time_}, *server_, 0U);
-    clock_.emplace(loop_context{*server_, *clock_port_, stop_, lease_, synced_[1], time_}, self(),
+    const auto log = [this](const std::string& line) { logged_.push_back(line); };
+    shard_.emplace(loop_context{*server_, *shard_port_, stop_, lease_, synced_[0], time_, log}, *server_, 0U);
+    clock_.emplace(loop_context{*server_, *clock_port_, stop_, lease_, synced_[1], time_, log}, self(),
                    [this] { return std::make_shared<const membership>(members_); });
     adopt(1);
     outside_ = over_.open();
@@ -260,6 +261,7 @@ class VerbTable : public testing::Test {
   std::unique_ptr<net::port> shard_port_, clock_port_, outside_;
   std::optional<shard_loop> shard_;
   std::optional<clock_loop> clock_;
+  std::vector<std::string> logged_;
   int to_shard_ = 0, to_clock_ = 0;
   std::uint64_t clients_ = 1;
   std::uint32_t lacking_ = 0;  // partitions, by the last answer
@@ -279,6 +281,71 @@ TEST_F(VerbTable, AFrameOfAnotherJobIsRefusedByEveryThreadAndChangesNothing) {
       EXPECT_EQ(now(), before) << text_of(r) << ", epoch " << epoch;
     }
   }
+}
+
+TEST_F(VerbTable, AMalformedStateOfTheClockFromItsHeadIsRefusedAndLogged) {
+  const auto head = this->before(clock_partition);
+  const auto from_head = [&] {
+    auto h = header_from(head, verb::replicate, 2);
+    h.flags = net::flag_stream | net::flag_first;
+    return h;
+  };
+  const auto before = now().but_for_what_waits();  // the stream's connection is remembered
+  auto cut = far_clock();
+  cut.pop_back();
+  auto others = clock_service(3).encode();  // of a job with three workers
+  for (const auto& state : {cut, others, std::vector<std::byte>{}}) {
+    EXPECT_EQ(ask(place::clock, from_head(), {}, of_clock(state)), status::bad_request);
+    EXPECT_EQ(now().but_for_what_waits(), before);
+  }
+  ASSERT_EQ(logged_.size(), 1U) << "at most one line a second";
+  EXPECT_EQ(logged_[0], "refuses what s" + std::to_string(head) + " sends: a copy of partition " +
+                            std::to_string(clock_partition) + " is malformed: the state of a clock is malformed");
+  EXPECT_EQ(ask(place::clock, from_head(), {}, of_clock(far_clock())), status::ok) << "it still serves";
+  EXPECT_EQ(now().clock, far_clock());
+}
+
+TEST_F(VerbTable, MalformedRecordsOfAPartitionFromItsHeadAreRefusedBeforeAnyIsApplied) {
+  const auto p = copied_from(before_us());
+  std::string key;
+  for (int i = 0; key.empty() || partition_of(hash_key(key)) != p; ++i) key = "k" + std::to_string(i);
+  std::string elsewhere = "x";
+  while (partition_of(hash_key(elsewhere)) == p) elsewhere += "x";
+  const double number = 1;
+  const auto value = std::as_bytes(std::span(&number, 1));
+  const record good{.kind = record_kind::put,
+                    .tag = static_cast<std::uint8_t>(value_tag::f64),
+                    .a = 7,
+                    .key = net::bytes_of(key),
+                    .value = value};
+  std::vector<std::pair<const char*, record>> bad(9, {"", good});
+  bad[0] = {"another partition", good};
+  bad[0].second.key = net::bytes_of(elsewhere);
+  bad[1].first = "version 0";
+  bad[1].second.a = 0;
+  bad[2].first = "half a number";
+  bad[2].second.value = value.first(4);
+  bad[3] = {"no staged update", {.kind = record_kind::stage, .key = good.key, .value = value}};
+  bad[4] = {"no watermark", {.kind = record_kind::applied, .a = 1, .value = value}};
+  bad[5] = {"no status", {.kind = record_kind::broken, .key = good.key}};
+  bad[6] = {"a row's id", {.kind = record_kind::row, .a = 5, .key = value.first(3)}};
+  bad[7] = {"the id of a table", {.kind = record_kind::table, .a = 5, .key = good.key}};
+  bad[8] = {"a clock", {.kind = record_kind::clock, .value = value}};
+  const auto before = now();
+  for (const auto& [what, r] : bad) {
+    std::vector<std::byte> records;
+    append(records, good);
+    append(records, r);
+    EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::replicate, 2), {}, wiped(p, records)),
+              status::bad_request)
+        << what;
+    EXPECT_EQ(now(), before) << what;
+  }
+  EXPECT_EQ(logged_.size(), 1U);
+  std::vector<std::byte> records;
+  append(records, good);
+  EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::replicate, 2), {}, wiped(p, records)), status::ok);
+  EXPECT_NE(state_of(p), std::vector<std::byte>{});
 }
 
 TEST_F(VerbTable, AFrameOfAnOlderEpochIsRefusedAndOneThatIsAheadWaits) {
