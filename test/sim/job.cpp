@@ -68,6 +68,7 @@ class job {
     const auto staleness = from_.counted.sums.empty() ? static_cast<std::uint32_t>(dice.below(3)) : 0;
     known_.emplace(in_, workers_count_, staleness, staleness == 0 && (dice.in(2) || !from_.counted.sums.empty()));
     if (goes_on) known_->go_on_from(from_.counted, from_.clock);
+    eject_ = !goes_on && o.faults && known_->sums().empty() && dice.in(2);
     every_ = dice.in(3) ? 0 : 1 + static_cast<std::uint32_t>(dice.below(6));
     using frame = std::span<const std::byte>;
     in_.on_reply = [this](process& p, const connection& c, frame f) { known_->look_at_reply(p, c, f); };
@@ -85,7 +86,7 @@ class job {
     strays_.emplace(make_process("stray"));
     in_.after(dice.between(200_ms, 900_ms), [this] { break_something(); });
     // Everything goes at once; what was not safe on the disk is gone, or is there in part.
-    if (!goes_on && dice.in(2)) in_.after(dice.between(1_s, quiet_after_), [this] { lose_power(); });
+    if (!goes_on && !eject_ && dice.in(2)) in_.after(dice.between(1_s, quiet_after_), [this] { lose_power(); });
   }
   ~job() {
     // Nothing leaves any more.
@@ -104,9 +105,11 @@ class job {
     run_until([&] { return in_.now() > quiet_after_ + 3_s; }, never, "");
     run_until([&] { return replicas_made_; }, end, "the copies were not restored");
     std::uint32_t most = 0;
-    for (const auto& w : workers_) most = std::max(most, w->iterations());
-    for (auto& w : workers_) w->finish(most + 1);
-    run_until([&] { return std::ranges::all_of(workers_, [](const auto& w) { return w->finished(); }); }, end,
+    for (const auto& w : workers_)
+      if (w) most = std::max(most, w->iterations());
+    for (auto& w : workers_)
+      if (w) w->finish(most + 1);
+    run_until([&] { return std::ranges::all_of(workers_, [](const auto& w) { return !w || w->finished(); }); }, end,
               "requests are not answered");
     run_until([&] { return replicas_made_; }, end, "the copies were not restored");
     // What folds when the clock moves is on its way to the copies, and nobody waits for it.
@@ -141,7 +144,8 @@ class job {
            std::to_string(one->object().epoch()) + " synced " + std::to_string(one->synced());
     }
     for (std::size_t i = 0; i < workers_.size(); ++i)
-      s += "; w" + std::to_string(i) + " has " + std::to_string(workers_[i]->unanswered()) + " unanswered";
+      if (workers_[i])
+        s += "; w" + std::to_string(i) + " has " + std::to_string(workers_[i]->unanswered()) + " unanswered";
     return s;
   }
 
@@ -170,6 +174,7 @@ class job {
     o.servers = servers_count_;
     o.replicas = replicas_;
     o.elastic = elastic_ = in_.dice().in(2);
+    o.eject_workers = eject_;
     o.checkpoints.plan = {checkpoint_folder, every_, from_.folder, from_.clock, from_.workers};
     o.checkpoints.disk = &disk_;
     o.checkpoints.own_thread = false;
@@ -237,6 +242,11 @@ class job {
       if (leaving_ == slot) leaving_.reset();
       if (entering_ == slot) entering_.reset();  // nobody takes its place
       else in_.after(in_.dice().between(20_ms, 1500_ms), [this, slot] { start_server(slot); });
+    }
+    if (what == "ejected") {
+      const auto rank = e.at("index").get<std::uint32_t>();
+      if (!lost_workers_.contains(rank)) wrong("w" + std::to_string(rank) + " was ejected without a reason");
+      if (!e.at("reaped").get<bool>()) in_.after(in_.dice().between(1_ms, 60_ms), [this, rank] { worker_died(rank); });
     }
     on_resize(what, e);
     if (what == "checkpoint") {
@@ -335,6 +345,19 @@ class job {
     });
   }
 
+  /// A worker's process is dead, at the latest now: the launcher kills one that has been ejected.
+  void worker_died(std::uint32_t rank) {
+    if (workers_[rank] != nullptr) {
+      in_.kill(*worker_places_[rank]);
+      known_->dies(rank);
+      workers_[rank].reset();
+    }
+    in_.after(in_.dice().between(1_ms, 60_ms), [this, rank] {
+      const json body = {{"role", "worker"}, {"rank", rank}, {"pid", 1000 + rank}, {"why", "killed"}};
+      to_scheduler_->ask(verb::report_death, body.dump());
+    });
+  }
+
   // ---- faults
 
   server_process* any_server() {
@@ -356,6 +379,7 @@ class job {
     if (dice.in(3)) to_scheduler_->ask(verb::resize, json{{"servers", dice.in(2) ? 1 : -1}}.dump());
     if (dice.in(20)) return fill_disk();
     if (dice.in(20)) return stop_scheduler();
+    if (eject_ && dice.in(12)) return lose_worker(1 + static_cast<std::uint32_t>(dice.below(workers_count_ - 1)));
     auto* s = any_server();
     if (s == nullptr) return;
     auto& p = s->place();
@@ -400,10 +424,13 @@ class job {
         return;
       }
       case 9:
-        return cut_for_a_while(p, *worker_places_[dice.below(worker_places_.size())]);
+        if (auto* worker = any_worker()) cut_for_a_while(p, *worker);
+        return;
       default: {
         auto* other = any_server();
-        auto& worker = *worker_places_[dice.below(worker_places_.size())];
+        auto* one = any_worker();
+        if (one == nullptr) return;
+        auto& worker = *one;
         if (dice.in(4)) break_scheduler_lines(dice.in(2) ? worker : p);
         else if (replicas_ == 1 && !elastic_) return;
         else if (dice.in(2)) break_connections(worker, p);
@@ -486,10 +513,24 @@ class job {
   }
   /// Stopped, or cut off from the scheduler, for less than the time after which it is taken for lost.
   void disturb_worker(std::size_t rank) {
-    if (!disturbed_workers_.insert(rank).second) return;
+    if (lost_workers_.contains(static_cast<std::uint32_t>(rank)) || !disturbed_workers_.insert(rank).second) return;
     in_.after(3_s, [this, rank] { disturbed_workers_.erase(rank); });
     auto& p = *worker_places_[rank];
     hold_up(p, in_.dice().between(1_ms, 1500_ms));
+  }
+  /// One that lives, or null.
+  process* any_worker() {
+    auto* p = worker_places_[in_.dice().below(worker_places_.size())];
+    return p->alive() ? p : nullptr;
+  }
+  /// Killed, or stopped for so long that it is taken for lost. The others go on without it.
+  void lose_worker(std::uint32_t rank) {
+    constexpr auto until_lost = 4500_ms;
+    auto& p = *worker_places_[rank];
+    if (in_.now() > quiet_after_ - 1_s || p.stopped() || disturbed_workers_.contains(rank)) return;
+    if (!lost_workers_.insert(rank).second) return;
+    if (in_.dice().in(2) || in_.now() > quiet_after_ - until_lost) worker_died(rank);
+    else in_.stop(p);
   }
   void hold_up(process& p, nanos time) {
     if (in_.dice().in(2)) {
@@ -551,7 +592,9 @@ class job {
   std::set<std::uint32_t> undetected_;  // slots whose loss the scheduler does not know yet
   std::set<std::uint32_t> broken_;      // slots that are disturbed
   std::set<std::size_t> disturbed_workers_;
-  std::set<std::string> silent_deaths_;  // processes whose death nobody reports
+  bool eject_ = false;                    // the others go on without a worker that dies
+  std::set<std::uint32_t> lost_workers_;  // ranks
+  std::set<std::string> silent_deaths_;   // processes whose death nobody reports
   std::set<std::uint32_t> joining_;
   std::optional<std::uint32_t> entering_, leaving_;  // slots
   unsigned moves_ = 0;                               // servers that have entered or left
