@@ -12,6 +12,7 @@ from .logs import Logs
 from .recovery import Losses
 from .mpirun import Tagged, signal_name
 from .orphans import become_subreaper, signal_orphans
+from .pipes import Pipes
 from .program import DEFAULT_SIGNALS
 from .run_directory import NOTE, write_note
 from .exit_status import FAILURE, MEANING, OK, SCHEDULER_LOST, TIMEOUT, Failure
@@ -24,7 +25,6 @@ LAST_WORDS = 0.3
 LATE = 0.5                          # seconds; a launcher that wakes so much later than it wished was stopped
 FAILURE_KILL = 2.0                  # seconds from SIGTERM to SIGKILL
 INTERRUPT_KILL = 3.0
-MOST_LEFT_IN_PIPE = 1 << 20         # bytes that a process may have left in its pipe
 
 
 class Job:
@@ -36,10 +36,8 @@ class Job:
         self.by_pid = {}
         self.queued = []           # servers that are started when another one has joined
         self.nodes = {}            # (role, index) -> (pid, host), from the scheduler
-        self.readers = {}          # descriptor -> function of bytes; called with b"" at the end
-        self.urgent = set()        # those that are read however much waits to be printed
-        self.heard = set()         # those that the poll looks at
         self.poll = select.poll()
+        self.pipes = Pipes(self.poll, self.terminal.out.is_full)
         self.event_rest = b""
         self.subreaper = False
         self.address = ""
@@ -81,12 +79,7 @@ class Job:
         try:
             out = log
             if reader is not None:
-                source, into = os.pipe()
-                os.set_blocking(source, False)
-                self.readers[source] = reader
-                child.source = source
-                if child.role in ("scheduler", "question"):
-                    self.urgent.add(source)
+                child.source, into = self.pipes.open(reader, urgent=child.role in ("scheduler", "question"))
                 out = into
             actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, into if child.mpirun else log, 2)]
             # An mpirun gives it to its rank 0. Nobody else may take what a program after this one is to read.
@@ -410,47 +403,6 @@ class Job:
                 child.ended = ended
                 dead.append(child)
 
-    def read_all(self, fd, final=False):
-        """Reads one descriptor as long as there is something. `final`: what its process has left there, whoever reads it."""
-        reader = self.readers[fd]
-        feed = reader.feed if isinstance(reader, Tagged) else reader
-        left = MOST_LEFT_IN_PIPE
-        while left > 0:
-            # What cannot be written stays with the one who printed it.
-            if not final and self.terminal.out.is_full() and fd not in self.urgent:
-                return
-            try:
-                data = os.read(fd, 1 << 16)
-            except BlockingIOError:
-                return
-            if data:
-                feed(data)
-                left -= len(data) if final else 0
-                continue
-            if fd in self.heard:
-                self.poll.unregister(fd)
-                self.heard.remove(fd)
-            os.close(fd)
-            del self.readers[fd]
-            self.urgent.discard(fd)
-            if isinstance(reader, Tagged):
-                reader.close()
-            else:
-                reader(b"")
-            return
-
-    def choose_heard(self):
-        """While too much waits to be printed nobody listens to those who print more."""
-        full = self.terminal.out.is_full()
-        for fd in self.readers:
-            if not full or fd in self.urgent:
-                if fd not in self.heard:
-                    self.poll.register(fd, select.POLLIN)
-                    self.heard.add(fd)
-            elif fd in self.heard:
-                self.poll.unregister(fd)
-                self.heard.remove(fd)
-
     def wait_time(self, now):
         ends = list(self.deadlines.values())
         if self.kill_at is not None:
@@ -471,9 +423,8 @@ class Job:
             self.write_end()
             raise
 
-    def go_through(self):
-        o = self.options
-        self.subreaper = "mpi" in (o.method, o.m_server) and become_subreaper()
+    def catch_signals(self):
+        """From here on signals, and ends of processes, wake the loop up."""
         self.wake, wake_in = os.pipe()
         os.set_blocking(self.wake, False)
         os.set_blocking(wake_in, False)
@@ -484,6 +435,11 @@ class Job:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup is respected
                 signal.signal(number, lambda *_: None)
         self.poll.register(self.wake, select.POLLIN)
+
+    def go_through(self):
+        o = self.options
+        self.subreaper = "mpi" in (o.method, o.m_server) and become_subreaper()
+        self.catch_signals()
         program = self.plan.program
         self.terminal.say(f"job {self.plan.id}: {o.snum} server{'s' * (o.snum > 1)} ({o.m_server}), "
                           f"{o.wnum} worker{'s' * (o.wnum > 1)} ({o.method}): "
@@ -502,7 +458,7 @@ class Job:
             self.deadlines["ready"] = begin + READY_LIMIT
 
         while self.alive() or (self.subreaper and self.stopping and self.orphans(0)):
-            self.choose_heard()
+            self.pipes.listen()
             asked_at = time.monotonic()
             wait = self.wait_time(asked_at)
             ready = [fd for fd, _ in self.poll.poll(wait)]
@@ -513,9 +469,9 @@ class Job:
             # explains a death was written before it.
             dead = self.reap()
             left = [child.source for child in dead]
-            for fd in list(self.readers):
+            for fd in self.pipes.sources():
                 if dead or fd in ready:
-                    self.read_all(fd, final=fd in left)
+                    self.pipes.read(fd, final=fd in left)
             for fd in [fd for fd in ready if fd in self.losses.watched]:
                 self.losses.see(fd)
             for number in signals:
@@ -523,27 +479,7 @@ class Job:
             for child in dead:
                 self.handle_death(child)
             now = time.monotonic()
-            if self.deadlines.get("timeout", now + 1) <= now:
-                self.deadlines.pop("timeout")
-                self.fail(TIMEOUT, f"the job was not complete within {o.timeout:g} s")
-            if self.deadlines.get("ready", now + 1) <= now:
-                self.deadlines.pop("ready")
-                self.fail(SCHEDULER_LOST, "the scheduler did not start", ("scheduler", 0))
-            if self.deadlines.get("explained", now + 1) <= now:
-                self.deadlines.pop("explained")
-                late, self.unexplained = self.unexplained, []
-                for child in late:
-                    self.handle_death(child, late=True)
-            if self.deadlines.get("early", now + 1) <= now:
-                self.deadlines.pop("early")
-                early = self.ended_early()
-                if early is not None:
-                    self.fail(FAILURE, f"{early.name()} exited with status 0 before the job was done", ("worker", early.index))
-            if self.deadlines.get("clock", now + 1) <= now:
-                self.losses.go_on(now)
-            if self.deadlines.get("stop", now + 1) <= now:
-                self.deadlines.pop("stop")
-                self.stop(FAILURE_KILL)
+            self.meet_deadlines(now)
             if self.stopping:
                 if self.kill_at <= now:
                     self.kill()
@@ -551,13 +487,37 @@ class Job:
                 else:
                     self.go_on_stopping()
             self.terminal.show_progress(now)
-        for fd in list(self.readers):
-            self.read_all(fd, final=True)
+        for fd in self.pipes.sources():
+            self.pipes.read(fd, final=True)
         took = time.monotonic() - begin
         self.write_end()
         deliver(self, None if o.timeout is None else begin + o.timeout)
         self.finish(took)
         return self.cause[0] if self.cause is not None else OK
+
+    def meet_deadlines(self, now):
+        """Does what is due."""
+        if self.deadlines.get("timeout", now + 1) <= now:
+            self.deadlines.pop("timeout")
+            self.fail(TIMEOUT, f"the job was not complete within {self.options.timeout:g} s")
+        if self.deadlines.get("ready", now + 1) <= now:
+            self.deadlines.pop("ready")
+            self.fail(SCHEDULER_LOST, "the scheduler did not start", ("scheduler", 0))
+        if self.deadlines.get("explained", now + 1) <= now:
+            self.deadlines.pop("explained")
+            late, self.unexplained = self.unexplained, []
+            for child in late:
+                self.handle_death(child, late=True)
+        if self.deadlines.get("early", now + 1) <= now:
+            self.deadlines.pop("early")
+            early = self.ended_early()
+            if early is not None:
+                self.fail(FAILURE, f"{early.name()} exited with status 0 before the job was done", ("worker", early.index))
+        if self.deadlines.get("clock", now + 1) <= now:
+            self.losses.go_on(now)
+        if self.deadlines.get("stop", now + 1) <= now:
+            self.deadlines.pop("stop")
+            self.stop(FAILURE_KILL)
 
     def note_absence(self, late):
         """A launcher that wakes late was stopped, maybe with the whole job: whoever has to do something within a time had
