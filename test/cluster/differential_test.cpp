@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Random operations of the whole interface, several workers against several servers.
+// Random operations of the complete interface, several workers against several servers.
 //
-//   own keys      Each worker has keys that nobody else touches and a plain std::map that says what must be there.
-//   Every
-//                 answer is compared with it, under asp, ssp (reads come from the cache) and bsp (updates come later).
-//   shared keys   Integers and an array that all workers add to, in every way there is to add: the sums are exact.
-//   histories     Clients with several requests in flight on a few keys; what they saw must be linearizable, key by
-//   key.
+//   own keys      Each worker has keys that no other worker uses, and a std::map with their expected values. Every
+//   reply is
+//                 compared with it, under asp, ssp (reads come from the cache) and bsp (updates take effect later).
+//   shared keys   Integers and an array that all workers add to, in every possible way: the sums are exact.
+//   histories     Clients with several requests in flight on a few keys; their observations must be linearizable, key
+//   by
+//                 key.
 //
-// PARACEL_DIFFERENTIAL_SECONDS: how long each of them runs (2). PARACEL_SEED: of the first round; it is in the text of
-// every failure. An operation more is a line in `operations` and a method.
+// PARACEL_DIFFERENTIAL_SECONDS: how long each of them runs (2). PARACEL_SEED: of the first round; every failure message
+// contains it. A new operation is a line in `operations` and a method.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -90,7 +91,7 @@ To sum(To a, From b) {
   }
 }
 
-/// What `paracel_add` does. False: it must be refused, and nothing has changed.
+/// The effect of `paracel_add`. False: it must be rejected, and nothing has changed.
 bool add(value& to, const value& delta) {
   return std::visit(
       []<class T, class D>(T& a, const D& b) {
@@ -115,7 +116,7 @@ bool is_number(const value& v) {
   return std::visit([]<class T>(const T&) { return raw_number<T> || is_array<T>; }, v);
 }
 
-/// An update function: its name on the servers, and what it does to the map. False: it must be refused.
+/// An update function: its name on the servers, and its effect on the map. False: it must be rejected.
 struct function {
   const char* file;
   const char* symbol;
@@ -132,7 +133,7 @@ bool apply_assign(std::optional<value>& v, const value& delta) {
   return true;
 }
 bool apply_join(std::optional<value>& v, const value& delta) {
-  if (!v) {  // a delta is not looked at before it meets a value
+  if (!v) {  // a delta is only checked against a value
     v = delta;
     return true;
   }
@@ -151,14 +152,13 @@ class generator {
  public:
   explicit generator(std::uint64_t seed) : engine_(seed) {}
 
-  /// An update that comes again after a loss is told what it was told before only if that was small (README of
-  /// server/).
+  /// A retried update gets its original reply again only if that was small (README of server/).
   static inline std::atomic<bool> makes_small_values{false};
 
   std::size_t number(std::size_t below) { return engine_() % below; }
   bool one_in(std::size_t n) { return number(n) == 0; }
 
-  /// Elements of a vector: few, or about as many as make a value travel in a frame of its own, or many more.
+  /// Number of elements of a vector: few, or about as many as require a separate frame, or many more.
   std::size_t length(std::size_t element_bytes) {
     constexpr std::array<std::size_t, 6> few{0, 1, 2, 3, 17, 100};
     if (!one_in(12) || makes_small_values) return few[number(few.size())];
@@ -172,7 +172,7 @@ class generator {
   template <class T>
   requires std::is_floating_point_v<T>
   void fill(T& x) {
-    // Eighths: sums are exact, whichever deltas were added up before they travelled.
+    // Eighths: sums are exact, whichever deltas were combined before they were sent.
     x = static_cast<T>(static_cast<double>(number(16'001)) / 8 - 1000);
   }
   void fill(std::string& x) {
@@ -182,7 +182,7 @@ class generator {
   template <class T>
   void fill(std::vector<T>& x) {
     x.resize(raw_number<T> ? length(sizeof(T)) : number(4));
-    if (x.size() > 200) {  // random list_of one by one would take most of the time
+    if (x.size() > 200) {  // individual random numbers would take most of the time
       for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(T{} + i % 1000);
     } else {
       for (auto& item : x) fill(item);
@@ -213,7 +213,7 @@ class generator {
     });
     return v;
   }
-  /// What can be added to `v`: of the same shape, of its type or a narrower one.
+  /// A delta that can be added to `v`: of the same shape, of its type or a narrower one.
   value delta_for(const value& v) {
     return std::visit(
         [&]<class T>(const T& x) -> value {
@@ -263,7 +263,8 @@ class worker {
     const auto steps = 40 + random_.number(20);
     for (std::size_t i = 0; i < steps; ++i) {
       if (!testing::Test::HasFailure()) one_operation();  // the others still wait for our commits
-      // Two commits a round and worker: never more apart than the staleness allows while somebody waits at the end.
+      // Two commits for each round and worker, so that workers are never farther apart than the staleness allows when
+      // one waits at the end.
       if (i == steps / 3 || i == 2 * steps / 3) commit();
     }
     commit();
@@ -283,7 +284,7 @@ class worker {
   }
 
  private:
-  /// What must be there: the value, and under bsp the updates that take effect when the clock moves.
+  /// The expected contents: the value and, under bsp, the updates that take effect when the clock advances.
   struct entry {
     std::optional<value> now;
     std::vector<std::pair<std::uint32_t, std::function<void(std::optional<value>&)>>> staged;
@@ -357,7 +358,7 @@ class worker {
   std::string any_key() {
     return "w" + std::to_string(comm_.get_rank()) + "_" + std::to_string(random_.number(own_keys));
   }
-  /// A key, its entry with everything folded that a read would fold.
+  /// A key's entry, after folding everything that a read would fold.
   entry& at(const std::string& key) {
     auto& e = map_[key];
     fold(e, clock_);
@@ -369,14 +370,15 @@ class worker {
       e.staged.erase(e.staged.begin());
     }
   }
-  /// The value that there will be when every update has taken effect.
+  /// The value after all updates have taken effect.
   std::optional<value> in_the_end(const std::string& key) {
     auto e = at(key);
     fold(e, UINT32_MAX);
     return e.now;
   }
-  /// Under bsp a write between an update and its fold may make the update impossible; a key with updates to come is
-  /// left alone by what acts at once. What is due is folded here first: bupdate and remove do not ask for it.
+  /// Under bsp a write between an update and its fold may make the update impossible, so immediate operations are not
+  /// used on a key with pending updates. Due updates are folded here first, because bupdate and remove do not require
+  /// that.
   bool may_act_at_once(const std::string& key) {
     if (!bsp()) return true;
     if (!at(key).staged.empty()) return false;
@@ -388,12 +390,12 @@ class worker {
     ++clock_;
     for (std::size_t i = 0; i < array_size; ++i) array_now_[i] = sum(array_now_[i], std::exchange(array_staged_[i], 0));
   }
-  /// A cached read may be as old as the staleness allows: so many commits later nobody is answered by one of before.
+  /// A cached read may be as old as the staleness allows: after this many commits no read returns an older value.
   void commit_all_away() {
     for (int i = 0; i < 5; ++i) commit();
     a_.paracel_sync();
   }
-  /// An update took effect, or will when the clock moves.
+  /// An update took effect, or will when the clock advances.
   template <class F>
   void updated(const std::string& key, const F& change) {
     auto& e = at(key);
@@ -546,7 +548,7 @@ class worker {
       auto key = any_key();
       if (!may_act_at_once(key)) continue;
       all = all && at(key).now.has_value();
-      at(key).now.reset();  // one that comes twice is there but once
+      at(key).now.reset();  // a repeated one exists only once
       keys.push_back(std::move(key));
     }
     ASSERT_EQ(a_.paracel_remove_multi(keys), all);
@@ -565,7 +567,7 @@ class worker {
     if (random_.one_in(6)) return {&functions[1], random_.any()};
     if (text || (!v && random_.one_in(4))) {
       std::string more;
-      if (text && std::get<std::string>(*v).size() > 400'000) return {&functions[1], std::string()};  // enough of it
+      if (text && std::get<std::string>(*v).size() > 400'000) return {&functions[1], std::string()};  // large enough
       random_.fill(more);
       return {&functions[joins], more};
     }
@@ -589,7 +591,7 @@ class worker {
       ASSERT_TRUE(done.get());
     }
   }
-  /// Acts at once also under bsp: a staged one is refused only when it is folded.
+  /// Immediate even under bsp: a staged update is rejected only when it is folded.
   void refused_update() {
     const auto key = any_key();
     if (!may_act_at_once(key)) return;
@@ -697,7 +699,7 @@ class worker {
         delta);
     ASSERT_TRUE(f->apply(at(key).now, delta));
   }
-  /// A key that may be updated at once, and a delta to add to it.
+  /// A key that allows an immediate update, and a delta to add.
   std::optional<std::pair<std::string, value>> key_to_add() {
     auto key = any_key();
     if (!may_act_at_once(key)) return std::nullopt;
@@ -728,7 +730,7 @@ class worker {
     const auto& key = both->first;
     const auto& delta = both->second;
     auto& v = at(key).now;
-    if (v && v->index() != delta.index()) return;  // the answer is of the delta's type
+    if (v && v->index() != delta.index()) return;  // the reply has the delta's type
     ASSERT_TRUE(apply_add(v, delta));
     std::visit([&](const auto& d) { expect_same(a_.paracel_incr(key, d), *v, key); }, delta);
   }
@@ -784,9 +786,9 @@ class worker {
     });
   }
 
-  // -- prepared key sets, walks
+  // -- prepared key sets, scans
 
-  /// Keys that hold a T, or nothing; some of them twice.
+  /// Keys that hold a T or do not exist; some of them twice.
   template <class T>
   texts keys_of(std::size_t most) {
     texts keys;
@@ -922,7 +924,7 @@ class worker {
     EXPECT_EQ(own_array_->read(), array_now_) << "one's own array";
   }
 
-  // -- arrays: one of one's own, of which every element is known, and one to which everybody adds
+  // -- arrays: an own one, of which every element is known, and one to which all workers add
 
   void make_arrays() {
     own_array_.reset();
@@ -1015,7 +1017,7 @@ class worker {
       }
     });
   }
-  /// Under ssp what is cached of a key of one's own is what is there, however old; until somebody clears everything.
+  /// Under ssp the cached value of an own key is its current value, however old; until a worker clears everything.
   void cache() {
     const auto key = any_key();
     if (model_ != consistency_model::ssp || cleared_ || !a_.is_cached(key)) return;
@@ -1038,17 +1040,18 @@ class worker {
   std::uint32_t clock_ = 0;
   bool cleared_ = false;
   std::map<std::string, entry> map_;
-  std::array<std::int64_t, shared_keys> sums_{};  // what this worker has added
+  std::array<std::int64_t, shared_keys> sums_{};  // added by this worker
   std::optional<array<std::int64_t>> own_array_, shared_array_;
-  std::vector<std::int64_t> array_now_, array_staged_;  // of one's own: as a read finds it; what comes at the commit
-  std::vector<std::int64_t> array_sums_;                // of the shared one: what this worker has added
+  std::vector<std::int64_t> array_now_, array_staged_;  // of the own one: as a read finds it; what takes effect at the
+                                                        // commit
+  std::vector<std::int64_t> array_sums_;                // of the shared one: added by this worker
 };
 
 struct setting {
   consistency_model model;
   std::size_t workers, servers;
   std::uint32_t threads;
-  std::uint32_t replicas = 1;  ///< above 1 servers are lost and replaced all the time
+  std::uint32_t replicas = 1;  ///< above 1 servers are continuously lost and replaced
 };
 
 class Differential : public testing::TestWithParam<setting> {};
@@ -1090,22 +1093,22 @@ INSTANTIATE_TEST_SUITE_P(ServersAreLost, Differential,
 
 // ---- histories -----------------------------------------------------------------------------------------------------
 
-/// A key of integers as one client saw it.
+/// An operation on an integer key as observed by a client.
 struct seen {
   net::verb what = net::verb::none;
   std::int64_t argument = 0;
   std::int64_t initial = 0;    ///< of update_default
   std::uint64_t expected = 0;  ///< of cas
   net::status result = net::status::ok;
-  std::uint64_t version = 0;  ///< of the answer
+  std::uint64_t version = 0;  ///< of the reply
   std::int64_t answer = 0;
 };
 
 struct integer {
   bool there = false;
   std::int64_t n = 0;
-  std::uint64_t version = 0;  ///< 0 when it is not there
-  std::uint64_t last = 0;     ///< the greatest version that was given
+  std::uint64_t version = 0;  ///< 0 if the key does not exist
+  std::uint64_t last = 0;     ///< the greatest version so far
   auto operator<=>(const integer&) const = default;
 };
 
@@ -1145,8 +1148,8 @@ bool explains(integer& i, const seen& s) {
 
 using history = std::vector<test::timed<seen>>;
 
-/// A client that makes random requests on `keys`, up to `in_flight` of them at once. A value is `width` equal list_of,
-/// so that one half old and half new is seen.
+/// A client that sends random requests on `keys`, up to `in_flight` of them at once. A value is a list of `width` equal
+/// elements, so that a mixture of old and new is detected.
 class prober {
  public:
   prober(std::unique_ptr<server_group> client, std::uint64_t seed, std::vector<std::string> keys, std::size_t width)
@@ -1214,9 +1217,9 @@ class prober {
   std::string complaint_;
 };
 
-/// `one_by_one`: each client waits for its answers, which are small. Of two requests that were on their way together
-/// when a server was lost, a read may be carried out after the update behind it; and what an update answered is not
-/// kept if it was large, so that one that comes again is told the value of now.
+/// `one_by_one`: each client waits for its replies, which are small. Otherwise, of two requests in flight when a server
+/// is lost, a read may be executed after a later update; and large replies are not remembered, so a retried update
+/// returns the current value.
 void check_histories(cluster& c, bool one_by_one) {
   constexpr std::size_t clients = 4, keys = 5;
   const auto seed = first_seed();
@@ -1225,7 +1228,7 @@ void check_histories(cluster& c, bool one_by_one) {
   for (unsigned round = 0; round == 0 || steady::now() < end; ++round) {
     SCOPED_TRACE("PARACEL_SEED=" + std::to_string(seed) + ", round " + std::to_string(round));
     generator random(seed + round);
-    const std::size_t width = random.one_in(4) && !one_by_one ? 9000 : 1;  // 72 kB: in a frame of its own
+    const std::size_t width = random.one_in(4) && !one_by_one ? 9000 : 1;  // 72 kB: in a separate frame
     const auto in_flight = one_by_one ? 1 : 1 + random.number(6);
     std::vector<std::string> names;
     for (std::size_t k = 0; k < keys; ++k) names.push_back("r" + std::to_string(round) + "_" + std::to_string(k));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Matrices and graphs that several workers load are those that a map of maps has.
+// Matrices and graphs loaded by several workers are compared with a map of maps.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ using namespace paracel;
 
 constexpr std::size_t worker_counts[] = {1, 2, 3, 5};
 
-/// A folder that is gone after the test.
+/// A folder that is removed after the test.
 class folder {
  public:
   folder() {
@@ -68,7 +68,7 @@ std::string text_of(const std::vector<entry>& entries, const std::string& separa
   return text;
 }
 
-/// As ids are ordered: numbers by value, names by bytes.
+/// The order of ids: numbers by value, names by bytes.
 struct id_less {
   bool numeric = true;
   bool operator()(const std::string& a, const std::string& b) const {
@@ -89,7 +89,7 @@ matrix sum_of(const std::vector<entry>& entries, bool numeric) {
   return m;
 }
 
-/// What all workers have together, and checks of what each of them promises.
+/// The entries of all workers, and checks of the invariants on each of them.
 struct whole {
   std::vector<std::string> rows, columns;
   std::vector<std::tuple<std::uint64_t, std::uint64_t, double>> entries;  // by number
@@ -385,7 +385,7 @@ TEST(LoadSparse, WrongInputIsTheSameErrorOnAllWorkers) {
   }
   entry_options positive;
   positive.non_negative = true;
-  // By the quick way through a line and by the thorough one, by sums that would be 0 or more, too.
+  // Through the fast path for lines and the general one, including sums that would not be negative.
   expect(good + "0,2,-3\n", ":41:5: found \"-3\", want a number of at least 0", positive);
   expect(good + "4,5:-.50\n", ":41:5: found \"-.50\", want a number of at least 0", positive);
   expect(good + "b,\"c\",-1e-300\n", ":41:7: found \"-1e-300\", want a number of at least 0", positive);
@@ -638,7 +638,7 @@ TEST(Halo, PullBringsTheOwnersValueAndPushFoldsInTheOrderOfTheRanks) {
           shared.pull<double>(own, ghost);
           for (std::size_t i = 0; i < ghost.size(); ++i) ASSERT_EQ(ghost[i], static_cast<double>(g.ghosts[i]) * 1.5);
         }
-        // Every worker says its rank at each of its ghosts; owners write down what they hear.
+        // Every worker sends its rank to each of its ghosts; owners record what they receive.
         std::vector<std::uint64_t> mine(g.ghosts.size(), comm.get_rank() + 1);
         std::vector<std::uint64_t> heard(g.own());
         shared.push<std::uint64_t>(mine, heard, [](std::uint64_t& all, std::uint64_t one) { all = all * 10 + one; });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A worker that ends in another way than the others expect.
+// A worker that ends unexpectedly.
 //
 //   ends HOW RANK     HOW: what that rank does in its third round; before_joining and done_exit_0: before and after
 //   all;
