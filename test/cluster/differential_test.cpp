@@ -3,12 +3,11 @@
 // Random operations of the complete interface, several workers against several servers.
 //
 //   own keys      Each worker has keys that no other worker uses, and a std::map with their expected values. Every
-//   reply is
-//                 compared with it, under asp, ssp (reads come from the cache) and bsp (updates take effect later).
+//                 reply is compared with it, under asp, ssp (reads come from the cache) and bsp (updates take effect
+//                 later).
 //   shared keys   Integers and an array that all workers add to, in every possible way: the sums are exact.
 //   histories     Clients with several requests in flight on a few keys; their observations must be linearizable, key
-//   by
-//                 key.
+//                 by key.
 //
 // PARACEL_DIFFERENTIAL_SECONDS: how long each of them runs (2). PARACEL_SEED: of the first round; every failure message
 // contains it. A new operation is a line in `operations` and a method.
@@ -1042,8 +1041,7 @@ class worker {
   std::map<std::string, entry> map_;
   std::array<std::int64_t, shared_keys> sums_{};  // added by this worker
   std::optional<array<std::int64_t>> own_array_, shared_array_;
-  std::vector<std::int64_t> array_now_, array_staged_;  // of the own one: as a read finds it; what takes effect at the
-                                                        // commit
+  std::vector<std::int64_t> array_now_, array_staged_;  // of the own one: as read, and pending until the commit
   std::vector<std::int64_t> array_sums_;                // of the shared one: added by this worker
 };
 

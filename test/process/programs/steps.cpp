@@ -4,9 +4,8 @@
 // them large), in its iterations and after its loop, random numbers that continue from round to round, keys and rows.
 // Worker 0 prints the results with all bits; they must not depend on which workers were killed.
 //
-//   steps ROUNDS [MICROSECONDS [FILE]]     a pause in each round, while the file does not exist; 0 rounds: an update
-//   and
-//                                          then a pause until it exists, without a loop
+//   steps ROUNDS [MICROSECONDS [FILE]]     a pause in each round, while the file does not exist;
+//                                          0 rounds: an update and then a pause until it exists, without a loop
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
