@@ -1,11 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Logistic regression from the outside: how good it gets, that it is the same for any number of workers and servers and in
-each way to run it, what it writes, and what it says about bad input.
-
-The data sets a9a and agaricus are looked for in $PARACEL_TEST_DATA, else in ../shared/data; without them the tests that
-need them are skipped. Options: names of tests, as unittest takes them.
-"""
+"""Logistic regression, tested by running jobs: its quality, the same results for any number of workers and servers and in every
+mode, its files, and errors in the input. The data sets a9a and agaricus are looked for in $PARACEL_TEST_DATA, else in
+../shared/data; tests that need them are skipped otherwise. Options: names of tests, as in unittest."""
 import gzip
 import json
 import math
@@ -60,7 +57,7 @@ class LrCase(unittest.TestCase):
         self.count = 0
 
     def config(self, text=None, **keys):
-        """Writes a config and names it; `output` is a new folder unless given."""
+        """Writes a config and returns its name; `output` is a new folder unless given."""
         self.count += 1
         base = os.path.join(self.folder, f"{self.id().split('.')[-1]}_{self.count}")
         self.output = keys.setdefault("output", base + "_out")
@@ -90,7 +87,7 @@ class LrCase(unittest.TestCase):
 
 
 class Quality(LrCase):
-    """The bars on a9a: no bias, beta = 1/(2n). The optimum has accuracy 0.8499 and AUC 0.9022."""
+    """The targets on a9a: no bias, beta = 1/(2n). The optimum has accuracy 0.8499 and AUC 0.9022."""
 
     def a9a(self, within, workers=4, servers=2, **keys):
         train, test = data("a9a", "a9a"), data("a9a", "a9a.t")
@@ -300,7 +297,7 @@ class Results(LrCase):
         with open(packed, "wb") as file:
             file.write(gzip.compress(text))
         self.assertAlmostEqual(self.train_model(3, 1, training_input=packed)["objective"], whole["objective"], places=9)
-        # Standard input is worker 0's; a load that lasts is shown, and this one lasts until it was.
+        # Standard input is worker 0's; a long load is shown, and this one continues until it has been.
         config = self.config(training_input="-", method="dgd", rounds=20, alpha=1.0, beta=0.01)
         said = config + ".said"
 
@@ -329,7 +326,7 @@ class Results(LrCase):
 
 
 class Models(LrCase):
-    """A saved model in either form predicts what numpy computes from it."""
+    """The predictions of a saved model in either format equal those computed with NumPy."""
 
     def setUp(self):
         super().setUp()
@@ -346,7 +343,7 @@ class Models(LrCase):
                            + " 6:3\n")
 
     def use(self, model, workers, servers=1, mode="local", **keys):
-        """What the job said and the lines of pred_v_*, with a saved model and nothing of training in the config."""
+        """The job's output and the lines of pred_v_*, with a saved model and no training keys in the config."""
         config = self.config(model=model, **keys)
         command = [LR, "--cfg_file", config] if mode == "embedded" else [
             sys.executable, "-B", PRUN, "-w", str(workers), "-p", str(servers), "-c", config, "-m", "local", "--output-dir",
@@ -361,7 +358,7 @@ class Models(LrCase):
         return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line), lines
 
     def saved(self, form, **keys):
-        """Trains; the folder of the model, and its theta as numpy reads it."""
+        """Trains; returns the folder of the model, and its theta as read by NumPy."""
         manifest = self.train_model(2, 2, format=form, test_input=self.small, predict_input=self.small, **keys)
         entry = manifest["arrays"]["lr_theta"]
         self.assertEqual((manifest["format"], manifest["algorithm"], entry["dtype"]), (form, "lr", "<f8"))
@@ -391,7 +388,7 @@ class Models(LrCase):
                             found = [float(line.rsplit(":", 1)[1] if dense else line.split()[0]) for line in lines]
                             numpy.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
                             self.assertAlmostEqual(float(said["accuracy"]), numpy.mean((margin >= 0) == self.positive), 9)
-                            if dense:  # the run that trained said the same
+                            if dense:  # the training run reported the same
                                 self.assertEqual(lines, first)
                                 self.assertAlmostEqual(float(said["auc"]), tested["auc"], 9)
                                 self.assertAlmostEqual(float(said["log_loss"]), tested["log_loss"], 9)
@@ -489,7 +486,7 @@ class Refusals(LrCase):
                     file.write(text)
                 self.refused(4, path + message, self.job(1, 1, "embedded", training_input=path))
                 if text.count(",") != 0:
-                    continue  # as test input it would have another width than the training input
+                    continue  # as test input it would have a different number of columns
                 self.refused(4, path + message, self.job(1, 1, "embedded", test_input=path))
 
     def test_bad_data_in_the_last_part_ends_the_job_with_status_4(self):
@@ -566,7 +563,7 @@ class Refusals(LrCase):
 
 class Deaths(LrCase):
     def checkpoint(self, workers, folder, **keys):
-        """A job that leaves checkpoints in `folder`, and goes on from the newest that is there."""
+        """A job that writes checkpoints to `folder`, and resumes from the newest one there."""
         keys = {"training_input": self.small, "method": "dgd", "rounds": 20, "alpha": 1.0, "beta": 0.01, **keys}
         config = self.config(**keys)
         command = [sys.executable, "-B", PRUN, "-w", str(workers), "-p", "1", "-c", config, "-m", "local",
@@ -592,7 +589,7 @@ class Deaths(LrCase):
             lines = file.readlines()
         size = sum(map(len, lines))
         ends = numpy.cumsum([len(line) for line in lines])
-        begins = ends - [len(line) for line in lines]  # a line is of the worker in whose part it begins
+        begins = ends - [len(line) for line in lines]  # a line belongs to the worker in whose part it begins
         left = [line for line, at in zip(lines, begins) if not size / 3 <= at < 2 * size / 3]
         rest = os.path.join(self.folder, "rest.csv")
         with open(rest, "w", encoding="ascii") as file:
@@ -606,7 +603,7 @@ class Deaths(LrCase):
                 command = [sys.executable, "-B", PRUN, "-w", "3", "-p", "1", "-c", config, "-m", "local",
                            "--output-dir", config + ".run", "--on-worker-death", "eject", "--checkpoint-dir", checkpoints,
                            "--checkpoint-every", str(rounds // 10), LR]
-                killed = config + ".killed"  # until this is there a round takes its time
+                killed = config + ".killed"  # while this does not exist, rounds are slow
                 job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=subprocess.STDOUT, text=True, cwd=SOURCE,
                                        env=dict(os.environ, TEST_ENOUGH=killed))
@@ -631,12 +628,12 @@ class Deaths(LrCase):
                 with open(os.path.join(self.output, "model.json"), encoding="utf-8") as file:
                     model = json.load(file)
                 self.assertEqual(model["training_rows"], len(left))
-                # A third of the rows went: without them the optimum is another one, and not a third less.
+                # A third of the rows were lost: the optimum without them is a different one, not a third smaller.
                 self.assertGreaterEqual(model["objective"], optimum[rest] * (1 - 1e-9))
                 self.assertLess(model["objective"], optimum[rest] * 1.005)
                 self.assertGreater(model["objective"], 0.9 * optimum[self.train])
                 self.assertAlmostEqual(lines[-1]["objective"], model["objective"], delta=1e-12)
-                # Nothing of a round stays in the servers.
+                # The keys of all rounds are removed from the servers.
                 sizes = []
                 for folder in sorted(os.listdir(checkpoints)):
                     sizes.append(os.path.getsize(os.path.join(checkpoints, folder, "server-0-0.ckpt")))
