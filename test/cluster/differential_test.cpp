@@ -2,10 +2,10 @@
 //
 // Random operations of the complete interface, several workers against several servers.
 //
-//   own keys      Each worker has keys that nobody else touches and a plain std::map that says what must be there.
-//                 Every answer is compared with it, under asp, ssp (reads come from the cache) and bsp (updates come
+//   own keys      Each worker has keys that no other worker uses, and a std::map with their expected values. Every
+//                 reply is compared with it, under asp, ssp (reads come from the cache) and bsp (updates take effect
 //                 later).
-//   shared keys   Integers and an array that all workers add to, in every way there is to add: the sums are exact.
+//   shared keys   Integers and an array that all workers add to, in every possible way: the sums are exact.
 //
 // PARACEL_DIFFERENTIAL_SECONDS: how long each of them runs (2). PARACEL_SEED: of the first round; every failure message
 // contains it. A new operation is a line in `operations` and a method.

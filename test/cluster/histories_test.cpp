@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Histories: clients with several requests in flight on a few keys; what they saw must be linearizable, key by key.
+// Histories: clients with several requests in flight on a few keys; their observations must be linearizable, key by
+// key.
 //
 // PARACEL_DIFFERENTIAL_SECONDS and PARACEL_SEED as in differential_test.cpp.
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Graphs that several workers load are those that a map of maps has.
+// Graphs loaded by several workers are compared with a map of maps.
 #include <gtest/gtest.h>
 
 #include <algorithm>

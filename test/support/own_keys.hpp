@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What one worker of differential_test.cpp knows of its keys.
+// The expected state of one worker's keys in differential_test.cpp.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,8 +25,8 @@
 
 namespace paracel::test::differential {
 
-/// Keys that one worker alone touches, and a map that says what must be there. With every answer compared, an operation
-/// is wrong as soon as it differs from the map.
+/// Keys that only one worker uses, and a map with their expected values. Every reply is compared with it, so an
+/// incorrect operation is detected immediately.
 class own_keys {
  protected:
   static constexpr std::size_t own_key_count = 40;
@@ -123,7 +123,7 @@ class own_keys {
     }
   }
 
-  // -- what to do with which key
+  // -- choosing operations and keys
 
   /// Keys that hold a T or do not exist; some of them twice.
   template <class T>

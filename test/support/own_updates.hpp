@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Every way in which one worker of differential_test.cpp updates its keys.
+// All ways in which a worker of differential_test.cpp updates its keys.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -179,7 +179,7 @@ class own_updates : public own_keys {
     });
   }
 
-  /// One was sent that adds.
+  /// Records that an addition was sent.
   void added(const std::string& key, const value& delta) {
     updated(key, [delta](std::optional<value>& v) { EXPECT_TRUE(apply_add(v, delta)); });
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Random values of every type that servers store, deltas for them, and what update functions do to them.
+// Random values of every type that servers store, deltas for them, and the effects of update functions.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ inline std::chrono::duration<double> time_to_run() {
   return std::chrono::duration<double>(text != nullptr ? std::strtod(text, nullptr) : 2.0);
 }
 
-/// Of the first round: PARACEL_SEED.
+/// The seed of the first round: PARACEL_SEED.
 inline unsigned first_seed() {
   const char* text = std::getenv("PARACEL_SEED");
   return text != nullptr ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : std::random_device()();

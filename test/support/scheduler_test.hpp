@@ -131,7 +131,7 @@ class scheduler_test : public testing::Test, public srv::reply_sink {
     for (const auto& e : events) names.push_back(e["event"]);
     return names;
   }
-  /// Address of the thread that keeps the clock.
+  /// Address of the clock thread in charge.
   [[nodiscard]] std::string clock_keeper() const {
     const auto& m = subject->members();
     return m.servers[key_router(m).clock_server()].clock;

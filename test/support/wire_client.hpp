@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A client that speaks the wire format to servers without the client library.
+// A client that implements the wire format without the client library.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -308,8 +308,7 @@ TEST_F(BoundsOfAServer, StatsShowEveryLimit) {
   }
 }
 
-// ---- memory of incoming connections
-// ----------------------------------------------------------------------------------
+// ---- memory of incoming connections --------------------------------------------------------------------------------
 
 class InboundWatch : public testing::Test {
  protected:
@@ -376,8 +375,7 @@ TEST_F(InboundWatch, TakesNothingButZmtp3) {
   }
 }
 
-// ---- pieces of messages to replicas
-// ----------------------------------------------------------------------------------
+// ---- pieces of messages to replicas --------------------------------------------------------------------------------
 
 TEST(Bounds, PiecesThatNeverEndAreRefusedAndTheirSumIsLimited) {
   struct nowhere final : net::port {

@@ -187,8 +187,7 @@ TEST(CheckpointFile, AFullDiskLeavesNothing) {
   }
 }
 
-// ---- the folder of checkpoints
-// ---------------------------------------------------------------------------------------
+// ---- the folder of checkpoints -------------------------------------------------------------------------------------
 
 checkpoint_manifest write_checkpoint(file_system& on, std::uint32_t clock, std::uint64_t job = 0xabc) {
   const auto folder = "d/" + checkpoint_folder_name(clock);
