@@ -53,12 +53,12 @@ inline std::uint64_t id(std::size_t i) {
   return ids[i];
 }
 
-inline srv::plugin_registry& plugins() {
+inline srv::plugin_registry& test_plugins() {
   static srv::plugin_registry all({plugin_folder()});
   return all;
 }
 inline std::uint64_t function(std::string_view plugin, std::string_view symbol) {
-  return plugins().load_update(plugin, symbol).id;
+  return test_plugins().load_update(plugin, symbol).id;
 }
 
 struct request {

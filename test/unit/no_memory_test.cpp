@@ -97,7 +97,7 @@ class no_memory_notebook final : public reply_sink {
 
 class node {
  public:
-  node() : shard_({.threads = threads}, plugins(), owned_) { shard_.keep_copies(); }
+  node() : shard_({.threads = threads}, test_plugins(), owned_) { shard_.keep_copies(); }
 
   answer send(const request& r) { return send(r, ++sequence_); }
   /// The allocation number `k` fails, if it is not negative.

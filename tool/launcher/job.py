@@ -12,6 +12,7 @@ from .logs import Logs
 from .recovery import Losses
 from .mpirun import Tagged, signal_name
 from .orphans import become_subreaper, signal_orphans
+from .pipes import Pipes
 from .program import DEFAULT_SIGNALS
 from .run_directory import NOTE, write_note
 from .exit_status import FAILURE, MEANING, OK, SCHEDULER_LOST, TIMEOUT, Failure
@@ -24,7 +25,6 @@ LAST_WORDS = 0.3
 LATE = 0.5                          # seconds; a launcher that wakes up this late was suspended
 FAILURE_KILL = 2.0                  # seconds from SIGTERM to SIGKILL
 INTERRUPT_KILL = 3.0
-MOST_LEFT_IN_PIPE = 1 << 20         # bytes that a process may have left in its pipe
 
 
 class Job:
@@ -36,10 +36,8 @@ class Job:
         self.by_pid = {}
         self.queued = []           # servers that are started after the previous one has joined
         self.nodes = {}            # (role, index) -> (pid, host), from the scheduler
-        self.readers = {}          # descriptor -> function of bytes; called with b"" at the end
-        self.urgent = set()        # those that are read even if too much output is waiting
-        self.heard = set()         # descriptors registered with `poll`
         self.poll = select.poll()
+        self.pipes = Pipes(self.poll, self.terminal.out.is_full)
         self.event_rest = b""
         self.subreaper = False
         self.address = ""
@@ -81,12 +79,7 @@ class Job:
         try:
             out = log
             if reader is not None:
-                source, into = os.pipe()
-                os.set_blocking(source, False)
-                self.readers[source] = reader
-                child.source = source
-                if child.role in ("scheduler", "question"):
-                    self.urgent.add(source)
+                child.source, into = self.pipes.open(reader, urgent=child.role in ("scheduler", "question"))
                 out = into
             actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, into if child.mpirun else log, 2)]
             # An mpirun passes it to its rank 0. No other process may consume input intended for the next program.
@@ -206,7 +199,7 @@ class Job:
                               f"{event['function']} has been running for {event['seconds']:.0f} s")
         elif kind == "lost":
             self.told = True
-            self.fail(event["status"], self.losses.words_for(event), (event["role"], event["index"]))
+            self.fail(event["status"], event["cause"], (event["role"], event["index"]))
         elif kind == "abort":
             self.told = True
             self.fail(event["status"], event["cause"], None, LAST_WORDS)
@@ -254,7 +247,6 @@ class Job:
     def handle_death(self, child, late=False):
         if child.role == "question":
             self.losses.answered(child)
-            self.stop_when_all_left()
             return
         clean = child.ended.si_code == os.CLD_EXITED and child.ended.si_status == 0
         if self.stopping:
@@ -283,7 +275,7 @@ class Job:
             self.losses.died(child, text)
             self.stop_when_all_left()
             return
-        self.fail(status, text, who)
+        self.fail(status, text + self.losses.why_not(child), who)
 
     def ended_early(self):
         """A worker that has exited with 0 without leaving the job: the others wait for it. None for programs that do not join at
@@ -299,7 +291,7 @@ class Job:
             self.deadlines["early"] = time.monotonic() + EXPLAINED_LIMIT
 
     def stop_when_all_left(self):
-        if all(c.ended for c in self.children if c.role == "worker") and not self.losses.undecided():
+        if all(c.ended for c in self.children if c.role == "worker") and not self.losses.awaits:
             self.stop(FAILURE_KILL)
 
     def alive(self, *roles):
@@ -411,48 +403,6 @@ class Job:
                 child.ended = ended
                 dead.append(child)
 
-    def read_all(self, fd, final=False):
-        """Reads all available data from one descriptor. `final`: its process has exited, so all that is left is read regardless
-        of the reader of our output."""
-        reader = self.readers[fd]
-        feed = reader.feed if isinstance(reader, Tagged) else reader
-        left = MOST_LEFT_IN_PIPE
-        while left > 0:
-            # Backpressure: data that cannot be printed stays in the pipe.
-            if not final and self.terminal.out.is_full() and fd not in self.urgent:
-                return
-            try:
-                data = os.read(fd, 1 << 16)
-            except BlockingIOError:
-                return
-            if data:
-                feed(data)
-                left -= len(data) if final else 0
-                continue
-            if fd in self.heard:
-                self.poll.unregister(fd)
-                self.heard.remove(fd)
-            os.close(fd)
-            del self.readers[fd]
-            self.urgent.discard(fd)
-            if isinstance(reader, Tagged):
-                reader.close()
-            else:
-                reader(b"")
-            return
-
-    def choose_heard(self):
-        """Polls no descriptors with further output while too much is waiting to be printed."""
-        full = self.terminal.out.is_full()
-        for fd in self.readers:
-            if not full or fd in self.urgent:
-                if fd not in self.heard:
-                    self.poll.register(fd, select.POLLIN)
-                    self.heard.add(fd)
-            elif fd in self.heard:
-                self.poll.unregister(fd)
-                self.heard.remove(fd)
-
     def wait_time(self, now):
         ends = list(self.deadlines.values())
         if self.kill_at is not None:
@@ -473,9 +423,8 @@ class Job:
             self.write_end()
             raise
 
-    def go_through(self):
-        o = self.options
-        self.subreaper = "mpi" in (o.method, o.m_server) and become_subreaper()
+    def catch_signals(self):
+        """From here on signals, and ends of processes, wake the loop up."""
         self.wake, wake_in = os.pipe()
         os.set_blocking(self.wake, False)
         os.set_blocking(wake_in, False)
@@ -486,6 +435,11 @@ class Job:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup is respected
                 signal.signal(number, lambda *_: None)
         self.poll.register(self.wake, select.POLLIN)
+
+    def go_through(self):
+        o = self.options
+        self.subreaper = "mpi" in (o.method, o.m_server) and become_subreaper()
+        self.catch_signals()
         program = self.plan.program
         self.terminal.say(f"job {self.plan.id}: {o.snum} server{'s' * (o.snum > 1)} ({o.m_server}), "
                           f"{o.wnum} worker{'s' * (o.wnum > 1)} ({o.method}): "
@@ -504,7 +458,7 @@ class Job:
             self.deadlines["ready"] = begin + READY_LIMIT
 
         while self.alive() or (self.subreaper and self.stopping and self.orphans(0)):
-            self.choose_heard()
+            self.pipes.listen()
             asked_at = time.monotonic()
             wait = self.wait_time(asked_at)
             ready = [fd for fd, _ in self.poll.poll(wait)]
@@ -515,9 +469,9 @@ class Job:
             # death was written before it.
             dead = self.reap()
             left = [child.source for child in dead]
-            for fd in list(self.readers):
+            for fd in self.pipes.sources():
                 if dead or fd in ready:
-                    self.read_all(fd, final=fd in left)
+                    self.pipes.read(fd, final=fd in left)
             for fd in [fd for fd in ready if fd in self.losses.watched]:
                 self.losses.see(fd)
             for number in signals:
@@ -525,25 +479,7 @@ class Job:
             for child in dead:
                 self.handle_death(child)
             now = time.monotonic()
-            if self.deadlines.get("timeout", now + 1) <= now:
-                self.deadlines.pop("timeout")
-                self.fail(TIMEOUT, f"the job was not complete within {o.timeout:g} s")
-            if self.deadlines.get("ready", now + 1) <= now:
-                self.deadlines.pop("ready")
-                self.fail(SCHEDULER_LOST, "the scheduler did not start", ("scheduler", 0))
-            if self.deadlines.get("explained", now + 1) <= now:
-                self.deadlines.pop("explained")
-                late, self.unexplained = self.unexplained, []
-                for child in late:
-                    self.handle_death(child, late=True)
-            if self.deadlines.get("early", now + 1) <= now:
-                self.deadlines.pop("early")
-                early = self.ended_early()
-                if early is not None:
-                    self.fail(FAILURE, f"{early.name()} exited with status 0 before the job was done", ("worker", early.index))
-            if self.deadlines.get("stop", now + 1) <= now:
-                self.deadlines.pop("stop")
-                self.stop(FAILURE_KILL)
+            self.meet_deadlines(now)
             if self.stopping:
                 if self.kill_at <= now:
                     self.kill()
@@ -551,13 +487,37 @@ class Job:
                 else:
                     self.go_on_stopping()
             self.terminal.show_progress(now)
-        for fd in list(self.readers):
-            self.read_all(fd, final=True)
+        for fd in self.pipes.sources():
+            self.pipes.read(fd, final=True)
         took = time.monotonic() - begin
         self.write_end()
         deliver(self, None if o.timeout is None else begin + o.timeout)
         self.finish(took)
         return self.cause[0] if self.cause is not None else OK
+
+    def meet_deadlines(self, now):
+        """Does what is due."""
+        if self.deadlines.get("timeout", now + 1) <= now:
+            self.deadlines.pop("timeout")
+            self.fail(TIMEOUT, f"the job was not complete within {self.options.timeout:g} s")
+        if self.deadlines.get("ready", now + 1) <= now:
+            self.deadlines.pop("ready")
+            self.fail(SCHEDULER_LOST, "the scheduler did not start", ("scheduler", 0))
+        if self.deadlines.get("explained", now + 1) <= now:
+            self.deadlines.pop("explained")
+            late, self.unexplained = self.unexplained, []
+            for child in late:
+                self.handle_death(child, late=True)
+        if self.deadlines.get("early", now + 1) <= now:
+            self.deadlines.pop("early")
+            early = self.ended_early()
+            if early is not None:
+                self.fail(FAILURE, f"{early.name()} exited with status 0 before the job was done", ("worker", early.index))
+        if self.deadlines.get("clock", now + 1) <= now:
+            self.losses.go_on(now)
+        if self.deadlines.get("stop", now + 1) <= now:
+            self.deadlines.pop("stop")
+            self.stop(FAILURE_KILL)
 
     def note_absence(self, late):
         """A launcher that wakes up late was suspended, perhaps with the whole job: other deadlines are extended, --timeout is
@@ -566,6 +526,8 @@ class Job:
             return
         if "ready" in self.deadlines:
             self.deadlines["ready"] += late
+        for ejection in self.losses.ejections:
+            ejection.until += late
 
     def take_signals(self):
         try:
