@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The clock of a job that takes checkpoints: where it orders the workers to stop, and what it hands over.
+// The clock of a job that writes checkpoints: where it tells the workers to stop, and its state after a handover.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -29,7 +29,7 @@ using nlohmann::json;
 
 class CheckpointClock : public testing::Test {
  protected:
-  /// The answer to a tick, or to `what`.
+  /// The reply to a tick, or to `what`.
   net::reply_header ask(std::uint32_t rank, std::uint32_t clock, verb what = verb::clock_tick) {
     net::request_view r;
     r.header.what = what;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Workers in whose places other processes come, for which the others wait so long.
+// Workers that are replaced while the others wait, for a limited time.
 #include <paracel/error.hpp>
 
 #include "test/support/scheduler_test.hpp"
@@ -28,7 +28,7 @@ class SchedulerThatWaits : public scheduler_test {
     w["pid"] = 900 + rank;
     return w;
   }
-  /// Everybody but this rank beats, for so long.
+  /// All processes but this rank send heartbeats, for this time.
   void beat_for(std::chrono::milliseconds time, int without) {
     for (const auto end = now + time; now < end;) {
       now += 500ms;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A job as it runs: one loop that waits for everything at once, and what ends it."""
+"""A running job: one event loop for all inputs, and the end of the job."""
 import json
 import os
 import select
@@ -18,11 +18,11 @@ from .run_directory import NOTE, write_note
 from .exit_status import FAILURE, MEANING, OK, SCHEDULER_LOST, TIMEOUT, Failure
 from .terminal import Terminal, duration
 
-EXPLAINED_LIMIT = 2.0               # seconds until who ends with 0 before the job is done must have been explained
+EXPLAINED_LIMIT = 2.0               # seconds in which an exit with status 0 before the end of the job must be explained
 READY_LIMIT = 10.0                  # seconds until the scheduler must have bound its port
-# A job that was told to end by the scheduler ends by itself, with its own last words in the logs; seconds.
+# Seconds in which a job ends by itself, with its last log lines, after the scheduler has ended it.
 LAST_WORDS = 0.3
-LATE = 0.5                          # seconds; a launcher that wakes so much later than it wished was stopped
+LATE = 0.5                          # seconds; a launcher that wakes up this late was suspended
 FAILURE_KILL = 2.0                  # seconds from SIGTERM to SIGKILL
 INTERRUPT_KILL = 3.0
 
@@ -34,7 +34,7 @@ class Job:
         self.files = Logs(self.terminal.say, plan.open_log)
         self.children = []
         self.by_pid = {}
-        self.queued = []           # servers that are started when another one has joined
+        self.queued = []           # servers that are started after the previous one has joined
         self.nodes = {}            # (role, index) -> (pid, host), from the scheduler
         self.poll = select.poll()
         self.pipes = Pipes(self.poll, self.terminal.out.is_full)
@@ -42,16 +42,16 @@ class Job:
         self.subreaper = False
         self.address = ""
         self.started = False
-        self.running = False       # everybody has joined
+        self.running = False       # all processes have joined
         self.losses = Losses(self)
-        # how it ends
+        # the end of the job
         self.cause = None          # (status, text)
         self.told = False          # the scheduler has announced the end of the job
-        self.left = set()          # ranks of workers that have said so to the scheduler
-        self.done = False          # the scheduler says that all workers have left with 0
+        self.left = set()          # ranks of workers that have left, according to the scheduler
+        self.done = False          # the scheduler reports that all workers have left with status 0
         self.stopping = False
         self.interrupts = 0
-        self.unexplained = []      # servers that have ended with 0, and nobody has said why
+        self.unexplained = []      # servers that have exited with 0 without a known reason
         self.checkpoint_asked = False
         self.kill_at = None
         self.deadlines = {}        # name -> time
@@ -59,8 +59,8 @@ class Job:
     # -- starting
 
     def spawn(self, child):
-        """Starts a process in a process group of its own, so that Ctrl-C reaches only the launcher and a child can be killed
-        with all it started."""
+        """Starts a process in its own process group, so that Ctrl-C reaches only the launcher and a child can be killed together
+        with all its descendants."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
         environment.update(self.plan.key_environment(child.mpirun))
         environment.update(child.environment)
@@ -82,7 +82,7 @@ class Job:
                 child.source, into = self.pipes.open(reader, urgent=child.role in ("scheduler", "question"))
                 out = into
             actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, into if child.mpirun else log, 2)]
-            # An mpirun gives it to its rank 0. Nobody else may take what a program after this one is to read.
+            # An mpirun passes it to its rank 0. No other process may consume input intended for the next program.
             takes_input = self.plan.reads_standard_input and child.role == "worker" and not child.index
             if not takes_input:
                 actions.append((os.POSIX_SPAWN_DUP2, devnull, 0))
@@ -119,8 +119,8 @@ class Job:
             self.spawn(self.queued.pop(0))
 
     def start_workers(self):
-        """With other hosts, only after all servers have joined, and they one after the other if each has its mpirun: there
-        all mpiruns share the folder for their files."""
+        """With other hosts, called only after all servers have joined, one by one if each has its own mpirun: on those hosts all
+        mpiruns share the folder for their files."""
         for child in self.plan.make_workers(self.address):
             self.spawn(child)
 
@@ -135,10 +135,10 @@ class Job:
                 os.close(log)
         return copy
 
-    # -- what is heard
+    # -- events
 
     def answer_taker(self, child):
-        """Of a question to the scheduler; most of what matters of the answer comes as an event, too."""
+        """Collects the reply to a request to the scheduler; most of it also arrives as an event."""
         def take(data):
             child.answer += data
             if not data and child.answer.strip() and self.options.verbose:
@@ -146,7 +146,7 @@ class Job:
         return take
 
     def hear_events(self, data):
-        """Takes the scheduler's JSON lines."""
+        """Parses the scheduler's JSON lines."""
         *lines, self.event_rest = (self.event_rest + data).split(b"\n")
         for line in lines:
             try:
@@ -199,7 +199,7 @@ class Job:
                               f"{event['function']} has been running for {event['seconds']:.0f} s")
         elif kind == "lost":
             self.told = True
-            self.fail(event["status"], self.losses.words_for(event), (event["role"], event["index"]))
+            self.fail(event["status"], event["cause"], (event["role"], event["index"]))
         elif kind == "abort":
             self.told = True
             self.fail(event["status"], event["cause"], None, LAST_WORDS)
@@ -210,15 +210,15 @@ class Job:
         elif kind == "error":
             self.terminal.say("the scheduler: " + str(event.get("text")))
         elif kind in ("checkpoint", "checkpoint_failed", "checkpoint_asked", "restored"):
-            # Of the regular ones only the failed are told.
+            # Of periodic checkpoints only failures are reported.
             asked, self.checkpoint_asked = self.checkpoint_asked, kind == "checkpoint_asked"
             if kind != "checkpoint" or asked:
                 self.terminal.say(event_text(event))
 
-    # -- how it ends
+    # -- the end of the job
 
     def fail(self, status, text, who=None, patience=0.0):
-        """The first cause stays. `who` is (role, index): the last lines of its log are shown."""
+        """Fails the job; only the first cause counts. `who` is (role, index): the last lines of its log are shown."""
         if self.cause is not None or (self.stopping and self.interrupts == 0):
             return
         self.cause = (status, text)
@@ -247,7 +247,6 @@ class Job:
     def handle_death(self, child, late=False):
         if child.role == "question":
             self.losses.answered(child)
-            self.stop_when_all_left()
             return
         clean = child.ended.si_code == os.CLD_EXITED and child.ended.si_status == 0
         if self.stopping:
@@ -263,7 +262,7 @@ class Job:
         if child.role == "scheduler" and self.done:
             return
         if clean and child.role == "server" and not late:
-            # It may have heard sooner that the job is done than this launcher, which was stopped or had no core.
+            # It may have learned that the job is done before this launcher, which was suspended or had no processor.
             self.unexplained.append(child)
             self.deadlines["explained"] = time.monotonic() + EXPLAINED_LIMIT
             return
@@ -276,23 +275,23 @@ class Job:
             self.losses.died(child, text)
             self.stop_when_all_left()
             return
-        self.fail(status, text, who)
+        self.fail(status, text + self.losses.why_not(child), who)
 
     def ended_early(self):
-        """A worker that has exited with 0 and has not said that it is done: the others wait for it. Programs of which none
-        has joined the job do not take part in it."""
+        """A worker that has exited with 0 without leaving the job: the others wait for it. None for programs that do not join at
+        all."""
         if self.done or self.stopping or not any(role == "worker" for role, _ in self.nodes):
             return None
         return next((c for c in self.children if c.role == "worker" and not c.mpirun and c.ended and c.index not in self.left
                      and c.ended.si_code == os.CLD_EXITED and c.ended.si_status == 0), None)
 
     def suspect_early_ends(self):
-        """That it has left may still be on its way, if the pipe of events was full."""
+        """The event that it has left may still be in the pipe."""
         if "early" not in self.deadlines and self.ended_early() is not None:
             self.deadlines["early"] = time.monotonic() + EXPLAINED_LIMIT
 
     def stop_when_all_left(self):
-        if all(c.ended for c in self.children if c.role == "worker") and not self.losses.undecided():
+        if all(c.ended for c in self.children if c.role == "worker") and not self.losses.awaits:
             self.stop(FAILURE_KILL)
 
     def alive(self, *roles):
@@ -300,7 +299,7 @@ class Job:
 
     def send(self, children, number):
         for child in children:
-            for send in (os.killpg, os.kill):  # the group may not be there yet
+            for send in (os.killpg, os.kill):  # the group may not exist yet
                 try:
                     send(child.pid, number)
                     break
@@ -322,14 +321,14 @@ class Job:
         children = [c for c in children if c.pid not in self.asked]
         self.asked.update(c.pid for c in children)
         self.send(children, signal.SIGTERM)
-        self.send(children, signal.SIGCONT)  # one that was stopped hears of it, too
+        self.send(children, signal.SIGCONT)  # so that a stopped process receives it
 
     def go_on_stopping(self):
-        """Workers, then servers, then the scheduler; after a failure workers and servers at once."""
+        """Stops workers, then servers, then the scheduler; after a failure workers and servers together."""
         failed = self.cause is not None and not self.interrupts
         if failed and "mpi" in (self.options.method, self.options.m_server) and not self.told:
             self.told = True
-            self.ask(self.alive("scheduler"))  # it tells those processes that no mpirun reaches any more
+            self.ask(self.alive("scheduler"))  # it notifies processes that no mpirun reaches any more
         if self.alive("worker"):
             self.ask(self.alive("worker"))
             if not failed:
@@ -341,14 +340,14 @@ class Job:
             return
         for child in self.alive("scheduler"):
             if not self.done and self.plan.all_local():
-                self.send([child], signal.SIGKILL)  # it would wait for those who do not know yet, and nobody is left
+                self.send([child], signal.SIGKILL)  # it would wait for notifications to processes that no longer exist
             elif child.pid not in self.asked:
                 if self.plan.remote and self.cause is not None and self.told:
-                    return  # it ends by itself when every process on other hosts knows, or at kill_at
+                    return  # it exits when all processes on other hosts know, or at kill_at
                 self.ask([child])
 
     def orphans(self, number):
-        """Processes that came to us because the mpirun above them has died; sends them a signal. Returns their number."""
+        """Sends a signal to processes that we inherited because their mpirun has died. Returns their number."""
         return signal_orphans(number, self.by_pid) if self.subreaper else 0
 
     def kill(self):
@@ -359,7 +358,7 @@ class Job:
         if number == signal.SIGCHLD:
             return
         if number == signal.SIGUSR1:
-            if self.nodes:  # before, the scheduler may not have come so far as to take the signal
+            if self.nodes:  # before that the scheduler may not handle the signal yet
                 self.send(self.alive("scheduler"), signal.SIGUSR1)
             return
         if number == signal.SIGINT and self.interrupts:
@@ -370,7 +369,7 @@ class Job:
             return
         self.interrupts = 1
         status = 128 + number
-        if self.cause is not None:   # already failing: only hurry
+        if self.cause is not None:   # already failing: stop immediately
             self.stop(0)
             self.kill_at = time.monotonic()
             return
@@ -384,7 +383,7 @@ class Job:
     # -- the loop
 
     def reap(self):
-        """The children that have ended. What is left of their groups is killed before their ids can be used again."""
+        """The children that have exited. The rest of their process groups is killed before their ids can be reused."""
         dead = []
         while True:
             try:
@@ -430,7 +429,7 @@ class Job:
         os.set_blocking(self.wake, False)
         os.set_blocking(wake_in, False)
         self.terminal.wake_with(wake_in)
-        # The byte in the pipe is what counts, and from here on there is one.
+        # From here on a signal writes a byte to the pipe.
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGUSR1) + ENDING_SIGNALS:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup is respected
@@ -466,8 +465,8 @@ class Job:
             if wait is not None:
                 self.note_absence(time.monotonic() - asked_at - wait / 1000)
             signals = self.take_signals()
-            # Deaths are looked at before what the dead have said, and judged after it: an event of the scheduler that
-            # explains a death was written before it.
+            # Children are reaped before their output is read, and handled after that: an event of the scheduler that explains a
+            # death was written before it.
             dead = self.reap()
             left = [child.source for child in dead]
             for fd in self.pipes.sources():
@@ -484,7 +483,7 @@ class Job:
             if self.stopping:
                 if self.kill_at <= now:
                     self.kill()
-                    self.kill_at = now + 0.2  # again, for what was born meanwhile
+                    self.kill_at = now + 0.2  # repeated for processes started meanwhile
                 else:
                     self.go_on_stopping()
             self.terminal.show_progress(now)
@@ -519,21 +518,23 @@ class Job:
             self.stop(FAILURE_KILL)
 
     def note_absence(self, late):
-        """A launcher that wakes late was stopped, maybe with the whole job: whoever has to do something within a time had
-        none of that. The end that --timeout sets stays."""
+        """A launcher that wakes up late was suspended, perhaps with the whole job: other deadlines are extended, --timeout is
+        not."""
         if late < LATE:
             return
         if "ready" in self.deadlines:
             self.deadlines["ready"] += late
+        for ejection in self.losses.ejections:
+            ejection.until += late
 
     def take_signals(self):
         try:
-            return os.read(self.wake, 4096).replace(b"\0", b"")  # a zero is the terminal's
+            return os.read(self.wake, 4096).replace(b"\0", b"")  # a zero byte is from the terminal
         except BlockingIOError:
             return b""
 
     def write_note(self, **more):
-        """For `prun.py status`. A job goes on without it."""
+        """Writes the note for `prun.py status`; an error does not end the job."""
         note = {"job": self.plan.id, "scheduler": self.address, "pid": os.getpid(), "host": os.uname().nodename,
                 "program": os.path.basename(self.plan.program)}
         try:
@@ -556,7 +557,7 @@ class Job:
             self.terminal.say(f"exit status {status}{meaning}, logs in {self.plan.run_dir}", matters=True)
 
     def clean_up(self, words):
-        """Whatever happened: no process and no socket stays. The last words are waited for, for a while."""
+        """Removes all processes and sockets in any case. Waits for a while until the last message is written."""
         while self.alive():
             self.kill()
             for child in self.alive():

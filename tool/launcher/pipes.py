@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The pipes through which a launcher hears what its processes print."""
+"""The pipes through which a launcher reads the output of its processes."""
 import os
 import select
 
@@ -9,17 +9,17 @@ MOST_LEFT_IN_PIPE = 1 << 20  # bytes that a process may have left in its pipe
 
 
 class Pipes:
-    """Each has a reader: a function of bytes, called with b"" at the end, or a Tagged."""
+    """Each pipe has a reader: a function of bytes, called with b"" at the end, or a Tagged."""
 
     def __init__(self, poll, is_full):
-        """`poll` looks at those that are to be read. `is_full()`: too much waits to be printed already."""
+        """`poll`: the poll object of the event loop. `is_full()`: whether too much output is waiting to be printed."""
         self.poll, self.is_full = poll, is_full
         self.readers = {}    # descriptor -> reader
-        self.urgent = set()  # those that are read however much waits to be printed
-        self.heard = set()   # those that the poll looks at
+        self.urgent = set()  # those that are read even if too much output is waiting
+        self.heard = set()   # descriptors registered with `poll`
 
     def open(self, reader, urgent=False):
-        """A new pipe: the end that is read here, and the one that a process gets, which the caller closes."""
+        """Creates a pipe: returns the end that is read here, and the one for the process, which the caller closes."""
         source, into = os.pipe()
         os.set_blocking(source, False)
         self.readers[source] = reader
@@ -31,7 +31,7 @@ class Pipes:
         return list(self.readers)
 
     def listen(self):
-        """While too much waits to be printed nobody listens to those who print more."""
+        """Polls no descriptors with further output while too much is waiting to be printed."""
         full = self.is_full()
         for fd in self.readers:
             if not full or fd in self.urgent:
@@ -43,12 +43,13 @@ class Pipes:
                 self.heard.remove(fd)
 
     def read(self, fd, final=False):
-        """Reads `fd` as long as there is something. `final`: what its process has left there, however full the output is."""
+        """Reads all available data from `fd`. `final`: its process has exited, so all that is left is read however full the
+        output is."""
         reader = self.readers[fd]
         feed = reader.feed if isinstance(reader, Tagged) else reader
         left = MOST_LEFT_IN_PIPE
         while left > 0:
-            # What cannot be written stays with the one who printed it.
+            # Backpressure: data that cannot be printed stays in the pipe.
             if not final and self.is_full() and fd not in self.urgent:
                 return
             try:
