@@ -119,7 +119,7 @@ class replication_chain final : public reply_sink {
   [[nodiscard]] std::optional<bool> heads(std::uint16_t partition) const noexcept {
     return view_ == nullptr ? std::nullopt : std::optional(view_->owned.mine[partition]);
   }
-  /// sender_connections::takes for a sender to this thread.
+  /// sender_connections::accepts for a sender to this thread.
   [[nodiscard]] bool accepts(const net::request_header& h, const net::peer& from) { return streams_.accepts(h, from); }
   [[nodiscard]] bool has_parked() const noexcept { return !parked_.empty(); }
   [[nodiscard]] std::uint32_t epoch() const noexcept { return epoch_; }
