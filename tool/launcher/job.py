@@ -199,7 +199,7 @@ class Job:
                               f"{event['function']} has been running for {event['seconds']:.0f} s")
         elif kind == "lost":
             self.told = True
-            self.fail(event["status"], event["cause"], (event["role"], event["index"]))
+            self.fail(event["status"], self.losses.words_for(event), (event["role"], event["index"]))
         elif kind == "abort":
             self.told = True
             self.fail(event["status"], event["cause"], None, LAST_WORDS)
@@ -247,6 +247,7 @@ class Job:
     def handle_death(self, child, late=False):
         if child.role == "question":
             self.losses.answered(child)
+            self.stop_when_all_left()
             return
         clean = child.ended.si_code == os.CLD_EXITED and child.ended.si_status == 0
         if self.stopping:
@@ -275,7 +276,7 @@ class Job:
             self.losses.died(child, text)
             self.stop_when_all_left()
             return
-        self.fail(status, text + self.losses.why_not(child), who)
+        self.fail(status, text, who)
 
     def ended_early(self):
         """A worker that has exited with 0 without leaving the job: the others wait for it. None for programs that do not join at
@@ -291,7 +292,7 @@ class Job:
             self.deadlines["early"] = time.monotonic() + EXPLAINED_LIMIT
 
     def stop_when_all_left(self):
-        if all(c.ended for c in self.children if c.role == "worker") and not self.losses.awaits:
+        if all(c.ended for c in self.children if c.role == "worker") and not self.losses.undecided():
             self.stop(FAILURE_KILL)
 
     def alive(self, *roles):
@@ -479,7 +480,29 @@ class Job:
             for child in dead:
                 self.handle_death(child)
             now = time.monotonic()
+<<<<<<< /tmp/j_main
+            if self.deadlines.get("timeout", now + 1) <= now:
+                self.deadlines.pop("timeout")
+                self.fail(TIMEOUT, f"the job was not complete within {o.timeout:g} s")
+            if self.deadlines.get("ready", now + 1) <= now:
+                self.deadlines.pop("ready")
+                self.fail(SCHEDULER_LOST, "the scheduler did not start", ("scheduler", 0))
+            if self.deadlines.get("explained", now + 1) <= now:
+                self.deadlines.pop("explained")
+                late, self.unexplained = self.unexplained, []
+                for child in late:
+                    self.handle_death(child, late=True)
+            if self.deadlines.get("early", now + 1) <= now:
+                self.deadlines.pop("early")
+                early = self.ended_early()
+                if early is not None:
+                    self.fail(FAILURE, f"{early.name()} exited with status 0 before the job was done", ("worker", early.index))
+            if self.deadlines.get("stop", now + 1) <= now:
+                self.deadlines.pop("stop")
+                self.stop(FAILURE_KILL)
+=======
             self.meet_deadlines(now)
+>>>>>>> /tmp/j_split
             if self.stopping:
                 if self.kill_at <= now:
                     self.kill()
@@ -526,8 +549,6 @@ class Job:
             return
         if "ready" in self.deadlines:
             self.deadlines["ready"] += late
-        for ejection in self.losses.ejections:
-            ejection.until += late
 
     def take_signals(self):
         try:
