@@ -22,7 +22,7 @@ import signal
 from .ending import status_of
 from .exit_status import SERVER_LOST, WORKER_LOST
 from .plan import Child
-from .run_directory import question
+from .run_directory import request_command
 from .scaling import Resizing
 
 PATIENCE_WITH_SCHEDULER = 3  # heartbeat limits, as in src/net/heartbeat.hpp
@@ -40,7 +40,7 @@ def goes_on(answer):
         return True
 
 
-class Losses:
+class Recovery:
     def __init__(self, job):
         self.job, self.plan = job, job.plan
         self.restarts = job.options.max_restarts
@@ -55,7 +55,7 @@ class Losses:
         self.resizing = Resizing(self)
         self.silent = set()  # pids of workers that the scheduler has reported lost before their exit
 
-    def takes(self, child):
+    def handles(self, child):
         """Whether the scheduler decides what the death of this process means for the job."""
         if child.role == "server":
             return self.job.running and self.job.options.may_change()
@@ -82,7 +82,7 @@ class Losses:
         self.watched[fd] = (slot, pid)
         self.job.poll.register(fd)
 
-    def see(self, fd):
+    def on_exit(self, fd):
         """A watched process has exited."""
         slot, pid = self.watched.pop(fd)
         self.job.poll.unregister(fd)
@@ -95,8 +95,8 @@ class Losses:
         body["why"] = "it " + text.split(") ", 1)[-1]  # the scheduler adds the process
         # As long as all other processes wait for a suspended scheduler.
         patience = PATIENCE_WITH_SCHEDULER * self.job.options.heartbeat_limit
-        asked = Child("question", 0, question(self.plan.asker, self.job.address, self.plan.id, "report_death", body, patience),
-                      self.plan.log_of("scheduler", 0))
+        command = request_command(self.plan.send_request, self.job.address, self.plan.id, "report_death", body, patience)
+        asked = Child("request", 0, command, self.plan.log_of("scheduler", 0))
         self.job.spawn(asked)
         self.asking[asked.pid] = (child, text)
 
@@ -112,7 +112,7 @@ class Losses:
 
     def server_died(self, child, text):
         pid = self.pid_in_job(child)
-        if child.pid in self.replaced or self.resizing.takes(child, pid, text):
+        if child.pid in self.replaced or self.resizing.handles(child, pid, text):
             pass
         elif pid is None:  # a replacement that never joined: the scheduler does not know it
             self.job.terminal.say(text)
@@ -167,7 +167,7 @@ class Losses:
             return event["cause"]
         return own + ("; " + event["why_not"] if "why_not" in event else "")
 
-    def hear_ejected(self, event):
+    def on_ejected(self, event):
         """The others continue without a worker, which must be dead before the clock advances."""
         if self.job.stopping:
             return
@@ -205,7 +205,7 @@ class Losses:
             body["cannot"] = "it has read standard input, which no other process can read again"
         self.tell(child, body, text)
 
-    def hear_awaited(self, event):
+    def on_awaited(self, event):
         """The scheduler lets the others wait for a replacement of this process, which must be dead before that is started."""
         if self.job.stopping:
             return
