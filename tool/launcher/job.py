@@ -192,7 +192,7 @@ class Job:
             self.recovery.on_awaited(event)
         elif kind == "caught_up":
             self.terminal.say(f"worker {event['index']} (pid {event['pid']}) has caught up")
-        elif kind == "lost" and event.get("goes_on"):
+        elif kind == "lost" and event.get("continues"):
             self.recovery.lost(event)
         elif kind == "busy" and not self.options.verbose:
             self.terminal.say(f"server s{event['index']} (pid {event['pid']} on {event['host']}), shard {event['shard']}: "

@@ -33,9 +33,9 @@ def exited(child):
     return child.ended.si_code == os.CLD_EXITED
 
 
-def goes_on(answer):
+def continues(answer):
     try:
-        return json.loads(answer)["goes_on"] is not False
+        return json.loads(answer)["continues"] is not False
     except (ValueError, KeyError, TypeError):
         return True
 
@@ -133,7 +133,7 @@ class Recovery:
             self.job.fail(status, text + ", and the others could not be told", (child.role, child.index), 1.0)
         elif child.role == "server":
             self.replace(child)
-        elif not goes_on(asked.answer):
+        elif not continues(asked.answer):
             self.job.fail(status_of(child)[0], text, ("worker", child.index))
         elif self.job.options.worker_wait:
             self.replace_worker(child, text)
@@ -151,7 +151,7 @@ class Recovery:
             return
         self.told = False
         self.away.add(slot)
-        self.job.terminal.say(event["cause"] + "; the job goes on with the copies of its keys")
+        self.job.terminal.say(event["cause"] + "; the job continues with the replicas of its keys")
         for child in self.job.alive("server"):
             if child.index == slot and self.pid_in_job(child) == pid:
                 # A hanging server is killed; an mpirun terminates its rank on any host.
@@ -173,7 +173,7 @@ class Recovery:
             return
         rank = event["index"]
         self.ejected[rank] = event
-        self.job.terminal.say(f"{event['cause']}; the job goes on without it")
+        self.job.terminal.say(f"{event['cause']}; the job continues without it")
         if event["reaped"]:
             return
         living = [c for c in self.job.alive("worker") if c.index == rank]
@@ -210,7 +210,7 @@ class Recovery:
         if self.job.stopping:
             return
         rank = event["index"]
-        self.job.terminal.say(f"{event['cause']}; the others wait at most {event['seconds']:g} s for another in its place")
+        self.job.terminal.say(f"{event['cause']}; the others wait at most {event['seconds']:g} s for a replacement")
         for child in self.job.alive("worker"):
             if child.index == rank:
                 self.silent.add(child.pid)
@@ -227,7 +227,7 @@ class Recovery:
         new = next(c for c in self.plan.make_workers(job.address) if c.index == rank)
         new.joined_before = job.nodes.get(("worker", rank))
         job.spawn(new)
-        job.terminal.say(f"worker {rank} is started again (pid {new.pid}); "
+        job.terminal.say(f"worker {rank} is restarted (pid {new.pid}); "
                          f"{self.restarts} restart{'s' * (self.restarts != 1)} left")
 
     def report(self):
@@ -242,14 +242,14 @@ class Recovery:
             return
         self.replaced.add(child.pid)
         if self.restarts == 0:
-            job.terminal.say(f"no restart is left (--max-restarts): the job goes on without server s{slot}")
+            job.terminal.say(f"no restart is left (--max-restarts): the job continues without server s{slot}")
             return
         self.restarts -= 1
         self.turns[slot] = self.turns.get(slot, 0) + 1
         new = self.plan.make_server(slot, job.address, self.turns[slot])
         new.joined_before = job.nodes.get(("server", slot))
         job.spawn(new)
-        job.terminal.say(f"server s{slot} is started again (pid {new.pid}); "
+        job.terminal.say(f"server s{slot} is restarted (pid {new.pid}); "
                          f"{self.restarts} restart{'s' * (self.restarts != 1)} left")
 
     def serving(self):
@@ -260,4 +260,4 @@ class Recovery:
         """There are as many replicas as the serving servers allow."""
         if not self.told and self.job.options.snum - len(self.away) >= self.job.options.replicas:
             self.told = True
-            self.job.terminal.say(f"{self.job.options.replicas} copies of everything exist again")
+            self.job.terminal.say(f"{self.job.options.replicas} replicas of everything exist again")

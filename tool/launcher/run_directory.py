@@ -122,7 +122,7 @@ def status_text(report):
     lines += table(["worker", "state", "pid", "host", "heartbeat", "clock"],
                    [[str(w["rank"])] + common(w) + [str(w["clock"])] for w in report["workers"]])
     if "replicas" in report:
-        lines.append(f"{report['replicas']} copies; servers that may still be lost: {report['spare']}")
+        lines.append(f"{report['replicas']} replicas; servers that may still be lost: {report['spare']}")
     for loss in report.get("losses", []):
         lines.append(f"{duration(loss['seconds'])} ago: {loss['cause']}")
     return "\n".join(lines) + "\n"

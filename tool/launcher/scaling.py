@@ -42,7 +42,7 @@ class Resizing:
             self.retired.add((slot, None))  # not replaced
             job.send([c for c in job.alive("server") if c.index == slot and self.recovery.pid_in_job(c) is None],
                      signal.SIGTERM)
-            job.terminal.say(f"server s{slot} could not be added: {event['cause']}; the job goes on as before")
+            job.terminal.say(f"server s{slot} could not be added: {event['cause']}; the job continues as before")
         elif kind == "entered":
             self.entering = None
             job.options.snum += 1
@@ -76,7 +76,7 @@ class Resizing:
             return False
         self.entering = None
         self.retired.add((event["index"], event["pid"]))
-        self.job.terminal.say(event["cause"] + "; it served nothing yet, and the job goes on as before")
+        self.job.terminal.say(event["cause"] + "; it served nothing yet, and the job continues as before")
         return True
 
 
