@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Style rules that a program can check: a licence line in each source file, no tabs, no long lines, C++ formatted by
-clang-format, no unfinished work, file names in snake_case, the fixed top level."""
+"""Style rules that a program can check: a licence line in each source file, no tabs, no long lines or files, C++ formatted
+by clang-format, no unfinished work, file names in snake_case, the fixed top level."""
 import os
 import re
 import shutil
@@ -13,6 +13,7 @@ SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.
 TOP = {"CMakeLists.txt", "LICENSE", "README.md", "include", "src", "alg", "server", "tool", "prun.py", "default", "test",
        "python", "doc"}
 LONGEST = 130  # columns of Python, scripts and CMake; the limit for C++ is in .clang-format
+MOST_LINES = 600
 LICENCE = "SPDX-License-Identifier: BSD-3-Clause"
 
 
@@ -50,6 +51,10 @@ class Tidy(unittest.TestCase):
                 self.assertNotIn("\r", line, place)
                 self.assertEqual(line.rstrip(), line, place)
                 self.assertLessEqual(len(line), LONGEST, place)
+
+    def test_no_source_file_is_longer_than_600_lines(self):
+        lengths = {name: len(text_of(name).splitlines()) for name in self.sources()}
+        self.assertEqual({name: n for name, n in lengths.items() if n > MOST_LINES}, {}, "split by topic")
 
     def test_cpp_is_as_clang_format_writes_it(self):
         """Versions differ in details; the one of Debian 12 is used."""
