@@ -155,12 +155,12 @@ class VerbTable : public testing::Test {
     const double one = 1;
     const auto value = std::as_bytes(std::span(&one, 1));
     if (r.what >= verb::pull && r.what <= verb::update_at) return ask(r.at, h, "key1", value, value_tag::f64);
-    if (r.what == verb::replicate && r.at == place::shard) return ask(r.at, h, {}, wiped(copied_from(before_us())));
+    if (r.what == verb::replicate && r.at == place::shard) return ask(r.at, h, {}, wiped(replicated_from(before_us())));
     if (r.what == verb::replicate) return ask(r.at, h, {}, of_clock(far_clock()));
     return ask(r.at, h, {}, {});
   }
   /// Our predecessor in the chain of a partition of which we have a replica.
-  std::uint32_t before_us() const { return before(copied_from(~0U)); }
+  std::uint32_t before_us() const { return before(replicated_from(~0U)); }
   std::uint32_t before(std::uint16_t partition) const {
     const key_router router(members_);
     const auto chain = router.chain(partition);
@@ -168,7 +168,7 @@ class VerbTable : public testing::Test {
     return us == chain.begin() || us == chain.end() ? ~0U : *(us - 1);
   }
   /// A partition that we receive from this server, or from any.
-  std::uint16_t copied_from(std::uint32_t slot) const {
+  std::uint16_t replicated_from(std::uint32_t slot) const {
     const key_router router(members_);
     for (std::uint32_t p = 0;; ++p) {
       const auto chain = router.chain(static_cast<std::uint16_t>(p));
@@ -312,7 +312,7 @@ TEST_F(VerbTable, WhoMayNotSendAVerbIsRefusedAndChangesNothing) {
     EXPECT_EQ(now(), before_it) << text_of(r);
   }
   // A server that is not our predecessor in the chain of the partition, or of the clock.
-  const auto partition = copied_from(before_us());
+  const auto partition = replicated_from(before_us());
   const auto head = static_cast<std::uint32_t>(key_router(members_).clock_server());
   for (std::uint32_t slot = 0; slot < 4; ++slot) {
     if (slot != before(partition)) {
@@ -329,7 +329,7 @@ TEST_F(VerbTable, WhoMayNotSendAVerbIsRefusedAndChangesNothing) {
 }
 
 TEST_F(VerbTable, WhoMaySendItIsServed) {
-  const auto partition = copied_from(before_us());
+  const auto partition = replicated_from(before_us());
   EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::handover, 2), {}, {}), status::ok);
   EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::clock_moved, 2), {}, {}), std::nullopt)
       << "answered when the copies are made";
@@ -371,12 +371,12 @@ TEST_F(VerbTable, PiecesThatNeverEndAreDroppedAndHoldNothing) {
   EXPECT_EQ(ask(place::shard, h, {}, megabyte), status::ok) << "one piece more is to come";
   EXPECT_EQ(ask(place::shard, h, {}, megabyte), status::bad_request) << "and it is the last";
   h.count = 0;
-  EXPECT_EQ(ask(place::shard, h, {}, wiped(copied_from(before_us()))), status::ok) << "nothing was left of them";
+  EXPECT_EQ(ask(place::shard, h, {}, wiped(replicated_from(before_us()))), status::ok) << "nothing was left of them";
   EXPECT_EQ(now().clock, before_it.clock);
 }
 
 TEST_F(VerbTable, AWholeStateInPartsIsOneWhenItsLastHasCome) {
-  const auto partition = copied_from(before_us());
+  const auto partition = replicated_from(before_us());
   const auto all = keys_of(partition, 3, 100);
   const auto one = all.size() / 3;
   const auto whole = std::span<const std::byte>(all);
@@ -405,7 +405,7 @@ TEST_F(VerbTable, AWholeStateInPartsIsOneWhenItsLastHasCome) {
 }
 
 TEST_F(VerbTable, AWholeStateInPartsForWhichThereIsNoRoomAsideReplacesTheCopyAtOnce) {
-  const auto partition = copied_from(before_us());
+  const auto partition = replicated_from(before_us());
   const auto old = keys_of(partition, 2, 50);
   send(partition, entry_kind::whole_state, 0, 77, 77, old);
   ASSERT_EQ(state_of(partition), old);
