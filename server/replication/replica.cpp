@@ -9,6 +9,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "server/replication/replication_chain.hpp"
 #include "server/replication/replication_entries.hpp"
 #include "server/request/verb_rules.hpp"
@@ -45,7 +46,7 @@ replication_chain::piece replication_chain::join_pieces(const net::request_view&
   auto& all = begun != pieces_.end() ? begun->second : pieces_[sender];
   if (!all.held.take(budgets_.pieces, request.body.size() + sizeof all)) {
     throw error("what another server sends in pieces is more than " + std::to_string(budgets_.pieces.limit()) +
-                " bytes: a copy of it cannot be kept");
+                " bytes: a replica of it cannot be kept");
   }
   all.left = h.count;
   all.bytes.insert(all.bytes.end(), request.body.begin(), request.body.end());
@@ -58,9 +59,9 @@ replication_chain::piece replication_chain::join_pieces(const net::request_view&
 /// Whether this thread has a replica of the partition, and the sender is our predecessor.
 bool replication_chain::follows(std::uint16_t partition, const server_identity& sender) const {
   if (partition >= partition_count || partition % options_.threads != options_.index) return false;
-  const auto copies = view_->router.chain(partition);
-  const auto us = std::find(copies.begin(), copies.end(), view_->self);
-  if (us == copies.end() || us == copies.begin()) return false;
+  const auto chain = view_->router.chain(partition);
+  const auto us = std::find(chain.begin(), chain.end(), view_->self);
+  if (us == chain.end() || us == chain.begin()) return false;
   const auto& before = view_->members.servers[*(us - 1)];
   return before.slot == sender.slot && before.incarnation == sender.incarnation;
 }
@@ -72,26 +73,24 @@ void replication_chain::replicate(const net::request_view& request, completion d
   if (is == piece::more) return answer(done, {});
   if (is == piece::unexpected) return done.fail(status::bad_request, "a piece that is not the next one");
   const auto all = whole.empty() ? request.body : std::span<const std::byte>(whole);
-  chain_reader r(all);
-  const auto hops = r.take<std::uint32_t>();
   const hop us{options_.slot, options_.at == place::clock ? clock_thread : options_.index};
-  route rest;
-  bool fits = hops != 0;
-  for (std::uint32_t i = 0; i < hops && !r.bad(); ++i) {
-    const hop to{r.take<std::uint32_t>(), r.take<std::uint32_t>()};
-    if (i != 0) rest.push_back(to);
-    else fits = fits && to == us;
-  }
-  const auto entries = r.rest();
+  auto left = all;
+  std::uint32_t hops = 0;
+  hop first{};
+  bool fits = take_fields(left, hops, first) && hops != 0 && first == us && (hops - 1) <= left.size() / sizeof(hop);
+  route rest(fits ? hops - 1 : 0);
+  for (auto& to : rest) fits = take_fields(left, to);
+  const auto entries = left;
   const auto between = link::of(request.header);
   const server_identity sender{between.from_slot, between.from};
   replication_entry e;
   std::string why;
-  while (fits && r.next(e)) fits = follows(e.partition, sender) && store_.check_copy(e.partition, e.records, why);
-  if (!fits || r.bad()) {
-    std::string text = "what is to be replicated is malformed, or not a copy of this thread";
+  while (fits && !left.empty())
+    fits = take_entry(left, e) && follows(e.partition, sender) && store_.check_replica(e.partition, e.records, why);
+  if (!fits) {
+    std::string text = "what is to be replicated is malformed, or not a replica of this thread";
     if (!why.empty()) {  // the sender is our predecessor
-      text = "a copy of partition " + std::to_string(e.partition) + " is malformed: " + why;
+      text = "a replica of partition " + std::to_string(e.partition) + " is malformed: " + why;
       if (options_.log && now_ >= next_log_) {
         options_.log("refuses what s" + std::to_string(sender.slot) + " sends: " + text);
         next_log_ = now_ + log_interval;
@@ -100,25 +99,19 @@ void replication_chain::replicate(const net::request_view& request, completion d
     return done.fail(status::bad_request, text);
   }
   std::vector<std::uint16_t> lacking;
-  for (chain_reader again(entries); again.next(e);) {
+  for (left = entries; !left.empty();) {
+    const bool is_one = take_entry(left, e);
+    PARACEL_CHECK(is_one);  // as above
     if (!apply(e)) lacking.push_back(e.partition);
   }
   if (rest.empty()) return answer(done, lacking);
-  std::vector<std::byte> body;
-  body.reserve(all.size());
-  put(body, static_cast<std::uint32_t>(rest.size()));
-  for (const auto& h : rest) {
-    put(body, h.slot);
-    put(body, h.thread);
-  }
-  body.insert(body.end(), entries.begin(), entries.end());
-  const auto number = transmit(rest.front(), verb::replicate, body);
+  const auto number = transmit(rest.front(), verb::replicate, replicate_body(rest, entries));
   forwarded_.emplace(number, forwarded{std::move(done), std::move(lacking), rest.front(), now_});
 }
 
-void replication_chain::apply_to_copy(std::uint16_t partition, std::span<const std::byte> records) {
+void replication_chain::apply_to_replica(std::uint16_t partition, std::span<const std::byte> records) {
   std::string why;
-  if (store_.apply_copy(partition, records, why) == status::ok) return;
+  if (store_.apply_replica(partition, records, why) == status::ok) return;
   // It is then not a replica, and cannot become one: better to lose a server than to keep a broken replica.
   throw error("a copy of partition " + std::to_string(partition) + " cannot be kept: " + why);
 }
@@ -131,6 +124,7 @@ void replication_chain::empty_copy(std::uint16_t partition) {
 
 /// Returns: whether the replica is now at its head's index, or will be after the parts still to come.
 bool replication_chain::apply(const replication_entry& e) {
+  PARACEL_CHECK(e.partition % options_.threads == options_.index);
   auto& at = index_[e.partition / options_.threads];
   auto begun = partial_.find(e.partition);
   if (e.what == entry_kind::more_state) {
@@ -148,7 +142,7 @@ bool replication_chain::apply(const replication_entry& e) {
     if (!keeps && e.what == entry_kind::whole_state && (at != 0 || is_torn)) empty_copy(e.partition);
     if (!keeps) at = 0;  // until it is complete
     if (e.after == 0) {
-      apply_to_copy(e.partition, e.records);
+      apply_to_replica(e.partition, e.records);
       at = e.index;
       return true;
     }
@@ -165,13 +159,14 @@ bool replication_chain::apply(const replication_entry& e) {
   if (p.is_aside) {
     empty_copy(e.partition);
     at = 0;
-    apply_to_copy(e.partition, p.aside);
+    apply_to_replica(e.partition, p.aside);
     p.is_aside = false;
     p.aside = {};
     p.held = {};
   }
-  apply_to_copy(e.partition, e.records);
+  apply_to_replica(e.partition, e.records);
   if (e.after != 0) return true;
+  PARACEL_ASSERT(!p.is_aside);
   partial_.erase(begun);
   at = e.index;
   return true;

@@ -10,9 +10,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
+#include <paracel/bytes.hpp>
 #include <paracel/value.hpp>
 
 #include "net/protocol.hpp"
@@ -27,9 +27,9 @@ struct default_and_delta {
 /// False: `payload` is not exactly two items without keys. Whether the two are valid values is not
 /// checked.
 inline bool parse(std::span<const std::byte> payload, default_and_delta& out) noexcept {
-  net::request_items walk(payload, 2);
+  net::request_items cursor(payload, 2);
   net::request_item initial, delta;
-  if (!walk.next(initial) || !walk.next(delta) || !walk.ok()) return false;
+  if (!cursor.next(initial) || !cursor.next(delta) || !cursor.ok()) return false;
   if (!initial.key.empty() || !delta.key.empty()) return false;
   out = {initial.value, delta.value};
   return true;
@@ -37,10 +37,7 @@ inline bool parse(std::span<const std::byte> payload, default_and_delta& out) no
 
 /// Takes the version off the front of cas's payload; the rest is the value. False: too few bytes.
 inline bool take_expected(std::span<const std::byte>& payload, std::uint64_t& version) noexcept {
-  if (payload.size() < sizeof version) return false;
-  std::memcpy(&version, payload.data(), sizeof version);
-  payload = payload.subspan(sizeof version);
-  return true;
+  return take_fields(payload, version);
 }
 
 }  // namespace paracel::srv

@@ -95,7 +95,7 @@ void clock_service::handle(const net::request_view& request, completion done, ti
       if ((h.flags & net::flag_staged) != 0) stages_ = true;
       if (h.clock == net::no_clock) return leave(h.rank, std::move(done));
       const bool rose = clock_.tick(h.rank, h.clock);
-      answer(done, is_checkpoint(h.clock) ? net::instruction::checkpoint : net::instruction::go_on);
+      answer(done, is_checkpoint(h.clock) ? net::instruction::checkpoint : net::instruction::proceed);
       if (rose) wake();
       return;
     }
@@ -211,7 +211,7 @@ void clock_service::encode_partition(std::uint16_t partition, std::vector<std::b
   append(out, {.kind = record_kind::clock, .value = state});
 }
 
-bool clock_service::check_copy(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) const {
+bool clock_service::check_replica(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) const {
   records walk(bytes);
   const char* wrong = nullptr;
   for (record r; wrong == nullptr && walk.next(r);) {
@@ -223,8 +223,8 @@ bool clock_service::check_copy(std::uint16_t partition, std::span<const std::byt
   return wrong == nullptr;
 }
 
-status clock_service::apply_copy(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) {
-  if (!check_copy(partition, bytes, why)) return status::bad_request;
+status clock_service::apply_replica(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) {
+  if (!check_replica(partition, bytes, why)) return status::bad_request;
   records walk(bytes);
   for (record r; walk.next(r);) static_cast<void>(merge(r.value));
   return status::ok;
