@@ -214,7 +214,7 @@ class replication_chain final : public reply_sink {
   void find_restored();
   void replicate(const net::request_view& request, completion done);
   bool apply(const replication_entry& e);
-  void apply_to_copy(std::uint16_t partition, std::span<const std::byte> records);
+  void apply_to_replica(std::uint16_t partition, std::span<const std::byte> records);
   void empty_copy(std::uint16_t partition);
   void answer(completion& done, const std::vector<std::uint16_t>& lacking);
   void flush();
