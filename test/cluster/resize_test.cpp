@@ -124,7 +124,7 @@ TEST_P(Resize, WhatCannotWaitForAMembershipComesAgain) {
 
 std::string name_of_setting(const testing::TestParamInfo<setting>& i) {
   const auto& [replicas, servers, threads] = i.param;
-  return std::to_string(replicas) + "copies_" + std::to_string(servers) + "servers_" + std::to_string(threads) +
+  return std::to_string(replicas) + "replicas_" + std::to_string(servers) + "servers_" + std::to_string(threads) +
          "threads";
 }
 

@@ -105,7 +105,7 @@ class job {
     const auto end = in_.now() + well_within;
     // By then every death has been detected.
     run_until([&] { return in_.now() > quiet_after_ + 3_s; }, never, "");
-    run_until([&] { return replicas_made_; }, end, "the copies were not restored");
+    run_until([&] { return replicas_made_; }, end, "the replicas were not restored");
     std::uint32_t most = 0;
     for (const auto& w : workers_)
       if (w) most = std::max(most, w->iterations());
@@ -113,7 +113,7 @@ class job {
       if (w) w->finish(most + 1);
     run_until([&] { return std::ranges::all_of(workers_, [](const auto& w) { return !w || w->finished(); }); }, end,
               "requests are not answered");
-    run_until([&] { return replicas_made_; }, end, "the copies were not restored");
+    run_until([&] { return replicas_made_; }, end, "the replicas were not restored");
     // Updates that are folded when the clock advances are sent to the replicas without a request that waits for them.
     run_until([until = in_.now() + 1_s, this] { return in_.now() > until; }, never, "");
     if (replicas_ > 1) compare_replicas(by_incarnation_, known_->partitions(), replicas_, threads_);

@@ -46,7 +46,7 @@ void compare_replicas(const std::map<std::uint64_t, server_process*>& servers,
   for (const auto partition : partitions) {
     std::vector<std::byte> head;
     const auto chain = view->router.chain(partition);
-    if (chain.size() < replicas) wrong("partition " + std::to_string(partition) + " lacks copies");
+    if (chain.size() < replicas) wrong("partition " + std::to_string(partition) + " lacks replicas");
     for (std::size_t i = 0; i < chain.size(); ++i) {
       const auto at = servers.find(view->members.servers[chain[i]].incarnation);
       if (at == servers.end()) wrong("a copy is to be with a server that is not there");
@@ -54,14 +54,14 @@ void compare_replicas(const std::map<std::uint64_t, server_process*>& servers,
       at->second->object().at(shard_of(partition, threads)).encode_partition(partition, state);
       state = without_memory(state);
       if (i == 0) head = state;
-      else if (state != head) wrong("the copies of partition " + std::to_string(partition) + " differ");
+      else if (state != head) wrong("the replicas of partition " + std::to_string(partition) + " differ");
     }
   }
   std::vector<std::byte> head;
   for (const auto member : view->router.chain(clock_partition)) {
     const auto state = finished_of(*servers.at(view->members.servers[member].incarnation));
     if (head.empty()) head = state;
-    else if (state != head) wrong("the copies of the clock differ");
+    else if (state != head) wrong("the replicas of the clock differ");
   }
 }
 

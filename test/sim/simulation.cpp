@@ -228,7 +228,7 @@ void simulation::stop(process& p) {
 
 void simulation::resume(process& p) {
   if (!p.alive_ || !p.stopped_) return;
-  log("go on " + p.name_);
+  log("resume " + p.name_);
   p.stopped_ = false;
   for (auto& a : p.actors_) {
     a->wake_at = never;

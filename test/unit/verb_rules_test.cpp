@@ -399,7 +399,7 @@ TEST_F(VerbTable, WhoMaySendItIsServed) {
   const auto partition = replicated_from(before_us());
   EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::handover, 2), {}, {}), status::ok);
   EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::clock_moved, 2), {}, {}), std::nullopt)
-      << "answered when the copies are made";
+      << "answered when the replicas are complete";
   EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::replicate, 2), {}, wiped(partition)), status::ok);
   const auto head = static_cast<std::uint32_t>(key_router(members_).clock_server());
   EXPECT_EQ(ask(place::clock, header_from(head, verb::handover, 2), {}, {}), status::ok);
