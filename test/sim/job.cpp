@@ -17,14 +17,11 @@
 
 #include <paracel/error.hpp>
 
-#include "net/attention.hpp"
-#include "server/request/channels.hpp"
-#include "server/scheduler/reply_cache.hpp"
-#include "server/scheduler/scheduler.hpp"
 #include "storage/checkpoint_store.hpp"
 #include "test/sim/faults.hpp"
 #include "test/sim/history.hpp"
 #include "test/sim/replica_check.hpp"
+#include "test/sim/scheduler_process.hpp"
 #include "test/sim/server_process.hpp"
 #include "test/sim/strays.hpp"
 #include "test/sim/worker_process.hpp"
@@ -35,7 +32,6 @@ namespace {
 
 using net::verb;
 using nlohmann::json;
-using std::chrono::milliseconds;
 
 constexpr const char* checkpoint_folder = "checkpoints";
 // The faults stop then, and soon afterwards everything must be in order.
@@ -165,12 +161,6 @@ class job {
     auto& p = make_process("scheduler");
     scheduler_place_ = &p;
     faults_.emplace(in_, disk_, p);
-    auto& a = p.add("main");
-    p.own(a);
-    scheduler_port_ = p.open();
-    scheduler_port_->bind(scheduler_address);
-    to_servers_.emplace(*scheduler_port_);
-    scheduler_sink_.emplace(*scheduler_port_);
     srv::scheduler_options o;
     o.job = job_id;
     o.workers = workers_count_;
@@ -182,33 +172,7 @@ class job {
     o.checkpoints.disk = &disk_;
     o.checkpoints.own_thread = false;
     scheduler_.emplace(
-        o, [this](std::string_view text, bool) { heard(text); }, p.time().now(),
-        [this](const std::string& to, const net::request_header& h, std::string_view body) { send(to, h, body); });
-    a.step = [this, &p, own = net::attention(p.time().now(), std::chrono::nanoseconds(o.lease_limit / 4))]() mutable {
-      net::incoming in;
-      while (scheduler_port_->receive(in, milliseconds(0))) {
-        net::reply_view reply;
-        net::request_view request;
-        if (in.channel >= 0) {
-          if (net::decode(in.frame, in.tail.size(), reply) == nullptr) {
-            scheduler_->on_reply(reply.header.sequence, reply, p.time().now());
-          }
-          continue;
-        }
-        if (net::decode(in.frame, in.tail.size(), request) != nullptr) continue;
-        if (!scheduler_sink_->accepts(request.header, in.from)) continue;
-        srv::completion done(*scheduler_sink_, in.from, request.header.what, request.header.sequence, job_id, 0);
-        scheduler_->handle(request, std::move(in.tail), std::move(done), p.time().now());
-      }
-      const auto now = p.time().now();
-      const auto missed = own.absence(now);
-      if (missed.count() != 0 && options_.broken != mutation::hasty_judge) scheduler_->was_away(missed, now);
-      scheduler_->tick(now);
-      const auto& members = scheduler_->members();
-      if (std::exchange(known_epoch_, members.epoch) != members.epoch) to_servers_->follow(members);
-      return scheduler_->busy() ? 1_ms : 50_ms;
-    };
-    in_.wake(a, 0);
+        in_, p, std::move(o), [this](std::string_view text) { heard(text); }, options_.broken == mutation::hasty_judge);
     launcher_ = &make_process("launcher");
     launcher_thread_ = &launcher_->add("main");
     launcher_thread_->step = [this] {
@@ -218,16 +182,6 @@ class job {
     };
     launcher_->own(*launcher_thread_);
     to_scheduler_.emplace(*launcher_);
-  }
-
-  /// Like scheduler_node.
-  void send(const std::string& to, net::request_header h, std::string_view body) {
-    h.job = job_id;
-    h.client = job_id;
-    h.body_bytes = static_cast<std::uint32_t>(body.size());
-    net::request_bytes head;
-    net::encode(h, head);
-    scheduler_port_->send(to_servers_->to(to), {.head = head, .body = net::bytes_of(body)});
   }
 
   void heard(std::string_view text) {
@@ -535,14 +489,10 @@ class job {
   std::uint32_t threads_ = 0;
   std::uint32_t workers_count_ = 0;
   process* scheduler_place_ = nullptr;
-  std::unique_ptr<net::port> scheduler_port_;
-  std::optional<srv::reply_cache> scheduler_sink_;
-  std::optional<srv::channels> to_servers_;
-  std::uint32_t known_epoch_ = 1;
   std::uint32_t every_ = 0;
   std::uint32_t newest_checkpoint_ = 0;
   unsigned saved_ = 0;
-  std::optional<srv::scheduler> scheduler_;
+  std::optional<scheduler_process> scheduler_;
   process* launcher_ = nullptr;
   actor* launcher_thread_ = nullptr;
   std::optional<question> to_scheduler_;
