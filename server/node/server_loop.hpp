@@ -71,7 +71,7 @@ class server_loop {
 
   const loop_context in_;
   const unsigned thread_;
-  replication_chain& copies_;  // the server's
+  replication_chain& chain_;  // the server's
 
  private:
   // Most requests received at once: enough to hide the cache misses of one behind those of the
@@ -79,7 +79,7 @@ class server_loop {
   static constexpr std::size_t batch = 32;
 
   const place at_;
-  port_sink alone_;
+  port_sink unreplicated_;
   bool told_ = false;
   std::array<net::incoming, batch> messages_;
   std::array<net::request_view, batch> requests_;

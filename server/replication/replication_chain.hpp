@@ -119,7 +119,7 @@ class replication_chain final : public reply_sink {
   [[nodiscard]] std::optional<bool> heads(std::uint16_t partition) const noexcept {
     return view_ == nullptr ? std::nullopt : std::optional(view_->owned.mine[partition]);
   }
-  /// sender_connections::takes for a sender to this thread.
+  /// sender_connections::accepts for a sender to this thread.
   [[nodiscard]] bool accepts(const net::request_header& h, const net::peer& from) { return streams_.accepts(h, from); }
   [[nodiscard]] bool has_parked() const noexcept { return !parked_.empty(); }
   [[nodiscard]] std::uint32_t epoch() const noexcept { return epoch_; }
@@ -214,7 +214,7 @@ class replication_chain final : public reply_sink {
   void find_restored();
   void replicate(const net::request_view& request, completion done);
   bool apply(const replication_entry& e);
-  void apply_to_copy(std::uint16_t partition, std::span<const std::byte> records);
+  void apply_to_replica(std::uint16_t partition, std::span<const std::byte> records);
   void empty_copy(std::uint16_t partition);
   void answer(completion& done, const std::vector<std::uint16_t>& lacking);
   void flush();

@@ -276,7 +276,7 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
 void scheduler::tell_to_end(completion& done, int with_status, const std::string& why) {
   net::reply_header fields;
   fields.order = net::instruction::abort;
-  const auto body = json_text({{"status", with_status}, {"cause", why + "; the job goes on without it"}});
+  const auto body = json_text({{"status", with_status}, {"cause", why + "; the job continues without it"}});
   done.answer(fields, net::bytes_of(body));
 }
 
@@ -338,7 +338,7 @@ void scheduler::name_busy(std::uint32_t slot, const json& list, time_point now) 
       char time[32];
       std::snprintf(time, sizeof time, "%.1f s", lasts->get<double>());
       const auto why = function + " has been running for " + time + " in thread " + json_text(*shard);
-      if (!servers_in_job_.has_copies()) return on_loss(role::server, slot, why, now);
+      if (!servers_in_job_.has_replicas()) return on_loss(role::server, slot, why, now);
       // Its other threads have a lease. It is no longer renewed, and it is lost when the last one has expired, or at
       // its exit.
       servers_[slot].hung = why;

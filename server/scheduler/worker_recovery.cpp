@@ -27,7 +27,7 @@ constexpr std::size_t most_ranges = 1U << 16;  // of one heartbeat
 std::string scheduler::why_needed(std::uint32_t rank, const worker_end& end) const {
   const bool waits = options_.worker_wait.count() != 0;
   if (end.exited || !(waits || options_.eject_workers)) return {};
-  if (phase_ == phase::joining) return "the others go on without a worker only when all have joined";
+  if (phase_ == phase::joining) return "the others continue without a worker only when all have joined";
   if (waits) return end.cannot;
   return rank == 0 ? "worker 0 writes the results: it cannot be ejected" : "";
 }
@@ -130,8 +130,8 @@ void scheduler::take_place(std::uint32_t rank, const json& body, completion done
   n.last_sign = now;
   ++n.turn;
   if (const auto cannot = body.find("cannot"); cannot != body.end() && cannot->is_string()) {
-    abort(exit_status::worker_lost,
-          n.lost_cause + "; no other process can go on in its place: " + cannot->get<std::string>(), now);
+    abort(exit_status::worker_lost, n.lost_cause + "; no other process can replace it: " + cannot->get<std::string>(),
+          now);
     return refuse_ended(done);
   }
   if (const auto clock = body.find("clock"); clock != body.end() && clock->is_number_unsigned()) {

@@ -93,7 +93,7 @@ void clock_service::handle(const net::request_view& request, completion done, ti
       if ((h.flags & net::flag_staged) != 0) stages_ = true;
       if (h.clock == net::no_clock) return leave(h.rank, std::move(done));
       const bool rose = clock_.tick(h.rank, h.clock);
-      answer(done, is_checkpoint(h.clock) ? net::instruction::checkpoint : net::instruction::go_on);
+      answer(done, is_checkpoint(h.clock) ? net::instruction::checkpoint : net::instruction::proceed);
       if (rose) wake();
       return;
     }
@@ -192,9 +192,9 @@ void clock_service::encode_partition(std::uint16_t partition, std::vector<std::b
   append(out, {.kind = record_kind::clock, .value = state});
 }
 
-status clock_service::apply_copy(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) {
-  records walk(bytes);
-  for (record r; walk.next(r);) {
+status clock_service::apply_replica(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) {
+  records cursor(bytes);
+  for (record r; cursor.next(r);) {
     const char* wrong = "not a record of the clock";
     if (partition == clock_partition && r.kind == record_kind::clock) wrong = merge(r.value);
     if (wrong == nullptr) continue;

@@ -61,8 +61,8 @@ void subscriptions::answer(const net::request_header& header, std::span<const st
   }
   reply_.clear();
   std::size_t left = header.count;
-  net::request_items walk(items, header.count);
-  for (net::request_item item; walk.next(item);) {
+  net::request_items cursor(items, header.count);
+  for (net::request_item item; cursor.next(item);) {
     --left;
     const auto hash = hash_key(item.key);
     const auto* e = keys_.owns(partition_of(hash)) ? keys_.find(hash, item.key) : nullptr;

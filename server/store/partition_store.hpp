@@ -166,9 +166,9 @@ class partition_store final : public scan_observer {
   void drop_partitions(const std::bitset<partition_count>& which);
 
   /// From now on changes are noted, requests are remembered, and scans skip what is not ours.
-  void keep_copies() noexcept {
+  void keep_replicas() noexcept {
     log_.record();
-    keys_.set_keeps_copies(true);
+    keys_.set_keeps_replicas(true);
   }
   /// Later versions are above those of every earlier epoch: no two heads assign the same one.
   void begin_epoch(std::uint32_t epoch);
@@ -227,7 +227,7 @@ class partition_store final : public scan_observer {
   }
   bool fold_listed(std::uint32_t clock, const std::string& key);
   void list(staged_key& staged, std::string_view key, std::uint32_t clock);
-  void list_anew(staged_key& staged, std::string_view key);
+  void list_again(staged_key& staged, std::string_view key);
   void list_again();
   bool can_be_folded(const key_operation& op, std::string_view key, std::uint64_t hash, const value_view& delta,
                      const staged_key* waiting, key_outcome& out);

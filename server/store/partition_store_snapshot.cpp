@@ -127,8 +127,8 @@ status partition_store::apply_records(std::uint16_t partition, std::span<const s
   key_outcome out;
   keys_.limit_memory(memory == room::limited);
   try {
-    records walk(bytes);
-    for (record r; out.result == status::ok && walk.next(r);) apply_record(partition, r, out);
+    records cursor(bytes);
+    for (record r; out.result == status::ok && cursor.next(r);) apply_record(partition, r, out);
   } catch (const memory_limit_reached& e) {
     out.fail(status::out_of_memory, e.what());
   } catch (const std::bad_alloc&) {

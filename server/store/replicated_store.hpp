@@ -25,7 +25,7 @@ class replicated_store {
   virtual ~replicated_store() = default;
 
   /// From now on changes are noted. May be called repeatedly.
-  virtual void keep_copies() noexcept = 0;
+  virtual void keep_replicas() noexcept = 0;
   /// The set of own partitions may have changed.
   virtual void begin_epoch(std::uint32_t epoch) = 0;
   /// Until the next call these partitions count as changed as soon as they are served, since their replicas
@@ -38,7 +38,7 @@ class replicated_store {
   /// Appends the records that reproduce the partition; none if it is empty.
   virtual void encode_partition(std::uint16_t partition, std::vector<std::byte>& out) = 0;
   /// Records of the partition's head. Returns: ok, or the status and why they cannot be applied.
-  virtual net::status apply_copy(std::uint16_t partition, std::span<const std::byte> records, std::string& why) = 0;
+  virtual net::status apply_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) = 0;
   /// There are no replicas of these here any more.
   virtual void drop_partitions(const std::bitset<partition_count>& which) = 0;
 

@@ -308,7 +308,7 @@ row_service::problem row_service::no_memory(const typed_table& t) const noexcept
 }
 
 std::uint64_t row_service::owned_rows(const row_table& rows) const {
-  if (!keys_.keeps_copies()) return rows.size();
+  if (!keys_.keeps_replicas()) return rows.size();
   std::uint64_t n = 0;
   const auto& s = keys_.settings();
   for (std::uint32_t p = s.index; p < partition_count; p += s.threads) {

@@ -24,7 +24,7 @@ history::history(simulation& in, std::uint32_t workers, std::uint32_t staleness,
   for (int i = 0; staged && i < how_many_sums; ++i) sums_.push_back({"sum" + std::to_string(i), {}});
 }
 
-void history::go_on_from(const snapshot& s, std::uint32_t clock) {
+void history::resume_from(const snapshot& s, std::uint32_t clock) {
   for (std::size_t i = 0; i < counters_.size(); ++i) {
     auto& c = counters_[i];
     c.begun = c.acknowledged = c.seen = s.counters.at(i);

@@ -16,16 +16,16 @@ namespace paracel::sim {
 
 namespace {
 
-/// Records without those of what was applied: the head forgets them a little earlier, when it is read from.
+/// The records without those of applied requests, which the head drops slightly earlier when it is read.
 std::vector<std::byte> without_memory(std::span<const std::byte> state) {
   std::vector<std::byte> out;
-  srv::records walk(state);
-  for (srv::record r; walk.next(r);)
+  srv::records cursor(state);
+  for (srv::record r; cursor.next(r);)
     if (r.kind != srv::record_kind::applied) srv::append(out, r);
   return out;
 }
 
-/// What the workers have finished: a copy may know more of past clocks that somebody asked to stop at.
+/// The iterations that the workers have finished: a replica may know more of past clocks at which a stop was requested.
 std::vector<std::byte> finished_of(server_process& s) {
   const auto state = s.object().clock().encode();
   std::uint32_t asked = 0;
@@ -35,11 +35,11 @@ std::vector<std::byte> finished_of(server_process& s) {
 
 }  // namespace
 
-void compare_copies(const std::map<std::uint64_t, server_process*>& servers, const std::set<std::uint16_t>& partitions,
-                    std::uint32_t replicas, std::uint32_t threads) {
+void compare_replicas(const std::map<std::uint64_t, server_process*>& servers,
+                      const std::set<std::uint16_t>& partitions, std::uint32_t replicas, std::uint32_t threads) {
   std::shared_ptr<const srv::replica_view> view;
   for (const auto& [incarnation, s] : servers) {
-    const auto v = s->object().copies();
+    const auto v = s->object().replicas();
     if (v != nullptr && (view == nullptr || v->members.epoch > view->members.epoch)) view = v;
   }
   if (view == nullptr) wrong("nobody knows a membership");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the scheduler does with copies: losses it bears, replacements, fencing, and who hears of it.
+// Replication in the scheduler: losses that the job survives, replacements, fencing, and notifications.
 #include <algorithm>
 
 #include <paracel/error.hpp>
@@ -44,7 +44,7 @@ class SchedulerWithCopies : public scheduler_test {
     who["synced"] = synced;
     return ask(verb::heartbeat, who);
   }
-  void lose(int slot) { ASSERT_EQ(to(ask(verb::report_death, dead(slot))).parsed()["goes_on"], true); }
+  void lose(int slot) { ASSERT_EQ(to(ask(verb::report_death, dead(slot))).parsed()["continues"], true); }
   membership members() { return membership::from_json(to(watch(worker(2), 0)).body); }
   server_state state_of(std::uint32_t slot) { return members().servers[slot].state; }
 };
@@ -54,7 +54,7 @@ TEST_F(SchedulerWithCopies, ALostServerIsANewEpochThatWhoeverWatchesHearsOfAtOnc
   const int w1 = watch(worker(1), 1);
   EXPECT_FALSE(answers.contains(s0));
   const auto said = to(ask(verb::report_death, dead(1))).parsed();
-  EXPECT_EQ(said, (json{{"goes_on", true}, {"epoch", 2}, {"cause", ""}}));
+  EXPECT_EQ(said, (json{{"continues", true}, {"epoch", 2}, {"cause", ""}}));
   for (const int n : {s0, w1}) {
     const auto m = membership::from_json(to(n).body);
     EXPECT_EQ(m.epoch, 2U);
@@ -64,7 +64,7 @@ TEST_F(SchedulerWithCopies, ALostServerIsANewEpochThatWhoeverWatchesHearsOfAtOnc
   }
   EXPECT_EQ(subject->state(), scheduler::phase::running);
   ASSERT_EQ(kinds(), std::vector<std::string>{"lost"});
-  EXPECT_EQ(events[0]["goes_on"], true);
+  EXPECT_EQ(events[0]["continues"], true);
   EXPECT_EQ(events[0]["epoch"], 2);
   EXPECT_EQ(events[0]["cause"], "server s1 (pid 501 on h) lost: killed by signal 9");
 }
@@ -94,14 +94,14 @@ TEST_F(SchedulerWithCopies, AServerIsLostAfterItsLeaseAWorkerAfterTheLimit) {
 
 TEST_F(SchedulerWithCopies, ASecondLossBeforeTheCopiesAreRestoredEndsTheJob) {
   lose(1);
-  beat(server(0), 2);  // s2 has not said so
+  beat(server(0), 2);  // s2 has not reported it yet
   const auto said = to(ask(verb::report_death, dead(2))).parsed();
-  EXPECT_EQ(said["goes_on"], false);
+  EXPECT_EQ(said["continues"], false);
   EXPECT_EQ(subject->state(), scheduler::phase::aborted);
   EXPECT_EQ(subject->status(), exit_status::server_lost);
   EXPECT_EQ(
       subject->cause(),
-      "server s2 (pid 502 on h) lost: killed by signal 9; lost before the copies of s1's partitions were restored");
+      "server s2 (pid 502 on h) lost: killed by signal 9; lost before the replicas of s1's partitions were restored");
 }
 
 // The partitions that belong to it on the ring follow from both: others would be its own without having been copied.
@@ -130,17 +130,17 @@ TEST_F(SchedulerWithCopies, ASecondLossAfterTheCopiesAreRestoredIsBorne) {
   beat(server(2), 2);
   EXPECT_EQ(kinds(), (std::vector<std::string>{"lost", "synced"}));
   lose(2);
-  EXPECT_EQ(to(ask(verb::report_death, dead(0))).parsed()["goes_on"], false);
-  EXPECT_NE(subject->cause().find("before the copies of s2"), std::string::npos) << subject->cause();
+  EXPECT_EQ(to(ask(verb::report_death, dead(0))).parsed()["continues"], false);
+  EXPECT_NE(subject->cause().find("before the replicas of s2"), std::string::npos) << subject->cause();
 }
 
 TEST_F(SchedulerWithCopies, TheLastServerCannotBeLost) {
   begin(2, 2);
   lose(1);
   beat(server(0), 2);
-  EXPECT_EQ(to(ask(verb::report_death, dead(0))).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, dead(0))).parsed()["continues"], false);
   EXPECT_EQ(subject->cause(),
-            "server s0 (pid 500 on h) lost: killed by signal 9; there is no other copy of its partitions");
+            "server s0 (pid 500 on h) lost: killed by signal 9; there is no other replica of its partitions");
 }
 
 TEST_F(SchedulerWithCopies, OfTwoServersEitherMayBeLostOnceTheOtherServesAgain) {
@@ -160,9 +160,9 @@ TEST_F(SchedulerWithCopies, ThreeCopiesBearTwoLossesAtOnceAndAsManyAsAreLeftLate
   lose(0);
   lose(3);
   beat(server(1), 3);
-  beat(server(2), 3);  // two copies now: there are two servers
+  beat(server(2), 3);  // two replicas now: there are two servers
   lose(1);
-  EXPECT_EQ(to(ask(verb::report_death, dead(2))).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, dead(2))).parsed()["continues"], false);
 }
 
 TEST_F(SchedulerWithCopies, AnOldSyncedCountsForNothing) {
@@ -170,12 +170,12 @@ TEST_F(SchedulerWithCopies, AnOldSyncedCountsForNothing) {
   beat(server(0), 1);
   beat(server(2), 1);
   EXPECT_EQ(kinds(), std::vector<std::string>{"lost"});
-  EXPECT_EQ(to(ask(verb::report_death, dead(2))).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, dead(2))).parsed()["continues"], false);
 }
 
 TEST_F(SchedulerWithCopies, AReplacementJoinsWhenTheOthersHaveGivenItsCopies) {
   lose(1);
-  ask(verb::heartbeat, another(1));  // its beats may overtake its join
+  ask(verb::heartbeat, another(1));  // its heartbeats may overtake its join
   const auto m = membership::from_json(to(ask(verb::join, another(1))).body);
   EXPECT_EQ(m.epoch, 3U);
   EXPECT_EQ(m.servers[1].state, server_state::joining);
@@ -188,7 +188,7 @@ TEST_F(SchedulerWithCopies, AReplacementJoinsWhenTheOthersHaveGivenItsCopies) {
   EXPECT_EQ(kinds(), (std::vector<std::string>{"lost", "joined", "serving"}));
   EXPECT_EQ(membership::from_json(to(w).body).epoch, 4U);
   EXPECT_EQ(state_of(1), server_state::up);
-  lose(0);  // all was restored in epoch 3
+  lose(0);  // everything was restored in epoch 3
   EXPECT_EQ(subject->state(), scheduler::phase::running);
 }
 
@@ -197,7 +197,7 @@ TEST_F(SchedulerWithCopies, AReplacementThatDiesCostsNothing) {
   ask(verb::join, another(1));
   auto d = dead(1);
   d["pid"] = 901;
-  EXPECT_EQ(to(ask(verb::report_death, d)).parsed()["goes_on"], true);
+  EXPECT_EQ(to(ask(verb::report_death, d)).parsed()["continues"], true);
   EXPECT_EQ(state_of(1), server_state::down);
   beat(server(0), 4);
   beat(server(2), 4);
@@ -213,10 +213,10 @@ TEST_F(SchedulerWithCopies, AServerThatWasTakenForLostIsToldToEnd) {
   const auto& said = to(ask(verb::heartbeat, server(1)));
   EXPECT_EQ(said.order, instruction::abort);
   EXPECT_EQ(said.parsed()["status"], exit_status::server_lost);
-  EXPECT_EQ(said.parsed()["cause"], "server s1 (pid 501 on h) was taken for lost; the job goes on without it");
+  EXPECT_EQ(said.parsed()["cause"], "server s1 (pid 501 on h) was taken for lost; the job continues without it");
   ask(verb::join, another(1));
   expect_refused(ask(verb::heartbeat, server(1)), "server s1 (pid 901 on h) holds this place");
-  EXPECT_EQ(to(ask(verb::heartbeat, another(1))).order, instruction::go_on);
+  EXPECT_EQ(to(ask(verb::heartbeat, another(1))).order, instruction::proceed);
 }
 
 TEST_F(SchedulerWithCopies, OnlyTheProcessThatHasThePlaceHoldsALease) {
@@ -238,7 +238,7 @@ TEST_F(SchedulerWithCopies, AProcessThatWasReplacedIsToldToEndAlsoWhenItsSuccess
   const auto& said = to(ask(verb::heartbeat, server(1)));
   EXPECT_EQ(said.order, instruction::abort);
   EXPECT_EQ(said.count, 0U);
-  EXPECT_EQ(said.parsed()["cause"], "another process has its place; the job goes on without it");
+  EXPECT_EQ(said.parsed()["cause"], "another process has its place; the job continues without it");
 }
 
 TEST_F(SchedulerWithCopies, AnIncarnationTellsTwoProcessesOfOneNumberApart) {
@@ -252,7 +252,7 @@ TEST_F(SchedulerWithCopies, AnIncarnationTellsTwoProcessesOfOneNumberApart) {
 TEST_F(SchedulerWithCopies, TheDeathOfAnotherProcessIsNoDeath) {
   auto d = dead(1);
   d["pid"] = 1;
-  EXPECT_EQ(to(ask(verb::report_death, d)).parsed(), (json{{"goes_on", true}, {"epoch", 1}, {"cause", ""}}));
+  EXPECT_EQ(to(ask(verb::report_death, d)).parsed(), (json{{"continues", true}, {"epoch", 1}, {"cause", ""}}));
   lose(1);
   EXPECT_EQ(to(ask(verb::report_death, dead(1))).parsed()["epoch"], 2) << "the same death, told twice";
 }
@@ -286,7 +286,7 @@ TEST_F(SchedulerWithCopies, WordsOfAnotherKindAreNoFunction) {
 
 TEST_F(SchedulerWithCopies, AWorkersDeathEndsTheJob) {
   EXPECT_EQ(to(ask(verb::report_death, {{"role", "worker"}, {"rank", 1}, {"pid", 701}, {"why", "exit status 3"}}))
-                .parsed()["goes_on"],
+                .parsed()["continues"],
             false);
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
 }
@@ -307,9 +307,9 @@ TEST_F(SchedulerWithCopies, ASecondWatchOfOneNodeReplacesTheFirst) {
 
 TEST_F(SchedulerWithCopies, WithOneCopyALossEndsTheJob) {
   begin(3, 1);
-  EXPECT_EQ(to(ask(verb::report_death, dead(1))).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, dead(1))).parsed()["continues"], false);
   EXPECT_EQ(subject->cause(), "server s1 (pid 501 on h) lost: killed by signal 9");
-  EXPECT_FALSE(events[0].contains("goes_on"));
+  EXPECT_FALSE(events[0].contains("continues"));
 }
 
 TEST_F(SchedulerWithCopies, AReportSaysWhatCanStillBeLost) {
