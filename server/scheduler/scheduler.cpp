@@ -151,6 +151,11 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
         entering_.reset();
         checkpoints_.servers_changed("server s" + std::to_string(who.index) + " joined meanwhile");
       } else {
+        const auto& lost = servers_in_job_.members().servers[who.index];
+        if (s.weight != lost.weight || s.threads != lost.threads)  // other partitions would be its own
+          throw refusal("a replacement of s" + std::to_string(who.index) + " must have its weight " +
+                        json_text(lost.weight) + " and its " + std::to_string(lost.threads) + " threads, not " +
+                        json_text(s.weight) + " and " + std::to_string(s.threads));
         servers_in_job_.rejoin(std::move(s));
       }
       joined["epoch"] = servers_in_job_.members().epoch;
