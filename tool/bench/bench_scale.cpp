@@ -3,8 +3,10 @@
 // The constants from which doc/scale.md computes what a job of a thousand workers takes: what the one clock thread and
 // the one scheduler can do, and what a connection costs at both ends.
 #include <gflags/gflags.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -244,7 +246,9 @@ void run() {
         h.clock = static_cast<std::uint32_t>(i);
       },
       [=] { return processor_seconds(server_process, "server k"); });
-  const nlohmann::json who{{"role", "worker"}, {"rank", 0}, {"size", 1}, {"host", "bench"}, {"pid", ::getpid()}};
+  std::array<char, 256> host{};  // as in its request to join
+  ::gethostname(host.data(), host.size() - 1);
+  const nlohmann::json who{{"role", "worker"}, {"rank", 0}, {"size", 1}, {"host", host.data()}, {"pid", ::getpid()}};
   const pid_t scheduler = j.scheduler_process();
   const rate beats = in_flight(
       j, over, j.rendezvous().scheduler, who.dump(),
