@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The graph algorithms on seeded random graphs, for 1, 2, 3 and 5 workers, against oracles that are as plain as can be.
+// The graph algorithms on seeded random graphs, for 1, 2, 3 and 5 workers, compared with straightforward oracles.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,8 +40,7 @@ struct named_graph {
   test_graph graph;
 };
 
-/// Graphs that have something of everything: dense and sparse, skewed, with self-loops, paths, no edges, nothing at
-/// all.
+/// A variety of graphs: dense and sparse, skewed, with self-loops, paths, without edges, empty.
 std::vector<named_graph> graphs() {
   std::vector<named_graph> all;
   all.push_back({"sparse", random_graph(1, 400, 380)});
@@ -368,7 +367,7 @@ TEST(GraphAlgorithms, ModularityAndTheEndAreThoseOfOneMachine) {
       EXPECT_NE(found.ended, ending::rounds) << name;
     }
   });
-  // Two vertices swap their labels for ever.
+  // Two vertices swap their labels forever.
   test_graph pair;
   pair.vertices = 2;
   pair.edges = {{0, 1, 1}};
@@ -482,10 +481,10 @@ TEST(GraphLinks, ParallelLinksBecomeOneAndAreSeenFromBothEnds) {
     EXPECT_EQ(first, (std::vector<std::uint64_t>{0, 1, 3, 6}));
     std::vector<alg::contracted_edge> links;
     if (rank == 2) links = {{0, 0}, {0, 0}, {1, 0}, {1, 2}, {1, 0}, {1, 3}};  // 3-0, 4-0, 4-2, 4-3
-    const auto one = alg::graph_of_links(comm, first, links, alg::link_rule::out_only);
+    const auto one = alg::contracted_graph(comm, first, links, alg::edge_rule::out_only);
     EXPECT_EQ(one.edges_total, 4U);
-    const auto both = alg::graph_of_links(comm, first, links, alg::link_rule::both_ways);
-    const auto same = alg::graph_of_links(comm, first, links, alg::link_rule::symmetric);
+    const auto both = alg::contracted_graph(comm, first, links, alg::edge_rule::both_ways);
+    const auto same = alg::contracted_graph(comm, first, links, alg::edge_rule::symmetric);
     EXPECT_EQ(both.edges_total, 4U);
     EXPECT_EQ(same.edges_total, 8U);
     const auto numbers = [](const distributed_graph& g, std::span<const std::uint32_t> list) {

@@ -57,10 +57,10 @@ std::vector<std::string> key_names(std::size_t n) {
   return keys;
 }
 
-class SharedConnections : public testing::TestWithParam<std::uint32_t> {};
-INSTANTIATE_TEST_SUITE_P(Threads, SharedConnections, testing::Values(2, 5));
+class SharedZmqConnections : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Threads, SharedZmqConnections, testing::Values(2, 5));
 
-TEST_P(SharedConnections, CountsAreExact) {
+TEST_P(SharedZmqConnections, CountsAreExact) {
   const socket_folder folder;
   cluster c({.workers = 3,
              .servers = 2,
@@ -79,7 +79,7 @@ TEST_P(SharedConnections, CountsAreExact) {
   });
 }
 
-TEST_P(SharedConnections, CountsAreExactWhenAServerIsLostAndReplaced) {
+TEST_P(SharedZmqConnections, CountsAreExactWhenAServerIsLostAndReplaced) {
   const socket_folder folder;
   cluster c({.workers = 2,
              .servers = 3,

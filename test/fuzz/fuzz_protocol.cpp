@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes as a request frame, as a reply frame and as items. Besides not crashing: what is accepted encodes to the
-// same bytes again, and no view leaves the frame.
+// Arbitrary bytes as a request frame, as a reply frame and as items. Besides not crashing: accepted input encodes to
+// the same bytes again, and no view leaves the frame.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -107,8 +107,8 @@ void as_reply(std::span<const std::byte> frame, std::size_t tail_bytes) {
   walk_reply_items(v.body, v.header.count);
 }
 
-/// The frame as it came, and once more with the fields made right that chance does not find, so that the decoders
-/// behind them are reached too.
+/// The unmodified frame, and once more with valid values in the fields that random input does not match, so that the
+/// decoders behind them are reached.
 template <class Decode>
 void raw_and_repaired(bytes frame, std::size_t header_bytes, const char* magic, std::size_t body_bytes_at,
                       std::size_t tail_bytes_at, Decode decode_it) {
@@ -127,7 +127,7 @@ void raw_and_repaired(bytes frame, std::size_t header_bytes, const char* magic, 
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span input(reinterpret_cast<const std::byte*>(data), size);
-  const bytes frame(input.begin(), input.end());  // exactly as long, so that a read beyond it is seen
+  const bytes frame(input.begin(), input.end());  // exact size, so that reads beyond it are detected
   raw_and_repaired(frame, request_header_bytes, "PRCQ", 84, 88, as_request);
   raw_and_repaired(frame, reply_header_bytes, "PRCR", 44, 48, as_reply);
   if (size > 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes as the payloads of set requests: what is accepted is as long as it says and lies in its body.
+// Arbitrary bytes as the payloads of set requests: accepted input has the announced length and lies within its body.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

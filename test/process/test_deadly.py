@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""User functions that end their server: the function and the key are named, and with copies one server is lost and no more,
-since nobody calls the function again."""
+"""User functions that terminate their server: the error names function and key, and with replicas only one server is lost, since
+the function is not called again."""
 import os
 import re
 import sys

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Servers are killed and stopped at random moments while others have copies of what they kept (--replicas 2): the job goes
-on, no update is lost or counted twice, a bsp model has the bits of the undisturbed one, and nothing stays behind.
-PARACEL_KILL_RUNS (default 1) says how often each."""
+"""Servers are killed and stopped at random moments with replicas (--replicas 2): the job continues, no update is lost or counted
+twice, a bsp model is bit-identical to that of an undisturbed run, and no processes or files are left behind. PARACEL_KILL_RUNS
+(default 1): the number of repetitions."""
 import os
 import random
 import re
@@ -17,15 +17,15 @@ from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, clean_environment
 
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
 COUNTERS = os.path.join(BIN, "test_counters")
-KILL_LIMIT = 2.0             # seconds that a round may take in which a server was killed
-LEASE = 2.0 * 1.1            # seconds; with what clocks may drift
+KILL_LIMIT = 2.0             # seconds that a round may take in which a server is killed
+LEASE = 2.0 * 1.1            # seconds; includes clock drift
 STOP_LIMIT = LEASE + 1.0
 AGAIN = "copies of everything exist again"
 
 
 class Failover(JobTest):
     def server(self, run, slot=None):
-        """One of the job's servers, by the command line of its process."""
+        """A server of the job, by its command line."""
         found = [p for p in processes_of(run.job()) if role_of(p) == "server"
                  and (slot is None or p.command[p.command.index("--slot") + 1] == str(slot))]
         return random.choice(found) if found else None
@@ -39,7 +39,7 @@ class Failover(JobTest):
         self.assert_nothing_left(run.job(), 1)
 
     def counters(self, *options, keys=20, more=(), **others):
-        """Eight workers that count until they are told that it is enough."""
+        """Eight workers that count until told to stop."""
         enough = self.not_there("enough")
         run = self.start("-w", "8", "-p", "3", "--replicas", "2", *options, COUNTERS, enough, str(keys), *more, **others)
         run.enough = enough
@@ -47,7 +47,7 @@ class Failover(JobTest):
         return run
 
     def assert_exact(self, run, longest, after=AGAIN):
-        """They go on until prun.py has said `after`, and then all counts are right."""
+        """They continue until prun.py has printed `after`, and then all counts are correct."""
         self.assertTrue(wait_until(lambda: after in run.err() or run.process.poll() is not None, 20), run.err())
         self.touch(run.enough)
         self.assert_went_well(run)
@@ -124,7 +124,7 @@ class Failover(JobTest):
     def test_a_killed_server_under_mpirun_costs_no_count(self):
         run = self.counters("--m_server", "mpi")
         self.server(run).kill()
-        self.assert_exact(run, KILL_LIMIT + 2.0)  # mpirun takes a second to tell, and two cores share it all
+        self.assert_exact(run, KILL_LIMIT + 2.0)  # mpirun takes a second to report it, and all processes share two cores
         self.assertRegex(run.err(), r"server s\d \(pid \d+ on \S+\) lost: it (has ended|was killed by SIGKILL); the job goes on")
 
     # -- a model
@@ -164,7 +164,7 @@ class Failover(JobTest):
                                     r'\S+ s in thread 0: libslow_updates.so:hang_once at "slow"; the job goes on')
         self.assert_exact(run, 1 + 0.5 + STOP_LIMIT)
 
-    # -- what copies do not help against
+    # -- losses that replication does not cover
 
     def test_more_losses_than_copies_end_the_job_with_their_cause(self):
         run = self.counters()

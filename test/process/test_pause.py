@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A job is stopped for longer than anybody may be silent and goes on, as when a virtual machine is saved, a cgroup is frozen or
-a laptop is shut: nobody has died, so nobody is taken for lost, and every count is right. Who dies meanwhile is found."""
+"""A job is suspended for longer than the heartbeat limit and then resumes, as when a virtual machine is saved, a cgroup is frozen
+or a laptop is shut: no process has died, so none counts as lost, and every count is correct. Processes that die meanwhile are
+detected."""
 import os
 import random
 import re
@@ -15,7 +16,7 @@ from process_support import (BIN, HEARTBEAT_LIMIT, JobTest, clean_environment, m
                              role_of, wait_until)
 
 COUNTERS = os.path.join(BIN, "test_counters")
-LIMIT = min(patient(HEARTBEAT_LIMIT), 10.0)  # seconds; a lease has 2
+LIMIT = min(patient(HEARTBEAT_LIMIT), 10.0)  # seconds; a lease lasts 2
 PAUSE = LIMIT + 2.0
 LONE_PAUSE = LIMIT + 1.0  # of the scheduler alone, for which the others wait three limits
 AGAIN = "copies of everything exist again"
@@ -31,7 +32,7 @@ class Pause(JobTest):
         return run
 
     def assert_goes_on(self, run, limit=60):
-        """It counts on from here."""
+        """It continues counting from here."""
         rounds = run.err().count("round ")
         self.assertTrue(wait_until(lambda: run.err().count("round ") > rounds + 1 or run.process.poll() is not None, limit),
                         run.err())
@@ -45,7 +46,7 @@ class Pause(JobTest):
         self.assert_nothing_left(run.job(), 2)
 
     def pids(self, run, *roles):
-        """All processes of the job, the launcher among them; or those of some roles."""
+        """All processes of the job, including the launcher; or those with some roles."""
         found = {p.pid: role_of(p) for p in processes_of(run.job())}
         found[run.pid] = "launcher"
         return [pid for pid, role in found.items() if not roles or role in roles]

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""README.md and the documents that go on from it are right: their files are written and their commands run as they stand
-there, their tables say what the programs do, their links lead somewhere."""
+"""README.md and the documents that build on it are correct: their files are written and their commands run unchanged, their
+tables agree with the programs, their links are valid."""
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,13 +17,13 @@ BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 
 # The two commands that install packages and take minutes; the second one runs this test.
 NOT_HERE = ("./tool/demo.sh", "./tool/test.sh")
-# This build is made by who runs the test.
+# The build already exists.
 DONE = "cmake -S . -B build -G Ninja && cmake --build build"
 
 BLOCK = re.compile(r"(?:<!-- (?P<mark>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)```\n", re.DOTALL)
 
 
-# In this order: each goes on from those before it.
+# In this order: each builds on the previous ones.
 PAGES = ("README.md", "doc/operations.md", "doc/writing_algorithms.md")
 LONGEST_README = 200  # lines
 
@@ -33,9 +34,28 @@ def text_of(page):
 
 
 def rows_of(text, heading):
-    """The cells of the table whose first row begins so."""
+    """The cells of the table whose first row begins with this."""
     table = text[text.index(heading):].split("\n\n")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def run_group(command, limit, **more):
+    """Exit status and output of a command with what it has started, all of which is killed when the time is up, and at its
+    end: a job in the background does not outlive the test."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          start_new_session=True, **more) as process:
+        try:
+            said, _ = process.communicate(timeout=limit)
+            return process.returncode, said
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, _ = process.communicate()
+            return 124, f"{said}\nnot done after {limit} s"
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
 
 
 class Readme(unittest.TestCase):
@@ -52,14 +72,13 @@ class Readme(unittest.TestCase):
     def tearDownClass(cls):
         shutil.rmtree(cls.folder, ignore_errors=True)
 
-    def run_line(self, line):
+    def run_line(self, line, limit=300):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
         environment["HOME"] = self.folder
         environment["CMAKE_GENERATOR"] = "Ninja"
-        done = subprocess.run(["bash", "-euc", line], cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
-        self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout}")
-        return done.stdout
+        status, said = run_group(["bash", "-euc", line], limit, cwd=self.folder, env=environment)
+        self.assertEqual(status, 0, f"{line}\n{said}")
+        return said
 
     def read(self, name):
         with open(os.path.join(self.folder, name), encoding="utf-8") as file:
@@ -76,7 +95,7 @@ class Readme(unittest.TestCase):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(text)
-            elif mark == "run together":  # one line needs the shell of another
+            elif mark == "run together":  # one line needs a remote shell
                 said = self.run_line(text)
                 together += 1
                 for words in ("server s2 serves, after ", "server s2 has left, after ", "prun: interrupted: stopping the job"):
@@ -127,7 +146,7 @@ class Readme(unittest.TestCase):
             self.assertIn(line, said)
 
     def check_the_example_of_a_line(self):
-        """The program of the README, built and run by now: a wrong line is no success, and a wrong config no start."""
+        """The README's program, built and executed before: a wrong line is an error, and a wrong config prevents the start."""
         def fit(**changes):
             with open(os.path.join(self.folder, "mine", "line.json"), encoding="utf-8") as file:
                 keys = dict(json.load(file), **changes)

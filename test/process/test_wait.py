@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Workers are killed and stopped at random moments under --on-worker-death wait:T: another process takes the place of each, and
-a bsp run ends with the bits of the undisturbed one. PARACEL_KILL_RUNS (default 1) says how often each."""
+"""Workers are killed and stopped at random moments under --on-worker-death wait:T: each is replaced, and a bsp run is
+bit-identical to an undisturbed one. PARACEL_KILL_RUNS (default 1): the number of repetitions."""
 import os
 import random
 import re
@@ -74,14 +74,14 @@ class Wait(JobTest):
 
     # -- programs that cannot be replaced
 
-    def test_a_program_whose_schema_says_that_it_begins_anew_is_refused_before_the_start(self):
-        facts = '{"plugins": [], "program": "anew", "always_begins_anew": true}'
-        program = self.write_program("anew", "# paracel-schema-v1", f"case $1 in --check=*) echo '{facts}'; exit;; esac",
+    def test_a_program_whose_schema_says_that_it_is_not_resumable_is_refused_before_the_start(self):
+        facts = '{"plugins": [], "program": "restarts", "resumable": false}'
+        program = self.write_program("restarts", "# paracel-schema-v1", f"case $1 in --check=*) echo '{facts}'; exit;; esac",
                                      "echo it was started >&2")
         self.write_config("nothing.json", **dict.fromkeys(("training_input", "output", "method", "rounds", "alpha", "beta")))
         status, _, err = self.prun("-c", "nothing.json", "--on-worker-death", "wait:5", program)
         self.assertEqual(status, 2, err)
-        self.assertIn("no process can take the place of a worker of anew, because it does not ask where its loop begins", err)
+        self.assertIn("no process can take the place of a worker of restarts, because it does not ask where its loop begins", err)
         self.assertNotIn("it was started", err)
         status, _, err = self.prun("-c", "nothing.json", "--dry-run", program)
         self.assertEqual(status, 0, err)
@@ -153,7 +153,7 @@ class Wait(JobTest):
     # -- collectives in the iterations, random states, rows, one algorithm after another
 
     def start_steps(self, rounds, *options):
-        """Each round takes 20 ms or more until `run.enough` is there."""
+        """Each round takes at least 20 ms until `run.enough` exists."""
         enough = self.not_there("enough")
         run = self.start("-w", "3", "-p", "2", "--on-worker-death", "wait:20", *options, STEPS, str(rounds), "20000", enough)
         run.enough = enough
@@ -179,7 +179,7 @@ class Wait(JobTest):
                     rank = random.randrange(3)
                     workers[rank].kill()
                     self.assert_replaced(run, rank)
-                    # A worker 0 that was replaced behind its first algorithm says that one's result again.
+                    # A worker 0 that was replaced after its first algorithm prints that one's result again.
                     self.assertEqual(list(dict.fromkeys(run.out().splitlines())), expected.splitlines(), run.err())
 
     def test_one_after_the_other_may_die_and_those_in_their_places_too(self):
@@ -197,7 +197,7 @@ class Wait(JobTest):
         self.assertEqual(list(dict.fromkeys(run.out().splitlines())), expected.splitlines(), run.err())
         self.assert_nothing_left(run.job(), 1)
 
-    # -- how it ends otherwise
+    # -- other ways in which it ends
 
     def test_status_shows_it(self):
         run = self.start_lr("long", rounds=100000)
@@ -233,7 +233,7 @@ class Wait(JobTest):
     def test_a_program_that_cannot_go_on_ends_with_that_cause(self):
         run = self.start("-w", "2", "--on-worker-death", "wait:20", COUNTERS, "100000", "5")
         workers = self.under_way(run, 2)
-        # A first iteration that is not committed can be made again.
+        # An uncommitted first iteration can be repeated.
         self.assertTrue(wait_until(lambda: re.search(r"\n1 +up .* [1-9]\d*\n", self.status_of(run) + "\n"), 20), run.err())
         workers[1].kill()
         self.assertEqual(run.wait(2 * END_LIMIT), 10, run.err())

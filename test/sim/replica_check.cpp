@@ -16,7 +16,7 @@ namespace paracel::sim {
 
 namespace {
 
-/// Records without those of what was applied: the head forgets them a little earlier, when it is read from.
+/// The records without those of applied requests, which the head drops slightly earlier when it is read.
 std::vector<std::byte> without_memory(std::span<const std::byte> state) {
   std::vector<std::byte> out;
   srv::records walk(state);
@@ -25,7 +25,7 @@ std::vector<std::byte> without_memory(std::span<const std::byte> state) {
   return out;
 }
 
-/// What the workers have finished: a copy may know more of past clocks that somebody asked to stop at.
+/// The iterations that the workers have finished: a replica may know more of past clocks at which a stop was requested.
 std::vector<std::byte> finished_of(server_process& s) {
   const auto state = s.object().clock().encode();
   std::uint32_t asked = 0;

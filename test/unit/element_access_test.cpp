@@ -367,7 +367,7 @@ TEST_F(Elements, ManyKeysAnswerAnItemEach) {
 // ---- BSP --------------------------------------------------------------------------------------------------------
 
 TEST_F(Elements, StagedOnesAreFoldedInOrderAmongUpdatesOfTheWholeValue) {
-  // Assigning does not commute, so the result tells the order.
+  // Assignment does not commute, so the result shows the order.
   const auto assign = function("libparacel_default.so", "paracel_assign");
   push<double>("a", {0, 0});
   const auto staged = [&](std::uint32_t clock, std::uint32_t rank) {

@@ -18,12 +18,12 @@ namespace {
 using namespace std::chrono_literals;
 using net::verb;
 
-/// A thread of a server: what it has been sent.
+/// A server thread that records its requests.
 class thread_of_server {
  public:
   explicit thread_of_server(net::transport& over) : port_(over.open()), address_(port_->bind("inproc://*")) {}
   [[nodiscard]] const std::string& address() const { return address_; }
-  /// The next request's header, if there is one; its key and body are in `text`.
+  /// The next request's header, if there is one; its key and body are stored in `text`.
   std::optional<net::request_header> next() {
     net::incoming in;
     if (!port_->receive(in, 0ms)) return std::nullopt;
@@ -39,7 +39,7 @@ class thread_of_server {
   std::string address_;
 };
 
-/// A server of two shards, and what a client of it needs.
+/// A server with two shards, and the context that its client needs.
 class KvcltOfOneServer : public testing::Test {
  protected:
   struct server {
@@ -90,9 +90,14 @@ TEST_F(KvcltOfOneServer, ARequestGoesToTheThreadThatIsNamedAndSaysWhoAsks) {
   EXPECT_EQ(h->low_watermark, s) << "it is the lowest that is not answered";
   EXPECT_TRUE(shared_.window.is_open(s));
   EXPECT_EQ(shared_.window.at(s).channel, 41U);
-  client.ping(client.control_thread());
+  client.look(client.control_thread(), 1s);
   EXPECT_FALSE(one_.clock.next());
-  ASSERT_TRUE(one_.control.next());
+  const auto ping = one_.control.next();
+  ASSERT_TRUE(ping);
+  EXPECT_EQ(ping->what, verb::ping);
+  EXPECT_EQ(ping->count, net::ping_alive);
+  EXPECT_EQ(ping->sequence, 0U);
+  EXPECT_EQ(ping->client, 99U);
   EXPECT_EQ(shared_.window.in_flight(), 1U) << "a ping is no request of the window";
 }
 
@@ -105,7 +110,7 @@ TEST_F(KvcltOfOneServer, ClientsOfTwoServersShareNumbersAndWatermarkSoThatAReque
   EXPECT_EQ(second, first + 1);
   shared_.window.close(shared_.window.at(second));
   (void)two.shard0.next();
-  // The first one's server is lost: the other server's client sends it.
+  // The first one's server is lost: the client of the other server resends it.
   auto& lost = *shared_.window.at(first).retained;
   ++shared_.epoch;
   b.resend(1, lost.header, lost.body, lost.tail);
@@ -129,9 +134,9 @@ TEST_F(KvcltOfOneServer, ARenewedConnectionBeginsItsStreamAndForgetsTheSetsOfIts
   client.record_set(0, set);
   client.record_set(1, set);
   const auto before = client.connection(0);
-  EXPECT_TRUE(client.record_broken(before));
-  EXPECT_FALSE(client.record_broken(before + 100));
+  client.take(0, {.what = verb::push, .result = net::status::connection_reset});
   EXPECT_TRUE(client.is_broken(0));
+  EXPECT_FALSE(client.is_broken(1));
   client.renew(0);
   EXPECT_FALSE(client.is_broken(0));
   EXPECT_FALSE(client.has_set(0, set));

@@ -17,6 +17,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -92,8 +93,15 @@ TEST(LaneAddress, AFrameIsEmptyForTheFirstLaneAndTwoBytesForOthers) {
 
 template <typename Setting>
 class PortGroup : public testing::Test {};
+struct setting_names {
+  template <typename Setting>
+  static std::string GetName(int) {
+    if (std::is_same_v<Setting, test::inproc_setting>) return "inproc";
+    return std::is_same_v<Setting, test::ipc_setting> ? "zmq_ipc" : "zmq_tcp";
+  }
+};
 using settings = testing::Types<test::inproc_setting, test::ipc_setting, test::tcp_setting>;
-TYPED_TEST_SUITE(PortGroup, settings);
+TYPED_TEST_SUITE(PortGroup, settings, setting_names);
 
 TYPED_TEST(PortGroup, EachPortGetsItsRequestsAndItsRepliesComeBackOnTheirChannels) {
   TypeParam s;

@@ -56,7 +56,7 @@ class quiet_host final : public scan_observer {
   const std::string* running = nullptr;
 };
 
-/// What a request says besides its cursor.
+/// Fields of a request besides its cursor.
 struct with {
   std::string prefix{};
   std::uint64_t filter = 0;
@@ -101,7 +101,7 @@ class ScanTest : public testing::Test {
     append(payload, r);
     return send(what, payload, w);
   }
-  /// Asks until there is no more. `look` sees every answer, `between` is called before each further request.
+  /// Repeats the request until the end. `look` is called for every reply, `between` before each further request.
   template <class Request, class Look>
   int walk(verb what, Request r, const with& w, const Look& look, const std::function<void()>& between = nullptr) {
     int slices = 0;
@@ -206,13 +206,13 @@ TEST_F(ScanTest, EveryKeyAndValueComesExactlyOnceWhateverTheCreditAndTheSlice) {
   }
 }
 
-/// Keys that come and go between the chunks: those that stay are met once, the others at most as often as they were
-/// put.
+/// Keys that are inserted and removed between chunks: those that stay are returned once, the others at most as often as
+/// they were inserted.
 TEST_F(ScanTest, AKeyThatStaysIsMetExactlyOnceWhateverHappensBetweenTheChunks) {
   for (unsigned seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
-    // With 512 threads a shard has 32 partitions: they are large and rehash while they are walked.
+    // With 512 threads a shard has 32 partitions, which are large and are rehashed during the scan.
     const bool few = seed % 2 == 0;
     const shard_settings settings{.index = few ? 3U : 0U, .threads = few ? 512U : 1U};
     reset(settings, {.slice = 0us});
@@ -225,7 +225,7 @@ TEST_F(ScanTest, AKeyThatStaysIsMetExactlyOnceWhateverHappensBetweenTheChunks) {
       if (mine(key)) pool.push_back(std::move(key));
     }
     std::map<std::string, double> staying;
-    std::map<std::string, int> passing;  // how often put
+    std::map<std::string, int> passing;  // number of insertions
     std::vector<std::string> passing_now;
     const std::size_t begin_with = 300 + random() % 1000;
     for (std::size_t i = 0; i < begin_with; ++i) {
@@ -250,7 +250,7 @@ TEST_F(ScanTest, AKeyThatStaysIsMetExactlyOnceWhateverHappensBetweenTheChunks) {
             passing_now.push_back(key);
           }
         } else {
-          // A value that changes its size gets another place in the arena.
+          // A value whose size changes is moved in the arena.
           const auto at = std::next(staying.begin(), static_cast<std::ptrdiff_t>(random() % staying.size()));
           put(at->first, view(std::vector<double>(1 + random() % 30, at->second)));
         }
@@ -340,7 +340,7 @@ TEST_F(ScanTest, ASliceEndsWithItsTimeAndEachComesFurther) {
   EXPECT_LT(longest, 500ms);
 }
 
-// ---- what is chosen -----------------------------------------------------------------------------------------------
+// ---- selection ----------------------------------------------------------------------------------------------------
 
 TEST_F(ScanTest, APrefixAndAFilterChooseTogether) {
   for (int i = 0; i < 30; ++i) put((i % 2 == 0 ? "a" : "b") + std::to_string(i), view(static_cast<double>(i) / 30));
@@ -531,7 +531,7 @@ TEST_F(ScanTest, ManyKeysInAndOutLeaveNoGrowth) {
     EXPECT_GT(keys_->memory_bytes(), 100'000 * (length + 24));
     for (int i = 0; i < 100'000; ++i) erase(name(i));
     EXPECT_EQ(keys_->size(), 0U);
-    // What is left are tables of four slots and one chunk a group, whatever the keys were.
+    // Only tables of four slots and one chunk for each group are left, whatever the keys were.
     EXPECT_LE(keys_->memory_bytes(), partition_count * 32);
     EXPECT_LE(extent(), keys_->groups().size() * arena::chunk_bytes);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the scheduler does with copies: losses it bears, replacements, fencing, and who hears of it.
+// Replication in the scheduler: losses that the job survives, replacements, fencing, and notifications.
 #include <algorithm>
 
 #include <paracel/error.hpp>
@@ -94,7 +94,7 @@ TEST_F(SchedulerWithCopies, AServerIsLostAfterItsLeaseAWorkerAfterTheLimit) {
 
 TEST_F(SchedulerWithCopies, ASecondLossBeforeTheCopiesAreRestoredEndsTheJob) {
   lose(1);
-  beat(server(0), 2);  // s2 has not said so
+  beat(server(0), 2);  // s2 has not reported it yet
   const auto said = to(ask(verb::report_death, dead(2))).parsed();
   EXPECT_EQ(said["goes_on"], false);
   EXPECT_EQ(subject->state(), scheduler::phase::aborted);
@@ -140,7 +140,7 @@ TEST_F(SchedulerWithCopies, ThreeCopiesBearTwoLossesAtOnceAndAsManyAsAreLeftLate
   lose(0);
   lose(3);
   beat(server(1), 3);
-  beat(server(2), 3);  // two copies now: there are two servers
+  beat(server(2), 3);  // two replicas now: there are two servers
   lose(1);
   EXPECT_EQ(to(ask(verb::report_death, dead(2))).parsed()["goes_on"], false);
 }
@@ -155,7 +155,7 @@ TEST_F(SchedulerWithCopies, AnOldSyncedCountsForNothing) {
 
 TEST_F(SchedulerWithCopies, AReplacementJoinsWhenTheOthersHaveGivenItsCopies) {
   lose(1);
-  ask(verb::heartbeat, another(1));  // its beats may overtake its join
+  ask(verb::heartbeat, another(1));  // its heartbeats may overtake its join
   const auto m = membership::from_json(to(ask(verb::join, another(1))).body);
   EXPECT_EQ(m.epoch, 3U);
   EXPECT_EQ(m.servers[1].state, server_state::joining);
@@ -168,7 +168,7 @@ TEST_F(SchedulerWithCopies, AReplacementJoinsWhenTheOthersHaveGivenItsCopies) {
   EXPECT_EQ(kinds(), (std::vector<std::string>{"lost", "joined", "serving"}));
   EXPECT_EQ(membership::from_json(to(w).body).epoch, 4U);
   EXPECT_EQ(state_of(1), server_state::up);
-  lose(0);  // all was restored in epoch 3
+  lose(0);  // everything was restored in epoch 3
   EXPECT_EQ(subject->state(), scheduler::phase::running);
 }
 

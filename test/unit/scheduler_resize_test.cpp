@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Servers that enter and leave a running job, as the scheduler sees them.
+// Servers that join and leave a running job, in the scheduler.
 #include <paracel/error.hpp>
 
 #include "test/support/scheduler_test.hpp"
@@ -69,7 +69,7 @@ TEST_F(SchedulerResize, AServerLeavesWhenOthersHaveWhatItHasAndEndsWhenNobodyAsk
   EXPECT_EQ(resize(-1).parsed(), (json{{"slot", 2}, {"epoch", 2}}));
   EXPECT_EQ(members().servers[2].state, server_state::leaving);
   all_synced({0, 1}, 2);
-  EXPECT_EQ(members().epoch, 2U);  // it serves still, and has not said so
+  EXPECT_EQ(members().epoch, 2U);  // it still serves, and has not reported that it has left
   EXPECT_EQ(beat(2, 2), instruction::go_on);
   EXPECT_EQ(members().epoch, 3U);
   EXPECT_EQ(members().servers[2].state, server_state::left);
@@ -82,12 +82,12 @@ TEST_F(SchedulerResize, AServerLeavesWhenOthersHaveWhatItHasAndEndsWhenNobodyAsk
   beat_all({server(0), server(1), worker(0), worker(1), worker(2)});
   subject->tick(now);
   EXPECT_EQ(subject->state(), scheduler::phase::running);
-  // its slot is free for another one
+  // its slot can be reused
   EXPECT_EQ(resize(1).parsed()["slot"], 2);
   auto another = server(2);
   another["incarnation"] = 300;
   another["pid"] = 902;
-  dead(2);  // the one that has left: told late
+  dead(2);  // a late report about the server that has left
   EXPECT_EQ(events.back()["event"], "wanted");
   EXPECT_EQ(to(ask(verb::heartbeat, another)).result, status::ok);  // may overtake its join
   EXPECT_EQ(membership::from_json(to(ask(verb::join, another)).body).servers[2].state, server_state::entering);
@@ -162,7 +162,7 @@ TEST_F(SchedulerResize, ALateReportOfADeathIsNotTakenForThatOfTheServerThatIsSta
   events.clear();
   for (const int pid : {601, 602}) EXPECT_EQ(to(dead(2, pid)).parsed()["goes_on"], true);
   EXPECT_TRUE(events.empty()) << events.back();
-  dead(2, 603);  // its own, before it joined
+  dead(2, 603);  // its own death, before it joined
   EXPECT_EQ(kinds(), std::vector<std::string>{"not_entered"});
 }
 
@@ -198,7 +198,7 @@ TEST_F(SchedulerResize, AServerStaysUntilThereAreEnoughWithoutIt) {
   EXPECT_EQ(to(dead(0)).parsed()["goes_on"], true);
   all_synced({1, 2}, 3);
   EXPECT_EQ(members().servers[2].state, server_state::leaving);
-  EXPECT_EQ(to(ask(verb::stats, json::object())).parsed()["spare"], 1);  // it has its copies still
+  EXPECT_EQ(to(ask(verb::stats, json::object())).parsed()["spare"], 1);  // it still has its replicas
   auto another = server(0);
   another["incarnation"] = 300;
   ask(verb::join, another);

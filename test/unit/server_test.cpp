@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the server promises beside its shards: one answer to each request, and the clock.
+// Guarantees of the server besides those of its shards: one reply to each request, and the clock.
 #include "server/node/server.hpp"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ class server_notebook final : public reply_sink {
     replies.push_back(view.header);
     texts.emplace_back(net::text_of(view.body));
   }
-  /// Sequence numbers answered since the last call.
+  /// Sequence numbers of the replies since the last call.
   std::vector<std::uint64_t> answered() {
     std::vector<std::uint64_t> all;
     for (const auto& r : replies) all.push_back(r.sequence);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The whole table of verbs: a frame of another job, of another epoch, or from whoever may not send it is refused, or
-// waits, and nothing has changed.
+// All verbs: a frame of another job, of another epoch, or from a sender without permission is rejected or waits, and
+// nothing changes.
 #include "server/request/verb_rules.hpp"
 
 #include <gtest/gtest.h>
@@ -54,8 +54,8 @@ TEST(VerbRules, EveryVerbHasARuleSomewhereAndAVerbThatHasNoneIsRefused) {
   }
 }
 
-/// s1 of four servers with three copies: a shard thread and a clock thread that are stepped by hand, whose state is
-/// looked at.
+/// s1 of four servers with three replicas: a shard thread and a clock thread that are stepped manually, whose state can
+/// be compared.
 class VerbTable : public testing::Test {
  protected:
   VerbTable() {
@@ -72,7 +72,7 @@ class VerbTable : public testing::Test {
     members_.job = our_job;
     members_.replicas = 3;
     members_.workers = 2;
-    // The server whose clock is a copy, not the head.
+    // The server whose clock is a replica, not the head.
     const key_router router(members_);
     self_ = router.chain(clock_partition)[1];
     server_options o;
@@ -128,7 +128,7 @@ class VerbTable : public testing::Test {
     link{incarnation_of(slot), slot, self().incarnation}.write(h);
     return h;
   }
-  /// Returns: the answer's status; nothing when there is none.
+  /// Returns: the status of the reply; nothing when there is none.
   std::optional<status> ask(place at, net::request_header h, std::string_view key, std::span<const std::byte> payload,
                             value_tag tag = value_tag::none) {
     h.tag = tag;
@@ -150,7 +150,7 @@ class VerbTable : public testing::Test {
     }
     return last;
   }
-  /// A body with which the verb would change something, where there is one.
+  /// A body with which the verb would change something, if it can.
   std::optional<status> ask(const verb_rule& r, const net::request_header& h) {
     const double one = 1;
     const auto value = std::as_bytes(std::span(&one, 1));
@@ -159,7 +159,7 @@ class VerbTable : public testing::Test {
     if (r.what == verb::replicate) return ask(r.at, h, {}, of_clock(far_clock()));
     return ask(r.at, h, {}, {});
   }
-  /// The server before us in the chain of a partition of which we have a copy.
+  /// Our predecessor in the chain of a partition of which we have a replica.
   std::uint32_t before_us() const { return before(copied_from(~0U)); }
   std::uint32_t before(std::uint16_t partition) const {
     const key_router router(members_);
@@ -167,7 +167,7 @@ class VerbTable : public testing::Test {
     const auto us = std::find(chain.begin(), chain.end(), self_);
     return us == chain.begin() || us == chain.end() ? ~0U : *(us - 1);
   }
-  /// A partition that we are sent by this server, or by any.
+  /// A partition that we receive from this server, or from any.
   std::uint16_t copied_from(std::uint32_t slot) const {
     const key_router router(members_);
     for (std::uint32_t p = 0;; ++p) {
@@ -179,31 +179,25 @@ class VerbTable : public testing::Test {
   }
   std::vector<std::byte> wiped(std::uint16_t partition, std::span<const std::byte> records = {}) const {
     std::vector<std::byte> body;
-    put(body, std::uint32_t{1});
-    put(body, self_);
-    put(body, std::uint32_t{0});
+    put_fields(body, std::uint32_t{1}, self_, std::uint32_t{0});
     append(body, {.partition = partition, .what = entry_kind::whole_state, .index = ++index_, .records = records});
     return body;
   }
-  /// The state of a clock for our copy of it.
+  /// The state of a clock for our replica.
   std::vector<std::byte> of_clock(std::span<const std::byte> state) const {
     std::vector<std::byte> records;
     append(records, record{.kind = record_kind::clock, .value = state});
     std::vector<std::byte> body;
-    put(body, std::uint32_t{1});
-    put(body, self_);
-    put(body, ~std::uint32_t{0});
+    put_fields(body, std::uint32_t{1}, self_, ~std::uint32_t{0});
     append(body,
            {.partition = clock_partition, .what = entry_kind::whole_state, .index = ++index_, .records = records});
     return body;
   }
-  /// One entry about a partition, from the server before us in its chain.
+  /// One entry about a partition, from our predecessor in its chain.
   std::optional<status> send(std::uint16_t partition, entry_kind what, std::uint32_t after, std::uint64_t previous,
                              std::uint64_t index, std::span<const std::byte> records) {
     std::vector<std::byte> body;
-    put(body, std::uint32_t{1});
-    put(body, self_);
-    put(body, std::uint32_t{0});
+    put_fields(body, std::uint32_t{1}, self_, std::uint32_t{0});
     append(body, {.partition = partition,
                   .what = what,
                   .after = after,
@@ -230,7 +224,7 @@ class VerbTable : public testing::Test {
     std::vector<std::byte> clock;
     nlohmann::json counters;
     std::uint32_t synced;
-    /// Without what waits here for a membership.
+    /// The state without requests that wait for a membership.
     state but_for_what_waits() const {
       auto s = *this;
       s.counters.erase("held");
@@ -262,7 +256,7 @@ class VerbTable : public testing::Test {
   std::optional<clock_loop> clock_;
   int to_shard_ = 0, to_clock_ = 0;
   std::uint64_t clients_ = 1;
-  std::uint32_t lacking_ = 0;  // partitions, by the last answer
+  std::uint32_t lacking_ = 0;  // partitions, according to the last reply
   mutable std::uint64_t index_ = std::uint64_t{2} << 32U;
 };
 
@@ -317,7 +311,7 @@ TEST_F(VerbTable, WhoMayNotSendAVerbIsRefusedAndChangesNothing) {
     }
     EXPECT_EQ(now(), before_it) << text_of(r);
   }
-  // A server that is not the one before us in the chain of the partition, or of the clock.
+  // A server that is not our predecessor in the chain of the partition, or of the clock.
   const auto partition = copied_from(before_us());
   const auto head = static_cast<std::uint32_t>(key_router(members_).clock_server());
   for (std::uint32_t slot = 0; slot < 4; ++slot) {
@@ -352,7 +346,7 @@ TEST_F(VerbTable, WhoMaySendItIsServed) {
   EXPECT_EQ(server_->clock().slowest(), 500'000U);
 }
 
-/// Records of so many keys of one partition.
+/// Records of this many keys of one partition.
 std::vector<std::byte> keys_of(std::uint16_t partition, int count, std::size_t value_bytes) {
   std::vector<std::byte> out;
   const std::vector<std::byte> value(value_bytes, std::byte{7});
@@ -397,7 +391,7 @@ TEST_F(VerbTable, AWholeStateInPartsIsOneWhenItsLastHasCome) {
   EXPECT_EQ(state_of(partition), all);
   send(partition, entry_kind::question, 0, index, index, {});
   EXPECT_EQ(lacking_, 0U);
-  // One that is broken off leaves what was whole before, and the next begins anew.
+  // An aborted transfer keeps the previous complete state, and the next one starts from the beginning.
   send(partition, entry_kind::whole_state, 1, index + 1, index + 1, whole.first(one));
   EXPECT_EQ(state_of(partition), all);
   send(partition, entry_kind::question, 0, index, index, {});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Workers in whose places other processes come, for which the others wait so long.
+// Workers that are replaced while the others wait, for a limited time.
 #include <paracel/error.hpp>
 
 #include "test/support/scheduler_test.hpp"
@@ -28,7 +28,7 @@ class SchedulerThatWaits : public scheduler_test {
     w["pid"] = 900 + rank;
     return w;
   }
-  /// Everybody but this rank beats, for so long.
+  /// All processes but this rank send heartbeats, for this time.
   void beat_for(std::chrono::milliseconds time, int without) {
     for (const auto end = now + time; now < end;) {
       now += 500ms;
@@ -153,6 +153,31 @@ TEST_F(SchedulerThatWaits, AWorkerWhoseJoinIsNotThereYetEndsTheJobAsEver) {
   ask(verb::join, worker(0));
   ask(verb::report_death, dead(0));
   EXPECT_EQ(subject->state(), scheduler::phase::aborted);
+}
+
+TEST_F(SchedulerThatWaits, AWorkerThatNoOtherCanReplaceEndsTheJob) {
+  auto reader = dead(0);
+  reader["cannot"] = "it has read standard input";
+  EXPECT_EQ(to(ask(verb::report_death, reader)).parsed()["goes_on"], false);
+  EXPECT_EQ(subject->status(), exit_status::worker_lost);
+  EXPECT_EQ(subject->cause(), "worker 0 (pid 700 on h) lost: killed; it has read standard input");
+}
+
+TEST_F(SchedulerThatWaits, SoDoesOneThatIsAwaitedAlready) {
+  beat_for(4s, 0);
+  ASSERT_EQ(events.back()["event"], "awaited");
+  auto reader = dead(0);
+  reader["cannot"] = "it has read standard input";
+  reader["status"] = 10;  // it was told to exit
+  EXPECT_EQ(to(ask(verb::report_death, reader)).parsed()["goes_on"], false);
+  EXPECT_EQ(subject->status(), exit_status::worker_lost);
+}
+
+TEST_F(SchedulerThatWaits, AWorkerThatFailsByItselfEndsTheJob) {
+  auto failed = dead(1, "it exited with status 3");
+  failed["status"] = 3;
+  EXPECT_EQ(to(ask(verb::report_death, failed)).parsed()["goes_on"], false);
+  EXPECT_EQ(subject->status(), 3);
 }
 
 }  // namespace

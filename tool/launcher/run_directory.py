@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs that others started: the note in a run's folder that says where its scheduler is, and what `prun.py status` asks it."""
+"""Other runs: the note in a run's folder with the address of its scheduler, and the requests of `prun.py status`."""
 import contextlib
 import json
 import os
@@ -20,13 +20,12 @@ COMMANDS = ("status",)
 
 
 def write_note(folder, note):
-    """Whole or not at all, and for its owner only: with it one can talk to the job. `folder`: an OwnFolder."""
+    """Writes the note atomically, readable by its owner only, because it gives access to the job. `folder`: an OwnFolder."""
     folder.write(NOTE, json.dumps(note))
 
 
 def read_note(run):
-    """The note of a run, given by its folder or by the name of that folder below paracel_runs/, and the path of the folder.
-    Raises Failure."""
+    """The note of a run and the path of its folder, given by the folder or its name below paracel_runs/. Raises Failure."""
     tried = [run] if os.sep in run else [os.path.join("paracel_runs", run), run]
     path = next((f for f in tried if os.path.isdir(f)), None)
     if path is None:
@@ -55,15 +54,14 @@ def read_note(run):
     return note, path
 
 
-def question(asker, address, job, verb, body=None, timeout=ANSWER_LIMIT, **header):
-    """The command that asks a scheduler, or who else is at that address. `asker`: the path of send_request."""
+def question(asker, address, job, verb, body=None, timeout=ANSWER_LIMIT):
+    """The command that asks a scheduler. `asker`: the path of send_request."""
     return [asker, "--rendezvous", address, "--job", job, "--verb", verb,
-            "--timeout", f"{timeout:g}"] + ([] if body is None else ["--body", json.dumps(body)]) + [
-                f"--{name}={value}" for name, value in header.items()]
+            "--timeout", f"{timeout:g}"] + ([] if body is None else ["--body", json.dumps(body)])
 
 
 def ask(run, verb, body=None):
-    """What the scheduler of a run answers. Raises Failure, also when the run is over."""
+    """The reply of a run's scheduler. Raises Failure, also when the run has ended."""
     import subprocess
     note, folder = read_note(run)
     if "status" in note:
@@ -94,7 +92,7 @@ def ask(run, verb, body=None):
 
 @contextlib.contextmanager
 def understood():
-    """Around what takes an answer apart."""
+    """A context for parsing a reply."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError):
