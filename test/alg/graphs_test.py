@@ -352,7 +352,7 @@ class Resume(GraphCase):
                 found.append(int(pid))
         return sorted(found)
 
-    def goes_on(self, program, output, want, **keys):
+    def continues(self, program, output, want, **keys):
         begun = min(int(name.split("_")[1]) for name in self.whole(os.path.join(output, "checkpoint")))
         _, values = self.result(program, 2, output=output, resume=True, **keys)
         self.assertEqual(values, want)
@@ -369,7 +369,7 @@ class Resume(GraphCase):
         self.assertIn("is a checkpoint of another graph", done.stderr)
         self.assertIn("other arguments", done.stderr)
 
-    def test_a_killed_run_goes_on_from_its_checkpoint_and_a_foreign_one_is_refused(self):
+    def test_a_killed_run_continues_from_its_checkpoint_and_a_foreign_one_is_refused(self):
         # A ring: levels, distances and the greatest id propagate once around it. In the other graph two edges have other targets.
         n = 4000
         ring = [(v + 1) % n for v in range(n)]
@@ -385,7 +385,7 @@ class Resume(GraphCase):
                 if keys:
                     self.refused(program, output, input=graph, source="5")
                 self.refused(program, output, input=foreign, **keys)
-                self.goes_on(program, output, want, input=graph, **keys)
+                self.continues(program, output, want, input=graph, **keys)
 
     def test_so_do_components(self):
         # A path that alternates between the two workers: it has as many groups as vertices.
@@ -397,7 +397,7 @@ class Resume(GraphCase):
         foreign = self.write("other_fro.txt", "".join(f"{a} {b}\n" for a, b in links))
         output = self.killed("wcc", input=graph, checkpoint_every=3)
         self.refused("wcc", output, input=foreign)
-        self.goes_on("wcc", output, {str(v): "0" for v in range(n)}, input=graph)
+        self.continues("wcc", output, {str(v): "0" for v in range(n)}, input=graph)
 
 
 class Wrong(GraphCase):

@@ -211,7 +211,7 @@ TEST_F(Checkpoint, WithCopiesTheyAreReadBackEverywhereSoThatALossAfterwardsChang
       wanderer a(comm, rounds);
       a.paracel_sync();
       if (a.get_worker_id() == 0) {
-        EXPECT_NE(c.lose(lost), 0U) << "the job goes on";
+        EXPECT_NE(c.lose(lost), 0U) << "the job continues";
       }
       a.walk(rounds);
       ends[a.get_worker_id()] = a.result;

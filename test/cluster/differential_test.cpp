@@ -113,7 +113,7 @@ class worker : public own_updates {
         {"set: write", 3, &worker::set_write},
         {"set: update", 5, &worker::set_update},
         {"set: bupdate_get", 3, &worker::set_bupdate_get},
-        {"keys, count", 2, &worker::walk},
+        {"keys, count", 2, &worker::scan},
     };
     return all;
   }
@@ -359,7 +359,7 @@ class worker : public own_updates {
       ASSERT_EQ(got, want);
     });
   }
-  void walk() {
+  void scan() {
     const auto prefix = "w" + std::to_string(comm_.get_rank()) + "_";
     texts want;
     for (std::size_t i = 0; i < own_key_count; ++i)
@@ -468,11 +468,11 @@ TEST_P(Differential, EveryAnswerIsThatOfAMap) {
     if (replicas > 1 && comm.get_rank() == 0) disasters.emplace(c, servers);
     SCOPED_TRACE("PARACEL_SEED=" + std::to_string(seed) + ", worker " + std::to_string(comm.get_rank()));
     worker w(comm, model, seed);
-    for (int go_on = 1, round = 0; go_on != 0; ++round) {
+    for (int more = 1, round = 0; more != 0; ++round) {
       SCOPED_TRACE("round " + std::to_string(round));
       w.round(seed + static_cast<unsigned>(round));
-      go_on = steady::now() < end && !testing::Test::HasFailure() ? 1 : 0;
-      comm.bcast(go_on, 0);
+      more = steady::now() < end && !testing::Test::HasFailure() ? 1 : 0;
+      comm.bcast(more, 0);
     }
   });
 }

@@ -390,16 +390,16 @@ TEST(Pregel, ACheckpointOfAnotherGraphOfTheSameSizeOrOfOtherArgumentsIsRefused) 
     p.save(folder);
   };
   EXPECT_EQ(message_of(g, saves, weighted), "");
-  const auto goes_on = [&](std::uint64_t as) {
+  const auto resume_as = [&](std::uint64_t as) {
     return [&folder, as](pregel_run<rank_sum>& p) {
       p.identify(as);
       EXPECT_TRUE(p.restore(folder));
       EXPECT_EQ(p.superstep(), 5U);
     };
   };
-  EXPECT_EQ(message_of(g, goes_on(mine), weighted), "");
+  EXPECT_EQ(message_of(g, resume_as(mine), weighted), "");
   const auto refused = [&](const test_graph& of, std::uint64_t as, part_options options) {
-    const auto said = message_of(of, goes_on(as), options);
+    const auto said = message_of(of, resume_as(as), options);
     EXPECT_NE(said.find((folder / "pregel_5_").string()), std::string::npos) << said;
     EXPECT_NE(said.find("of another graph"), std::string::npos) << said;
     EXPECT_NE(said.find("other arguments"), std::string::npos) << said;
@@ -423,7 +423,7 @@ TEST(Pregel, ACheckpointOfAnotherGraphOfTheSameSizeOrOfOtherArgumentsIsRefused) 
   ASSERT_NE(far, other.edges.end());
   std::swap(other.edges[0].to, far->to);
   refused(other, mine, weighted);
-  EXPECT_EQ(message_of(g, goes_on(mine), weighted), "");
+  EXPECT_EQ(message_of(g, resume_as(mine), weighted), "");
   std::filesystem::remove_all(folder);
 }
 

@@ -59,8 +59,8 @@ void count(cluster& c, const std::function<void()>& disturb) {
       });
     }
     std::int64_t mine = 0;
-    int go_on = 1;
-    for (; go_on != 0; ++mine) {
+    int more = 1;
+    for (; more != 0; ++mine) {
       a.paracel_update(set, ones);
       a.paracel_bupdate_multi(shared, ones);
       rows.update(ids, row_ones);
@@ -69,8 +69,8 @@ void count(cluster& c, const std::function<void()>& disturb) {
       EXPECT_EQ(a.paracel_read<std::int64_t>(own[which]), mine + 1);
       a.iter_commit();
       if (mine % 10 != 0) continue;
-      go_on = is_over || testing::Test::HasFailure() ? 0 : 1;
-      comm.bcast(go_on, 0);
+      more = is_over || testing::Test::HasFailure() ? 0 : 1;
+      comm.bcast(more, 0);
     }
     if (disturbing) disturbing->join();
     in_all += mine;
@@ -124,7 +124,7 @@ TEST_P(Resize, WhatCannotWaitForAMembershipComesAgain) {
 
 std::string name_of_setting(const testing::TestParamInfo<setting>& i) {
   const auto& [replicas, servers, threads] = i.param;
-  return std::to_string(replicas) + "copies_" + std::to_string(servers) + "servers_" + std::to_string(threads) +
+  return std::to_string(replicas) + "replicas_" + std::to_string(servers) + "servers_" + std::to_string(threads) +
          "threads";
 }
 

@@ -37,7 +37,7 @@ dict_type<std::string, double> numbered_keys(int n, unsigned seed) {
   return d;
 }
 
-TEST(Walks, ReadallAndItsHandleGiveEverythingOnce) {
+TEST(Scans, ReadallAndItsHandleGiveEverythingOnce) {
   cluster c(three_servers());
   c.run([](Comm comm) {
     paralg a("", comm);
@@ -64,7 +64,7 @@ TEST(Walks, ReadallAndItsHandleGiveEverythingOnce) {
   });
 }
 
-TEST(Walks, AHandlerMayUseTheServersAndEndTheWalk) {
+TEST(Scans, AHandlerMayUseTheServersAndEndTheScan) {
   cluster c(three_servers());
   c.run([](Comm comm) {
     paralg a("", comm);
@@ -76,7 +76,7 @@ TEST(Walks, AHandlerMayUseTheServersAndEndTheWalk) {
         a.paracel_bupdate("k" + std::to_string(n % 2000), 0.0);
       }
       if (n == 500) {
-        EXPECT_GE(a.paracel_keys("k").size(), 2000U) << "a walk within a walk";
+        EXPECT_GE(a.paracel_keys("k").size(), 2000U) << "a scan within a scan";
       }
     });
     EXPECT_GE(n, 2000U);
@@ -88,7 +88,7 @@ TEST(Walks, AHandlerMayUseTheServersAndEndTheWalk) {
   });
 }
 
-TEST(Walks, SpecialReadsAndRemovesAgreeWithAMap) {
+TEST(Scans, SpecialReadsAndRemovesAgreeWithAMap) {
   cluster c(three_servers());
   c.run([](Comm comm) {
     paralg a("", comm);
@@ -135,7 +135,7 @@ TEST(Walks, SpecialReadsAndRemovesAgreeWithAMap) {
   });
 }
 
-TEST(Walks, TopKAndSummariesAgreeWithASort) {
+TEST(Scans, TopKAndSummariesAgreeWithASort) {
   for (unsigned seed = 1; seed <= 3; ++seed) {
     cluster c(three_servers());
     c.run([seed](Comm comm) {
@@ -182,7 +182,7 @@ TEST(Walks, TopKAndSummariesAgreeWithASort) {
   }
 }
 
-TEST(Walks, ManyLargeValuesNeedNoLargeMessage) {
+TEST(Scans, ManyLargeValuesNeedNoLargeMessage) {
   cluster c(three_servers());
   c.run([](Comm comm) {
     paralg a("", comm);
@@ -202,7 +202,7 @@ TEST(Walks, ManyLargeValuesNeedNoLargeMessage) {
 }
 
 /// The rule of paralg.hpp: with s = 0 a scan after iteration c contains every worker's first c iterations.
-TEST(Walks, SeeWhatTheStalenessPromises) {
+TEST(Scans, SeeWhatTheStalenessPromises) {
   for (const auto model : {consistency_model::ssp, consistency_model::bsp}) {
     constexpr std::size_t workers = 4;
     cluster c(three_servers(workers));
@@ -229,7 +229,7 @@ TEST(Walks, SeeWhatTheStalenessPromises) {
 }
 
 /// A long scan consists of many slices: other requests are served in between.
-TEST(Walks, ALongScanDoesNotHoldOthersUp) {
+TEST(Scans, ALongScanDoesNotHoldOthersUp) {
   cluster c({.workers = 2, .servers = 1, .threads = 1, .plugin_folders = {test::plugin_folder()}});
   std::atomic<bool> scanned{false};
   c.run([&](Comm comm) {

@@ -330,8 +330,8 @@ TEST(Heartbeat, AnOrderToEndIsNoSignThatItMayGoOn) {
     net::encode(reply, head);
     scheduler->reply(in.from, {.head = head});
   };
-  answer(net::instruction::go_on);
-  answer(net::instruction::go_on, 0);  // to a process that it does not know
+  answer(net::instruction::proceed);
+  answer(net::instruction::proceed, 0);  // to a process that it does not know
   answer(net::instruction::abort);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{5};
   while (orders == 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(milliseconds{1});

@@ -37,9 +37,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::vector<std::byte> input(reinterpret_cast<const std::byte*>(data),
                                      reinterpret_cast<const std::byte*>(data) + size);
   // The partition of the key in the first record, so that some keys belong to it.
-  records walk(input);
+  records cursor(input);
   record r;
-  const auto partition = walk.next(r) ? partition_of(hash_key(net::text_of(r.key))) : std::uint16_t{0};
+  const auto partition = cursor.next(r) ? partition_of(hash_key(net::text_of(r.key))) : std::uint16_t{0};
   std::string why;
   (void)first.at(0).apply_records(partition, input, why);
   std::vector<std::byte> state;

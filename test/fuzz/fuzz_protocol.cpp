@@ -31,7 +31,7 @@ bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin());
 }
 
-void walk_request_items(std::span<const std::byte> body, std::uint32_t count) {
+void read_request_items(std::span<const std::byte> body, std::uint32_t count) {
   request_items items(body, count);
   request_item item;
   bytes again;
@@ -46,7 +46,7 @@ void walk_request_items(std::span<const std::byte> body, std::uint32_t count) {
   if (items.ok()) require(seen == count && again.size() == body.size(), "accepted request items are the whole body");
 }
 
-void walk_reply_items(std::span<const std::byte> body, std::uint32_t count) {
+void read_reply_items(std::span<const std::byte> body, std::uint32_t count) {
   reply_items items(body, count);
   reply_item item;
   bytes again;
@@ -90,7 +90,7 @@ void as_request(std::span<const std::byte> frame, std::size_t tail_bytes) {
   require(same(again, frame.first(request_header_bytes)), "an accepted request encodes to its own bytes");
   require(same(v.body, frame.subspan(request_header_bytes)), "the body of a request is the rest of its frame");
   require(v.key().size() + v.payload().size() == v.body.size(), "a request is a key and a payload");
-  walk_request_items(v.payload(), v.header.count);
+  read_request_items(v.payload(), v.header.count);
   as_payload_of_a_key(v.payload());
 }
 
@@ -104,7 +104,7 @@ void as_reply(std::span<const std::byte> frame, std::size_t tail_bytes) {
   encode(v.header, again);
   require(same(again, frame.first(reply_header_bytes)), "an accepted reply encodes to its own bytes");
   require(same(v.body, frame.subspan(reply_header_bytes)), "the body of a reply is the rest of its frame");
-  walk_reply_items(v.body, v.header.count);
+  read_reply_items(v.body, v.header.count);
 }
 
 /// The unmodified frame, and once more with valid values in the fields that random input does not match, so that the
@@ -133,8 +133,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size > 0) {
     const auto count = std::to_integer<std::uint32_t>(input[0]) % 16;
     const bytes body(input.begin() + 1, input.end());
-    walk_request_items(body, count);
-    walk_reply_items(body, count);
+    read_request_items(body, count);
+    read_reply_items(body, count);
     as_payload_of_a_key(body);
   }
   return 0;

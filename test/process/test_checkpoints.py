@@ -113,7 +113,7 @@ class Checkpoints(JobTest):
         self.assertTrue(wait_until(lambda: not processes_of(run.job()), 10))
         last = checkpoints_in(self.dir)[-1]
         err = self.finished(config, program, "--resume", self.dir, servers=other_servers)
-        self.assertIn(f"going on from {folder_of(self.dir, last)}: clock {last}, 3 workers and 2 servers then", err)
+        self.assertIn(f"resuming from {folder_of(self.dir, last)}: clock {last}, 3 workers and 2 servers then", err)
         self.assertEqual(self.theta("parts", program), self.theta("whole", program))
         self.assertEqual(self.objective("parts"), self.objective("whole"))
 
@@ -184,7 +184,7 @@ class Checkpoints(JobTest):
         status, out, _ = self.checkpoint("verify", self.dir)
         self.assertEqual(status, 0)
         self.assertEqual(len(out.splitlines()), 2)
-        self.assertIn(f"{folder_of(self.dir, clock)}   whole   clock {clock}   3 workers   2 servers   5 files", out)
+        self.assertIn(f"{folder_of(self.dir, clock)}   valid   clock {clock}   3 workers   2 servers   5 files", out)
         self.assertIn("   lr   job " + run.job(), out)
 
     def test_without_a_folder_a_signal_says_so(self):
@@ -209,9 +209,9 @@ class Checkpoints(JobTest):
         self.assertEqual(status, 4)
         self.assertIn(f"broken   {victim}: byte 64: ", out)
         err = self.finished(config, LR, "--resume", self.dir, "--checkpoint-every", "60")
-        self.assertIn(f"prun: warning: {folder_of(self.dir, 180)} is not whole: {victim}: byte 64: ", err)
+        self.assertIn(f"prun: warning: {folder_of(self.dir, 180)} is damaged: {victim}: byte 64: ", err)
         self.assertRegex(err, r"0000000120/worker-2.ckpt: byte \d+: ")
-        self.assertIn(f"going on from {folder_of(self.dir, 60)}", err)
+        self.assertIn(f"resuming from {folder_of(self.dir, 60)}", err)
         self.assertEqual(checkpoints_in(self.dir), [60, 120, 180])
         self.assertEqual(self.checkpoint("verify", self.dir)[0], 0)
         self.assertTrue(os.path.isdir(folder_of(self.dir, 180) + ".old"))
@@ -219,7 +219,7 @@ class Checkpoints(JobTest):
             os.unlink(os.path.join(folder_of(self.dir, clock), "worker-0.ckpt"))
         status, _, err = self.prun("-w", "3", "-c", config, "--resume", self.dir, LR)
         self.assertEqual(status, 4)
-        self.assertIn("no checkpoint in it is whole", err)
+        self.assertIn("no checkpoint in it is valid", err)
 
     def test_the_folder_of_another_run_is_not_written_to(self):
         config = self.config("first", LR, rounds=20)
@@ -260,7 +260,7 @@ class Checkpoints(JobTest):
         status, _, err = self.prun("-w", "3", "-c", self.config("theirs", RIDGE), "--resume", self.dir, RIDGE)
         self.assertEqual(status, 4, err)
         self.assertEqual(err, f"prun.py: error: --resume {folder_of(self.dir, 20)}: a checkpoint of the program lr, which ridge "
-                              "cannot go on from: want one of ridge\n")
+                              "cannot resume from: want one of ridge\n")
         err = self.finished(self.config("mine", LR, rounds=21), LR, "--resume", self.dir)
         self.assertIn(f"warning: {folder_of(self.dir, 20)} was made with another config\n", err)
         self.assertIn("clock 20, 3 workers and 1 server then\n", err)
@@ -276,13 +276,13 @@ class Checkpoints(JobTest):
         for x, y in zip(same, more, strict=True):  # sums over five workers' rows have other rounding errors than sums over three
             self.assertAlmostEqual(x, y, delta=1e-9)
 
-    def test_a_folder_that_cannot_be_written_is_told_and_the_run_goes_on(self):
+    def test_a_folder_that_cannot_be_written_is_told_and_the_run_continues(self):
         # A file instead of the folder: this stops root as well.
         with open(self.dir, "w", encoding="utf-8"):
             pass
         err = self.finished(self.config("refused", LR, rounds=40), LR, "--checkpoint-dir", os.path.join(self.dir, "in"),
                             "--checkpoint-every", "20")
-        self.assertIn("prun: the checkpoint at clock 20 failed, and the job goes on: worker ", err)
+        self.assertIn("prun: the checkpoint at clock 20 failed, and the job continues: worker ", err)
         os.unlink(self.dir)
 
     @unittest.skipUnless(os.geteuid() == 0, "only root may mount a small file system")

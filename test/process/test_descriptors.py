@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import BIN, JobTest, main, processes_of, role_of, wait_until  # noqa: E402
 
 COUNTERS = os.path.join(BIN, "test_counters")
-AGAIN = "copies of everything exist again"
+AGAIN = "replicas of everything exist again"
 THREADS = 4
 TURNS = 6
 # Transient connections; each replacement that is not cleaned up costs one for each of its threads.

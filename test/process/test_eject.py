@@ -16,7 +16,7 @@ from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, main, patient, pr
 
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
 COUNTERS = os.path.join(BIN, "test_counters")
-AGAIN = "copies of everything exist again"
+AGAIN = "replicas of everything exist again"
 
 
 class Eject(JobTest):
@@ -50,7 +50,7 @@ class Eject(JobTest):
         return [float(word) for word in text.strip().split("|")]
 
     def assert_finished_without(self, run, rank, name):
-        lost = rf"worker {rank} \(pid \d+ on \S+\) lost: .*; the job goes on without it"
+        lost = rf"worker {rank} \(pid \d+ on \S+\) lost: .*; the job continues without it"
         self.assertTrue(wait_until(lambda: re.search(lost, run.err()) or run.process.poll() is not None, 30), run.err())
         self.touch(run.enough)
         self.assertEqual(run.wait(60), 0, run.err())
@@ -169,7 +169,7 @@ class Eject(JobTest):
 
     def test_what_cannot_be_is_refused(self):
         for text, *options in (("--on-worker-death maybe: want abort, eject or wait:T", "--on-worker-death", "maybe"),
-                               ("MPI cannot go on when it has lost a rank", "-m", "mpi", "--on-worker-death", "eject")):
+                               ("MPI cannot continue after losing a rank", "-m", "mpi", "--on-worker-death", "eject")):
             if "mpi" in options and not MPI:
                 continue
             status, out, err = self.prun(*options, LR)

@@ -20,7 +20,7 @@ COUNTERS = os.path.join(BIN, "test_counters")
 KILL_LIMIT = 2.0             # seconds that a round may take in which a server is killed
 LEASE = 2.0 * 1.1            # seconds; includes clock drift
 STOP_LIMIT = LEASE + 1.0
-AGAIN = "copies of everything exist again"
+AGAIN = "replicas of everything exist again"
 
 
 class Failover(JobTest):
@@ -68,8 +68,8 @@ class Failover(JobTest):
                 victim = self.server(run)
                 victim.kill()
                 self.assert_exact(run, KILL_LIMIT)
-                self.assertRegex(run.err(), rf"server s\d \(pid {victim.pid} .*lost: it was killed by SIGKILL; the job goes on")
-                self.assertRegex(run.err(), r"server s\d is started again \(pid \d+\); 2 restarts left")
+                self.assertRegex(run.err(), rf"server s\d \(pid {victim.pid} .*lost: it was killed by SIGKILL; the job continues")
+                self.assertRegex(run.err(), r"server s\d is restarted \(pid \d+\); 2 restarts left")
 
     def test_nor_does_one_whose_threads_share_connections(self):
         for threads in (2, 3):
@@ -111,21 +111,22 @@ class Failover(JobTest):
                 victim = self.server(run)
                 victim.kill(signal.SIGSTOP)
                 self.assert_exact(run, STOP_LIMIT)
-                self.assertRegex(run.err(), rf"server s\d \(pid {victim.pid} .*lost: no heartbeat for .*; the job goes on")
-                self.assertIn("is started again", run.err())
+                self.assertRegex(run.err(), rf"server s\d \(pid {victim.pid} .*lost: no heartbeat for .*; the job continues")
+                self.assertIn("is restarted", run.err())
 
-    def test_without_restarts_the_job_goes_on_with_fewer_servers(self):
+    def test_without_restarts_the_job_continues_with_fewer_servers(self):
         run = self.counters("--max-restarts", "0")
         self.server(run).kill()
-        self.assert_exact(run, KILL_LIMIT, after="the job goes on without")
-        self.assertRegex(run.err(), r"no restart is left \(--max-restarts\): the job goes on without server s\d")
+        self.assert_exact(run, KILL_LIMIT, after="the job continues without")
+        self.assertRegex(run.err(), r"no restart is left \(--max-restarts\): the job continues without server s\d")
 
     @unittest.skipUnless(MPI, "mpirun is not installed")
     def test_a_killed_server_under_mpirun_costs_no_count(self):
         run = self.counters("--m_server", "mpi")
         self.server(run).kill()
         self.assert_exact(run, KILL_LIMIT + 2.0)  # mpirun takes a second to report it, and all processes share two cores
-        self.assertRegex(run.err(), r"server s\d \(pid \d+ on \S+\) lost: it (has ended|was killed by SIGKILL); the job goes on")
+        self.assertRegex(run.err(), r"server s\d \(pid \d+ on \S+\) lost: it (has ended|was killed by SIGKILL); the job "
+                                            r"continues")
 
     # -- a model
 
@@ -147,7 +148,7 @@ class Failover(JobTest):
                 self.under_way(run)
                 time.sleep(random.uniform(0, 0.5))
                 self.server(run).kill()
-                self.assertTrue(wait_until(lambda r=run: "the job goes on" in r.err(), 20), run.err())
+                self.assertTrue(wait_until(lambda r=run: "the job continues" in r.err(), 20), run.err())
                 self.touch(run.enough)
                 self.assert_went_well(run)
                 self.assertEqual(self.model(f"killed{turn}"), expected)
@@ -161,7 +162,7 @@ class Failover(JobTest):
         self.touch(hang)
         self.assertTrue(wait_until(lambda: AGAIN in run.err(), 20), run.err())
         self.assertRegex(run.err(), r"server s\d \(pid \d+ .*\) lost: libslow_updates.so:hang_once has been running for "
-                                    r'\S+ s in thread 0: libslow_updates.so:hang_once at "slow"; the job goes on')
+                                    r'\S+ s in thread 0: libslow_updates.so:hang_once at "slow"; the job continues')
         self.assert_exact(run, 1 + 0.5 + STOP_LIMIT)
 
     # -- losses that replication does not cover
@@ -173,7 +174,7 @@ class Failover(JobTest):
         second.kill()
         self.assertEqual(run.wait(END_LIMIT), 11, run.err())
         self.assertRegex(run.err(), r"server s\d \(pid \d+ on \S+\) lost: .*; "
-                                    r"lost before the copies of s\d's partitions were restored")
+                                    r"lost before the replicas of s\d's partitions were restored")
         self.assert_nothing_left(run.job(), 1)
 
     def test_the_scheduler_has_no_copy(self):

@@ -132,7 +132,7 @@ class Faults(JobTest):
             if plan.fault == "silence":
                 time.sleep(plan.length)
             else:
-                wait_until(lambda: "the job goes on" in run.err() or run.process.poll() is not None, 20)
+                wait_until(lambda: "the job continues" in run.err() or run.process.poll() is not None, 20)
             links.restore(plan.slot)
             return True
         victim = self.victim(run, plan)
@@ -158,7 +158,7 @@ class Faults(JobTest):
         time.sleep(plan.moment)
         in_time = self.strike(run, links, plan)
         if in_time and plan.fault in LOSES:
-            wait_until(lambda: "the job goes on" in run.err() or run.process.poll() is not None, 20)
+            wait_until(lambda: "the job continues" in run.err() or run.process.poll() is not None, 20)
         self.touch(plan.enough)
         status = run.wait(HANG)
         said = f"{plan}\n{run.err()}{run.out()}"
@@ -179,7 +179,7 @@ class Faults(JobTest):
         elif plan.on_worker_death == "eject" and in_time and "ejected" in run.err():
             self.assertRegex(run.err(), rf"worker {plan.rank} was ejected after", said)
         if plan.fault in LOSES:
-            in_time = in_time and ("the job goes on" in run.err() or status == 10)
+            in_time = in_time and ("the job continues" in run.err() or status == 10)
         shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
         return plan, in_time, stall
 

@@ -295,7 +295,7 @@ class StoppedLauncher(Launched):
 
 
 class Disks(Launched):
-    def test_a_log_that_cannot_be_written_is_told_once_and_the_job_goes_on(self):
+    def test_a_log_that_cannot_be_written_is_told_once_and_the_job_continues(self):
         def limit():
             resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
         program = self.write_program("printer", f"[ $PARACEL_RANK = 1 ] || yes 0123456789 | head -c {PRINTED}")
@@ -303,9 +303,9 @@ class Disks(Launched):
         out, err = process.communicate(timeout=ENOUGH)
         self.assertEqual(process.returncode, 0, err)
         self.assertEqual(len(out), PRINTED)
-        self.assertEqual(err.count(b"worker_0.log cannot be written: File too large; the job goes on"), 1, err)
+        self.assertEqual(err.count(b"worker_0.log cannot be written: File too large; the job continues"), 1, err)
 
-    def test_a_full_disk_under_the_logs_is_told_once_and_the_job_goes_on(self):
+    def test_a_full_disk_under_the_logs_is_told_once_and_the_job_continues(self):
         program = self.write_program("printer", f"[ $PARACEL_RANK = 1 ] || yes 0123456789 | head -c {PRINTED}")
         parent = tempfile.mkdtemp(dir=self.folder)
         script = ('mount -t tmpfs -o size=128k none "$1" 2>/dev/null || exit 77; shift; exec "$@"')
@@ -317,7 +317,7 @@ class Disks(Launched):
             self.skipTest("no file system can be mounted here")
         self.assertEqual(process.returncode, 0, err)
         self.assertEqual(len(out), PRINTED)
-        self.assertEqual(err.count(b"cannot be written: No space left on device; the job goes on"), 1, err)
+        self.assertEqual(err.count(b"cannot be written: No space left on device; the job continues"), 1, err)
 
     def test_a_run_folder_that_is_deleted_does_not_end_the_job(self):
         process = self.launch("-w", "2", "-p", "2", "--replicas", "2", "-c", "long.json", LR, stdout=subprocess.DEVNULL,
@@ -335,7 +335,7 @@ class Disks(Launched):
         err = process.communicate(timeout=ENOUGH)[1].decode()
         self.assertEqual(process.returncode, 143, err)
         self.assertNotIn("Traceback", err)
-        self.assertEqual(err.count("cannot be written: No such file or directory; the job goes on"), 1, err)
+        self.assertEqual(err.count("cannot be written: No such file or directory; the job continues"), 1, err)
 
 
 class Ends(Launched):

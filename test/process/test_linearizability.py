@@ -59,7 +59,7 @@ class Linearizable(JobTest):
                 time.sleep(random.uniform(0.1, 1.0))
                 random.choice(self.servers(run)).kill()
                 self.assert_linearizable(run)
-                self.assertIn("the job goes on", run.err())
+                self.assertIn("the job continues", run.err())
                 self.assertLess(self.longest(run), patient(2.0))
 
     def test_while_a_server_is_stopped_for_a_moment(self):
@@ -73,7 +73,7 @@ class Linearizable(JobTest):
                     victim.kill(signal.SIGCONT)
                     time.sleep(random.uniform(0, 0.2))
                 self.assert_linearizable(run)
-                self.assertNotIn("the job goes on", run.err())
+                self.assertNotIn("the job continues", run.err())
 
     def test_while_a_server_is_stopped_until_another_is_in_its_place(self):
         # It resumes at the moment when it counts as lost, and must not answer as if it did not.
@@ -99,7 +99,7 @@ class Linearizable(JobTest):
         time.sleep(random.uniform(0.1, 1.0))
         random.choice(victims).kill()
         self.assert_linearizable(run)
-        self.assertIn("goes on without it", run.err())
+        self.assertIn("continues without it", run.err())
 
 
 class Checker(JobTest):

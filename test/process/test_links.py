@@ -73,10 +73,10 @@ class CutLinks(JobTest):
                 self.assert_exact(run, CUT_LIMIT)
                 self.assertNotIn("lost", run.err())
 
-    def test_a_link_that_is_silent_for_a_moment_goes_on(self):
+    def test_a_link_that_is_silent_for_a_moment_continues(self):
         self.silence_links()
 
-    def test_a_link_that_threads_share_and_that_is_silent_for_a_moment_goes_on(self):
+    def test_a_link_that_threads_share_and_that_is_silent_for_a_moment_continues(self):
         self.silence_links("--threads", "3", "--connections", "shared")
 
     def silence_links(self, *options):
@@ -93,10 +93,10 @@ class CutLinks(JobTest):
                 run, links = self.start_linked(COUNTERS, "20")
                 slot = random.randrange(SERVERS)
                 links.silence(slot)
-                self.assertTrue(wait_until(lambda: "the job goes on" in run.err(), 10), run.err())
+                self.assertTrue(wait_until(lambda: "the job continues" in run.err(), 10), run.err())
                 links.restore(slot)  # for the replacement
                 self.assert_exact(run, CUT_LIMIT)
-                self.assertRegex(run.err(), rf"server s{slot} \(pid \d+ .*lost: no heartbeat for .*; the job goes on")
+                self.assertRegex(run.err(), rf"server s{slot} \(pid \d+ .*lost: no heartbeat for .*; the job continues")
 
     def test_histories_are_linearizable_while_connections_break_and_fall_silent(self):
         for turn in range(RUNS):

@@ -151,9 +151,9 @@ class Folders(JobTest):
             os.unlink(os.path.join(self.theirs, f"server_{slot}.log"))
             os.symlink(self.victim, os.path.join(self.theirs, f"server_{slot}.log"))
         server.kill()
-        self.assertTrue(wait_until(lambda: "is started again" in run.err(), 30), run.err())
-        self.assertTrue(wait_until(lambda: "copies of everything exist again" in run.err(), 30), run.err())
-        self.assertRegex(run.err(), r"server_\d\.log cannot be written: is a symbolic link; the job goes on")
+        self.assertTrue(wait_until(lambda: "is restarted" in run.err(), 30), run.err())
+        self.assertTrue(wait_until(lambda: "replicas of everything exist again" in run.err(), 30), run.err())
+        self.assertRegex(run.err(), r"server_\d\.log cannot be written: is a symbolic link; the job continues")
         self.assert_untouched()
 
     def test_what_workers_keep_for_others_in_their_places_is_written_through_no_link(self):

@@ -163,7 +163,7 @@ class ResizeAndLoss(ResizeTest):
         self.resized("+1", 1, run)
         self.servers(run)[1].kill(signal.SIGKILL)
         self.assertEqual(run.wait(END_LIMIT), 11, run.err())
-        self.assertRegex(run.err(), r"server s1 .* lost: .*; there is no other copy of its partitions")
+        self.assertRegex(run.err(), r"server s1 .* lost: .*; there is no other replica of its partitions")
         self.assert_nothing_left(run.job(), 1)
 
 
@@ -176,7 +176,7 @@ class CommandLine(ResizeTest):
         run.destroy()
         self.assertEqual(self.resize("+1")[0], 13)  # its end was not recorded
         run = self.begin("-p", "2", "--replicas", "2")
-        self.assertIn("2 copies need as many servers, and there are 2", self.resize("-1")[2])
+        self.assertIn("2 replicas need as many servers, and there are 2", self.resize("-1")[2])
         run.destroy()
         run = self.begin("-p", "1", "--elastic")
         self.assertIn("the last server cannot leave", self.resize("-1")[2])

@@ -206,7 +206,7 @@ class TwoHosts(JobTest):
         where = {self.host_of(p): p for p in processes_of(job.job()) if p.command[0] == os.path.join(BIN, "start_server")}
         self.assertEqual(sorted(where), [0, 1], job.err())  # each replica on a different host
         where[0].kill()
-        self.assertTrue(wait_until(lambda: "copies of everything exist again" in job.err(), 20), job.err())
+        self.assertTrue(wait_until(lambda: "replicas of everything exist again" in job.err(), 20), job.err())
         self.assertEqual([self.host_of(p) for p in processes_of(job.job())
                           if p.command[0] == os.path.join(BIN, "start_server")], [1, 1])
         before = job.err().count("prun: round")

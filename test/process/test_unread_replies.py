@@ -55,7 +55,7 @@ class UnreadReplies(unittest.TestCase):
         stats = json.loads(self.client("c").ask(STATS).body)
         return stats["shards"][0]["requests"].get("pull", 0) + stats["unread"]["refused"] + stats["unread"]["dropped"]
 
-    def test_the_server_stays_within_its_limit_and_goes_on(self):
+    def test_the_server_stays_within_its_limit_and_continues(self):
         before = self.server.memory()
         lazy, sent = self.ask_without_reading(32 * 1024, 320 * MB)
         self.assertLess(self.server.memory() - before, 4 * LIMIT)

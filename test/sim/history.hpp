@@ -62,7 +62,7 @@ class history {
   };
   history(simulation& in, std::uint32_t workers, std::uint32_t staleness, bool staged);
   /// The job resumes from a checkpoint at `clock`.
-  void go_on_from(const snapshot& s, std::uint32_t clock);
+  void resume_from(const snapshot& s, std::uint32_t clock);
 
   [[nodiscard]] std::vector<counter>& counters() { return counters_; }
   [[nodiscard]] std::vector<sum>& sums() { return sums_; }  ///< empty if nothing is staged

@@ -65,10 +65,10 @@ class job {
     replicas_ = dice.in(8) ? 1 : dice.in(3) ? 3 : 2;
     threads_ = 1 + static_cast<std::uint32_t>(dice.below(2));
     workers_count_ = 2 + static_cast<std::uint32_t>(dice.below(2));
-    const bool goes_on = !from_.folder.empty();
+    const bool continues = !from_.folder.empty();
     const auto staleness = from_.counted.sums.empty() ? static_cast<std::uint32_t>(dice.below(3)) : 0;
     known_.emplace(in_, workers_count_, staleness, staleness == 0 && (dice.in(2) || !from_.counted.sums.empty()));
-    if (goes_on) known_->go_on_from(from_.counted, from_.clock);
+    if (continues) known_->resume_from(from_.counted, from_.clock);
     every_ = dice.in(3) ? 0 : 1 + static_cast<std::uint32_t>(dice.below(6));
     using frame = std::span<const std::byte>;
     in_.on_reply = [this](process& p, const connection& c, frame f) { known_->look_at_reply(p, c, f); };
@@ -86,7 +86,7 @@ class job {
     strays_.emplace(make_process("stray"));
     in_.after(dice.between(200_ms, 900_ms), [this] { break_something(); });
     // Everything stops at once; data not yet synchronised is lost, completely or in part.
-    if (!goes_on && dice.in(2)) in_.after(dice.between(1_s, quiet_after_), [this] { faults_->lose_power(); });
+    if (!continues && dice.in(2)) in_.after(dice.between(1_s, quiet_after_), [this] { faults_->lose_power(); });
   }
   ~job() {
     // No more messages are sent.
@@ -99,20 +99,20 @@ class job {
     run_until([&] { return in_.now() > quiet_after_; }, never, "");
     faults_end_ = true;
     in_.mend_all();
-    for (auto& p : processes_) in_.go_on(*p);
+    for (auto& p : processes_) in_.resume(*p);
     const auto end = in_.now() + well_within;
     // By then every death has been detected.
     run_until([&] { return in_.now() > quiet_after_ + 3_s; }, never, "");
-    run_until([&] { return replicas_made_; }, end, "the copies were not restored");
+    run_until([&] { return replicas_made_; }, end, "the replicas were not restored");
     std::uint32_t most = 0;
     for (const auto& w : workers_) most = std::max(most, w->iterations());
     for (auto& w : workers_) w->finish(most + 1);
     run_until([&] { return std::ranges::all_of(workers_, [](const auto& w) { return w->finished(); }); }, end,
               "requests are not answered");
-    run_until([&] { return replicas_made_; }, end, "the copies were not restored");
+    run_until([&] { return replicas_made_; }, end, "the replicas were not restored");
     // Updates that are folded when the clock advances are sent to the replicas without a request that waits for them.
     run_until([until = in_.now() + 1_s, this] { return in_.now() > until; }, never, "");
-    if (replicas_ > 1) compare_copies(by_incarnation_, known_->partitions(), replicas_, threads_);
+    if (replicas_ > 1) compare_replicas(by_incarnation_, known_->partitions(), replicas_, threads_);
     workers_[0]->read_all();
     run_until([&] { return workers_[0]->idle(); }, in_.now() + 5_s, "the last reads are not answered");
     known_->check_end();
@@ -230,7 +230,7 @@ class job {
     in_.log(what);
     if (options_.verbose) std::printf("             %.*s\n", static_cast<int>(text.size()), text.data());
     if (what == "abort") aborted_ = e.at("cause").get<std::string>();
-    if (what == "lost" && e.value("goes_on", false)) {
+    if (what == "lost" && e.value("continues", false)) {
       const auto slot = e.at("index").get<std::uint32_t>();
       replicas_made_ = false;
       if (undetected_.erase(slot) == 0) wrong("s" + std::to_string(slot) + " was taken for lost without a reason");
@@ -386,7 +386,7 @@ class job {
       case 4: {
         disturb(slot);
         in_.stop(p);
-        in_.after(dice.between(1_ms, 700_ms), [this, &p] { in_.go_on(p); });
+        in_.after(dice.between(1_ms, 700_ms), [this, &p] { in_.resume(p); });
         return;
       }
       case 5: {
@@ -458,7 +458,7 @@ class job {
     for (auto& p : processes_) {
       if (!p->alive() || p->stopped() || !(all || p.get() == scheduler_place_ || dice.in(2))) continue;
       in_.after(dice.between(0, 20_ms), [this, &p = *p] { in_.stop(p); });
-      in_.after(time + dice.between(20_ms, 400_ms), [this, &p = *p] { in_.go_on(p); });
+      in_.after(time + dice.between(20_ms, 400_ms), [this, &p = *p] { in_.resume(p); });
     }
     in_.after(time + 1_s, [this] { paused_ = false; });
   }

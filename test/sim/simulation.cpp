@@ -187,7 +187,7 @@ void simulation::wake(actor& a, nanos when) {
 void simulation::run(actor& a) {
   auto& p = *a.of;
   a.wake_at = never;
-  if (!p.alive_ || p.stopped_) return;  // go_on wakes it
+  if (!p.alive_ || p.stopped_) return;  // resume wakes it
   p.current_ = &a;
   const auto sleep = a.step();
   p.current_ = nullptr;
@@ -226,9 +226,9 @@ void simulation::stop(process& p) {
   p.stopped_ = true;
 }
 
-void simulation::go_on(process& p) {
+void simulation::resume(process& p) {
   if (!p.alive_ || !p.stopped_) return;
-  log("go on " + p.name_);
+  log("resume " + p.name_);
   p.stopped_ = false;
   for (auto& a : p.actors_) {
     a->wake_at = never;

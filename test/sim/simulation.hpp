@@ -169,7 +169,7 @@ class simulation {
   void kill(process& p);
   /// SIGSTOP and SIGCONT.
   void stop(process& p);
-  void go_on(process& p);
+  void resume(process& p);
   /// Blocks messages between the two, in both directions, until `mend`.
   void cut(process& a, process& b);
   void mend(process& a, process& b);

@@ -68,7 +68,7 @@ nanos worker_process::start() {
   const auto answer = to_scheduler_->answer();
   if (!answer) return 50_ms;
   const auto m = membership::from_json(*answer);
-  go_on_from(m.checkpoints);
+  resume_from(m.checkpoints);
   board_->put(m);
   kvclt_options o;
   o.timeout = std::chrono::milliseconds(0);
@@ -82,7 +82,7 @@ nanos worker_process::start() {
 }
 
 /// Like session.
-void worker_process::go_on_from(const checkpoint_plan& plan) {
+void worker_process::resume_from(const checkpoint_plan& plan) {
   plan_ = plan;
   iterations_ = plan.clock;
   if (!plan.resume.empty()) parts_.read(disk_, plan, rank_, size_);

@@ -42,7 +42,7 @@ class worker_process {
   void end_iteration();
   void take_clock(const kv_result& r, std::uint32_t needed);
   void wait_for_clock(std::uint32_t known);
-  void go_on_from(const checkpoint_plan& plan);
+  void resume_from(const checkpoint_plan& plan);
   void stop();
   void on_checkpoint(const std::string& answer);
   void add(counter& c);

@@ -150,7 +150,7 @@ class cluster {
     const auto answer = send_request(net::verb::report_death,
                                      R"({"role":"server","slot":)" + std::to_string(i) + R"(,"pid":1,"why":"lost"})");
     const auto at = answer.find("\"epoch\":");
-    if (answer.find("\"goes_on\":true") == std::string::npos || at == std::string::npos) return 0;
+    if (answer.find("\"continues\":true") == std::string::npos || at == std::string::npos) return 0;
     return static_cast<std::uint32_t>(std::stoul(answer.substr(at + 8)));
   }
   /// The scheduler receives nothing more from this server, which otherwise continues.

@@ -137,7 +137,7 @@ class scheduler_test : public testing::Test, public srv::reply_sink {
     return m.servers[key_router(m).clock_server()].clock;
   }
   const answer& to(int number) {
-    static const answer none{status::internal, instruction::go_on, "unanswered", 0, 0};
+    static const answer none{status::internal, instruction::proceed, "unanswered", 0, 0};
     EXPECT_TRUE(answers.contains(number)) << number;
     return answers.contains(number) ? answers[number] : none;
   }

@@ -119,7 +119,7 @@ inline request of_set(verb what) {
   for (std::size_t i = 0; i < many; ++i) join(r.payload, raw(delta));
   return r;
 }
-inline request walk(verb what) {
+inline request scan_request(verb what) {
   request r{{.what = what}, "a key", {}, false};
   net::append(r.payload, net::scan_request{});
   return r;

@@ -46,11 +46,11 @@ struct shard_answer {
   };
   [[nodiscard]] std::vector<item> items() const {
     std::vector<item> all;
-    net::reply_items walk(body, header.count);
-    for (net::reply_item i; walk.next(i);) {
+    net::reply_items cursor(body, header.count);
+    for (net::reply_item i; cursor.next(i);) {
       all.push_back({i.result, i.version, i.value.tag, {i.value.bytes.begin(), i.value.bytes.end()}});
     }
-    EXPECT_TRUE(walk.ok());
+    EXPECT_TRUE(cursor.ok());
     return all;
   }
 };

@@ -126,7 +126,7 @@ class Runs(unittest.TestCase):
         self.assertEqual((twice["ratio"], twice["met"]), (2.2, True))
         self.assertIn("3 of 3 aims met", out)
 
-    def test_what_cannot_be_measured_is_named_and_the_rest_goes_on(self):
+    def test_what_cannot_be_measured_is_named_and_the_rest_continues(self):
         bench_run.KV_ROWS = [("one", "no such verb", "--verb set_pull", 0.8)]
         bench_run.PROGRAM_ROWS = [("rows", "not there", "bench_gone", ("a",), ">= 1", ""),
                                   ("rows", "other name", "bench_x", ("a",), ">= 1", ""),

@@ -429,7 +429,7 @@ TEST(Bounds, PiecesThatNeverEndAreRefusedAndTheirSumIsLimited) {
   EXPECT_EQ(piece(3, 1000), status::ok);
   EXPECT_EQ(piece(2, 1000), status::ok);
   EXPECT_GE(budgets.pieces.held(), 2000U);
-  EXPECT_THROW(piece(1, 9000), error) << "it cannot be a copy of that";
+  EXPECT_THROW(piece(1, 9000), error) << "it cannot be a replica of that";
 }
 
 }  // namespace

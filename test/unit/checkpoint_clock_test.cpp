@@ -88,7 +88,7 @@ TEST_F(CheckpointClock, WhoTakesTheClockOverKnowsWhatWasAskedFor) {
   take();
   clock_.emplace(3);
   std::string why;
-  EXPECT_EQ(clock_->apply_copy(clock_partition, records, why), net::status::ok) << why;
+  EXPECT_EQ(clock_->apply_replica(clock_partition, records, why), net::status::ok) << why;
   EXPECT_FALSE(clock_->has_changes()) << "a copy has nothing to send";
   EXPECT_TRUE(stops(1, 5));
   EXPECT_FALSE(stops(2, 4));
@@ -106,11 +106,11 @@ TEST_F(CheckpointClock, RecordsOfKeysAreNoneOfAClock) {
   std::vector<std::byte> key;
   srv::append(key, srv::record{.kind = srv::record_kind::erase});
   std::string why;
-  EXPECT_EQ(clock_->apply_copy(clock_partition, key, why), net::status::bad_request);
+  EXPECT_EQ(clock_->apply_replica(clock_partition, key, why), net::status::bad_request);
   const auto before = clock_->encode();
   std::vector<std::byte> clock;
   srv::append(clock, srv::record{.kind = srv::record_kind::clock, .value = before});
-  EXPECT_EQ(clock_->apply_copy(1, clock, why), net::status::bad_request) << "it has one partition";
+  EXPECT_EQ(clock_->apply_replica(1, clock, why), net::status::bad_request) << "it has one partition";
   EXPECT_EQ(clock_->encode(), before);
 }
 

@@ -194,13 +194,13 @@ class SetVerbs : public testing::Test {
       }
       return out;
     }
-    net::reply_items walk(a.body, a.header.count);
-    for (net::reply_item i; walk.next(i);) {
+    net::reply_items cursor(a.body, a.header.count);
+    for (net::reply_item i; cursor.next(i);) {
       const auto tag = std::string(name_of(i.value.tag));
       if (i.result == status::ok) out.emplace_back(tag + ":" + std::string(net::text_of(i.value.bytes)));
       else out.emplace_back(std::nullopt);
     }
-    EXPECT_TRUE(walk.ok());
+    EXPECT_TRUE(cursor.ok());
     return out;
   }
 

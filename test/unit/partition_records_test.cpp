@@ -184,9 +184,9 @@ class one_server {
 std::size_t count_of(const std::map<std::uint16_t, bytes>& all, record_kind kind) {
   std::size_t n = 0;
   for (const auto& [p, s] : all) {
-    records walk(s);
-    for (record r; walk.next(r);) n += r.kind == kind ? 1 : 0;
-    EXPECT_TRUE(walk.ok());
+    records cursor(s);
+    for (record r; cursor.next(r);) n += r.kind == kind ? 1 : 0;
+    EXPECT_TRUE(cursor.ok());
   }
   return n;
 }
@@ -272,8 +272,8 @@ TEST(PartitionState, WhatOneShardWritesMakesTheSamePartitionsInAnother) {
   const auto versions_aside = [](std::map<std::uint16_t, bytes> states) {
     for (auto& [p, s] : states) {
       bytes out;
-      records walk(s);
-      for (record r; walk.next(r);) {
+      records cursor(s);
+      for (record r; cursor.next(r);) {
         if (r.kind == record_kind::put) r.a = 1;
         append(out, r);
       }
@@ -358,9 +358,9 @@ TEST(PartitionState, EveryTruncationIsRefusedAndChangesNothing) {
   const auto whole = from.state(p);
   std::size_t boundary = 0;
   {
-    records walk(whole);
+    records cursor(whole);
     record r;
-    ASSERT_TRUE(walk.next(r));
+    ASSERT_TRUE(cursor.next(r));
     boundary = record_front_bytes + r.key.size() + r.value.size() + r.state.size();
   }
   one_server to;

@@ -103,7 +103,7 @@ class ScanTest : public testing::Test {
   }
   /// Repeats the request until the end. `look` is called for every reply, `between` before each further request.
   template <class Request, class Look>
-  int walk(verb what, Request r, const with& w, const Look& look, const std::function<void()>& between = nullptr) {
+  int scan_all(verb what, Request r, const with& w, const Look& look, const std::function<void()>& between = nullptr) {
     int slices = 0;
     for (;;) {
       const auto a = ask(what, r, w);
@@ -124,7 +124,7 @@ class ScanTest : public testing::Test {
                                                                 const std::function<void()>& between = nullptr,
                                                                 int* slices = nullptr) {
     std::multimap<std::string, std::vector<std::byte>> all;
-    const int n = walk(
+    const int n = scan_all(
         verb::scan, net::scan_request{}, w,
         [&](const scan_answer& a, const net::scan_reply& r) {
           net::request_items items(r.rest, a.header.count);
@@ -145,7 +145,7 @@ class ScanTest : public testing::Test {
   net::summary sums(net::reduce_request r = {}, const with& w = {}) {
     net::summary all;
     all.bins.resize(r.bins);
-    walk(verb::reduce, r, w, [&](const scan_answer&, const net::scan_reply& at) {
+    scan_all(verb::reduce, r, w, [&](const scan_answer&, const net::scan_reply& at) {
       net::summary part;
       ASSERT_EQ(decode(at.rest, part), nullptr);
       all.merge(part);
@@ -298,7 +298,7 @@ TEST_F(ScanTest, AValueBeyondTheCreditIsSentAlone) {
 TEST_F(ScanTest, AnAnswerKeepsToTheCreditOrHasOneKey) {
   for (int i = 0; i < 3000; ++i)
     put("k" + std::to_string(i), view(std::string(static_cast<std::size_t>(i % 300), 'x')));
-  walk(verb::scan, net::scan_request{}, {.credit = 1000}, [&](const scan_answer& a, const net::scan_reply&) {
+  scan_all(verb::scan, net::scan_request{}, {.credit = 1000}, [&](const scan_answer& a, const net::scan_reply&) {
     EXPECT_TRUE(a.body.size() <= 1000 || a.header.count == 1) << a.body.size();
   });
 }
@@ -329,12 +329,13 @@ TEST_F(ScanTest, ASliceEndsWithItsTimeAndEachComesFurther) {
   std::size_t seen = 0;
   auto before = std::chrono::steady_clock::now();
   auto longest = 0ns;
-  const int slices = walk(verb::scan, net::scan_request{}, {.filter = slow}, [&](const scan_answer& a, const auto&) {
-    const auto now = std::chrono::steady_clock::now();
-    longest = std::max<std::chrono::nanoseconds>(longest, now - before);
-    before = now;
-    seen += a.header.count;
-  });
+  const int slices =
+      scan_all(verb::scan, net::scan_request{}, {.filter = slow}, [&](const scan_answer& a, const auto&) {
+        const auto now = std::chrono::steady_clock::now();
+        longest = std::max<std::chrono::nanoseconds>(longest, now - before);
+        before = now;
+        seen += a.header.count;
+      });
   EXPECT_EQ(seen, 2000U);
   EXPECT_GT(slices, 5) << "2,000 calls of 20 us and more do not fit a slice of 2 ms";
   EXPECT_LT(longest, 500ms);
@@ -480,8 +481,8 @@ TEST_F(ScanTest, WhatTheFilterTakesGoesWithWhatIsStagedForIt) {
       if (!key.ends_with('7')) stay.insert(key);
     }
     std::uint64_t removed = 0;
-    walk(verb::remove_if, net::scan_request{}, {.filter = filter("ends_with_seven")},
-         [&](const scan_answer& a, const auto&) { removed += a.header.count; });
+    scan_all(verb::remove_if, net::scan_request{}, {.filter = filter("ends_with_seven")},
+             [&](const scan_answer& a, const auto&) { removed += a.header.count; });
     EXPECT_EQ(removed + stay.size(), 5000U);
     EXPECT_EQ(host_.forgotten.size(), removed);
     EXPECT_EQ(keys_->size(), stay.size());

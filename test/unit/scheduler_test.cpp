@@ -159,7 +159,7 @@ TEST_F(Scheduler, ANodeThatWaitsForTheOthersNeedNotBeat) {
 TEST_F(Scheduler, ABeatMayOvertakeItsJoin) {
   const auto& early = to(ask(verb::heartbeat, worker(0)));
   EXPECT_EQ(early.result, status::ok);
-  EXPECT_EQ(early.order, instruction::go_on);
+  EXPECT_EQ(early.order, instruction::proceed);
 }
 
 TEST_F(Scheduler, ABeatFromAnotherProcessInTheSamePlaceIsRefused) {
@@ -265,7 +265,7 @@ TEST_F(Scheduler, AServerThatLeavesEarlyEndsTheJobAfterAMoment) {
 TEST_F(Scheduler, WhenAllWorkersHaveLeftTheJobIsDoneAndServersAreShutDown) {
   start();
   for (int r = 0; r < 3; ++r) {
-    EXPECT_EQ(to(ask(verb::heartbeat, server(0))).order, instruction::go_on);
+    EXPECT_EQ(to(ask(verb::heartbeat, server(0))).order, instruction::proceed);
     EXPECT_EQ(to(ask(verb::leave, leaving(worker(r)))).result, status::ok);
     now += 10s;  // processes that have left need no heartbeat
     beat_all({server(0), server(1)});
@@ -383,7 +383,7 @@ TEST_F(Scheduler, TheOthersGoOnWithoutAWorkerWhenTheyAreToldTo) {
   EXPECT_FALSE(answers.contains(waits));
   auto dead = worker(2);
   dead["why"] = "killed";
-  EXPECT_EQ(answers[ask(verb::report_death, dead)].parsed()["goes_on"], true);
+  EXPECT_EQ(answers[ask(verb::report_death, dead)].parsed()["continues"], true);
   EXPECT_EQ(subject->state(), scheduler::phase::running);
   EXPECT_EQ(answers[waits].result, status::ok);  // the barrier that waited for it
   const auto& said = events.back();
@@ -433,7 +433,7 @@ TEST_F(Scheduler, ASilentWorkerIsEjectedToo) {
   EXPECT_EQ(events.back()["index"], 1);
   EXPECT_EQ(events.back()["reaped"], false) << "which tells a launcher to kill it";
   EXPECT_TRUE(sent.empty()) << "its process may live, and take part";
-  EXPECT_EQ(answers[ask(verb::report_death, worker(1))].parsed()["goes_on"], true);
+  EXPECT_EQ(answers[ask(verb::report_death, worker(1))].parsed()["continues"], true);
   ASSERT_EQ(sent.size(), 1U);
   EXPECT_EQ(sent[0].second.rank, 1U);
   ask(verb::report_death, worker(1));
@@ -511,7 +511,7 @@ TEST_F(SchedulerThatEjects, EndsTheJobWhenAWorkerFailsByItself) {
   auto failed = worker(1);
   failed["why"] = "it exited with status 4";
   failed["status"] = 4;
-  EXPECT_EQ(answers[ask(verb::report_death, failed)].parsed()["goes_on"], false);
+  EXPECT_EQ(answers[ask(verb::report_death, failed)].parsed()["continues"], false);
   EXPECT_EQ(subject->state(), scheduler::phase::aborted);
   EXPECT_EQ(subject->status(), 4);
   EXPECT_EQ(subject->cause(), "worker 1 (pid 701 on h) lost: it exited with status 4");
@@ -522,10 +522,10 @@ TEST_F(SchedulerThatEjects, EndsTheJobWhenAWorkerDiesBeforeAllHaveJoined) {
   ask(verb::join, worker(0));
   auto dead = worker(2);  // it has not joined
   dead["why"] = "it was killed";
-  EXPECT_EQ(answers[ask(verb::report_death, dead)].parsed()["goes_on"], false);
+  EXPECT_EQ(answers[ask(verb::report_death, dead)].parsed()["continues"], false);
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
   EXPECT_EQ(subject->cause(),
-            "worker 2 lost: it was killed; the others go on without a worker only when all have joined");
+            "worker 2 lost: it was killed; the others continue without a worker only when all have joined");
 }
 
 TEST_F(SchedulerThatEjects, SaysThatAWorkerFailedAfterTheEndOfTheJob) {
@@ -533,9 +533,9 @@ TEST_F(SchedulerThatEjects, SaysThatAWorkerFailedAfterTheEndOfTheJob) {
   start();
   for (int r = 0; r < 3; ++r) ask(verb::leave, leaving(worker(r)));
   auto failed = worker(1);
-  EXPECT_EQ(answers[ask(verb::report_death, failed)].parsed()["goes_on"], true) << "killed, with nothing left to do";
+  EXPECT_EQ(answers[ask(verb::report_death, failed)].parsed()["continues"], true) << "killed, with nothing left to do";
   failed["status"] = 3;
-  EXPECT_EQ(answers[ask(verb::report_death, failed)].parsed()["goes_on"], false);
+  EXPECT_EQ(answers[ask(verb::report_death, failed)].parsed()["continues"], false);
   EXPECT_EQ(subject->state(), scheduler::phase::done);
 }
 

@@ -204,18 +204,18 @@ TEST(Server, AMembershipThatNobodyGoesByIsNotKept) {
   m.servers.push_back(e);
   server s({.workers = 0});
   s.set_membership(m);
-  const std::weak_ptr first = s.copies();
-  auto held = s.copies();
+  const std::weak_ptr first = s.replicas();
+  auto held = s.replicas();
   ++m.epoch;
   s.set_membership(m);
-  const std::weak_ptr second = s.copies();
+  const std::weak_ptr second = s.replicas();
   EXPECT_FALSE(first.expired()) << "a thread goes by it";
   held.reset();
   ++m.epoch;
   s.set_membership(m);
   EXPECT_TRUE(first.expired());
   EXPECT_TRUE(second.expired());
-  EXPECT_EQ(s.copies()->members.epoch, 3U);
+  EXPECT_EQ(s.replicas()->members.epoch, 3U);
 }
 
 TEST(Server, OnlyTheOwnerOfTheClockPartitionKeepsTheClock) {

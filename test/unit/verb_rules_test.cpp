@@ -85,8 +85,9 @@ class VerbTable : public testing::Test {
     shard_port_->bind(self().shards[0]);
     clock_port_ = over_.open();
     clock_port_->bind(self().clock);
-    shard_.emplace(loop_context{*server_, *shard_port_, stop_, lease_, synced_[0], time_}, *server_, 0U);
-    clock_.emplace(loop_context{*server_, *clock_port_, stop_, lease_, synced_[1], time_}, self(),
+    const auto log = [this](const std::string& line) { logged_.push_back(line); };
+    shard_.emplace(loop_context{*server_, *shard_port_, stop_, lease_, synced_[0], time_, log}, *server_, 0U);
+    clock_.emplace(loop_context{*server_, *clock_port_, stop_, lease_, synced_[1], time_, log}, self(),
                    [this] { return std::make_shared<const membership>(members_); });
     adopt(1);
     outside_ = over_.open();
@@ -155,12 +156,12 @@ class VerbTable : public testing::Test {
     const double one = 1;
     const auto value = std::as_bytes(std::span(&one, 1));
     if (r.what >= verb::pull && r.what <= verb::update_at) return ask(r.at, h, "key1", value, value_tag::f64);
-    if (r.what == verb::replicate && r.at == place::shard) return ask(r.at, h, {}, wiped(copied_from(before_us())));
+    if (r.what == verb::replicate && r.at == place::shard) return ask(r.at, h, {}, wiped(replicated_from(before_us())));
     if (r.what == verb::replicate) return ask(r.at, h, {}, of_clock(far_clock()));
     return ask(r.at, h, {}, {});
   }
   /// Our predecessor in the chain of a partition of which we have a replica.
-  std::uint32_t before_us() const { return before(copied_from(~0U)); }
+  std::uint32_t before_us() const { return before(replicated_from(~0U)); }
   std::uint32_t before(std::uint16_t partition) const {
     const key_router router(members_);
     const auto chain = router.chain(partition);
@@ -168,7 +169,7 @@ class VerbTable : public testing::Test {
     return us == chain.begin() || us == chain.end() ? ~0U : *(us - 1);
   }
   /// A partition that we receive from this server, or from any.
-  std::uint16_t copied_from(std::uint32_t slot) const {
+  std::uint16_t replicated_from(std::uint32_t slot) const {
     const key_router router(members_);
     for (std::uint32_t p = 0;; ++p) {
       const auto chain = router.chain(static_cast<std::uint16_t>(p));
@@ -254,6 +255,7 @@ class VerbTable : public testing::Test {
   std::unique_ptr<net::port> shard_port_, clock_port_, outside_;
   std::optional<shard_loop> shard_;
   std::optional<clock_loop> clock_;
+  std::vector<std::string> logged_;
   int to_shard_ = 0, to_clock_ = 0;
   std::uint64_t clients_ = 1;
   std::uint32_t lacking_ = 0;  // partitions, according to the last reply
@@ -273,6 +275,71 @@ TEST_F(VerbTable, AFrameOfAnotherJobIsRefusedByEveryThreadAndChangesNothing) {
       EXPECT_EQ(now(), before) << text_of(r) << ", epoch " << epoch;
     }
   }
+}
+
+TEST_F(VerbTable, AMalformedStateOfTheClockFromItsHeadIsRefusedAndLogged) {
+  const auto head = this->before(clock_partition);
+  const auto from_head = [&] {
+    auto h = header_from(head, verb::replicate, 2);
+    h.flags = net::flag_stream | net::flag_first;
+    return h;
+  };
+  const auto before = now().but_for_what_waits();  // the stream's connection is remembered
+  auto cut = far_clock();
+  cut.pop_back();
+  auto others = clock_service(3).encode();  // of a job with three workers
+  for (const auto& state : {cut, others, std::vector<std::byte>{}}) {
+    EXPECT_EQ(ask(place::clock, from_head(), {}, of_clock(state)), status::bad_request);
+    EXPECT_EQ(now().but_for_what_waits(), before);
+  }
+  ASSERT_EQ(logged_.size(), 1U) << "at most one line a second";
+  EXPECT_EQ(logged_[0], "refuses what s" + std::to_string(head) + " sends: a replica of partition " +
+                            std::to_string(clock_partition) + " is malformed: the state of a clock is malformed");
+  EXPECT_EQ(ask(place::clock, from_head(), {}, of_clock(far_clock())), status::ok) << "it still serves";
+  EXPECT_EQ(now().clock, far_clock());
+}
+
+TEST_F(VerbTable, MalformedRecordsOfAPartitionFromItsHeadAreRefusedBeforeAnyIsApplied) {
+  const auto p = replicated_from(before_us());
+  std::string key;
+  for (int i = 0; key.empty() || partition_of(hash_key(key)) != p; ++i) key = "k" + std::to_string(i);
+  std::string elsewhere = "x";
+  while (partition_of(hash_key(elsewhere)) == p) elsewhere += "x";
+  const double number = 1;
+  const auto value = std::as_bytes(std::span(&number, 1));
+  const record good{.kind = record_kind::put,
+                    .tag = static_cast<std::uint8_t>(value_tag::f64),
+                    .a = 7,
+                    .key = net::bytes_of(key),
+                    .value = value};
+  std::vector<std::pair<const char*, record>> bad(9, {"", good});
+  bad[0] = {"another partition", good};
+  bad[0].second.key = net::bytes_of(elsewhere);
+  bad[1].first = "version 0";
+  bad[1].second.a = 0;
+  bad[2].first = "half a number";
+  bad[2].second.value = value.first(4);
+  bad[3] = {"no staged update", {.kind = record_kind::stage, .key = good.key, .value = value}};
+  bad[4] = {"no watermark", {.kind = record_kind::applied, .a = 1, .value = value}};
+  bad[5] = {"no status", {.kind = record_kind::broken, .key = good.key}};
+  bad[6] = {"a row's id", {.kind = record_kind::row, .a = 5, .key = value.first(3)}};
+  bad[7] = {"the id of a table", {.kind = record_kind::table, .a = 5, .key = good.key}};
+  bad[8] = {"a clock", {.kind = record_kind::clock, .value = value}};
+  const auto before = now();
+  for (const auto& [what, r] : bad) {
+    std::vector<std::byte> records;
+    append(records, good);
+    append(records, r);
+    EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::replicate, 2), {}, wiped(p, records)),
+              status::bad_request)
+        << what;
+    EXPECT_EQ(now(), before) << what;
+  }
+  EXPECT_EQ(logged_.size(), 1U);
+  std::vector<std::byte> records;
+  append(records, good);
+  EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::replicate, 2), {}, wiped(p, records)), status::ok);
+  EXPECT_NE(state_of(p), std::vector<std::byte>{});
 }
 
 TEST_F(VerbTable, AFrameOfAnOlderEpochIsRefusedAndOneThatIsAheadWaits) {
@@ -312,7 +379,7 @@ TEST_F(VerbTable, WhoMayNotSendAVerbIsRefusedAndChangesNothing) {
     EXPECT_EQ(now(), before_it) << text_of(r);
   }
   // A server that is not our predecessor in the chain of the partition, or of the clock.
-  const auto partition = copied_from(before_us());
+  const auto partition = replicated_from(before_us());
   const auto head = static_cast<std::uint32_t>(key_router(members_).clock_server());
   for (std::uint32_t slot = 0; slot < 4; ++slot) {
     if (slot != before(partition)) {
@@ -329,10 +396,10 @@ TEST_F(VerbTable, WhoMayNotSendAVerbIsRefusedAndChangesNothing) {
 }
 
 TEST_F(VerbTable, WhoMaySendItIsServed) {
-  const auto partition = copied_from(before_us());
+  const auto partition = replicated_from(before_us());
   EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::handover, 2), {}, {}), status::ok);
   EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::clock_moved, 2), {}, {}), std::nullopt)
-      << "answered when the copies are made";
+      << "answered when the replicas are complete";
   EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::replicate, 2), {}, wiped(partition)), status::ok);
   const auto head = static_cast<std::uint32_t>(key_router(members_).clock_server());
   EXPECT_EQ(ask(place::clock, header_from(head, verb::handover, 2), {}, {}), status::ok);
@@ -371,12 +438,12 @@ TEST_F(VerbTable, PiecesThatNeverEndAreDroppedAndHoldNothing) {
   EXPECT_EQ(ask(place::shard, h, {}, megabyte), status::ok) << "one piece more is to come";
   EXPECT_EQ(ask(place::shard, h, {}, megabyte), status::bad_request) << "and it is the last";
   h.count = 0;
-  EXPECT_EQ(ask(place::shard, h, {}, wiped(copied_from(before_us()))), status::ok) << "nothing was left of them";
+  EXPECT_EQ(ask(place::shard, h, {}, wiped(replicated_from(before_us()))), status::ok) << "nothing was left of them";
   EXPECT_EQ(now().clock, before_it.clock);
 }
 
 TEST_F(VerbTable, AWholeStateInPartsIsOneWhenItsLastHasCome) {
-  const auto partition = copied_from(before_us());
+  const auto partition = replicated_from(before_us());
   const auto all = keys_of(partition, 3, 100);
   const auto one = all.size() / 3;
   const auto whole = std::span<const std::byte>(all);
@@ -405,7 +472,7 @@ TEST_F(VerbTable, AWholeStateInPartsIsOneWhenItsLastHasCome) {
 }
 
 TEST_F(VerbTable, AWholeStateInPartsForWhichThereIsNoRoomAsideReplacesTheCopyAtOnce) {
-  const auto partition = copied_from(before_us());
+  const auto partition = replicated_from(before_us());
   const auto old = keys_of(partition, 2, 50);
   send(partition, entry_kind::whole_state, 0, 77, 77, old);
   ASSERT_EQ(state_of(partition), old);

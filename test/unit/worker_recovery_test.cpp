@@ -46,7 +46,7 @@ TEST_F(SchedulerThatWaits, AnotherProcessTakesThePlaceOfAWorkerThatDied) {
   const int waits = barrier(1, 3);
   EXPECT_EQ(to(first).result, status::ok);
   EXPECT_EQ(to(waits).result, status::ok);
-  EXPECT_EQ(to(ask(verb::report_death, dead(2))).parsed()["goes_on"], true);
+  EXPECT_EQ(to(ask(verb::report_death, dead(2))).parsed()["continues"], true);
   EXPECT_EQ(subject->state(), scheduler::phase::running);
   EXPECT_EQ(events.back()["event"], "awaited");
   EXPECT_EQ(events.back()["cause"], "worker 2 (pid 702 on h) lost: killed");
@@ -134,7 +134,7 @@ TEST_F(SchedulerThatWaits, WhereNobodyCanGoOnTheJobEnds) {
   const int joined = ask(verb::join, w);
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
   expect_ended(joined, 10,
-               "worker 1 (pid 701 on h) lost: killed; no other process can go on in its place: it does not say how");
+               "worker 1 (pid 701 on h) lost: killed; no other process can replace it: it does not say how");
 }
 
 TEST_F(SchedulerThatWaits, WhatAnotherProcessHadSentTakesNoPartInCollectives) {
@@ -158,7 +158,7 @@ TEST_F(SchedulerThatWaits, AWorkerWhoseJoinIsNotThereYetEndsTheJobAsEver) {
 TEST_F(SchedulerThatWaits, AWorkerThatNoOtherCanReplaceEndsTheJob) {
   auto reader = dead(0);
   reader["cannot"] = "it has read standard input";
-  EXPECT_EQ(to(ask(verb::report_death, reader)).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, reader)).parsed()["continues"], false);
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
   EXPECT_EQ(subject->cause(), "worker 0 (pid 700 on h) lost: killed; it has read standard input");
 }
@@ -169,14 +169,14 @@ TEST_F(SchedulerThatWaits, SoDoesOneThatIsAwaitedAlready) {
   auto reader = dead(0);
   reader["cannot"] = "it has read standard input";
   reader["status"] = 10;  // it was told to exit
-  EXPECT_EQ(to(ask(verb::report_death, reader)).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, reader)).parsed()["continues"], false);
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
 }
 
 TEST_F(SchedulerThatWaits, AWorkerThatFailsByItselfEndsTheJob) {
   auto failed = dead(1, "it exited with status 3");
   failed["status"] = 3;
-  EXPECT_EQ(to(ask(verb::report_death, failed)).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, failed)).parsed()["continues"], false);
   EXPECT_EQ(subject->status(), 3);
 }
 

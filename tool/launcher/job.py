@@ -9,7 +9,7 @@ import time
 from .checkpoints import event_text
 from .ending import ENDING_SIGNALS, READER_LIMIT, deliver, last_lines, status_of
 from .logs import Logs
-from .recovery import Losses
+from .recovery import Recovery
 from .mpirun import Tagged, signal_name
 from .orphans import become_subreaper, signal_orphans
 from .pipes import Pipes
@@ -43,7 +43,7 @@ class Job:
         self.address = ""
         self.started = False
         self.running = False       # all processes have joined
-        self.losses = Losses(self)
+        self.recovery = Recovery(self)
         # the end of the job
         self.cause = None          # (status, text)
         self.told = False          # the scheduler has announced the end of the job
@@ -69,17 +69,17 @@ class Job:
         into = -1
         reader = None
         if child.role == "scheduler":
-            reader = self.hear_events
+            reader = self.read_events
         elif child.mpirun:
             reader = Tagged(child, self.files, self.plan.log_of, self.nodes, self.terminal.pass_through)
-        elif child.role == "question":
-            reader = self.answer_taker(child)
+        elif child.role == "request":
+            reader = self.reply_collector(child)
         elif child.role == "worker" and child.index == 0:
             reader = self.copier(child)
         try:
             out = log
             if reader is not None:
-                child.source, into = self.pipes.open(reader, urgent=child.role in ("scheduler", "question"))
+                child.source, into = self.pipes.open(reader, urgent=child.role in ("scheduler", "request"))
                 out = into
             actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, into if child.mpirun else log, 2)]
             # An mpirun passes it to its rank 0. No other process may consume input intended for the next program.
@@ -137,7 +137,7 @@ class Job:
 
     # -- events
 
-    def answer_taker(self, child):
+    def reply_collector(self, child):
         """Collects the reply to a request to the scheduler; most of it also arrives as an event."""
         def take(data):
             child.answer += data
@@ -145,7 +145,7 @@ class Job:
                 self.terminal.say("the answer is " + child.answer.decode("utf-8", "replace").rstrip())
         return take
 
-    def hear_events(self, data):
+    def read_events(self, data):
         """Parses the scheduler's JSON lines."""
         *lines, self.event_rest = (self.event_rest + data).split(b"\n")
         for line in lines:
@@ -154,9 +154,9 @@ class Job:
             except ValueError:
                 continue
             if isinstance(event, dict):
-                self.hear_event(event)
+                self.on_event(event)
 
-    def hear_event(self, event):
+    def on_event(self, event):
         kind = event.get("event")
         if kind == "progress":
             self.terminal.note_progress(event, time.monotonic())
@@ -170,7 +170,7 @@ class Job:
             self.nodes[event["role"], event["index"]] = (event["pid"], event["host"])
             self.suspect_early_ends()
             if event["role"] == "server" and self.options.may_change():
-                self.losses.watch(event["index"], event["pid"], event["host"])
+                self.recovery.watch(event["index"], event["pid"], event["host"])
             if self.plan.remote and not self.stopping and not self.running:
                 if len(self.nodes) == self.options.snum:
                     self.start_workers()
@@ -181,25 +181,25 @@ class Job:
         elif kind == "left" and event["role"] == "worker":
             self.left.add(event["index"])
         elif kind in ("wanted", "not_entered", "entered", "leaving", "retired"):
-            self.losses.resizing.hear(kind, event)
+            self.recovery.resizing.on_event(kind, event)
         elif kind == "serving":
-            self.losses.serving()
+            self.recovery.serving()
         elif kind == "synced":
-            self.losses.synced()
+            self.recovery.synced()
         elif kind == "ejected":
-            self.losses.hear_ejected(event)
+            self.recovery.on_ejected(event)
         elif kind == "awaited":
-            self.losses.hear_awaited(event)
+            self.recovery.on_awaited(event)
         elif kind == "caught_up":
             self.terminal.say(f"worker {event['index']} (pid {event['pid']}) has caught up")
-        elif kind == "lost" and event.get("goes_on"):
-            self.losses.lost(event)
+        elif kind == "lost" and event.get("continues"):
+            self.recovery.lost(event)
         elif kind == "busy" and not self.options.verbose:
             self.terminal.say(f"server s{event['index']} (pid {event['pid']} on {event['host']}), shard {event['shard']}: "
                               f"{event['function']} has been running for {event['seconds']:.0f} s")
         elif kind == "lost":
             self.told = True
-            self.fail(event["status"], event["cause"], (event["role"], event["index"]))
+            self.fail(event["status"], self.recovery.words_for(event), (event["role"], event["index"]))
         elif kind == "abort":
             self.told = True
             self.fail(event["status"], event["cause"], None, LAST_WORDS)
@@ -245,8 +245,9 @@ class Job:
         self.terminal.say_lines(lines)
 
     def handle_death(self, child, late=False):
-        if child.role == "question":
-            self.losses.answered(child)
+        if child.role == "request":
+            self.recovery.answered(child)
+            self.stop_when_all_left()
             return
         clean = child.ended.si_code == os.CLD_EXITED and child.ended.si_status == 0
         if self.stopping:
@@ -271,11 +272,11 @@ class Job:
         if child.mpirun:
             rank, _ = child.first_failure or (None, None)
             who = child.log if rank is None else (child.role, rank)
-        if self.losses.takes(child):
-            self.losses.died(child, text)
+        if self.recovery.handles(child):
+            self.recovery.died(child, text)
             self.stop_when_all_left()
             return
-        self.fail(status, text + self.losses.why_not(child), who)
+        self.fail(status, text, who)
 
     def ended_early(self):
         """A worker that has exited with 0 without leaving the job: the others wait for it. None for programs that do not join at
@@ -291,7 +292,7 @@ class Job:
             self.deadlines["early"] = time.monotonic() + EXPLAINED_LIMIT
 
     def stop_when_all_left(self):
-        if all(c.ended for c in self.children if c.role == "worker") and not self.losses.awaits:
+        if all(c.ended for c in self.children if c.role == "worker") and not self.recovery.undecided():
             self.stop(FAILURE_KILL)
 
     def alive(self, *roles):
@@ -307,15 +308,15 @@ class Job:
                     continue
 
     def stop(self, limit):
-        """Begins the end: SIGTERM now, SIGKILL after `limit` seconds; `go_on_stopping` does the rest."""
+        """Begins the end: SIGTERM now, SIGKILL after `limit` seconds; `continue_stopping` does the rest."""
         if self.stopping:
             return
         self.stopping = True
         self.deadlines.clear()
         self.kill_at = time.monotonic() + limit
         self.asked = set()
-        self.send(self.alive("question"), signal.SIGKILL)
-        self.go_on_stopping()
+        self.send(self.alive("request"), signal.SIGKILL)
+        self.continue_stopping()
 
     def ask(self, children):
         children = [c for c in children if c.pid not in self.asked]
@@ -323,7 +324,7 @@ class Job:
         self.send(children, signal.SIGTERM)
         self.send(children, signal.SIGCONT)  # so that a stopped process receives it
 
-    def go_on_stopping(self):
+    def continue_stopping(self):
         """Stops workers, then servers, then the scheduler; after a failure workers and servers together."""
         failed = self.cause is not None and not self.interrupts
         if failed and "mpi" in (self.options.method, self.options.m_server) and not self.told:
@@ -354,7 +355,7 @@ class Job:
         self.send(self.alive(), signal.SIGKILL)
         self.orphans(signal.SIGKILL)
 
-    def hear_signal(self, number):
+    def on_signal(self, number):
         if number == signal.SIGCHLD:
             return
         if number == signal.SIGUSR1:
@@ -416,7 +417,7 @@ class Job:
     def run(self):
         """Returns the exit status."""
         try:
-            return self.go_through()
+            return self.run_loop()
         except (Failure, OSError) as error:
             if self.cause is None:
                 self.cause = (getattr(error, "status", FAILURE), str(error))
@@ -436,7 +437,7 @@ class Job:
                 signal.signal(number, lambda *_: None)
         self.poll.register(self.wake, select.POLLIN)
 
-    def go_through(self):
+    def run_loop(self):
         o = self.options
         self.subreaper = "mpi" in (o.method, o.m_server) and become_subreaper()
         self.catch_signals()
@@ -463,7 +464,7 @@ class Job:
             wait = self.wait_time(asked_at)
             ready = [fd for fd, _ in self.poll.poll(wait)]
             if wait is not None:
-                self.note_absence(time.monotonic() - asked_at - wait / 1000)
+                self.extend_deadlines(time.monotonic() - asked_at - wait / 1000)
             signals = self.take_signals()
             # Children are reaped before their output is read, and handled after that: an event of the scheduler that explains a
             # death was written before it.
@@ -472,10 +473,10 @@ class Job:
             for fd in self.pipes.sources():
                 if dead or fd in ready:
                     self.pipes.read(fd, final=fd in left)
-            for fd in [fd for fd in ready if fd in self.losses.watched]:
-                self.losses.see(fd)
+            for fd in [fd for fd in ready if fd in self.recovery.watched]:
+                self.recovery.on_exit(fd)
             for number in signals:
-                self.hear_signal(number)
+                self.on_signal(number)
             for child in dead:
                 self.handle_death(child)
             now = time.monotonic()
@@ -485,7 +486,7 @@ class Job:
                     self.kill()
                     self.kill_at = now + 0.2  # repeated for processes started meanwhile
                 else:
-                    self.go_on_stopping()
+                    self.continue_stopping()
             self.terminal.show_progress(now)
         for fd in self.pipes.sources():
             self.pipes.read(fd, final=True)
@@ -496,7 +497,7 @@ class Job:
         return self.cause[0] if self.cause is not None else OK
 
     def meet_deadlines(self, now):
-        """Does what is due."""
+        """Handles expired deadlines."""
         if self.deadlines.get("timeout", now + 1) <= now:
             self.deadlines.pop("timeout")
             self.fail(TIMEOUT, f"the job was not complete within {self.options.timeout:g} s")
@@ -517,15 +518,13 @@ class Job:
             self.deadlines.pop("stop")
             self.stop(FAILURE_KILL)
 
-    def note_absence(self, late):
+    def extend_deadlines(self, late):
         """A launcher that wakes up late was suspended, perhaps with the whole job: other deadlines are extended, --timeout is
         not."""
         if late < LATE:
             return
         if "ready" in self.deadlines:
             self.deadlines["ready"] += late
-        for ejection in self.losses.ejections:
-            ejection.until += late
 
     def take_signals(self):
         try:
@@ -548,7 +547,7 @@ class Job:
 
     def finish(self, took):
         self.terminal.finish_progress()
-        self.losses.report()
+        self.recovery.report()
         if self.cause is None:
             self.terminal.say(f"done in {duration(took)}", matters=True)
         else:

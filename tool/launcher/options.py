@@ -179,7 +179,7 @@ def parse_command_line(arguments):
     elif options.on_worker_death not in ("abort", "eject"):
         parser.error(f"--on-worker-death {options.on_worker_death}: want abort, eject or wait:T")
     if options.on_worker_death != "abort" and options.method == "mpi":
-        parser.error(f"--on-worker-death {options.on_worker_death}: MPI cannot go on when it has lost a rank, so with -m mpi a "
+        parser.error(f"--on-worker-death {options.on_worker_death}: MPI cannot continue after losing a rank, so with -m mpi a "
                      "worker's death ends the job")
     if options.hang_limit is not None and options.hang_limit < options.function_timeout:
         parser.error(f"--hang-limit {options.hang_limit:g}: a function is looked at after --function-timeout, "

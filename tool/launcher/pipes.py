@@ -16,7 +16,7 @@ class Pipes:
         self.poll, self.is_full = poll, is_full
         self.readers = {}    # descriptor -> reader
         self.urgent = set()  # those that are read even if too much output is waiting
-        self.heard = set()   # descriptors registered with `poll`
+        self.polled = set()   # descriptors registered with `poll`
 
     def open(self, reader, urgent=False):
         """Creates a pipe: returns the end that is read here, and the one for the process, which the caller closes."""
@@ -35,12 +35,12 @@ class Pipes:
         full = self.is_full()
         for fd in self.readers:
             if not full or fd in self.urgent:
-                if fd not in self.heard:
+                if fd not in self.polled:
                     self.poll.register(fd, select.POLLIN)
-                    self.heard.add(fd)
-            elif fd in self.heard:
+                    self.polled.add(fd)
+            elif fd in self.polled:
                 self.poll.unregister(fd)
-                self.heard.remove(fd)
+                self.polled.remove(fd)
 
     def read(self, fd, final=False):
         """Reads all available data from `fd`. `final`: its process has exited, so all that is left is read however full the
@@ -60,9 +60,9 @@ class Pipes:
                 feed(data)
                 left -= len(data) if final else 0
                 continue
-            if fd in self.heard:
+            if fd in self.polled:
                 self.poll.unregister(fd)
-                self.heard.remove(fd)
+                self.polled.remove(fd)
             os.close(fd)
             del self.readers[fd]
             self.urgent.discard(fd)

@@ -22,7 +22,7 @@ import signal
 from .ending import status_of
 from .exit_status import SERVER_LOST, WORKER_LOST
 from .plan import Child
-from .run_directory import question
+from .run_directory import request_command
 from .scaling import Resizing
 
 PATIENCE_WITH_SCHEDULER = 3  # heartbeat limits, as in src/net/heartbeat.hpp
@@ -33,14 +33,14 @@ def exited(child):
     return child.ended.si_code == os.CLD_EXITED
 
 
-def goes_on(answer):
+def continues(answer):
     try:
-        return json.loads(answer)["goes_on"] is not False
+        return json.loads(answer)["continues"] is not False
     except (ValueError, KeyError, TypeError):
         return True
 
 
-class Losses:
+class Recovery:
     def __init__(self, job):
         self.job, self.plan = job, job.plan
         self.restarts = job.options.max_restarts
@@ -55,7 +55,7 @@ class Losses:
         self.resizing = Resizing(self)
         self.silent = set()  # pids of workers that the scheduler has reported lost before their exit
 
-    def takes(self, child):
+    def handles(self, child):
         """Whether the scheduler decides what the death of this process means for the job."""
         if child.role == "server":
             return self.job.running and self.job.options.may_change()
@@ -82,7 +82,7 @@ class Losses:
         self.watched[fd] = (slot, pid)
         self.job.poll.register(fd)
 
-    def see(self, fd):
+    def on_exit(self, fd):
         """A watched process has exited."""
         slot, pid = self.watched.pop(fd)
         self.job.poll.unregister(fd)
@@ -95,8 +95,8 @@ class Losses:
         body["why"] = "it " + text.split(") ", 1)[-1]  # the scheduler adds the process
         # As long as all other processes wait for a suspended scheduler.
         patience = PATIENCE_WITH_SCHEDULER * self.job.options.heartbeat_limit
-        asked = Child("question", 0, question(self.plan.asker, self.job.address, self.plan.id, "report_death", body, patience),
-                      self.plan.log_of("scheduler", 0))
+        command = request_command(self.plan.send_request, self.job.address, self.plan.id, "report_death", body, patience)
+        asked = Child("request", 0, command, self.plan.log_of("scheduler", 0))
         self.job.spawn(asked)
         self.asking[asked.pid] = (child, text)
 
@@ -112,7 +112,7 @@ class Losses:
 
     def server_died(self, child, text):
         pid = self.pid_in_job(child)
-        if child.pid in self.replaced or self.resizing.takes(child, pid, text):
+        if child.pid in self.replaced or self.resizing.handles(child, pid, text):
             pass
         elif pid is None:  # a replacement that never joined: the scheduler does not know it
             self.job.terminal.say(text)
@@ -133,7 +133,7 @@ class Losses:
             self.job.fail(status, text + ", and the others could not be told", (child.role, child.index), 1.0)
         elif child.role == "server":
             self.replace(child)
-        elif not goes_on(asked.answer):
+        elif not continues(asked.answer):
             self.job.fail(status_of(child)[0], text, ("worker", child.index))
         elif self.job.options.worker_wait:
             self.replace_worker(child, text)
@@ -151,7 +151,7 @@ class Losses:
             return
         self.told = False
         self.away.add(slot)
-        self.job.terminal.say(event["cause"] + "; the job goes on with the copies of its keys")
+        self.job.terminal.say(event["cause"] + "; the job continues with the replicas of its keys")
         for child in self.job.alive("server"):
             if child.index == slot and self.pid_in_job(child) == pid:
                 # A hanging server is killed; an mpirun terminates its rank on any host.
@@ -167,13 +167,13 @@ class Losses:
             return event["cause"]
         return own + ("; " + event["why_not"] if "why_not" in event else "")
 
-    def hear_ejected(self, event):
+    def on_ejected(self, event):
         """The others continue without a worker, which must be dead before the clock advances."""
         if self.job.stopping:
             return
         rank = event["index"]
         self.ejected[rank] = event
-        self.job.terminal.say(f"{event['cause']}; the job goes on without it")
+        self.job.terminal.say(f"{event['cause']}; the job continues without it")
         if event["reaped"]:
             return
         living = [c for c in self.job.alive("worker") if c.index == rank]
@@ -205,12 +205,12 @@ class Losses:
             body["cannot"] = "it has read standard input, which no other process can read again"
         self.tell(child, body, text)
 
-    def hear_awaited(self, event):
+    def on_awaited(self, event):
         """The scheduler lets the others wait for a replacement of this process, which must be dead before that is started."""
         if self.job.stopping:
             return
         rank = event["index"]
-        self.job.terminal.say(f"{event['cause']}; the others wait at most {event['seconds']:g} s for another in its place")
+        self.job.terminal.say(f"{event['cause']}; the others wait at most {event['seconds']:g} s for a replacement")
         for child in self.job.alive("worker"):
             if child.index == rank:
                 self.silent.add(child.pid)
@@ -227,7 +227,7 @@ class Losses:
         new = next(c for c in self.plan.make_workers(job.address) if c.index == rank)
         new.joined_before = job.nodes.get(("worker", rank))
         job.spawn(new)
-        job.terminal.say(f"worker {rank} is started again (pid {new.pid}); "
+        job.terminal.say(f"worker {rank} is restarted (pid {new.pid}); "
                          f"{self.restarts} restart{'s' * (self.restarts != 1)} left")
 
     def report(self):
@@ -242,14 +242,14 @@ class Losses:
             return
         self.replaced.add(child.pid)
         if self.restarts == 0:
-            job.terminal.say(f"no restart is left (--max-restarts): the job goes on without server s{slot}")
+            job.terminal.say(f"no restart is left (--max-restarts): the job continues without server s{slot}")
             return
         self.restarts -= 1
         self.turns[slot] = self.turns.get(slot, 0) + 1
         new = self.plan.make_server(slot, job.address, self.turns[slot])
         new.joined_before = job.nodes.get(("server", slot))
         job.spawn(new)
-        job.terminal.say(f"server s{slot} is started again (pid {new.pid}); "
+        job.terminal.say(f"server s{slot} is restarted (pid {new.pid}); "
                          f"{self.restarts} restart{'s' * (self.restarts != 1)} left")
 
     def serving(self):
@@ -260,4 +260,4 @@ class Losses:
         """There are as many replicas as the serving servers allow."""
         if not self.told and self.job.options.snum - len(self.away) >= self.job.options.replicas:
             self.told = True
-            self.job.terminal.say(f"{self.job.options.replicas} copies of everything exist again")
+            self.job.terminal.say(f"{self.job.options.replicas} replicas of everything exist again")

@@ -15,7 +15,7 @@ NOTE = "run.json"
 KEY = "job.key"  # as PARACEL_JOB_KEY_FILE names it
 MOST_NOTE_CHARACTERS = 1 << 20
 ANSWER_LIMIT = 3.0  # seconds
-ASKER = "send_request"
+SEND_REQUEST = "send_request"
 COMMANDS = ("status",)
 
 
@@ -54,9 +54,9 @@ def read_note(run):
     return note, path
 
 
-def question(asker, address, job, verb, body=None, timeout=ANSWER_LIMIT):
-    """The command that asks a scheduler. `asker`: the path of send_request."""
-    return [asker, "--rendezvous", address, "--job", job, "--verb", verb,
+def request_command(program, address, job, verb, body=None, timeout=ANSWER_LIMIT):
+    """The command that asks a scheduler. `program`: the path of send_request."""
+    return [program, "--rendezvous", address, "--job", job, "--verb", verb,
             "--timeout", f"{timeout:g}"] + ([] if body is None else ["--body", json.dumps(body)])
 
 
@@ -69,7 +69,7 @@ def ask(run, verb, body=None):
         words = MEANING.get(status, "failure")
         raise Failure(FAILURE, f"the job {note['job']} is over: exit status {status} ({words})"
                                + (f": {note['cause']}" if note.get("cause") else ""))
-    command = question(own_program(ASKER), note["scheduler"], note["job"], verb, body)
+    command = request_command(own_program(SEND_REQUEST), note["scheduler"], note["job"], verb, body)
     key = os.path.join(folder, KEY)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
     if os.path.lexists(key):
@@ -122,7 +122,7 @@ def status_text(report):
     lines += table(["worker", "state", "pid", "host", "heartbeat", "clock"],
                    [[str(w["rank"])] + common(w) + [str(w["clock"])] for w in report["workers"]])
     if "replicas" in report:
-        lines.append(f"{report['replicas']} copies; servers that may still be lost: {report['spare']}")
+        lines.append(f"{report['replicas']} replicas; servers that may still be lost: {report['spare']}")
     for loss in report.get("losses", []):
         lines.append(f"{duration(loss['seconds'])} ago: {loss['cause']}")
     return "\n".join(lines) + "\n"
