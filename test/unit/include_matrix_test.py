@@ -54,7 +54,7 @@ UPDATE = {"include/paracel/" + name for name in
 
 # header of an external library: the files that may include it
 LIBRARIES = [
-    (r"zmq\.h(pp)?$", r"src/net/zmq_transport\.cpp$|tool/bench/|test/"),
+    (r"zmq\.h(pp)?$", r"src/net/zmq_(transport\.cpp|(socket|shared_router)\.(c|h)pp)$|tool/bench/|test/"),
     (r"mpi\.h$", r"src/worker/mpi/comm_mpi\.cpp$|include/paracel/compat/|test/compat/"),
     (r"msgpack", r"include/paracel/codec_packed\.hpp$|test/"),
     (r"xxhash\.h$", r"src/core/hash\.hpp$|tool/bench/|test/"),
@@ -70,7 +70,8 @@ NEVER = [
     (r"src/client/", r"(src/worker/parasrv|include/paracel/(paralg|parameter_access|bulk_access))\."),
     (r"src/worker/parasrv\.", r"include/paracel/(paralg|parameter_access|bulk_access)\."),
     (r"src/net/(protocol|transport|disk|clock_source)\.", r"src/net/zmq_transport\."),
-    (r"server/(request|store|plugin|shard|replication)/", r"src/net/\w+_transport\."),
+    (r"server/(request|store|plugin|shard|replication)/", r"src/net/(\w+_transport|zmq_\w+)\."),
+    (r"(?!src/net/zmq_|test/)", r"src/net/zmq_(socket|shared_router)\."),
 ]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)

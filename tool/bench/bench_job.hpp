@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <memory>
 #include <random>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -37,6 +38,7 @@ struct job_options {
   int servers = 1;
   int threads = 1;
   int replicas = 1;
+  std::string server_options;  ///< further ones, separated by spaces
 };
 
 /// The scheduler and the servers of one job; killed at the end.
@@ -59,8 +61,22 @@ class job {
              std::to_string(options_.replicas), "--run-dir", folder_, "--parent", parent});
       rendezvous_.scheduler = address_of_ready(outputs_.front());
       for (int i = 0; i < options_.servers; ++i) {
-        start({bin + "/start_server", "--rendezvous", rendezvous_.scheduler, "--job", id, "--slot", std::to_string(i),
-               "--threads", std::to_string(options_.threads), "--bind", any, "--parent", parent});
+        std::vector<std::string> words{bin + "/start_server",
+                                       "--rendezvous",
+                                       rendezvous_.scheduler,
+                                       "--job",
+                                       id,
+                                       "--slot",
+                                       std::to_string(i),
+                                       "--threads",
+                                       std::to_string(options_.threads),
+                                       "--bind",
+                                       any,
+                                       "--parent",
+                                       parent};
+        std::istringstream more(options_.server_options);
+        for (std::string word; more >> word;) words.push_back(word);
+        start(words);
       }
     } catch (...) {
       stop();

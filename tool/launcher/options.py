@@ -112,6 +112,9 @@ def parse_command_line(arguments):
              "most T seconds (default abort; eject and wait:T with -m local only)")
     add("--threads", type=positive(MOST_THREADS), default=1, metavar="N",
         help="shard threads of each server (default 1)")
+    add("--connections", choices=("auto", "each", "shared"), default="auto",
+        help="connections of a client to the threads of a server: one each, which is faster, or a shared one, which large jobs "
+             "need; auto: shared if a process would otherwise have more than 256 of them (default auto)")
     add("--output-dir", type=name_given, default=".", metavar="DIR",
         help="where the folder paracel_runs/ with the logs goes (default .)")
     add("--run-dir", type=name_given, default=None, metavar="DIR", help="the folder for the logs itself")
