@@ -285,7 +285,7 @@ class DryRun(JobTest):
     def test_threads_share_connections_in_large_jobs_and_when_asked(self):
         for shared, options in ((1, "-w 65 --threads 4"), (0, "-w 64 --threads 4"), (1, "-p 33 --threads 8"), (0, "-w 300"),
                                 (1, "--threads 2 --connections shared"), (0, "-w 99 --threads 4 --connections each")):
-            self.assertEqual("--shared-connections" in self.lines(*options.split(), "-c", "cfg.json", LR)[1], bool(shared), options)
+            self.assertEqual("--shared-connections" in self.lines("-c", "cfg.json", *options.split(), LR)[1], shared, options)
 
     def test_the_folder_of_update_file_and_others_are_allowed_to_the_servers(self):
         os.makedirs(os.path.join(self.folder, "plug"), exist_ok=True)
