@@ -27,7 +27,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-using outcome = zmq_end::outcome;
 
 // Most messages from one socket before the others have their turn.
 constexpr int burst = 64;
@@ -160,6 +159,7 @@ class zmq_transport::zmq_port final : public port {
   }
 
  private:
+  using outcome = zmq_end::outcome;
   /// A socket and its state.
   struct end {
     zmq_end socket;             // a shared router's is elsewhere

@@ -82,7 +82,7 @@ class one_server {
     return send(h, name, of(value));
   }
   reply_text staged(std::string_view name, const std::vector<double>& delta, std::uint32_t clock, std::uint32_t rank,
-                std::uint64_t function = 0) {
+                    std::uint64_t function = 0) {
     net::request_header h;
     h.what = verb::update;
     h.flags = net::flag_staged;
@@ -121,16 +121,16 @@ class one_server {
     ASSERT_EQ(a.header.result, status::ok) << a.text();
   }
   reply_text rows(verb what, std::string_view table, const std::vector<std::uint64_t>& ids,
-              const std::vector<float>& values, std::uint16_t flags = 0, std::uint32_t clock = net::no_clock,
-              std::uint32_t rank = 0) {
+                  const std::vector<float>& values, std::uint16_t flags = 0, std::uint32_t clock = net::no_clock,
+                  std::uint32_t rank = 0) {
     bytes payload;
     join(payload, std::as_bytes(std::span(ids)));
     join(payload, std::as_bytes(std::span(values)));
     return some_rows(what, table, static_cast<std::uint32_t>(ids.size()), payload, flags, clock, rank);
   }
   reply_text named_rows(verb what, std::string_view table, const std::vector<std::string>& names,
-                    const std::vector<float>& values, std::uint16_t flags = 0, std::uint32_t clock = net::no_clock,
-                    std::uint32_t rank = 0) {
+                        const std::vector<float>& values, std::uint16_t flags = 0, std::uint32_t clock = net::no_clock,
+                        std::uint32_t rank = 0) {
     bytes payload;
     for (const auto& n : names) {
       const auto length = static_cast<std::uint32_t>(n.size());
@@ -142,8 +142,8 @@ class one_server {
     return some_rows(what, table, static_cast<std::uint32_t>(names.size()), payload, flags | net::flag_named, clock,
                      rank);
   }
-  reply_text some_rows(verb what, std::string_view table, std::uint32_t count, const bytes& payload, std::uint16_t flags,
-                   std::uint32_t clock, std::uint32_t rank) {
+  reply_text some_rows(verb what, std::string_view table, std::uint32_t count, const bytes& payload,
+                       std::uint16_t flags, std::uint32_t clock, std::uint32_t rank) {
     net::request_header h;
     h.what = what;
     h.table = net::table_id(table);
