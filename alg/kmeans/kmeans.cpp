@@ -40,9 +40,10 @@ config_schema kmeans_schema() {
         "stop when a round lowers the inertia by less than this fraction; 0: when nothing changes")
       .fallback(0.0)
       .at_least(0);
-  s.key("metric", key_type::string, "cosine: points and centres are scaled to length 1")
+  s.key("metric", key_type::string,
+        "cosine: points and centres are scaled to length 1; haversine: points are latitude,longitude in degrees")
       .fallback("euclidean")
-      .one_of({"euclidean", "cosine"});
+      .one_of({"euclidean", "cosine", "haversine"});
   s.key("model", key_type::files, "folder or manifest of a model: only assign the points to its centres");
   s.key("features", key_type::strings, "CSV with a header: names of the features; default: all");
   s.key("separator", key_type::string, "CSV: field separator; default: comma, semicolon or tab, as in the file");
@@ -64,7 +65,7 @@ kmeans_settings::kmeans_settings(const config& from)
       n_init(from.get<int>("n_init")),
       batch_size(from.get<std::size_t>("batch_size")),
       tolerance(from.get<double>("tolerance")),
-      cosine(from.get<std::string>("metric") == "cosine"),
+      metric(from.get<std::string>("metric")),
       debug(from.get<bool>("debug")),
       seed(from.get<std::uint64_t>("seed")) {
   if (rounds > std::numeric_limits<int>::max() / n_init) {
@@ -95,12 +96,14 @@ void kmeans::solve() {
     if (shape.size() != 2 || shape[0] == 0 || shape[1] == 0 || shape[1] > ~std::uint32_t{0})
       throw data_error(settings_.model + ": found centers of another shape than clusters and features");
     settings_.kclusters = shape[0];
-    settings_.cosine = model.field<std::string>("settings.metric") == "cosine";
+    settings_.metric = model.field<std::string>("settings.metric");
     settings_.samples.columns = static_cast<std::uint32_t>(shape[1]);
     load();
     run_log log(*this, 1, "inertia", settings_.debug);
     kmeans_solver driver(get_comm(), points_, total_, options(log));
-    dump(driver.assigned(model.read<double>("centers"), 0, true), log);
+    auto centers = model.read<double>("centers");
+    if (settings_.haversine()) centers = on_sphere(centers);
+    dump(driver.assigned(std::move(centers), 0, true), log);
     return;
   }
   load();
@@ -120,7 +123,7 @@ kmeans_options kmeans::options(run_log& log) const {
   o.n_init = settings_.n_init;
   o.batch_size = settings_.batch_size;
   o.tolerance = settings_.tolerance;
-  o.cosine = settings_.cosine;
+  o.cosine = settings_.unit_length();
   o.seed = settings_.seed;
   o.progress = [&log](int run, int round, double inertia, std::optional<double> changed) {
     if (changed) log.round(round, inertia, {{"changed", *changed}, {"run", static_cast<double>(run)}});
@@ -137,11 +140,13 @@ void kmeans::load() {
   if (rows.columns == 0) throw data_error(settings_.input.front() + ": found points without any feature");
   // Points to be assigned to a model may lack its last features.
   if (settings_.samples.columns != 0) rows.columns = settings_.samples.columns;
-  points_ = kmeans_points(std::move(rows), settings_.cosine);
+  if (settings_.haversine()) to_sphere(rows, settings_.input.front());
+  points_ = kmeans_points(std::move(rows), settings_.unit_length());
 }
 
 void kmeans::dump(const kmeans_outcome& best, run_log& log) {
-  const std::size_t d = points_.dimension();
+  const auto centers = settings_.haversine() ? on_globe(best.centres) : best.centres;
+  const std::size_t d = settings_.haversine() ? 2 : points_.dimension();
   std::vector<std::uint64_t> labels(best.assignment.begin(), best.assignment.end());
   if (settings_.format == "text") {
     // Paracel's kmeans_0: one line for each cluster with its rows. Each worker writes its own rows.
@@ -151,7 +156,7 @@ void kmeans::dump(const kmeans_outcome& best, run_log& log) {
     paracel_dump_dict(groups, "kmeans_");
   }
   model_writer model(*this, "kmeans", settings_.format);
-  model.add("centers", std::span<const double>(best.centres), {settings_.kclusters, d});
+  model.add("centers", std::span<const double>(centers), {settings_.kclusters, d});
   model.add("counts", best.counts);
   model.add_rows("labels", std::span<const std::uint64_t>(labels), {}, named_ ? &names_ : nullptr);
   model.fields()
@@ -161,7 +166,7 @@ void kmeans::dump(const kmeans_outcome& best, run_log& log) {
       .add("converged", best.converged);
   model.settings()
       .add("kclusters", std::uint64_t{settings_.kclusters})
-      .add("metric", settings_.cosine ? "cosine" : "euclidean")
+      .add("metric", settings_.metric)
       .add("seed", settings_.seed)
       .add("n_init", settings_.n_init)
       .add("batch_size", std::uint64_t{settings_.batch_size})

@@ -49,9 +49,12 @@ struct kmeans_settings {
   int n_init;
   std::size_t batch_size;
   double tolerance;
-  bool cosine;
+  std::string metric;
   bool debug;
   std::uint64_t seed;
+
+  [[nodiscard]] bool haversine() const { return metric == "haversine"; }
+  [[nodiscard]] bool unit_length() const { return metric != "euclidean"; }
 };
 
 class kmeans : public paralg {

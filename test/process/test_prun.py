@@ -48,8 +48,6 @@ class Usage(JobTest):
                 ("-m slurm: want local or mpi", "-m", "slurm", LR),
                 ("-m mesos: want local or mpi; Mesos is not supported", "-m", "mesos", LR),
                 ("--m_server x: want local or mpi", "--m_server", "x", LR),
-                ("--ppn: Mesos is not supported", "--ppn", "2", LR),
-                ("--mem_limit_server: Mesos is not supported", "--mem_limit_server=3", LR),
                 ("--hostfile requires -m mpi", "--hostfile", "cfg.json", LR),
                 ("--hostfile nowhere: cannot be read", "-m", "mpi", "--hostfile", "nowhere", LR),
                 ("--host and --bind-interface", "--host", "1.2.3.4", "--bind-interface", "lo", LR),
@@ -260,6 +258,9 @@ class DryRun(JobTest):
         self.assertEqual((status, err), (0, ""))
         self.assertFalse(os.path.exists(os.path.join(self.folder, "paracel_runs")))
         return [shlex.split(line) for line in out.splitlines()]
+
+    def test_ppn_is_for_the_workers_of_mpirun(self):
+        self.assertIn("ppr:2:node", self.lines("-m", "mpi", "-w", "4", "--ppn", "2", "-c", "cfg.json", LR)[-1])
 
     def test_it_prints_every_command_and_starts_nothing(self):
         lines = self.lines("-w", "3", "-p", "2", "--threads", "4", "--max-memory", "4G", "-c", "cfg.json", LR, "--flag", "a b")

@@ -41,11 +41,12 @@ LAYERS = [
     ("plug-in", r"(default/|alg/.*_update\.cpp$|test/support/plugins/)", {"update"}),
     ("alg", r"alg/", {"public", "alg"}),
     ("serial", r"tool/serial/", {"serial"}),
+    ("balltree", r"tool/balltree/", {"balltree"}),
     ("datagen", r"tool/datagen/", {"public", "datagen"}),
     ("checkpoints", r"tool/checkpoint/", {"public", "core", "storage"}),
     ("bench", r"tool/bench/", ALL - {"compat"} | {"bench"}),
     ("outside", r"test/compat/", {"compat", "public"}),
-    ("test", r"test/", ALL | {"test"}),
+    ("test", r"test/", ALL | {"test", "balltree"}),
 ]
 
 # The headers for plug-ins; they do not need the framework's library.

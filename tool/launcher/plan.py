@@ -214,6 +214,8 @@ class Plan:
         # original TMPDIR back.
         command = [path, "-np", str(count), "--tag-output", "--bind-to", "none",
                    "-x", "TMPDIR=" + os.environ.get("TMPDIR", "/tmp")]
+        if role == "worker" and self.options.ppn:
+            command += ["--map-by", f"ppr:{self.options.ppn}:node"]
         if os.geteuid() == 0:
             command.append("--allow-run-as-root")
         if hostfile:
