@@ -1,0 +1,86 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Algorithms whose state is in the servers because the config names a plug-in: with the one that ships the result is that of
+the program without it; with another rule (test/support/plugins/other_rules.cpp) it changes as the rule says; what a plug-in
+lacks, and what it throws, ends the job. Options: names of tests."""
+import os
+import random
+import unittest
+
+import numpy
+
+from alg_job import BUILD, AlgorithmCase
+
+OTHER = os.path.join(BUILD, "lib", "test_plugins", "libother_rules.so")
+
+
+def shipped(name):
+    return os.path.join(BUILD, "lib", f"lib{name}.so")
+
+
+class PluginCase(AlgorithmCase):
+    def run_it(self, *where, **keys):
+        return self.results(self.job(*where, **self.given(keys)))
+
+    def given(self, keys):
+        """The config; a key that is None is left out."""
+        return {name: value for name, value in {**self.keys, **keys}.items() if value is not None}
+
+    def refused(self, status, *said, **keys):
+        text = self.job(2, 1, status=status, **self.given(keys))
+        for part in said:
+            self.assertIn(part, text)
+
+    def numbers(self, name, workers):
+        """{id: numbers} of an array in text form."""
+        found = {}
+        for line in self.lines(name, workers):
+            key, values = line.split("\t")
+            found[key] = [float(v) for v in values.split("|")]
+        return found
+
+    def table(self, name, workers):
+        return numpy.array(list(self.numbers(name, workers).values()))
+
+
+class WordCount(PluginCase):
+    program = "wc"
+
+    def setUp(self):
+        draw = random.Random(4)
+        text = "".join(f"w{int(draw.paretovariate(0.5)) % 500} " + ("\n" if i % 9 == 0 else "") for i in range(5000))
+        self.keys = {"input": self.path("text", text), "dump": True, "topk": 7}
+
+    def counts(self, workers):
+        return {word: int(n) for word, n in (line.split("\t") for line in self.lines("wc", workers))}
+
+    def test_the_shipped_plug_in_gives_the_same_files(self):
+        for where in ((1, 1, "embedded"), (2, 2), (3, 1)):
+            plain = self.job(*where, **self.keys)
+            files = self.lines("wc", where[0])
+            with self.subTest(where):
+                served = self.job(*where, **self.keys, handle_file=shipped("wc_update"), update_function="wc_updater",
+                                  filter_function="wc_filter")
+                self.assertEqual(self.lines("wc", where[0]), files)
+                self.assertEqual(served.splitlines()[:9], plain.splitlines()[:9])
+
+    def test_another_rule_and_another_filter_change_the_counts(self):
+        self.run_it(2)
+        plain = self.counts(2)
+        self.run_it(2, handle_file=OTHER, update_function="twice_words", filter_function="even_keys")
+        even = self.counts(2)
+        self.run_it(2, 2, handle_file=OTHER, update_function="twice_words", filter_function="odd_keys")
+        odd = self.counts(2)
+        self.assertTrue(even and odd)
+        self.assertFalse(even.keys() & odd.keys())
+        self.assertEqual({**even, **odd}, {word: 2 * n for word, n in plain.items()})
+
+    def test_errors_of_plug_ins_end_the_job(self):
+        self.refused(3, 'key "filter_function": found it without handle_file', filter_function="f")
+        self.refused(5, "no_such_rule", handle_file=OTHER, update_function="no_such_rule", filter_function="even_keys")
+        self.refused(5, "no_such_filter", handle_file=OTHER, update_function="twice_words", filter_function="no_such_filter")
+        self.refused(5, "not this key", handle_file=OTHER, update_function="twice_words", filter_function="throwing_filter")
+
+
+if __name__ == "__main__":
+    unittest.main()
