@@ -43,6 +43,51 @@ class PluginCase(AlgorithmCase):
         return numpy.array(list(self.numbers(name, workers).values()))
 
 
+class Kmeans(PluginCase):
+    program = "kmeans"
+
+    def setUp(self):
+        draw = random.Random(3)
+        points = "".join(",".join(f"{draw.gauss(5 * (i % 3), 1):.3f}" for _ in range(4)) + "\n" for i in range(200))
+        self.keys = {"input": self.path("points.csv", points), "kclusters": 3, "seed": 2}
+
+    def test_the_shipped_plug_in_gives_the_same_centres_and_clusters(self):
+        for keys in ({}, {"metric": "cosine"}, {"batch_size": 50, "rounds": 4}, {"kclusters": 40, "n_init": 2}):
+            plain = self.run_it(2, 1, **keys)
+            centres, labels = self.table("centers", 1), self.lines("labels", 2)
+            for where in ((2, 2), (3, 1), (1, 1, "embedded")):
+                with self.subTest(where=where, keys=keys):
+                    said = self.run_it(*where, update_file=shipped("kmeans_update"), **keys)
+                    self.assertAlmostEqual(said["inertia"] / plain["inertia"], 1, delta=1e-9)
+                    self.assertLessEqual(numpy.abs(self.table("centers", 1) - centres).max(), 1e-9)
+                    self.assertEqual(self.lines("labels", where[0]), labels)
+                    groups = dict(line.split("\t") for line in self.lines("kmeans", 1))
+                    named = {row: c for c, rows in groups.items() for row in rows.split("|")}
+                    self.assertEqual(named, dict(line.split("\t") for line in labels))
+
+    def test_another_rule_makes_other_centres_and_groups(self):
+        self.run_it(2, rounds=1)
+        centres = self.table("centers", 1)
+        self.run_it(2, 2, rounds=1, update_file=OTHER, update_functions=["half_centres", "even_groups"])
+        numpy.testing.assert_allclose(self.table("centers", 1), centres / 2, rtol=1e-12)
+        rows = [int(row) for line in self.lines("kmeans", 1) for row in line.split("\t")[1].split("|")]
+        self.assertEqual(sorted(rows), list(range(0, 200, 2)))
+
+    def test_what_cannot_act_is_refused(self):
+        self.refused(3, 'key "update_functions": found it without update_file', update_functions=["a"])
+        self.refused(3, "found 3 functions", update_file=OTHER, update_functions=["a", "b", "c"])
+        self.refused(3, "which has no groups", update_file=OTHER, update_functions=["a", "b"], format="npy")
+        self.run_it(2)
+        model = self.output
+        self.refused(3, 'key "update_file": not with a model', update_file=OTHER, model=model, kclusters=None)
+
+    def test_errors_of_plug_ins_end_the_job(self):
+        self.refused(3, "nothing.so", update_file="./nothing.so")
+        self.refused(5, "libnothing.so", update_file="libnothing.so")
+        self.refused(5, "no_such_rule", update_file=OTHER, update_functions=["no_such_rule"])
+        self.refused(1, "other_rules.so:twice_number (i32, i32)", update_file=OTHER, update_functions=["twice_number"])
+
+
 class WordCount(PluginCase):
     program = "wc"
 
