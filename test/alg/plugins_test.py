@@ -127,5 +127,55 @@ class WordCount(PluginCase):
         self.refused(5, "not this key", handle_file=OTHER, update_function="twice_words", filter_function="throwing_filter")
 
 
+class Pagerank(PluginCase):
+    program = "pagerank"
+
+    def setUp(self):
+        draw = random.Random(5)
+        # Vertices 90 ... 99 have no edges out.
+        self.edges = sorted({(draw.randrange(90), draw.randrange(100)) for _ in range(400)})
+        self.keys = {"input": self.path("edges", "".join(f"{a},{b}\n" for a, b in self.edges)), "tolerance": 1e-12}
+
+    def ranks(self, workers):
+        return {key: row[0] for key, row in self.numbers("pagerank", workers).items()}
+
+    def test_the_shipped_plug_in_gives_the_same_ranks(self):
+        weighted = self.path("weighted", "".join(f"n{a} n{b} {1 + (a * b) % 5}\n" for a, b in self.edges))
+        for keys in ({}, {"paracel": True, "rounds": 12}, {"input": weighted}):
+            self.run_it(2, **keys)
+            plain = self.ranks(2)
+            for where in ((2, 2), (3, 1), (1, 1, "embedded")):
+                with self.subTest(where=where, keys=keys):
+                    self.run_it(*where, handle_file=shipped("pagerank_handle"), **keys)
+                    found = self.ranks(where[0])
+                    self.assertEqual(found.keys(), plain.keys())
+                    for vertex, rank in plain.items():
+                        self.assertAlmostEqual(found[vertex] / rank, 1, delta=1e-9)
+
+    def test_another_rule_and_another_filter_change_the_ranks(self):
+        self.run_it(2, 2, handle_file=OTHER, update_function="even_links", filter_function="even_keys", rounds=20, tolerance=0)
+        found = self.ranks(2)
+        vertices = sorted({v for edge in self.edges for v in edge})
+        degree = {v: sum(a == v for a, _ in self.edges) for v in vertices}
+        x = {v: 1 / len(vertices) for v in vertices}
+        for _ in range(20):
+            lost = sum(x[v] for v in vertices if degree[v] == 0)
+            new = {v: (0.15 + 0.85 * lost) / len(vertices) for v in vertices}
+            for a, b in self.edges:
+                if a % 2 == 0:
+                    new[b] += 0.85 * x[a] / degree[a]
+            x = new
+        # The filter looks at <id>_pr, whose last digits are the id's.
+        self.assertEqual(sorted(map(int, found)), [v for v in vertices if v % 2 == 0])
+        for vertex, rank in found.items():
+            self.assertAlmostEqual(rank / x[int(vertex)], 1, delta=1e-9)
+
+    def test_errors_of_plug_ins_end_the_job(self):
+        self.refused(3, 'key "update_function": found it without handle_file', update_function="f")
+        self.refused(5, "no_such_rule", handle_file=OTHER, update_function="no_such_rule", filter_function="even_keys")
+        self.refused(5, "no_such_filter", handle_file=OTHER, update_function="even_links", filter_function="no_such_filter")
+        self.refused(5, "not this key", handle_file=OTHER, update_function="even_links", filter_function="throwing_filter")
+
+
 if __name__ == "__main__":
     unittest.main()
