@@ -177,5 +177,42 @@ class Pagerank(PluginCase):
         self.refused(5, "not this key", handle_file=OTHER, update_function="even_links", filter_function="throwing_filter")
 
 
+class Svd(PluginCase):
+    program = "svd"
+
+    def setUp(self):
+        draw = random.Random(6)
+        entries = "".join(f"{i},{j},{draw.gauss(0, 1):.4f}\n" for i in range(60) for j in range(25) if draw.random() < 0.3)
+        self.keys = {"input": self.path("entries", entries), "k": 4}
+
+    def test_the_shipped_plug_in_gives_the_same_triplets(self):
+        plain = self.run_it(2)
+        u, v = self.table("U", 2), self.table("V", 2)
+        for where in ((2, 2), (3, 1), (1, 1, "embedded")):
+            with self.subTest(where):
+                said = self.run_it(*where, update_file=shipped("svd_update"), update_function="svd_updater")
+                self.assertEqual(said["converged"], "yes")
+                for j in range(1, 5):
+                    self.assertAlmostEqual(said[f"sigma_{j}"] / plain[f"sigma_{j}"], 1, delta=1e-12)
+                numpy.testing.assert_allclose(self.table("U", where[0]), u, atol=1e-8)
+                numpy.testing.assert_allclose(self.table("V", where[0]), v, atol=1e-8)
+
+    def test_sums_four_times_as_large_halve_the_vectors(self):
+        plain = self.run_it(2)
+        said = self.run_it(2, 2, update_file=OTHER, update_function="four_times")
+        for j in range(1, 5):
+            self.assertAlmostEqual(said[f"sigma_{j}"] / plain[f"sigma_{j}"], 1, delta=1e-8)
+        for basis in (self.table("U", 2), self.table("V", 2)):
+            self.assertLessEqual(numpy.abs(basis.T @ basis - numpy.eye(4) / 4).max(), 1e-9)
+        # A product with A' is a sum, too: A'u is four times as large as it should be, and so is the norm of the rest.
+        self.assertEqual(said["converged"], "no")
+        self.assertAlmostEqual(said["residual"] / (3 * said["sigma_1"]), 1, delta=1e-8)
+
+    def test_errors_of_plug_ins_end_the_job(self):
+        self.refused(3, 'key "update_function": found it without update_file', update_function="f")
+        self.refused(5, "no_such_rule", update_file=OTHER, update_function="no_such_rule")
+        self.refused(5, "no more today", update_file=OTHER, update_function="throws")
+
+
 if __name__ == "__main__":
     unittest.main()

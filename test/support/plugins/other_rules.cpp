@@ -29,6 +29,10 @@ extern paracel::update_result unmoved;
 extern paracel::update_result throws;
 extern paracel::filter_result even_keys;
 extern paracel::filter_result odd_keys;
+extern paracel::filter_result odd_users_bias;
+extern paracel::filter_result even_items_bias;
+extern paracel::filter_result even_users;
+extern paracel::filter_result odd_items;
 extern paracel::filter_result small_errors_filter;
 extern paracel::filter_result gLDA_dump_filter;
 extern paracel::filter_result throwing_filter;
@@ -108,6 +112,14 @@ paracel::update_result unmoved =
 paracel::update_result throws = paracel::update_in_place<double>(fail);
 paracel::filter_result even_keys = paracel::filter_proxy(is_even);
 paracel::filter_result odd_keys = paracel::filter_proxy([](std::string_view key) { return !is_even(key); });
+paracel::filter_result odd_users_bias =
+    paracel::filter_proxy([](std::string_view key) { return key.starts_with("usr_bias_") && !is_even(key); });
+paracel::filter_result even_items_bias =
+    paracel::filter_proxy([](std::string_view key) { return key.starts_with("item_bias_") && is_even(key); });
+paracel::filter_result even_users =
+    paracel::filter_proxy([](std::string_view key) { return key.starts_with("W_") && is_even(key); });
+paracel::filter_result odd_items =
+    paracel::filter_proxy([](std::string_view key) { return key.starts_with("H_") && !is_even(key); });
 paracel::filter_result small_errors_filter =
     paracel::filter_proxy([](std::string_view key) { return key.starts_with("err_") && is_even(key); });
 paracel::filter_result gLDA_dump_filter =
