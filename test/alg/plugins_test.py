@@ -214,5 +214,48 @@ class Svd(PluginCase):
         self.refused(5, "no more today", update_file=OTHER, update_function="throws")
 
 
+class Dtr(PluginCase):
+    program = "dtr"
+    items = 30
+
+    def setUp(self):
+        draw = random.Random(7)
+
+        def factors(name, count):
+            return self.path(name, "".join(f"{i}\t" + "|".join(f"{draw.gauss(0, 1):.4f}" for _ in range(4)) + "\n"
+                                           for i in range(count)))
+
+        self.keys = {"user_fac_input": factors("users", 120), "item_fac_input": factors("items", self.items), "level": 3}
+
+    def trees(self):
+        return [[int(item) for item in line.split("\t")[1].split("|")] for line in self.lines("tree", 1)]
+
+    def test_the_shipped_plug_in_gives_the_same_trees(self):
+        self.run_it(2, tree_end_index=4)
+        trees, means = self.trees(), self.lines("average_user_factor", 5)
+        for where in ((2, 2), (3, 1), (1, 1, "embedded")):
+            with self.subTest(where):
+                self.run_it(*where, tree_end_index=4, handle_file=shipped("dtr_update"))
+                self.assertEqual((self.trees(), self.lines("average_user_factor", 5)), (trees, means))
+
+    def test_another_rule_and_another_filter_choose_other_items(self):
+        self.run_it(2, tree_end_index=9)
+        roots = [tree[0] for tree in self.trees()]
+        even = next(root for root in roots if root % 2 == 0)
+        plain = self.trees()[roots.index(even)]
+        self.run_it(2, 2, handle_file=OTHER)
+        other = self.trees()[0]
+        self.assertEqual(other[0], even)  # the best that the filter accepts
+        # Each worker offers the best of its half of the items, and the function keeps the worse one.
+        self.assertNotEqual(other[1] < self.items // 2, plain[1] < self.items // 2)
+
+    def test_errors_of_plug_ins_end_the_job(self):
+        self.refused(5, "small_errors_filter", handle_file=shipped("wc_update"))
+        self.run_it(2)
+        model = self.output
+        answers = self.path("answers", "1,2,1\n")
+        self.refused(3, 'key "handle_file": not with a model', handle_file=OTHER, model=model, predict_input=answers)
+
+
 if __name__ == "__main__":
     unittest.main()
