@@ -257,5 +257,41 @@ class Dtr(PluginCase):
         self.refused(3, 'key "handle_file": not with a model', handle_file=OTHER, model=model, predict_input=answers)
 
 
+class Lda(PluginCase):
+    program = "gLDA"
+
+    def setUp(self):
+        draw = random.Random(8)
+        text = "".join(" ".join(f"w{draw.randrange(20):02d}" for _ in range(30)) + "\n" for _ in range(60))
+        self.keys = {"input": self.path("text", text), "k_topics": 3, "iters": 8, "top_words": 20}
+
+    def test_the_shipped_plug_in_gives_the_same_counts(self):
+        for where in ((2, 2), (1, 1, "embedded")):
+            plain = self.run_it(*where)
+            files = [self.lines(*name) for name in (("word_topic", where[0]), ("topic_counts", 1), ("lda_topics", 1))]
+            for key in ("handle_file", "handle_fn"):
+                with self.subTest(where=where, key=key):
+                    said = self.run_it(*where, check_counts=True, **{key: shipped("gLDA_handle")})
+                    self.assertEqual(said["log_likelihood"], plain["log_likelihood"])
+                    self.assertEqual([self.lines(*name) for name in (("word_topic", where[0]), ("topic_counts", 1),
+                                                                     ("lda_topics", 1))], files)
+
+    def test_another_rule_and_another_filter_change_counts_and_topics(self):
+        self.run_it(2, 2, handle_file=OTHER)
+        words = self.numbers("word_topic", 2)
+        totals = [float(n) for n in self.lines("topic_counts", 1)[0].split("|")]
+        self.assertEqual(sum(totals), 1800)
+        sums = numpy.array(list(words.values())).sum(axis=0)
+        self.assertEqual(sums.tolist(), [total + len(words) for total in totals])  # one more of each word in each topic
+        even = list(words)[::2]
+        for line in self.lines("lda_topics", 1):
+            self.assertEqual(sorted(entry.rsplit(":", 1)[0] for entry in line.split("\t")[1].split("|")), even)
+        self.assertIn("counts at the beginning", self.job(2, status=1, **self.keys, handle_file=OTHER, check_counts=True))
+
+    def test_errors_of_plug_ins_end_the_job(self):
+        self.refused(5, "gLDA_word_update", handle_file=shipped("wc_update"))
+        self.refused(3, 'key "handle_fn": found another plug-in', handle_file=OTHER, handle_fn=shipped("gLDA_handle"))
+
+
 if __name__ == "__main__":
     unittest.main()
