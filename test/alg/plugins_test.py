@@ -293,5 +293,56 @@ class Lda(PluginCase):
         self.refused(3, 'key "handle_fn": found another plug-in', handle_file=OTHER, handle_fn=shipped("gLDA_handle"))
 
 
+class Mf(PluginCase):
+    program = "mf"
+    arrays = ("W", "H", "ubias", "ibias")
+
+    def setUp(self):
+        draw = random.Random(9)
+        ratings = "".join(f"{u},{i},{draw.randrange(1, 6)}\n" for u in range(30) for i in range(20) if draw.random() < 0.5)
+        self.ratings = ratings.count("\n")
+        self.keys = {"input": self.path("ratings", ratings), "k": 3, "rounds": 3}
+
+    def model(self, workers):
+        return [self.lines(name, workers) for name in self.arrays]
+
+    def test_the_shipped_plug_ins_give_the_same_bits(self):
+        for where, keys in (((2, 2), {}), ((3, 1), {"k": 0}), ((1, 1, "embedded"), {})):
+            with self.subTest(where=where, keys=keys):
+                arrays = self.arrays if "k" not in keys else self.arrays[2:]
+                test = {"test_input": self.keys["input"], **keys}
+                plain = self.run_it(*where, **test)
+                files = [self.lines(name, where[0]) for name in arrays]
+                said = self.run_it(*where, **test, update_file=shipped("mf_update"), filter_file=shipped("mf_filter"),
+                                   update_functions=["cnt_updater", "mf_fac_updater", "mf_bias_updater"],
+                                   filter_functions=["mf_ubias_filter", "mf_ibias_filter", "mf_W_filter", "mf_H_filter"])
+                self.assertEqual([self.lines(name, where[0]) for name in arrays], files)
+                self.assertEqual(said["test_rmse"], plain["test_rmse"])
+                self.assertEqual(said["objective"], plain["objective"])
+
+    def test_other_rules_and_other_filters_change_the_model(self):
+        self.run_it(2, rounds=2, update_file=OTHER, update_functions=["twice_number", "unmoved", "unmoved"])
+        factors, biases = self.numbers("H", 2), self.numbers("ibias", 2)
+        self.assertEqual({row[0] for row in biases.values()}, {0})  # as they were at the start
+        said = dict(line.split("\t") for line in self.lines("miu", 1))
+        self.assertEqual(float(said["rating_sz"]), 2 * self.ratings)
+        users = self.numbers("W", 2)
+        self.run_it(2, rounds=3, update_file=OTHER, update_functions=["twice_number", "unmoved", "unmoved"],
+                    filter_file=OTHER, filter_functions=["odd_users_bias", "even_items_bias", "even_users", "odd_items"])
+        self.assertEqual({key: factors[key] for key in factors if int(key) % 2 == 1}, self.numbers("H", 2))
+        self.assertEqual({key for key in users if int(key) % 2 == 0}, self.numbers("W", 2).keys())
+        self.assertEqual({key for key in users if int(key) % 2 == 1}, self.numbers("ubias", 2).keys())
+        self.assertEqual({key for key in biases if int(key) % 2 == 0}, self.numbers("ibias", 2).keys())
+        self.assertNotEqual(users["2"], self.numbers("W", 2)["2"])
+
+    def test_what_cannot_act_is_refused_and_errors_end_the_job(self):
+        self.refused(3, 'key "filter_file": found it without update_file', filter_file=OTHER)
+        self.refused(3, 'key "filter_functions": found it without filter_file', filter_functions=["f"])
+        self.refused(5, "no_such_rule", update_file=OTHER, update_functions=["twice_number", "no_such_rule"])
+        self.refused(5, "no more today", update_file=OTHER, update_functions=["twice_number", "throws", "throws"])
+        self.run_it(2)
+        self.refused(3, 'key "update_file": not with model_input', input=None, model_input=self.output, update_file=OTHER)
+
+
 if __name__ == "__main__":
     unittest.main()
