@@ -271,7 +271,7 @@ class Lda(PluginCase):
             files = [self.lines(*name) for name in (("word_topic", where[0]), ("topic_counts", 1), ("lda_topics", 1))]
             for key in ("handle_file", "handle_fn"):
                 with self.subTest(where=where, key=key):
-                    said = self.run_it(*where, check_counts=True, **{key: shipped("gLDA_handle")})
+                    said = self.run_it(*where, check_counts=True, **{key: shipped("lda_handle")})
                     self.assertEqual(said["log_likelihood"], plain["log_likelihood"])
                     self.assertEqual([self.lines(*name) for name in (("word_topic", where[0]), ("topic_counts", 1),
                                                                      ("lda_topics", 1))], files)
@@ -290,7 +290,7 @@ class Lda(PluginCase):
 
     def test_errors_of_plug_ins_end_the_job(self):
         self.refused(5, "gLDA_word_update", handle_file=shipped("wc_update"))
-        self.refused(3, 'key "handle_fn": found another plug-in', handle_file=OTHER, handle_fn=shipped("gLDA_handle"))
+        self.refused(3, 'key "handle_fn": found another plug-in', handle_file=OTHER, handle_fn=shipped("lda_handle"))
 
 
 class Mf(PluginCase):

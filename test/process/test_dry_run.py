@@ -1,0 +1,80 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""prun.py --dry-run: the command lines of every process, and how options change them."""
+import os
+import shlex
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from process_support import BIN, LR, MPI, JobTest, main  # noqa: E402
+
+
+class DryRun(JobTest):
+    def lines(self, *arguments):
+        status, out, err = self.prun("--dry-run", *arguments)
+        self.assertEqual((status, err), (0, ""))
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "paracel_runs")))
+        return [shlex.split(line) for line in out.splitlines()]
+
+    def test_ppn_is_for_the_workers_of_mpirun(self):
+        self.assertIn("ppr:2:node", self.lines("-m", "mpi", "-w", "4", "--ppn", "2", "-c", "cfg.json", LR)[-1])
+
+    def test_it_prints_every_command_and_starts_nothing(self):
+        lines = self.lines("-w", "3", "-p", "2", "--threads", "4", "--max-memory", "4G", "-c", "cfg.json", LR, "--flag", "a b")
+        self.assertEqual(len(lines), 6)
+        scheduler, server, worker = lines[0], lines[2], lines[4]
+        self.assertEqual(scheduler[0], os.path.join(BIN, "start_scheduler"))
+        for pair in (("--workers", "3"), ("--servers", "2")):
+            self.assertIn(pair, list(zip(scheduler, scheduler[1:])))
+        self.assertEqual(server[0], os.path.join(BIN, "start_server"))
+        for pair in (("--slot", "1"), ("--threads", "4"), ("--max-memory", "4G")):
+            self.assertIn(pair, list(zip(server, server[1:])))
+        self.assertNotIn("--max-value-bytes", server)
+        variables = dict(word.split("=", 1) for word in worker if word.startswith("PARACEL_"))
+        self.assertEqual(variables["PARACEL_RANK"], "1")
+        self.assertEqual(variables["PARACEL_SIZE"], "3")
+        self.assertEqual(variables["PARACEL_MODE"], "local")
+        command = worker[worker.index(LR):]
+        self.assertEqual(command[1:3], ["--flag", "a b"])
+        self.assertEqual(command[3], "--server_info")
+        self.assertRegex(command[4], r"^paracel1;[0-9a-f]{16};ipc:///tmp/prc-X+/s$")
+        self.assertEqual(command[5:], ["--cfg_file", "cfg.json"])
+
+    def test_threads_share_connections_in_large_jobs_and_when_asked(self):
+        for shared, options in ((1, "-w 65 --threads 4"), (0, "-w 64 --threads 4"), (1, "-p 33 --threads 8"), (0, "-w 300"),
+                                (1, "--threads 2 --connections shared"), (0, "-w 99 --threads 4 --connections each")):
+            self.assertEqual("--shared-connections" in self.lines("-c", "cfg.json", *options.split(), LR)[1], shared, options)
+
+    def test_the_folder_of_update_file_and_others_are_allowed_to_the_servers(self):
+        os.makedirs(os.path.join(self.folder, "plug"), exist_ok=True)
+        with open(os.path.join(self.folder, "plug", "mine.so"), "wb"):
+            pass
+        self.write_config("plug.json", update_file="plug/mine.so")
+        server = self.lines("-c", "plug.json", "--plugin-dir", "/usr", LR)[1]
+        folders = server[server.index("--plugin-dirs") + 1].split(":")
+        self.assertEqual(folders, [os.path.join(self.folder, "plug"), "/usr", self.folder, BIN,
+                                   os.path.join(os.path.dirname(BIN), "lib")])
+
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_mpi_jobs_have_one_mpirun_for_the_servers_and_one_for_the_workers(self):
+        lines = self.lines("-w", "3", "-p", "2", "-m", "mpi", "-c", "cfg.json", LR)
+        self.assertEqual(len(lines), 3)
+        for line, count, program in ((lines[1], "2", os.path.join(BIN, "start_server")), (lines[2], "3", LR)):
+            mpirun = line[[os.path.basename(word) for word in line].index("mpirun"):]
+            self.assertEqual(mpirun[1:3], ["-np", count])
+            self.assertIn(program, mpirun)
+        self.assertIn(("--slot", "auto"), list(zip(lines[1], lines[1][1:])))
+        self.assertIn(("-x", "PARACEL_RENDEZVOUS"), list(zip(lines[2], lines[2][1:])))
+
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_servers_may_be_started_otherwise_than_workers(self):
+        lines = self.lines("-w", "2", "-p", "2", "-m", "mpi", "--m_server", "local", "-c", "cfg.json", LR)
+        self.assertEqual(len(lines), 4)
+        self.assertIn("ipc:///tmp/prc-XXXXXX", lines[1])
+        lines = self.lines("-w", "2", "-p", "2", "-m", "mpi", "--m_server", "local", "--host", "127.0.0.1", "-c", "cfg.json", LR)
+        self.assertIn("tcp://127.0.0.1:*", lines[1])
+
+
+if __name__ == "__main__":
+    main()
