@@ -31,8 +31,8 @@ struct node_options {
   server_options server;
   /// `ipc:///folder` (sockets <folder>/<slot>_<thread>), `tcp://host:*`, or `inproc://prefix`.
   std::string bind = "inproc://server";
-  std::chrono::milliseconds function_timeout{30'000};  ///< a user function that runs longer is named in the log
-  std::chrono::milliseconds heartbeat_interval{500};   ///< of the pings through each shard's own queue
+  function_timeouts function_timeout{};               ///< a user function that runs longer is named in the log
+  std::chrono::milliseconds heartbeat_interval{500};  ///< of the pings through each shard's own queue
   request_handler* handler = nullptr;  ///< handles the shards' requests instead of the server; may forward
   std::function<void()> on_stop;       ///< on a `stop` request or a thread failure; runs on one of the node's threads
   std::function<void(const std::string&)> log;  ///< a line of text; without it: stderr
