@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -S
 # SPDX-License-Identifier: BSD-3-Clause
-"""Starts a Paracel job: one scheduler, the servers, the workers; watches them; ends them all.
+"""Runs a Paracel job: starts one scheduler, the servers and the workers, watches them, and stops them all.
 
     prun.py -w 4 -p 2 -c cfg.json -m local build/bin/lr
     prun.py -w 4 -p 2 -c cfg.json -m mpi --hostfile hosts build/bin/lr
@@ -9,19 +9,19 @@
     prun.py runs [--keep N]
     prun.py checkpoint list|verify DIR
 
-Its parts are in tool/launcher/. One loop (job.py) waits for everything at once: signals and deaths of children (a wake-up
-descriptor), the scheduler's events, the output of worker 0. The first cause of a failure decides the exit status; the table
-is in README.md and in --help.
+The implementation is in tool/launcher/. One event loop (job.py) waits for all inputs: signals and exits of children (a wake-up
+descriptor), the scheduler's events, the output of worker 0. The first cause of a failure determines the exit status; the table is
+in README.md and in --help.
 
-What is printed by worker 0 goes to standard output, everything that this launcher has to say to standard error.
+Worker 0's output goes to standard output, the launcher's own messages to standard error.
 """
-# First of all, and with what is built in: `signal` and `os` take milliseconds to load.
+# Before all other imports, and with built-in modules: `signal` and `os` take milliseconds to load.
 import _signal
 import posix
 
 
 def interrupted(*_):
-    """Until main() is there to take it: nothing has been started or made."""
+    """The SIGINT handler until main() installs its own: nothing has been started or created yet."""
     posix.write(2, b"prun.py: interrupted\n")
     posix._exit(130)
 
@@ -31,14 +31,14 @@ _signal.signal(_signal.SIGINT, interrupted)
 import os  # noqa: E402
 import sys  # noqa: E402
 
-for number in (0, 1, 2):  # one that is closed would be the number of the next file that is opened
+for number in (0, 1, 2):  # the next file opened would get the number of a closed one
     try:
         os.fstat(number)
     except OSError:
         os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-# launcher/: in tool/ of the source tree, in lib/paracel/ once installed
+# launcher/ is in tool/ of the source tree and in lib/paracel/ of the installed one
 for folder in (os.path.join(HERE, "tool"), os.path.join(HERE, "..", "lib", "paracel")):
     if os.path.isdir(os.path.join(folder, "launcher")):
         sys.path.insert(0, folder)
@@ -78,11 +78,11 @@ def main(arguments):
         framework = find_framework(program)
         publishes, linked = marks_in(program)
         remote = remote_hosts(options)
-        # Files on other hosts are looked at there, by the program itself.
+        # Files on other hosts are checked there, by the program itself.
         facts = check_config(framework, program, publishes, options.cfg_file, look_at_files=not remote)
         plan = Plan(options, program, framework, facts, linked, remote)
         job = Job(plan)
-        if options.worker_wait and facts.always_begins_anew:
+        if options.worker_wait and not facts.resumable:
             raise Failure(USAGE, f"--on-worker-death {options.on_worker_death}: no process can take the place of a worker of "
                                  f"{facts.program}, because it does not ask where its loop begins (first_iteration)")
         plan.make_folders()
@@ -92,9 +92,9 @@ def main(arguments):
         return job.run()
     except Failure as failure:
         words, status = f"error: {failure}", failure.status
-    except OSError as error:  # no descriptors are left, say
+    except OSError as error:  # for example, out of file descriptors
         words, status = f"error: {error}", FAILURE
-    except KeyboardInterrupt:  # before the loop took the signals over
+    except KeyboardInterrupt:  # before the event loop handles signals
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
         words, status = "interrupted", 130
     finally:

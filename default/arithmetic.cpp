@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The update functions on numbers that come with the framework; default/README.md is their list. The loops are written
-// so that the compiler turns them into SIMD: the spans never overlap, which `restrict` says, and nothing is called.
+// The framework's update functions on numbers; default/README.md lists them. The loops are written so that the compiler
+// vectorises them: the spans never overlap, as `restrict` says, and the loops call no functions.
 #include <paracel/update.hpp>
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace {
 
-/// Integers add modulo 2^n: an overflow in a server is a wrong number, never undefined behaviour.
+/// Integers add modulo 2^n: an overflow in a server gives a wrong number, never undefined behaviour.
 struct add {
   template <class T>
   void operator()(std::span<T> value, std::span<const std::type_identity_t<T>> delta) const noexcept {
@@ -56,7 +56,7 @@ struct assign {
   }
 };
 
-/// Values of other types and sizes are replaced as they are.
+/// Values of other types and sizes are replaced unchanged.
 std::int32_t assign_any(const paracel::update_result*, const paracel::abi::value*, const paracel::abi::value* delta,
                         const paracel::abi::sink* out, paracel::abi::error_text* error) noexcept {
   std::byte* memory = out->place(out->context, delta->tag, delta->bytes);
@@ -83,7 +83,7 @@ extern paracel::update_result paracel_add;
 extern paracel::update_result paracel_assign;
 extern paracel::update_result paracel_max;
 extern paracel::update_result paracel_min;
-// Paracel's names.
+// The names that Paracel 0.3 used.
 extern paracel::update_result default_incr_i;
 extern paracel::update_result default_incr_f;
 extern paracel::update_result default_incr_d;

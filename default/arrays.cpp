@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What arrays in pieces (paracel/array.hpp) are made with: values that the first one sets, and that need not travel.
+// The functions that create partitioned arrays (paracel/array.hpp): initial values that need not be sent.
 #include <paracel/update.hpp>
 
 #include <cstddef>
@@ -14,10 +14,10 @@ namespace {
 
 using namespace paracel;
 
-// A piece is a megabyte or so; this is the end of what an error or an enemy can ask for.
+// A piece is about a megabyte; this bounds what a corrupt or malicious request can allocate.
 constexpr std::uint64_t most_piece_bytes = std::uint64_t{256} << 20;
 
-/// Fills `memory` with numbers that have the bits of `number`.
+/// Fills `memory` with copies of `number`.
 void repeat(std::byte* memory, std::uint64_t bytes, const std::byte* number, std::size_t width) noexcept {
   for (std::uint64_t at = 0; at + width <= bytes; at += width) std::memcpy(memory + at, number, width);
 }
@@ -28,7 +28,7 @@ std::byte* room(const abi::sink* out, value_tag tag, std::uint64_t bytes) {
   return memory;
 }
 
-/// The value stays as it is.
+/// Keeps the current value.
 std::int32_t keep(const update_result*, const abi::value* current, const abi::value*, const abi::sink* out,
                   abi::error_text* error) noexcept {
   return update_detail::guarded(error, [&] {
@@ -37,7 +37,7 @@ std::int32_t keep(const update_result*, const abi::value* current, const abi::va
   });
 }
 
-/// Every element of an array becomes the delta, one number of the same type.
+/// Every element of an array becomes the delta, a number of the same type.
 std::int32_t fill(const update_result*, const abi::value* current, const abi::value* delta, const abi::sink* out,
                   abi::error_text* error) noexcept {
   return update_detail::guarded(error, [&] {
@@ -49,7 +49,7 @@ std::int32_t fill(const update_result*, const abi::value* current, const abi::va
   });
 }
 
-/// (count, type tag of a number, its bits) becomes an array of so many of that number.
+/// (count, type tag of a number, its bits) becomes an array of `count` copies of that number.
 std::int32_t begin_array(const update_result*, const abi::value* delta, const abi::sink* out,
                          abi::error_text* error) noexcept {
   return update_detail::guarded(error, [&] {
@@ -62,7 +62,7 @@ std::int32_t begin_array(const update_result*, const abi::value* delta, const ab
     const auto width = element_bytes(element);
     if (count > most_piece_bytes / width) throw std::runtime_error("a piece of an array is at most 256 MiB");
     const auto array = static_cast<value_tag>(tag | 0x10U);
-    // The low bytes of the bits are the number: values are little-endian.
+    // The number is in the low bytes: values are little-endian.
     repeat(room(out, array, count * width), count * width, reinterpret_cast<const std::byte*>(&bits), width);
   });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The optimizers that come with the framework; default/README.md has their formulas and sources. Every one works
-// element by element in the type of the value, in loops that the compiler turns into SIMD.
+// The framework's optimizers; default/README.md has their formulas and sources. Each works element by element in the
+// type of the value, in loops that the compiler vectorises.
 #include <paracel/update.hpp>
 
 #include <cmath>

@@ -22,13 +22,10 @@
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
 
-DEFINE_string(rendezvous, "", "address of the scheduler, or of whom else is asked");
+DEFINE_string(rendezvous, "", "address of the scheduler, or of a thread of a server");
 DEFINE_string(job, "", "id of the job, 16 hex digits");
 DEFINE_string(verb, "stats", "what is asked, by the protocol's name");
 DEFINE_string(body, "", "the request's body, JSON");
-DEFINE_uint32(rank, 0, "in the request's header: the worker that it is about");
-DEFINE_uint32(clock, paracel::net::no_clock, "in the request's header; not given: none");
-DEFINE_uint32(epoch, 0, "in the request's header");
 DEFINE_double(timeout, 3, "seconds to wait for the answer");
 
 // gflags calls this when it cannot parse the command line; it prints the reason on stderr itself.
@@ -54,9 +51,6 @@ int run() {
   net::request_header h;
   h.what = verb_named(FLAGS_verb);
   h.job = net::parse_job_id(FLAGS_job);
-  h.rank = FLAGS_rank;
-  h.clock = FLAGS_clock;
-  h.epoch = FLAGS_epoch;
   h.sequence = 1;
   h.low_watermark = 1;
   h.body_bytes = static_cast<std::uint32_t>(FLAGS_body.size());

@@ -46,7 +46,7 @@ DEFINE_string(job, "", "id of the job, 16 hex digits");
 DEFINE_int32(workers, 1, "number of workers");
 DEFINE_int32(servers, 1, "number of servers");
 DEFINE_int32(replicas, 1, "copies of every parameter, each on another server");
-DEFINE_bool(elastic, false, "servers may enter and leave while the job runs, also without copies");
+DEFINE_bool(elastic, false, "servers may join and leave while the job runs, even without replicas");
 DEFINE_string(
     on_worker_death, "abort",
     "abort: the job ends; eject: the others go on, except without worker 0; wait:T: they wait T seconds for another "

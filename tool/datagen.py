@@ -5,8 +5,8 @@
     tool/datagen.py -m classification -o training.dat -n 2500 -k 100
     tool/datagen.py -m rmat -o edges.txt --size 10G --jobs 2
 
-It is the front of bin/datagen, a program of the build: of `--binary`, else of $PARACEL_BUILD, else of build/, else beside
-this file. Without it classification and regression are made here, more slowly, with the same bytes; the others need it.
+The front end of bin/datagen, which is looked for in `--binary`, $PARACEL_BUILD, build/, and beside this file. Without it
+classification and regression are generated here, more slowly, with the same bytes; the other kinds need it.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def weights(rng, k):
 
 
 def add(numbers):
-    """Not sum(): since Python 3.12 it rounds differently."""
+    """Unlike sum(), which rounds differently since Python 3.12."""
     total = 0.0
     for x in numbers:
         total += x
@@ -81,7 +81,7 @@ def regression(rng, w):
 LABELS = {"classification": classification, "regression": regression}
 METHODS = sorted([*LABELS, "sparse_classification", "sparse_regression", "similarity", "kmeans", "factors", "mf", "als",
                   "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda"])
-# Which option is for which kinds; the others are for all.
+# The kinds to which an option applies; options not listed apply to all.
 ONLY = {
     "k": {"classification", "regression", "sparse_classification", "sparse_regression", "similarity", "kmeans", "factors",
           "mf", "als", "svd", "lda"},
@@ -105,7 +105,7 @@ ONLY = {
     "beta": {"lda"},
     "as_text": {"lda"},
 }
-# What the program calls it, where that is another name.
+# The program's names of options, where they differ.
 NAMES = {"k": "columns", "n": "rows", "ncenters": "parts"}
 PLANTED = set(METHODS) - {"classification", "regression", "similarity", "factors", "pagerank", "rmat", "wc"}
 
@@ -188,7 +188,7 @@ def parse(argv):
     given = {name: value for name, value in vars(options).items() if value is not None and value is not False}
     for name in given:
         if name in ONLY and options.method not in ONLY[name]:
-            # Paracel's command lines may say -s and -k to every kind.
+            # Paracel's command lines may contain -s and -k with every kind.
             if name not in ("sep", "k"):
                 parser.error("argument --%s: not for %s" % (name, options.method))
     if options.n and options.size:
@@ -204,7 +204,7 @@ def find_binary(options):
     if options.binary:
         return options.binary
     builds = [build for build in (os.environ.get("PARACEL_BUILD"), os.path.join(SOURCE, "build")) if build]
-    here = os.path.dirname(os.path.abspath(__file__))  # where it lies when it is installed
+    here = os.path.dirname(os.path.abspath(__file__))  # its place when installed
     for folder in [os.path.join(build, "bin") for build in builds] + [here]:
         path = os.path.join(folder, "datagen")
         if os.path.isfile(path) and os.access(path, os.X_OK):
@@ -213,7 +213,7 @@ def find_binary(options):
 
 
 def arguments(options, given):
-    """As the program wants them."""
+    """The arguments of the program."""
     words = ["method=" + options.method, "output=" + options.output, "seed=%d" % abs(options.seed)]
     truth = options.truth
     if not truth and options.method in PLANTED and not options.no_truth and options.output != "-":
@@ -230,12 +230,12 @@ def arguments(options, given):
 
 
 def generate(options):
-    """Classification and regression; returns the weights."""
+    """Generates classification and regression data; returns the weights."""
     rng = random.Random(options.seed)
     k = options.k or 100
     w = weights(rng, k)
     label = LABELS[options.method](rng, w)
-    # One format for a whole row is twice as fast as one a number.
+    # Formatting a whole row at once is twice as fast as number by number.
     sep = (options.sep if options.sep is not None else ",").replace("%", "%%")
     line = sep.join(["%.9g"] * k) + sep
     rows = math.inf if options.size else options.n or 2500
@@ -258,7 +258,7 @@ def generate(options):
 def main(argv=None):
     options, given = parse(argv)
     binary = find_binary(options)
-    # Python's generator takes a seed of any size.
+    # Python's generator accepts a seed of any size.
     if binary and abs(options.seed) < 2**64:
         try:
             sys.stdout.flush()

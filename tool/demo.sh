@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-#
-# From a fresh clone to a trained model: installs what is missing, builds, trains logistic regression with four workers and
-# two servers on this machine, and prints how good the model is. Can be run again at any time.
+# From a fresh clone to a trained model: installs missing packages, builds, trains logistic regression with four workers and two
+# servers on this machine, and prints the quality of the model. Can be repeated at any time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -12,8 +11,8 @@ say() { printf '\n== %s\n' "$*"; }
 bash tool/setup.sh
 
 say "configuring and building (Release) in build/"
-# Tests and benchmarks are of no use here; tool/test.sh turns them on again in the same folder. From nothing, many files as
-# one take less than half the time; a folder that is there keeps its way.
+# Tests and benchmarks are not needed here; tool/test.sh enables them again in the same build folder. A unity build from scratch
+# takes less than half the time; an existing build folder keeps its configuration.
 options=(-DPARACEL_TESTS=OFF -DPARACEL_BENCH=OFF)
 [[ -f build/CMakeCache.txt ]] || options+=(-DPARACEL_UNITY=ON)
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release "${options[@]}"

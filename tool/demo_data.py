@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes the demo's input: training and test files of lines `f1,...,fk,label`.
+"""Generates the demo's input: training and test files with lines `f1,...,fk,label`.
 
-The source is a data set of scikit-learn (a line `samples,features,class names`, then `f1,...,fk,label`). Columns are
-standardised with mean and deviation of the training part, so that one step size suits all of them. Standard library only;
+The source is a data set of scikit-learn (a line `samples,features,class names`, then `f1,...,fk,label`). Columns are standardised
+with mean and standard deviation of the training part, so that one step size suits all of them. Uses only the standard library;
 the same seed gives the same files.
 """
 import argparse

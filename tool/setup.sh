@@ -1,13 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-#
-# Installs the Debian 12 packages that are missing, and nothing that is there. Needs no network when all are there.
-#
-#   tool/setup.sh           what building and running needs
-#   tool/setup.sh --test    and what tool/test.sh needs
-#   tool/setup.sh --fresh   and what a Debian in a folder needs, a machine that has nothing
-#   tool/setup.sh --long    and what the long tests need: those two, and two hosts as network namespaces
-#   tool/setup.sh --bench   and the tools that tool/bench/cost.py measures against
+# Installs missing Debian 12 packages. Needs no network if all are installed.
+#   tool/setup.sh           for building and running
+#   tool/setup.sh --test    also for tool/test.sh
+#   tool/setup.sh --fresh   also for a minimal Debian in a folder (a fresh machine)
+#   tool/setup.sh --long    also for the long tests: both of the above, and two hosts as network namespaces
+#   tool/setup.sh --bench   also the tools that tool/bench/cost.py compares with
 set -euo pipefail
 
 build_packages=(
@@ -16,7 +14,7 @@ build_packages=(
   libopenmpi-dev openmpi-bin libeigen3-dev zlib1g-dev libzstd-dev
   python3
 )
-data_packages=(python3-sklearn)  # only its data sets are read; without it the data is generated
+data_packages=(python3-sklearn)  # only its data sets are used; without it data is generated
 test_packages=(libgtest-dev libgmock-dev clang clang-format clang-tidy libclang-rt-14-dev procps python3-numpy python3-scipy)
 bench_packages=(python3-numpy python3-scipy python3-sklearn python3-igraph liblinear-tools libopenblas0-pthread mawk)
 fresh_packages=(mmdebstrap)
@@ -38,7 +36,7 @@ done
 missing_of() {
   local package
   for package in "$@"; do
-    # "install ok installed" is the only state in which the files are there.
+    # "install ok installed" is the only state in which all files exist.
     [[ $(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) == "install ok installed" ]] || echo "$package"
   done
 }
@@ -68,7 +66,7 @@ fi
 install() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" </dev/null; }
 
 say "apt-get update"
-"${as_root[@]}" apt-get update </dev/null || echo "the lists could not be renewed; going on with the old ones"
+"${as_root[@]}" apt-get update </dev/null || echo "the package lists could not be updated; continuing with the old ones"
 if ((${#missing[@]})); then
   say "apt-get install ${missing[*]}"
   install "${missing[@]}"

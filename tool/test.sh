@@ -1,17 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-#
-# Installs what is missing, builds, and runs tests. Stops at the first step that fails.
+# Installs missing packages, builds, and runs tests. Stops at the first step that fails.
 #
 #   tool/test.sh            every kind of test in a Release build: units, cluster of threads, real processes and kills,
 #                           simulated jobs, algorithms, README
-#   tool/test.sh NAME ...   those tests whose names match one of these (ctest -R)
-#   tool/test.sh --ci       the first, and units and cluster under AddressSanitizer and UndefinedBehaviorSanitizer, the
-#                           benchmarks built, the README's first command on a machine that has nothing (mmdebstrap; needs
-#                           root and a Debian mirror)
-#   tool/test.sh --full     that, and ThreadSanitizer, the fuzzers, 20 kills of each kind of process instead of 3, 10,000
+#   tool/test.sh NAME ...   the tests whose names match one of these (ctest -R)
+#   tool/test.sh --ci       all of these, units and cluster under AddressSanitizer and UndefinedBehaviorSanitizer, a build of
+#                           the benchmarks, the README's first command on a fresh machine (mmdebstrap; needs root and a
+#                           Debian mirror)
+#   tool/test.sh --full     also ThreadSanitizer, the fuzzers, 20 kills of each kind of process instead of 3, 10,000
 #                           simulated jobs instead of 300, two hosts (network namespaces; needs root), the commands of
-#                           README and documents on the machine that had nothing
+#                           README and documents on the fresh machine
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -40,18 +39,18 @@ say() { printf '\n== [%d min %02d s] %s\n' $(((SECONDS - started) / 60)) $(((SEC
 build() {
   local folder=$1 targets=$2
   shift 2
-  # From nothing, many files as one take less than half the time; a folder that is there keeps its way.
+  # A unity build from scratch takes less than half the time; an existing build folder keeps its configuration.
   [[ -f $folder/CMakeCache.txt ]] || set -- -DPARACEL_UNITY=ON -DPARACEL_BENCH=OFF -DPARACEL_ASSERTIONS=ON "$@"
   if ((ci)); then set -- "$@" -DPARACEL_BENCH=ON; fi
-  # What a demo has turned off in that folder is on again.
+  # Enables again what tool/demo.sh has disabled in that folder.
   cmake -S . -B "$folder" -G Ninja -DPARACEL_TESTS=ON "$@" >"$logs/configure.log" 2>&1 ||
     { cat "$logs/configure.log"; exit 1; }
   # shellcheck disable=SC2086  # targets is a list of words
   cmake --build "$folder" --target $targets
 }
 
-# gtests <folder> <name>: the test programs themselves, each in as many processes as there are processors; one process for
-# many tests is quicker than one a test.
+# gtests <folder> <name>: runs the test programs, each sharded over one process for each processor; a process that runs many tests
+# is faster than one for each test.
 shard() {
   GTEST_TOTAL_SHARDS=$jobs GTEST_SHARD_INDEX=$3 "$1/bin/$4" --gtest_brief=1 >"$logs/$2_$4_$3.log" 2>&1 ||
     { cat "$logs/$2_$4_$3.log"; return 1; }
@@ -83,7 +82,7 @@ finish() {
        END {print passed " passed, 0 failed"}' "$logs"/*.log
   exit 0
 }
-# Twice as many at once as there are processors: half of the tests wait most of their time, and what computes counts as two.
+# Twice as many tests in parallel as processors: half of the tests mostly wait, and CPU-bound ones count as two.
 run_ctest() { ctest --test-dir build --output-on-failure --no-tests=error -j $((2 * jobs)) "$@"; }
 
 if ((${#names[@]})); then
@@ -113,7 +112,8 @@ gtests build-asan asan
 say "building with ThreadSanitizer in build-tsan/"
 build build-tsan "unit_tests cluster_tests" -DCMAKE_BUILD_TYPE=Sanitize -DPARACEL_SANITIZE=thread
 say "units and cluster under ThreadSanitizer"
-# Debian's libzmq is not instrumented: what it orders looks like a race. The cluster runs on the in-process transport.
+# Debian's libzmq is not instrumented, so its synchronisation is invisible and causes false reports. The cluster uses the
+# in-process transport.
 GTEST_FILTER='-*Zmq*:*zmq_*' gtests build-tsan tsan
 
 say "building the fuzzers (clang) in build-fuzz/"

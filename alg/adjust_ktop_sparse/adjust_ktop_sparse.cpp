@@ -15,7 +15,7 @@ namespace paracel::alg {
 
 namespace {
 
-// Rows that a worker asks for at a time: with a few hundred entries each, some ten megabytes.
+// Rows that a worker requests at a time: about ten megabytes, with a few hundred entries each.
 constexpr std::size_t batch_rows = 4096;
 
 template <class T>
@@ -130,7 +130,7 @@ void adjust_ktop::load() {
   }
 }
 
-/// The worker that has this user's ratings, if anybody has.
+/// The worker whose range of ids contains this user.
 std::size_t adjust_ktop::owner_of(const std::string& id) const {
   const auto after = [&](const std::string& text, const std::pair<std::size_t, std::string>& first) {
     return ratings_.row_ids.numeric() ? number_of(text) < number_of(first.second) : text < first.second;
@@ -139,8 +139,8 @@ std::size_t adjust_ktop::owner_of(const std::string& id) const {
   return it == first_ids_.begin() ? 0 : std::prev(it)->first;
 }
 
-/// The ratings of these users, in their order; nobody's are empty. A collective.
-///     there   4 bytes of id  id, one after the other        back   8 entries  entries * 8 column  entries * 8 value
+/// The ratings of these users, in their order; empty for unknown users. A collective.
+///     request   4 bytes of id  id, one after the other        reply   8 entries  entries * 8 column  entries * 8 value
 std::vector<adjust_ktop::rating_row> adjust_ktop::fetch(const std::vector<std::string>& ids) {
   auto comm = get_comm();
   const auto workers = get_worker_size();
@@ -197,7 +197,7 @@ void adjust_ktop::choose() {
   sums_.assign(5, 0);
   std::size_t next = 0;
   for (std::int64_t more = 1; more != 0;) {
-    // As many lists as ask for a batch of rows; a row is asked for once a batch.
+    // Lists until they need a batch of rows; each row is requested once a batch.
     std::unordered_map<std::string_view, std::size_t> place;
     std::vector<std::string> ids;
     const auto need = [&](const std::string& id) {
@@ -238,7 +238,7 @@ void adjust_ktop::dump_result() {
     for (std::size_t l = 0; l < lists_.size(); ++l) lines.push_back({lists_[l].id, choices_[l].k});
     paracel_dump_vector(lines, "ktop_result_", "\n");
   } else {
-    // Names of users as they stand in the lists.
+    // User ids as they are written in the lists.
     std::vector<std::uint64_t> k;
     auto ids = id_list::empty(false);
     for (std::size_t l = 0; l < lists_.size(); ++l) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How many neighbours each user should have: for every user of a list of similarities the k that predicts the user's
-// known ratings best by the ratings of the first k neighbours.
+// The best number of neighbours for each user: for every user of a list of similarities, the k for which the ratings of
+// the first k neighbours predict the user's known ratings best.
 //
-// A worker takes the lists that it reads, and asks the workers that own the ratings of those users and of their
-// neighbours for them, a batch of lists at a time.
+// A worker processes the lists that it reads, and requests the ratings of those users and of their neighbours from the
+// workers that own them, a batch of lists at a time.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace paracel::alg {
 /// The keys of adjust_ktop_sparse's config; README.md explains them.
 config_schema adjust_ktop_schema();
 
-/// A config as a struct.
+/// The config as a struct.
 struct adjust_ktop_settings {
   explicit adjust_ktop_settings(const config& from);
 
@@ -43,16 +43,15 @@ struct similarity_list {
   std::string id;
   std::vector<std::pair<std::string, double>> neighbours;
 };
-/// Takes a line `id<tab>id:similarity|id:similarity...` apart; false for a blank one. A list may be empty.
-/// `fail(at, what)` throws for what is wrong.
+/// Parses a line `id<tab>id:similarity|id:similarity...`; false for a blank one. A list may be empty.
+/// `fail(at, what)` throws for a malformed line.
 bool parse_similarities(std::string_view line, similarity_list& out, const text_failure& fail);
 
 class adjust_ktop : public paralg {
  public:
   adjust_ktop(Comm comm, const std::string& server_info, const adjust_ktop_settings& settings);
 
-  /// Loads, chooses, writes.
-  /// Throws: data_error.
+  /// Loads, chooses and writes. Throws: data_error.
   void solve() override;
 
  private:

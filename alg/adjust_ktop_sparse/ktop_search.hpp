@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How many neighbours predict a row best.
+// The number of neighbours that predicts a row best.
 #pragma once
 
 #include <algorithm>
@@ -18,21 +18,21 @@ struct rated_neighbour {
   std::span<const double> values;
 };
 
-/// What ktop_search found for a row.
+/// The result of ktop_search for a row.
 struct ktop_choice {
   std::size_t k = 0;      ///< the best number of neighbours
   double error = 0;       ///< squared error with k neighbours, summed over the row's entries
-  double base_error = 0;  ///< with all of them
+  double base_error = 0;  ///< with all neighbours
 };
 
-/// For each k from `lower` to the number of neighbours, predict every entry of a row by
+/// Predicts, for each k from `lower` to the number of neighbours, every entry of a row by
 ///
-///     sum of s_v r_v,i / sum of s_v      over the first k neighbours v that have column i; the row's mean where none
-///     has
+///     sum of s_v r_v,i / sum of s_v      over the first k neighbours v that have column i
 ///
-/// (or where the similarities add up to 0), and take the k of least squared error; of equal ones the least. A list that
-/// is shorter than `lower` is taken as it is. Thread-safety: none (it keeps its memory from call to call) Cost: the
-/// entries of the row, once more for each neighbour, and those of the neighbours.
+/// (the row's mean if there is none, or if the similarities sum to 0), and returns the k with the least squared error,
+/// the smallest of equal ones. A list shorter than `lower` is used completely.
+/// Thread-safety: none (memory is reused between calls).
+/// Cost: the entries of the row, once more for each neighbour, and those of the neighbours.
 class ktop_search {
  public:
   ktop_choice operator()(std::span<const std::uint64_t> columns, std::span<const double> values,
@@ -80,7 +80,7 @@ class ktop_search {
       }
     }
   }
-  /// Summed anew, in the order of the columns: what is equal for two k stays equal.
+  /// Summed again in the order of the columns, so that equal predictions of two k have bit-identical errors.
   [[nodiscard]] double sum_of_squares() const {
     double sum = 0;
     for (const auto s : squares_) sum += s;

@@ -35,7 +35,7 @@ als_sums als_half_step(const als_model& model, const sparse_rows& ratings, std::
                        std::span<const double> gram, std::span<double> own) {
   const std::size_t k = model.k;
   const std::size_t width = row_width(k);
-  // With a bias the features are 1 and the factors, which lie side by side in a row.
+  // With a bias the features are 1 and the factors, which are contiguous in a row.
   const bool bias = has_bias(model.form);
   const std::size_t d = bias ? k + 1 : k;
   const std::size_t from = bias ? known_at : factors_at;
@@ -117,7 +117,7 @@ std::vector<double> factor_gram(std::size_t k, std::span<const double> rows) {
 
 namespace {
 
-/// Takes a line apart. Returns the 1-based column where it is wrong, with what was wanted, or 0.
+/// Parses a line. Returns the 1-based column of an error, with the expected text in `wanted`, or 0.
 std::size_t parse_factors(std::string_view line, std::size_t k, std::string& id, std::vector<double>& values,
                           std::string& wanted) {
   const auto tab = line.find('\t');
@@ -148,7 +148,7 @@ std::size_t parse_factors(std::string_view line, std::size_t k, std::string& id,
   return 0;
 }
 
-/// The first line that is wrong, in the order of the files. Throws: data_error for it.
+/// Finds the first malformed line, in the order of the files. Throws: data_error for it.
 void find_wrong_line(const std::vector<std::string>& files) {
   std::size_t k = 0;
   for (const auto& file : expand(files)) {
@@ -183,7 +183,7 @@ factor_lines load_factors(Comm comm, const std::vector<std::string>& files) {
     if (out.k == 0) out.k = out.values.size() - before;
     out.ids.push_back(std::move(id));
   });
-  // Whether anything is wrong is agreed on; then all look for it, in the order of the files.
+  // The workers agree on whether there is an error; then all search for it, in the order of the files.
   std::vector<std::int64_t> most{
       wrong ? 1 : 0, static_cast<std::int64_t>(out.k),
       out.k == 0 ? std::numeric_limits<std::int64_t>::min() : -static_cast<std::int64_t>(out.k)};
@@ -202,7 +202,7 @@ void als_role::prepare(std::size_t k) {
 
 namespace {
 
-/// The keys of ids: of a number the same whether or not the others are numbers.
+/// The keys of ids: the key of a number does not depend on whether all ids are numbers.
 std::vector<std::uint64_t> keys_as(const std::vector<std::string>& ids) { return keys_of(id_list(ids)); }
 
 }  // namespace
@@ -254,7 +254,7 @@ als_one_step::errors als_one_step::solve(double lambda, const sparse_rows* valid
     push_rows(tables_->users(), side_.keys, side_.own);
     job_.paracel_sync();
     found = predict_pairs(*tables_, *validate, {});
-    job_.paracel_sync();  // nobody pushes the next rows while others still look at these
+    job_.paracel_sync();  // the next rows are pushed only after all have pulled these
   }
   std::vector<double> all{sums.squares, found.squares_of_known, static_cast<double>(found.pairs),
                           static_cast<double>(found.unknown)};
@@ -271,9 +271,9 @@ als_one_step::errors als_one_step::solve(double lambda, const sparse_rows* valid
 
 config_schema als_schema() {
   config_schema s("als", "factors of users and items by alternating least squares");
-  s.key("rating_input", key_type::files, "ratings: user,item,rating; further fields are not read")
+  s.key("rating_input", key_type::files, "ratings: user,item,rating; further fields are ignored")
       .required_unless({"model_input"});
-  s.key("factor_input", key_type::files, "given factors id<tab>f|f|...: one half step against them, as Paracel 0.3");
+  s.key("factor_input", key_type::files, "given factors id<tab>f|f|...: one half step against them, as in Paracel 0.3");
   s.key("validate_input", key_type::files, "held-out ratings; another name of test_input");
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
@@ -285,15 +285,15 @@ config_schema als_schema() {
   s.key("rounds", key_type::integer, "alternations, each two half steps").fallback(10).at_least(1).at_most(1000000);
   s.key("lambda", key_type::number, "weight of the penalty of the factors").fallback(0.1).at_least(0);
   s.key("lambda_bias", key_type::number, "weight of the penalty of the biases").fallback(0.05).at_least(0);
-  s.key("weighted", key_type::boolean, "each row's penalty counts once a rating").fallback(true);
-  s.key("implicit", key_type::boolean, "ratings are counts: fit whether there is one, over all cells").fallback(false);
+  s.key("weighted", key_type::boolean, "each row's penalty is multiplied by its number of ratings").fallback(true);
+  s.key("implicit", key_type::boolean, "ratings are counts: fit their presence, over all cells").fallback(false);
   s.key("confidence", key_type::number, "implicit: weight of a cell is 1 + confidence * rating")
       .fallback(40.0)
       .at_least(0);
   s.key("start", key_type::number, "standard deviation of the items' factors before the first step")
       .fallback(0.1)
       .above(0);
-  s.key("tolerance", key_type::number, "stop when a round changes the objective by less than this part; 0: never")
+  s.key("tolerance", key_type::number, "stop when a round changes the objective by less than this fraction; 0: never")
       .fallback(0.0)
       .at_least(0);
   s.key("seed", key_type::integer, "of the start").fallback(0).at_least(0);
@@ -338,7 +338,7 @@ als_settings::als_settings(const config& from)
 
 // ---- the job
 
-// No clock: solved rows are pushed, which takes effect at once, and a barrier stands between a push and the pulls.
+// No clock: pushes of solved rows take effect immediately, and barriers separate pushes from pulls.
 alternating_least_squares::alternating_least_squares(Comm comm, const std::string& server_info,
                                                      const als_settings& settings)
     : paralg(server_info, std::move(comm), settings.output, settings.rounds),
@@ -395,7 +395,7 @@ void alternating_least_squares::load() {
   auto comm = get_comm();
   auto options = rating_options();
   options.values = entry_options::value_rule::need;
-  // A count that comes in parts is their sum: each cell is one entry.
+  // Repeated cells are added up: each cell is one entry.
   if (model_.form == als_form::implicit_ratings) options.duplicates = duplicate_rule::sum;
   auto ratings = load_sparse_both_ways(comm, settings_.rating_input, options);
   users_.ratings = std::move(ratings.rows);
@@ -430,8 +430,8 @@ void alternating_least_squares::load() {
 }
 
 /// Solves one side and pushes it; returns the objective. `from` has the rows of the other side.
-/// Cost: a row of the other side for each local column once from the servers, each own row once to them, a barrier, and
-/// a reduction of 2 numbers (implicit: and one of k^2 before it).
+/// Cost: one pull of the other side's row for each local column, one push of each own row, a barrier, and a reduction
+/// of 2 numbers (implicit: and before it one of k^2).
 double alternating_least_squares::half_step(als_role& side, als_role& other, table<double>& from, table<double>& to) {
   auto comm = get_comm();
   const bool implicit = model_.form == als_form::implicit_ratings;
@@ -451,7 +451,7 @@ double alternating_least_squares::half_step(als_role& side, als_role& other, tab
   comm.allreduce(all);
   (&side == &users_ ? user_penalty_ : item_penalty_) = all[1];
   double objective = all[0] + user_penalty_ + item_penalty_;
-  for (std::size_t j = 0; j < gram.size(); ++j) objective += gram[j] * all[2 + j];  // (w.h)^2 of all cells
+  for (std::size_t j = 0; j < gram.size(); ++j) objective += gram[j] * all[2 + j];  // (w.h)^2 over all cells
   paracel_sync();
   return objective;
 }
@@ -481,7 +481,7 @@ void alternating_least_squares::train() {
 void alternating_least_squares::write() {
   write_model(*this, "als", settings_.format, model_.k, scale_, users_.ratings.entries_total,
               {users_.own, &users_.ratings.row_ids, items_.own, &items_.ratings.row_ids});
-  // The users in the servers were solved before the items were last; they are the model as it is.
+  // The pushed user rows predate the last solve for the items; the model uses both as they are.
   use_model(*this, log_, *tables_, settings_.use, scale_, &users_.ratings, users_.own);
 }
 

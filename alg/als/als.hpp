@@ -2,17 +2,17 @@
 //
 // Factors of users and items by alternating least squares, in three forms.
 //
-//   explicit   sum e^2 + lambda (sum_u n_u |w_u|^2 + sum_i n_i |h_i|^2) + lambda_bias (sum_u n_u b_u^2 + sum_i n_i
-//   b_i^2),
+//   explicit   sum e^2 + lambda (sum_u n_u |w_u|^2 + sum_i n_i |h_i|^2)
+//                      + lambda_bias (sum_u n_u b_u^2 + sum_i n_i b_i^2),
 //              e = r - mean - b_u - b_i - w.h over the ratings; without `weighted` every n is 1. A row's bias is one
-//              more coordinate of its least squares: it is the coefficient of a feature that is always 1.
+//              more coordinate of its least squares: the coefficient of a feature that is always 1.
 //   implicit   sum over all cells (1 + alpha r) ([r > 0] - w.h)^2 + lambda (|W|^2 + |H|^2); the cells without a rating
-//              come from H'H, which does not depend on the user.
-//   one step   (factor_input given, as Paracel 0.3) W_u = (H_u'H_u + lambda I)^-1 H_u'r_u for given factors H.
+//              contribute H'H, which does not depend on the user.
+//   one step   (factor_input given, as in Paracel 0.3) W_u = (H_u'H_u + lambda I)^-1 H_u'r_u for given factors H.
 //
-// Each half step is exact, so the objective never rises. Users are solved where their ratings are, items where theirs
-// are (the input is kept in both orientations); solved rows are pushed to a table in the servers, and each worker pulls
-// the rows that its own side needs.
+// Each half step is exact, so the objective never rises. A user is solved by the worker that has the user's ratings, an
+// item likewise (the input is stored in both orientations); solved rows are pushed to a table in the servers, and each
+// worker pulls the rows that its own side needs.
 //
 // Source: Zhou et al., "Large-scale parallel collaborative filtering for the Netflix prize", AAIM 2008 (weighted); Hu,
 // Koren, Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008.
@@ -46,18 +46,18 @@ struct als_model {
   bool weighted = true;
 };
 
-/// What one side's rows add to the objective.
+/// Contribution of one side's rows to the objective.
 struct als_sums {
   double squares = 0;  ///< explicit: e^2. implicit: (1 + alpha r)(p - y)^2 - y^2 over the ratings, y being w.h
   double penalty = 0;
 };
 
-/// Solves every row of `ratings` for the rows of its columns. Shape: `others` and `own` are rows of row_width(k)
+/// Solves every row of `ratings` given the rows of its columns. Shape: `others` and `own` are rows of row_width(k)
 /// numbers, one for each local column and each row; `gram`: k * k numbers, sum h h' over all columns of all workers
-/// (implicit alone). Cost: of a row with n ratings n k^2 + k^3/3 multiplications, or n^2 k + n^3/3 when n < k/2.
+/// (implicit only). Cost: for a row with n ratings n k^2 + k^3/3 multiplications, or n^2 k + n^3/3 when n < k/2.
 als_sums als_half_step(const als_model& model, const sparse_rows& ratings, std::span<const double> others,
                        std::span<const double> gram, std::span<double> own);
-/// The penalty of rows as they are.
+/// The penalty of the current rows.
 double als_penalty(const als_model& model, const sparse_rows& ratings, std::span<const double> own);
 /// sum of w w' over rows: k * k numbers.
 std::vector<double> factor_gram(std::size_t k, std::span<const double> rows);
@@ -82,9 +82,8 @@ struct als_settings {
   recommend_settings use;
 };
 
-/// Reads factors `id<tab>factor|factor|...` from files, this worker's part of them, and pushes them to `to`, whose
-/// width it must have been made with: see factors_of. A collective. Throws: data_error file:line:column, the same on
-/// every worker.
+/// Reads this worker's part of files of factors, `id<tab>factor|factor|...`. A collective.
+/// Throws: data_error file:line:column, the same on every worker.
 struct factor_lines {
   std::vector<std::string> ids;
   std::vector<double> values;  ///< k each
@@ -103,7 +102,7 @@ struct als_role {
   void prepare(std::size_t k);
 };
 
-/// Ratings and given factors, ready for half steps: what als in Paracel's form and als_validate share.
+/// Ratings and given factors, ready for half steps: shared by als with factor_input and als_validate.
 class als_one_step {
  public:
   /// A collective. Throws: data_error, also when an item of the ratings has no factors.
@@ -115,7 +114,7 @@ class als_one_step {
     std::uint64_t validated = 0;
     std::uint64_t skipped = 0;  ///< pairs with an unknown side
   };
-  /// Solves all rows and measures, on `validate` if it is not null. A collective.
+  /// Solves all rows and computes the errors, on `validate` if it is not null. A collective.
   errors solve(double lambda, const sparse_rows* validate);
   [[nodiscard]] const als_role& side() const noexcept { return side_; }
   [[nodiscard]] std::size_t k() const noexcept { return model_.k; }
@@ -131,7 +130,7 @@ class alternating_least_squares : public paralg {
  public:
   alternating_least_squares(Comm comm, const std::string& server_info, const als_settings& settings);
 
-  /// Loads, alternates, writes the model and uses it. Throws: data_error.
+  /// Loads, alternates, writes the model and applies it. Throws: data_error.
   void solve() override;
 
  private:
@@ -148,7 +147,7 @@ class alternating_least_squares : public paralg {
   als_role users_;
   als_role items_;
   std::optional<factor_tables> tables_;
-  double user_penalty_ = 0;  // of all workers
+  double user_penalty_ = 0;  // over all workers
   double item_penalty_ = 0;
 };
 

@@ -9,7 +9,7 @@ namespace paracel::alg {
 
 config_schema als_validate_schema() {
   config_schema s("als_validate", "chooses lambda for a half step of als");
-  s.key("rating_input", key_type::files, "ratings: user,item,rating; further fields are not read").required();
+  s.key("rating_input", key_type::files, "ratings: user,item,rating; further fields are ignored").required();
   s.key("factor_input", key_type::files, "given factors id<tab>f|f|...").required();
   s.key("validate_input", key_type::files, "held-out ratings").required();
   s.key("output", key_type::output_folder, "folder of the results").required();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Which lambda: for each of `lambdas` the half step of als against given factors, measured on ratings that it did not
-// see.
+// Selection of lambda: for each of `lambdas`, the half step of als against given factors, measured on held-out ratings.
 //
-//     W_u = (H_u'H_u + lambda I)^-1 H_u'r_u        train and validation RMSE of w.h; pairs with an unknown side are
-//     skipped
+//     W_u = (H_u'H_u + lambda I)^-1 H_u'r_u        train and validation RMSE of w.h
+//
+// Pairs with an unknown side are skipped.
 #pragma once
 
 #include <string>

@@ -11,7 +11,7 @@ namespace paracel::alg {
 config_schema bfs_schema() {
   config_schema s("bfs", "levels of a breadth-first search from one vertex");
   add_graph_keys(s);
-  s.key("source", key_type::string, "id of the vertex to begin at").required();
+  s.key("source", key_type::string, "id of the source vertex").required();
   s.key("directed", key_type::boolean, "follow edges in their direction only").fallback(true);
   add_checkpoint_keys(s);
   return s;

@@ -3,8 +3,8 @@
 // Breadth-first search as a vertex program: the level of a vertex is the number of edges of a shortest path from the
 // source.
 //
-// A vertex that a message reaches for the first time in superstep s has level s; it tells its targets and halts. A
-// message says nothing but that it came, so all that travels is which borders were reached.
+// A vertex that receives a message for the first time in superstep s has level s; it notifies its targets and halts.
+// Messages carry no data, so only the set of reached vertices is sent.
 //
 // Source: E. Moore, "The shortest path through a maze", 1959; G. Malewicz et al., "Pregel", SIGMOD 2010.
 #pragma once
@@ -37,13 +37,13 @@ struct bfs_program {
 };
 
 struct bfs_result {
-  std::vector<std::uint32_t> levels;  ///< of the own vertices; bfs_program::unreached
-  std::uint64_t reached = 0;          ///< of all workers, the source included
+  std::vector<std::uint32_t> levels;  ///< of the own vertices; bfs_program::unreached if not reached
+  std::uint64_t reached = 0;          ///< over all workers, the source included
   std::uint64_t depth = 0;            ///< the greatest level
   std::uint64_t sum_of_levels = 0;
 };
 
-/// `source`: a vertex number. A collective. `resume`: from a checkpoint in options.checkpoint_folder.
+/// `source`: a vertex number. `resume`: from a checkpoint in options.checkpoint_folder. A collective.
 bfs_result breadth_first_levels(Comm comm, const distributed_graph& graph, std::uint64_t source,
                                 const pregel_options& options = {}, bool resume = false);
 

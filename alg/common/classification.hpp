@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How good a binary classifier is on samples that are spread over the workers.
+// Quality of a binary classifier on samples that are distributed over the workers.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct classification_quality {
   double log_loss = 0;
 };
 
-/// Of all workers' margins and labels (-1 or +1); on rank 0, zeros elsewhere. A collective.
-/// Cost: 16 bytes a row to rank 0, in messages of at most 64 MB, because an AUC needs all margins in one place.
+/// Of all workers' margins and labels (-1 or +1); the result is on rank 0, zeros elsewhere. A collective.
+/// Cost: 16 bytes a row to rank 0, in messages of at most 64 MB, because the AUC needs all margins in one place.
 inline classification_quality quality_over_workers(Comm comm, std::span<const double> margin,
                                                    std::span<const double> label) {
   std::vector<byte_vector> out(comm.get_size());

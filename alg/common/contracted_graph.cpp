@@ -10,12 +10,12 @@ namespace paracel::alg {
 
 namespace {
 
-/// A set of numbers below n; the i-th smallest one has index i.
+/// A set of integers below n; the i-th smallest has index i.
 class ranked_bits {
  public:
   explicit ranked_bits(std::uint64_t n) : words_(n / 64 + 1) {}
   void add(std::uint64_t x) { words_[x / 64] |= std::uint64_t{1} << (x % 64); }
-  /// After the last add.
+  /// Call it after the last `add`.
   void rank() {
     before_.resize(words_.size());
     std::uint32_t n = 0;
@@ -42,7 +42,7 @@ class ranked_bits {
   std::size_t size_ = 0;
 };
 
-/// Own groups are local indices 0 ... groups - 1, the others follow in the order of their numbers.
+/// Own groups are local indices 0 ... groups - 1; the others follow in the order of their numbers.
 struct local_indices {
   std::uint64_t first;
   std::size_t groups;
@@ -77,7 +77,7 @@ adjacency adjacency_of(const std::vector<contracted_edge>& links, const local_in
   return a;
 }
 
-/// The links of the other workers to groups here, turned round.
+/// The other workers' edges to groups of this worker, reversed.
 std::vector<contracted_edge> reversed(Comm& comm, const distributed_graph& g,
                                       const std::vector<contracted_edge>& links) {
   std::vector<byte_vector> blocks(comm.get_size());
@@ -108,8 +108,8 @@ std::vector<std::uint64_t> number_groups(Comm comm, std::uint64_t groups) {
   return first;
 }
 
-distributed_graph graph_of_links(Comm comm, const std::vector<std::uint64_t>& first,
-                                 const std::vector<contracted_edge>& links, link_rule rule) {
+distributed_graph contracted_graph(Comm comm, const std::vector<std::uint64_t>& first,
+                                   const std::vector<contracted_edge>& links, edge_rule rule) {
   distributed_graph g;
   g.first = first;
   g.rank = comm.get_rank();
@@ -126,7 +126,7 @@ distributed_graph graph_of_links(Comm comm, const std::vector<std::uint64_t>& fi
     bits.each([&](std::uint64_t x) { g.ghosts.push_back(x); });
     return bits;
   };
-  // Once as they are, so that what is there twice does not travel twice.
+  // Deduplicated first, so that parallel edges are sent only once.
   std::vector<contracted_edge> out, in;
   {
     const auto bits = ghosts_of({&links});
@@ -135,19 +135,19 @@ distributed_graph graph_of_links(Comm comm, const std::vector<std::uint64_t>& fi
     for (std::size_t v = 0; v < groups; ++v)
       for (const auto t : a.of(v)) out.push_back({static_cast<std::uint32_t>(v), g.number(t)});
   }
-  if (rule != link_rule::out_only) in = reversed(comm, g, out);
-  if (rule == link_rule::symmetric) {
+  if (rule != edge_rule::out_only) in = reversed(comm, g, out);
+  if (rule == edge_rule::symmetric) {
     out.insert(out.end(), in.begin(), in.end());
     in.clear();
   }
   const auto bits = ghosts_of({&out, &in});
   const local_indices local{first[g.rank], groups, bits};
   g.out = adjacency_of(out, local);
-  if (rule == link_rule::both_ways) g.in = adjacency_of(in, local);
+  if (rule == edge_rule::both_ways) g.in = adjacency_of(in, local);
   auto edges = static_cast<std::int64_t>(g.out.target.size());
   comm.allreduce(edges);
   g.edges_total = static_cast<std::uint64_t>(edges);
-  g.directed = rule != link_rule::symmetric;
+  g.directed = rule != edge_rule::symmetric;
   return g;
 }
 

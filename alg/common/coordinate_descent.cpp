@@ -15,10 +15,10 @@ namespace paracel::alg {
 
 namespace {
 
-// Rounding may keep a badly conditioned problem just above its tolerance.
+// Because of rounding a badly conditioned problem may never reach its tolerance.
 constexpr std::size_t sweep_limit = 20000;
-// Newton steps in a row: as many as take some 10^9 operations, because where the features outnumber the samples each
-// may bring only one coordinate to 0.
+// Consecutive Newton steps: limited to about 10^9 operations, because with more features than samples each step may
+// bring only one coordinate to 0.
 constexpr double newton_operations = 1e9;
 
 }  // namespace
@@ -32,7 +32,7 @@ double l1_violation(double w, double correlation, double l1, double l2) {
 std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1, double l2, double tolerance,
                        std::span<double> w, std::span<double> correlation, std::size_t patience) {
   const std::size_t n = w.size();
-  // Square, so that a coordinate's change runs along one row.
+  // The full square matrix, so that a coordinate's change updates one contiguous row.
   std::vector<double> square(n * n);
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t j = i; j < n; ++j) square[i * n + j] = square[j * n + i] = gram[packed_at(n, i, j)];
@@ -54,7 +54,7 @@ std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1,
     }
     return worst;
   };
-  // The correlation as it follows from w: long steps leave rounding in what was added up.
+  // To recompute the correlation from w: long steps accumulate rounding errors in the running sums.
   std::vector<double> q(correlation.begin(), correlation.end());
   const auto add_products = [&](double times, std::span<double> to) {
     for (std::size_t j = 0; j < n; ++j) {
@@ -63,8 +63,8 @@ std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1,
     }
   };
   add_products(1, q);
-  // A Newton step on the coordinates that are not 0, as far as none of them changes its sign; whoever comes to 0 stays
-  // there. Returns whether it went all the way.
+  // A Newton step on the nonzero coordinates, shortened so that none changes its sign; a coordinate that reaches 0 is
+  // removed. Returns whether none was.
   const auto newton = [&](std::vector<std::uint32_t>& over) {
     const auto size = static_cast<Eigen::Index>(over.size());
     Eigen::MatrixXd matrix(size, size);
@@ -79,7 +79,7 @@ std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1,
     const Eigen::VectorXd step = (matrix + shift * Eigen::MatrixXd::Identity(size, size)).ldlt().solve(slope);
     const double down = step.dot(slope);
     const double bend = step.dot(matrix * step);
-    if (!step.allFinite() || !(down > 0) || !(bend > 0)) return true;  // nothing to be had here
+    if (!step.allFinite() || !(down > 0) || !(bend > 0)) return true;  // no descent direction
     double length = std::min(1.0, down / bend);
     for (Eigen::Index a = 0; a < size; ++a) {
       const auto i = over[static_cast<std::size_t>(a)];

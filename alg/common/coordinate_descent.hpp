@@ -4,8 +4,8 @@
 //
 //     Q(w) = 1/2 w'Gw - q'w + sum_j l1_j |w_j| + l2/2 |w|^2
 //
-// Where the coordinates depend on each other so much that sweeps get nowhere, Newton steps on those that are not 0
-// help.
+// Where the coordinates are so strongly correlated that sweeps hardly make progress, Newton steps on the nonzero ones
+// are added.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,13 @@
 
 namespace paracel::alg {
 
-/// How far coordinate j is from a minimum: the distance of 0 to the subgradients. `correlation` is (q - Gw)_j.
+/// Optimality violation of coordinate j: the distance of 0 to the subdifferential. `correlation` is (q - Gw)_j.
 double l1_violation(double w, double correlation, double l1, double l2 = 0);
 
-/// `gram` is G, packed (design_matrix.hpp); `correlation` is q - Gw. w and correlation are changed in place until no
-/// violation is above `tolerance`. Coordinates on whose diagonal G is 0 stay. Zeros are exact. After `patience` sweeps
-/// over the same coordinates Newton steps help; of many solutions they choose one with few weights. Returns: the number
-/// of sweeps. Cost: O(n) for each coordinate that changes.
+/// `gram` is G, packed (design_matrix.hpp); `correlation` is q - Gw. w and correlation are updated in place until no
+/// violation exceeds `tolerance`. Coordinates with 0 on the diagonal of G keep their value. Zeros are exact. After
+/// `patience` sweeps over the same coordinates Newton steps are used too; among equal solutions they tend to a sparse
+/// one. Returns: the number of sweeps. Cost: O(n) for each coordinate that changes.
 std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1, double l2, double tolerance,
                        std::span<double> w, std::span<double> correlation, std::size_t patience = 12);
 

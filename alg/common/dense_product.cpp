@@ -5,7 +5,7 @@ namespace paracel::alg {
 
 namespace {
 
-// One register of AVX-512, two of AVX, four of SSE2; loads and stores need no alignment.
+// One AVX-512 register, two of AVX, four of SSE2; loads and stores may be unaligned.
 typedef double lanes __attribute__((vector_size(64), aligned(8), may_alias));
 
 struct operands {
@@ -49,7 +49,7 @@ template <int Rows>
   }
 }
 
-// As many rows as leave room for a row of B in 16 registers of 4 or 2 numbers, or 32 of 8.
+// As many rows as leave space for a row of B in 16 registers of 4 or 2 numbers, or 32 of 8.
 void add_plain(const operands& o) { add_tiles<2>(o); }
 #if defined(__x86_64__)
 [[gnu::target("avx2,fma")]] void add_avx2(const operands& o) { add_tiles<6>(o); }

@@ -12,11 +12,11 @@ namespace paracel::alg {
 
 namespace {
 
-// Rows that are copied together before a dense product: 256 rows of 64 features are 128 kB, half a level 2 cache.
+// Rows that are copied together before a dense product: 256 rows of 64 features are 128 kB, half of a level 2 cache.
 constexpr std::size_t block_rows = 256;
 
 double dense_dot(const double* x, const double* w, std::size_t n) {
-  // Eight sums, so that the compiler may use vectors without changing the order of additions.
+  // Eight partial sums, so that the compiler can vectorise without reordering additions.
   double lane[8] = {};
   std::size_t j = 0;
   for (; j + 8 <= n; j += 8) {
@@ -32,8 +32,7 @@ double dense_dot(const double* x, const double* w, std::size_t n) {
 void add_sample_keys(config_schema& schema) {
   schema.key("target", key_type::string, "CSV with a header: name of the target; default: the last field");
   schema.key("features", key_type::strings, "CSV with a header: names of the features; default: all but the target");
-  schema.key("separator", key_type::string,
-             "CSV: what is between fields; default: comma, semicolon or tab, as the file has");
+  schema.key("separator", key_type::string, "CSV: field separator; default: comma, semicolon or tab, as in the file");
 }
 
 sample_options sample_options_of(const config& from) {
@@ -83,7 +82,7 @@ void add_weighted_product(const sample_rows& rows, std::span<const double> weigh
     const std::size_t count = rows.row_begin[i + 1] - rows.row_begin[i];
     const std::uint32_t* column = rows.column.data() + rows.row_begin[i];
     const double* value = rows.value.data() + rows.row_begin[i];
-    // Four sums: one would make each addition wait for the one before it.
+    // Four partial sums: with one, each addition would wait for the previous one.
     double lane[4] = {};
     std::size_t k = 0;
     for (; k + 4 <= count; k += 4) {
@@ -121,7 +120,7 @@ void add_gram(const sample_rows& rows, std::span<const std::uint32_t> features, 
     }
     for (const auto j : rows.column) chosen += place[j] != absent ? 1 : 0;
   }
-  // A sparse update of one number is taken to cost as much as 30 of the dense product (a guess, not a measurement).
+  // One update of a sparse product is assumed to cost as much as 30 of a dense one (a guess, not a measurement).
   const double mean_entries = static_cast<double>(chosen) / static_cast<double>(rows.rows());
   if (!rows.dense && 30 * mean_entries * mean_entries < static_cast<double>(n) * static_cast<double>(n)) {
     std::vector<std::pair<std::uint32_t, double>> row;
@@ -191,7 +190,7 @@ centred_samples::centred_samples(Comm comm, sample_rows rows, bool standardize)
   for (auto& m : mean_) m *= share;
   target_mean_ = sums[p] * share;
 
-  // Second pass: squared deviations, and what the first mean was off by.
+  // Second pass: squared deviations, and a correction of the first mean.
   std::vector<double> deviations(2 * p + 2);
   const std::span<double> off(deviations.data(), p);
   const std::span<double> squares(deviations.data() + p, p);
@@ -207,7 +206,7 @@ centred_samples::centred_samples(Comm comm, sample_rows rows, bool standardize)
       for (std::size_t k = rows_.row_begin[i]; k < rows_.row_begin[i + 1]; ++k) {
         const auto j = rows_.column[k];
         const double d = rows_.value[k] - mean_[j];
-        // As if the row had been 0 there, which the sums below take for granted of every row.
+        // As if this row's value had been 0: the sums below assume that for every row.
         off[j] += rows_.value[k];
         squares[j] += d * d - mean_[j] * mean_[j];
       }
@@ -228,7 +227,7 @@ centred_samples::centred_samples(Comm comm, sample_rows rows, bool standardize)
     const double shift = off[j] * share;
     mean_[j] += shift;
     const double variance = std::max(0.0, squares[j] * share - shift * shift);
-    // Of a constant feature rounding leaves something: its mean is good to a few parts in 2^52.
+    // The variance of a constant feature is not exactly 0: its mean is accurate to a few parts in 2^52.
     const bool constant = variance <= 1e-28 * mean_[j] * mean_[j];
     if (constant) scale_[j] = 0;
     else if (standardize) scale_[j] = 1 / std::sqrt(variance);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What regressions do with a worker's samples X (n rows, p features, sparse or dense): X w, X'r, and the Gram matrix of
-// some of the features, X_A' D X_A.
+// Operations of regressions on a worker's samples X (n rows, p features, sparse or dense): X w, X'r, and the Gram
+// matrix of a subset of the features, X_A' D X_A.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@
 
 namespace paracel::alg {
 
-/// Adds the keys that say how samples are read: target, features, separator.
+/// Adds the keys that describe the samples' format: target, features, separator.
 void add_sample_keys(config_schema& schema);
-/// Those keys as options. Throws: config_error.
+/// The values of those keys. Throws: config_error.
 sample_options sample_options_of(const config& from);
 
 /// x_i . w
@@ -37,22 +37,22 @@ void add_weighted_product(const sample_rows& rows, std::span<const double> weigh
 /// out[j] += sum over the rows of weight_i x_ij^2
 void add_weighted_squares(const sample_rows& rows, std::span<const double> weight, std::span<double> out);
 
-/// The numbers of a packed symmetric matrix: its upper triangle, row by row.
+/// The number of elements of a packed symmetric matrix: its upper triangle, row by row.
 constexpr std::size_t packed_size(std::size_t n) noexcept { return n * (n + 1) / 2; }
 constexpr std::size_t packed_at(std::size_t n, std::size_t i, std::size_t j) noexcept {  // i <= j
   return i * (2 * n - i - 1) / 2 + j;
 }
 
-/// packed += sum over the rows of weight_i x_iA x_iA', A being `features`, ascending; without weights: 1 each (weights
-/// are not negative). Shape: packed_size(features.size()). Cost: rows * |A|^2 operations dense; sparse, the sum of the
-/// squares of the entries in A of each row, or that if it is less.
+/// packed += sum over the rows of weight_i x_iA x_iA', A being `features`, ascending; without weights: 1 each. Weights
+/// must not be negative. Shape: packed_size(features.size()). Cost: rows * |A|^2 operations; for sparse rows the sum of
+/// the squares of their numbers of entries in A, if that is less.
 void add_gram(const sample_rows& rows, std::span<const std::uint32_t> features, std::span<const double> weight,
               std::span<double> packed);
 
-/// Samples of all workers centred, and scaled if they are to be standardised: x := (x - mean) / sd, y := y - mean, with
-/// the population sd; a feature without spread is 0 everywhere. Dense rows are changed in place, sparse rows
-/// implicitly. Means and sd are found in two passes, so that they are good to the last digits also when mean / sd is
-/// large. Thread-safety: none. Every call but w_* is a collective.
+/// The samples of all workers, centred and, on request, standardised: x := (x - mean) / sd, y := y - mean, with the
+/// population sd; a constant feature becomes 0. Dense rows are changed in place, sparse rows implicitly. Means and sd
+/// are computed in two passes, so they are accurate to the last digits even when mean / sd is large.
+/// Thread-safety: none. Every call but w_* is a collective.
 class centred_samples {
  public:
   centred_samples() = default;
@@ -62,17 +62,17 @@ class centred_samples {
   [[nodiscard]] std::size_t columns() const noexcept { return mean_.size(); }
   [[nodiscard]] double total() const noexcept { return total_; }
   [[nodiscard]] const sample_rows& rows() const noexcept { return rows_; }
-  /// What rows() still lack: each feature's 1 / sd of sparse rows, 1 of dense ones.
+  /// The scale that rows() do not include yet: each feature's 1 / sd for sparse rows, 1 for dense ones.
   [[nodiscard]] std::vector<double> row_scale() const {
     return rows_.dense ? std::vector<double>(columns(), 1.0) : scale_;
   }
-  /// Of the target: mean and population sd, over all workers.
+  /// Mean and population sd of the target, over all workers.
   [[nodiscard]] double target_mean() const noexcept { return target_mean_; }
   [[nodiscard]] double target_sd() const noexcept { return target_sd_; }
 
-  /// X~' X~ of some features, summed over the workers, packed. Cost: 4 |A|^2 bytes a worker.
+  /// X~' X~ of these features, summed over the workers, packed. Cost: 4 |A|^2 bytes a worker.
   [[nodiscard]] std::vector<double> gram(std::span<const std::uint32_t> features) const;
-  /// r = y - X~ w, of this worker. Not a collective.
+  /// r = y - X~ w, for this worker's rows. Not a collective.
   void residual(std::span<const double> w, std::vector<double>& r) const;
   /// X~' r summed over the workers; the last element is the sum of r squared. Cost: 8 (p + 2) bytes.
   [[nodiscard]] std::vector<double> correlate(std::span<const double> r) const;
@@ -80,7 +80,7 @@ class centred_samples {
   [[nodiscard]] std::vector<double> normal_product(std::span<const double> v) const;
   /// The squared length of each feature, summed over the workers.
   [[nodiscard]] std::vector<double> squared_lengths() const;
-  /// The model in the units of the input: the intercept, then a weight for each feature.
+  /// The model in the units of the input: the intercept, then one weight a feature.
   [[nodiscard]] std::vector<double> theta(std::span<const double> w) const;
 
  private:
@@ -95,9 +95,9 @@ class centred_samples {
   double target_sd_ = 0;
 };
 
-/// theta: intercept and weights in the units of the input. Features that the model does not have are left out.
+/// `theta`: intercept and weights in the units of the input. Features unknown to the model are ignored.
 double predicted(const sample_rows& rows, std::size_t i, std::span<const double> theta);
-/// Root of the mean squared error over all workers. A collective. nan without rows.
+/// Root mean squared error over all workers; nan without rows. A collective.
 double root_mean_squared_error(Comm comm, const sample_rows& rows, std::span<const double> theta);
 
 }  // namespace paracel::alg

@@ -6,8 +6,8 @@
 
 #include <Eigen/Dense>
 
-// The loops are written once, in functions that are always inlined, and compiled for two machines: the vectoriser sees
-// them inside the function whose target they take over.
+// The loops are written once, in functions that are always inlined, and compiled for two instruction sets: the compiler
+// vectorises them for the target of the function that inlines them.
 #define PARACEL_INLINE [[gnu::always_inline]] inline
 #if defined(__x86_64__)
 #define PARACEL_AVX2 [[gnu::target("avx2,fma")]]
@@ -28,7 +28,7 @@ bool has_avx2() {
 }
 #endif
 
-// Eight sums, so that the compiler may use vectors without changing the order of additions.
+// Eight partial sums, so that the compiler can vectorise without reordering additions.
 PARACEL_INLINE double dot_body(const double* __restrict a, const double* __restrict b, std::size_t n) {
   double lane[8] = {};
   std::size_t j = 0;
@@ -92,7 +92,7 @@ PARACEL_INLINE void gram_body(std::size_t rows, std::size_t d, std::size_t strid
       double* __restrict b = a + stride;
       const double a0 = x0[i], a1 = x0[stride + i], a2 = x0[2 * stride + i], a3 = x0[3 * stride + i];
       const double b0 = x0[i + 1], b1 = x0[stride + i + 1], b2 = x0[2 * stride + i + 1], b3 = x0[3 * stride + i + 1];
-      // Up to the next multiple of four, so that the loop has no rest: beyond the diagonal nobody looks.
+      // Rounded up to a multiple of four to avoid a remainder loop; elements beyond the diagonal are never read.
       const std::size_t end = (i / 4 + 1) * 4;
       for (std::size_t j = 0; j < end; ++j) {
         a[j] += (a0 * y0[j] + a1 * y1[j]) + (a2 * y2[j] + a3 * y3[j]);
@@ -116,8 +116,8 @@ PARACEL_INLINE void gram_body(std::size_t rows, std::size_t d, std::size_t strid
   }
 }
 
-/// Cholesky in place: rows of the lower triangle, and z of L L' z = rhs. False when a pivot says that it is not
-/// definite.
+/// Cholesky in place: the rows of the lower triangle, and the solution z of L L' z = rhs. Returns false when a pivot
+/// shows that the matrix is not positive definite.
 PARACEL_INLINE bool cholesky_body(std::size_t d, std::size_t stride, double* __restrict a, double* __restrict z) {
   double largest = 0;
   for (std::size_t i = 0; i < d; ++i) largest = std::max(largest, a[i * stride + i]);
@@ -231,11 +231,11 @@ void row_solver::solve_implicit(std::span<const double> extra, std::span<const d
   solve_primal(z);
 }
 
-/// The normal equations in a_, its row d being the right hand side.
+/// Solves the normal equations in a_, whose row d is the right-hand side.
 void row_solver::solve_primal(std::span<double> z) {
   const double* rhs = a_.data() + d_ * stride_;
   std::copy(rhs, rhs + d_, z.begin());
-  std::vector<double>& kept = scaled_;  // the triangle, for who must do without Cholesky
+  std::vector<double>& kept = scaled_;  // the triangle, in case Cholesky fails
   kept.assign(a_.begin(), a_.end());
   if (cholesky_here(d_, stride_, a_.data(), z.data())) return;
   const auto n = static_cast<Eigen::Index>(d_);
@@ -249,7 +249,7 @@ void row_solver::solve_primal(std::span<double> z) {
       full(r, c) = full(c, r) = kept[i * stride_ + j];
     }
   }
-  // Through the eigenvalues: those that are rounding errors of the greatest are none.
+  // By eigenvalues: those within rounding error of 0, relative to the largest, count as 0.
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(full);
   const Eigen::VectorXd& values = eigen.eigenvalues();
   Eigen::VectorXd weights = eigen.eigenvectors().transpose() * b;
@@ -259,7 +259,7 @@ void row_solver::solve_primal(std::span<double> z) {
   std::copy(solution.data(), solution.data() + n, z.begin());
 }
 
-/// z = D^-1 X' y with (X D^-1 X' + I) y = t: a system of as many unknowns as there are rows.
+/// z = D^-1 X' y with (X D^-1 X' + I) y = t: a system with as many unknowns as rows.
 void row_solver::solve_dual(std::span<const double> penalty, std::span<double> z) {
   const std::size_t n = count_;
   scaled_.resize(n * d_ + n * n + n + d_);
@@ -276,7 +276,7 @@ void row_solver::solve_dual(std::span<const double> penalty, std::span<double> z
     system[i * n + i] += 1;
     y[i] = row[d_];
   }
-  // Definite by its 1 on the diagonal, unless numbers have left the range of double.
+  // Positive definite because of the 1 on the diagonal, unless numbers overflow.
   std::fill(z.begin(), z.end(), 0.0);
   if (!cholesky_here(n, n, system, y)) return;
   for (std::size_t i = 0; i < n; ++i) {

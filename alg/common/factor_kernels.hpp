@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The inner loops of the factor models: a stochastic step, and the least squares of one row.
+// The inner loops of the factor models: a step of stochastic gradient descent, and the least squares of one row.
 //
-// A row of factors is | bias | 1 | factor 0 | ... | factor k - 1 |. The 1 says that somebody has trained the row (a row
-// that nobody has is all zeros, so that it predicts by the other side's bias alone), and makes `row + 1` the features
-// of a linear regression with an intercept.
+// A row of factors is | bias | 1 | factor 0 | ... | factor k - 1 |. The 1 marks a trained row (an untrained one is all
+// zeros, so it predicts by the other side's bias alone), and makes `row + 1` the features of a linear regression with
+// an intercept.
 //
-// Each loop is compiled twice, for any x86-64 and for AVX2 with FMA, and chosen when the program starts. On a machine
-// busy with other things, k 32: a stochastic step took 25 instead of 66 ns; a row of ALS with 1,000 ratings 134 instead
-// of 208 ns a rating (AVX-512 would give 111). The two forms differ in the last bits: bit-identical means on machines
-// of one kind.
+// Each loop is compiled twice, for any x86-64 and for AVX2 with FMA, and selected when the program starts. On a loaded
+// machine, k 32: a stochastic step took 25 instead of 66 ns; a row of ALS with 1,000 ratings 134 instead of 208 ns a
+// rating (AVX-512 would take 111). The two versions differ in the last bits: results are bit-identical on machines of
+// one kind only.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +22,10 @@ namespace paracel::alg {
 inline constexpr std::size_t bias_at = 0;
 inline constexpr std::size_t known_at = 1;
 inline constexpr std::size_t factors_at = 2;
-/// Numbers of a row with k factors.
+/// Elements of a row with k factors.
 constexpr std::size_t row_width(std::size_t k) noexcept { return k + factors_at; }
 
-/// sum_j a[j] b[j], added in an order that depends on n alone.
+/// sum_j a[j] b[j], in an order that depends on n alone.
 double dot(const double* a, const double* b, std::size_t n) noexcept;
 /// sum_j (a[j] - b[j])^2
 double squared_distance(const double* a, const double* b, std::size_t n) noexcept;
@@ -40,30 +40,30 @@ struct sgd_step {
 ///
 ///     e = r - mean - b_u - b_i - w.h     w += alpha (2 e h - beta w)     h += alpha (2 e w_old - beta h)     b alike
 ///
-/// Returns the sum of e^2, each before its step.
+/// Returns the sum of e^2, each computed before its step.
 double sgd_run(const sgd_step& step, double* user, double* items, std::span<const std::uint32_t> slot,
                std::span<const double> value) noexcept;
 
-/// Least squares of one row by its regression on others: min_z |X z - t|^2 + sum_j penalty[j] z[j]^2 (+ z' G z).
-/// Thread-safety: none; scratch is kept from call to call.
+/// Least squares of one row regressed on others: min_z |X z - t|^2 + sum_j penalty[j] z[j]^2 (+ z' G z).
+/// Thread-safety: none; scratch memory is kept between calls.
 class row_solver {
  public:
   /// `d`: coordinates of z.
   explicit row_solver(std::size_t d);
 
-  /// Forgets the rows.
+  /// Removes all rows.
   void clear() noexcept { count_ = 0; }
-  /// Adds a row of X: d numbers, which the caller writes, and its target. Lifetime of the span: until the next call.
+  /// Adds a row of X with its target; the caller fills in the d numbers. Lifetime of the span: until the next call.
   std::span<double> add(double target);
   [[nodiscard]] std::size_t rows() const noexcept { return count_; }
 
-  /// z of the rows. Penalties that are all above zero make the problem definite; where it is not, z is the shortest of
-  /// the solutions. Cost: n d^2 + d^3 / 3 multiplications, or, with fewer rows than coordinates, n^2 d + n^3 / 3.
+  /// The solution z for the rows. The problem is definite if all penalties are positive; otherwise z is the solution of
+  /// minimal length. Cost: n d^2 + d^3 / 3 multiplications or, with fewer rows than coordinates, n^2 d + n^3 / 3.
   void solve(std::span<const double> penalty, std::span<double> z);
   /// The implicit form: min sum_i c_i (x_i z)^2 - 2 sum_i t_i x_i z + z' (G + diag(penalty)) z. `gram`: d * d numbers.
   void solve_implicit(std::span<const double> extra, std::span<const double> gram, std::span<const double> penalty,
                       std::span<double> z);
-  /// sum_i (t_i - x_i z)^2 of the rows. Cost: n d
+  /// sum_i (t_i - x_i z)^2 over the rows. Cost: n d
   [[nodiscard]] double residual(std::span<const double> z) const;
   /// x_i z
   [[nodiscard]] double product(std::size_t i, std::span<const double> z) const;
@@ -77,11 +77,11 @@ class row_solver {
   std::size_t count_ = 0;
   std::vector<double> x_;
   std::vector<double> a_;       // lower triangle of X'X, then X't as one more row
-  std::vector<double> scaled_;  // rows of X times something
+  std::vector<double> scaled_;  // scaled rows of X
 };
 
 /// lower[i * stride + j] += sum_n x[n * stride + i] y[n * stride + j] for j <= i < d.
-/// Shape: stride is a multiple of four, numbers of x and y beyond d are finite.
+/// Shape: stride is a multiple of four; the padding of x and y beyond d is finite.
 void add_gram(std::size_t rows, std::size_t d, std::size_t stride, const double* x, const double* y,
               double* lower) noexcept;
 

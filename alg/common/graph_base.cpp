@@ -10,10 +10,10 @@
 namespace paracel::alg {
 
 void add_graph_keys(config_schema& s) {
-  s.key("input", key_type::files, "edges: a line each, source, target and perhaps a weight").required();
+  s.key("input", key_type::files, "edges, one a line: source, target and optionally a weight").required();
   s.key("output", key_type::output_folder, "folder of the results").required();
-  s.key("vertices", key_type::files, "files whose first field names the vertices; default: those that the edges name");
-  s.key("ids", key_type::string, "what vertices are called; automatic: numbers if all of them are")
+  s.key("vertices", key_type::files, "files whose first field names the vertices; default: the vertices of the edges");
+  s.key("ids", key_type::string, "type of the vertex ids; automatic: numbers if all of them are")
       .fallback("automatic")
       .one_of({"automatic", "number", "name"});
   s.key("dump", key_type::boolean, "write the value of each vertex; false: only the summary").fallback(true);
@@ -27,7 +27,7 @@ void add_checkpoint_keys(config_schema& s) {
   s.key("checkpoint_every", key_type::integer, "supersteps between two checkpoints in <output>/checkpoint; 0: none")
       .fallback(0)
       .at_least(0);
-  s.key("resume", key_type::boolean, "go on from the newest checkpoint, if there is one").fallback(false);
+  s.key("resume", key_type::boolean, "resume from the newest checkpoint, if there is one").fallback(false);
 }
 
 graph_settings::graph_settings(const config& from)
@@ -56,7 +56,7 @@ std::vector<std::uint64_t> label_totals(Comm comm, const distributed_graph& grap
   const auto own_first = graph.first[graph.rank];
   std::vector<std::uint64_t> totals(graph.own());
   std::unordered_map<std::uint64_t, std::uint64_t> others;
-  // Neighbours in the order of the numbers often have one label; its entry is kept at hand.
+  // Consecutive neighbours often have the same label, so the last entry is cached.
   std::uint64_t last = ~std::uint64_t{0};
   std::uint64_t* entry = nullptr;
   for (std::size_t v = 0; v < graph.own(); ++v) {
@@ -114,7 +114,7 @@ bool input_has_weights(Comm comm, const std::vector<std::string>& input) {
     } catch (const found& f) {
       first = f.line;
     } catch (const data_error&) {
-      first.clear();  // the loader will say it
+      first.clear();  // the loader reports it
     }
   }
   comm.bcast(first);
@@ -147,7 +147,7 @@ std::uint64_t find_vertex(Comm comm, const distributed_graph& graph, const std::
 id_list ids_of_numbers(Comm comm, const distributed_graph& graph, std::span<const std::uint64_t> numbers) {
   const auto size = comm.get_size();
   const auto rank = comm.get_rank();
-  // Each different number is asked for once.
+  // Each distinct number is requested once.
   std::vector<std::uint64_t> wanted;
   const auto own_first = graph.first[rank], own_last = graph.first[rank + 1];
   for (const auto n : numbers)
@@ -175,7 +175,7 @@ id_list ids_of_numbers(Comm comm, const distributed_graph& graph, std::span<cons
   }
   const auto told = exchange_blocks(comm, answers);
   auto others = id_list::empty(graph.ids.numeric());
-  for (const auto& block : told) {  // in rank order, so in the order of `wanted`
+  for (const auto& block : told) {  // in rank order, which is the order of `wanted`
     byte_reader in(block, exchange_room);
     while (!in.empty()) {
       if (graph.ids.numeric()) {

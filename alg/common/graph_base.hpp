@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the graph algorithms share: the keys that say what graph, reading it, and writing a value for each vertex.
+// What the graph algorithms share: the keys that describe the graph, reading it, and writing a value for each vertex.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace paracel::alg {
 
 /// `input`, `output`, `vertices`, `ids`, `dump`, `format`.
 void add_graph_keys(config_schema& s);
-/// `checkpoint_every` and `resume`, of the vertex programs.
+/// `checkpoint_every` and `resume`, for vertex programs.
 void add_checkpoint_keys(config_schema& s);
 
 struct graph_settings {
@@ -31,42 +31,42 @@ struct graph_settings {
   std::string output;
   std::vector<std::string> vertices;  ///< files that name all vertices; empty: those of the edges
   std::string ids = "automatic";
-  bool dump = true;  ///< write the files of results, not only the summary
+  bool dump = true;  ///< write result files, not only the summary
   std::string format = "text";
   std::uint64_t checkpoint_every = 0;
   bool resume = false;
 
-  /// To be completed with what the algorithm wants of the graph.
+  /// The caller adds what its algorithm requires of the graph.
   [[nodiscard]] graph_options load_options() const;
   [[nodiscard]] std::string checkpoint_folder() const { return output + "/checkpoint"; }
 };
 
-/// The values of those two keys, into `settings`.
+/// Reads those two keys into `settings`.
 void read_checkpoint_keys(const config& from, graph_settings& settings);
 
-/// totals[v] of own vertex v: the sum of amounts[u] of all vertices u of all workers with labels[u] == number of v.
-/// Exact. A collective. Cost: 16 bytes for each different label of another worker.
+/// totals[v] of own vertex v: the sum of amounts[u] over all vertices u of all workers with labels[u] == number of v.
+/// Exact. A collective. Cost: 16 bytes for each distinct label owned by another worker.
 std::vector<std::uint64_t> label_totals(Comm comm, const distributed_graph& graph,
                                         std::span<const std::uint64_t> labels,
                                         std::span<const std::uint64_t> amounts = {});
 
-/// Whether the first line of the input that is not blank has a third field. A collective: rank 0 looks. Reads standard
-/// input up, if it is among the files.
+/// Whether the first line of the input that is not blank has a third field. A collective: rank 0 looks. Buffers all of
+/// standard input, if it is among the files.
 bool input_has_weights(Comm comm, const std::vector<std::string>& input);
 
-/// The number of the vertex with this id. A collective. Throws: config_error that begins with `place` when there is
-/// none, on every worker.
+/// The number of the vertex with this id. A collective. Throws: config_error that begins with `place` on every worker
+/// when there is none.
 std::uint64_t find_vertex(Comm comm, const distributed_graph& graph, const std::string& id, const std::string& place);
 
-/// What an algorithm says of groups of vertices.
+/// Summary of a partition of the vertices into groups.
 struct group_summary {
   std::uint64_t groups = 0;
   std::uint64_t largest = 0;  ///< vertices
 };
 group_summary summary_of_labels(Comm comm, const distributed_graph& graph, std::span<const std::uint64_t> labels);
 
-/// Ids of vertices of any worker, in the order of `numbers`. A collective. Cost: each different number travels once,
-/// and its id.
+/// Ids of arbitrary vertices, in the order of `numbers`. A collective. Cost: each distinct number is sent once, and its
+/// id back.
 id_list ids_of_numbers(Comm comm, const distributed_graph& graph, std::span<const std::uint64_t> numbers);
 
 namespace graph_detail {
@@ -81,8 +81,9 @@ inline void append_id(std::string& out, const id_list& ids, std::size_t i) {
 
 }  // namespace graph_detail
 
-/// A file <output>/<what>_<rank> (or <what>.txt of all workers) with a line for each own vertex: id, tab, value; or,
-/// with "format": "npy", arrays and model.json (see npy.hpp). Every worker must call it. `values`: of the own vertices.
+/// Writes a file <output>/<what>_<rank> (or <what>.txt of all workers) with a line for each own vertex: id, tab, value;
+/// or, with "format": "npy", arrays and model.json (see npy.hpp). Every worker must call it. `values`: of the own
+/// vertices.
 template <npy_number T>
 void write_vertex_values(paralg& job, const graph_settings& settings, const distributed_graph& graph,
                          const std::string& algorithm, const std::string& what, std::span<const T> values) {
@@ -103,8 +104,8 @@ void write_vertex_values(paralg& job, const graph_settings& settings, const dist
   });
 }
 
-/// The same where the value of a vertex is another vertex, written as its id. `numbers`: of those vertices. As npy: the
-/// ids of a graph whose ids are numbers, else the numbers of the vertices in the order of the names.
+/// The same for values that are vertices, written as their ids. `numbers`: of those vertices. In npy format: the ids if
+/// the graph's ids are numbers, otherwise vertex numbers in the order of the names.
 void write_vertex_labels(paralg& job, const graph_settings& settings, const distributed_graph& graph,
                          const std::string& algorithm, const std::string& what, std::span<const std::uint64_t> numbers);
 

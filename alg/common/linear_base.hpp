@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What ridge and lasso have in common: their inputs, the predictions of a linear model, its files.
+// What ridge and lasso share: their inputs, the predictions of a linear model, its files.
 #pragma once
 
 #include <cstddef>
@@ -35,22 +35,22 @@ struct linear_settings {
   bool debug;
 };
 
-/// A line of predict_input with its prediction: CSV `feature,...,feature:prediction`, libsvm `prediction index:value
-/// ...`.
+/// A line of predict_input with its prediction: CSV `feature,...,feature:prediction`, libsvm
+/// `prediction index:value ...`.
 std::string prediction_line(const sample_rows& rows, std::size_t i, double prediction);
 
-/// Base of algorithms whose model is a weight for each feature.
+/// Base class of algorithms whose model is one weight a feature.
 class linear_base : public paralg {
  public:
   linear_base(Comm comm, const std::string& server_info, const linear_settings& settings, int rounds);
 
  protected:
-  /// The training samples. Throws: data_error when they have no feature.
+  /// The training samples. Throws: data_error when they have no features.
   [[nodiscard]] sample_rows load_training();
-  /// test_input and predict_input, before training, so that bad data is not found only after it.
+  /// Loads test_input and predict_input; call it before training, so that bad data is reported early.
   void load_others(std::uint32_t columns);
   [[nodiscard]] bool has_test() const noexcept { return !linear_.test_input.empty(); }
-  /// pred_v_<rank>, with `prediction(row of predict_input)`; nothing without predict_input.
+  /// Writes pred_v_<rank>, with `prediction(row of predict_input)`; nothing without predict_input.
   template <class F>
   void dump_predictions(F&& prediction) {
     if (linear_.predict_input.empty()) return;

@@ -21,7 +21,7 @@ namespace paracel::alg {
 
 namespace {
 
-constexpr std::size_t header_alignment = 64;  // bytes, of what stands before the elements
+constexpr std::size_t header_alignment = 64;  // bytes; the header is padded to a multiple of it
 constexpr std::size_t dimension_limit = 8;
 
 static_assert(std::endian::native == std::endian::little, "arrays are written as they lie in memory");
@@ -68,7 +68,7 @@ std::string header_of(npy_type type, std::span<const std::uint64_t> shape) {
   return header + dictionary;
 }
 
-/// The number of elements, if their bytes can be counted.
+/// The number of elements, if their total size does not overflow.
 std::optional<std::uint64_t> size_of(std::span<const std::uint64_t> shape, std::size_t element) {
   if (std::find(shape.begin(), shape.end(), 0U) != shape.end()) return 0;
   const std::uint64_t most = (std::uint64_t{1} << 60U) / element;
@@ -103,7 +103,7 @@ std::string list_json(std::span<const std::uint64_t> items) {
   return list_json(texts, false);
 }
 
-/// Whether `from` is exactly one of `To`.
+/// Converts `from` to `to`; false if the value has no exact representation.
 template <class To, class From>
 bool converts(From from, To& to) {
   if constexpr (std::is_same_v<To, From>) {
@@ -113,7 +113,7 @@ bool converts(From from, To& to) {
     to = static_cast<To>(from);
     return std::in_range<To>(from);
   } else if constexpr (std::is_integral_v<To>) {
-    // 2^63 and 2^64 are numbers of both kinds of float, the greatest integers below them are not.
+    // 2^63 and 2^64 are exact in both floating-point types, the largest integers below them are not.
     const auto wide = static_cast<double>(from);
     constexpr double above = std::is_signed_v<To> ? 0x1p63 : 0x1p64;
     constexpr double least = std::is_signed_v<To> ? -0x1p63 : 0.0;
@@ -122,7 +122,7 @@ bool converts(From from, To& to) {
     return true;
   } else if constexpr (std::is_integral_v<From>) {
     to = static_cast<To>(from);
-    // Above the type's digits a neighbour may have been taken; back in integers it shows.
+    // Above the type's precision the value may have been rounded; converting it back shows that.
     constexpr double above = std::is_signed_v<From> ? 0x1p63 : 0x1p64;
     return static_cast<double>(to) < above && static_cast<From>(to) == from;
   } else {
@@ -243,7 +243,7 @@ model_writer::model_writer(paralg& job, std::string algorithm, const std::string
 
 namespace {
 
-// Appends the next piece of a file to its argument; false: there is none.
+// Appends the next piece of a file to its argument; false at the end.
 using pieces = std::function<bool(std::string&)>;
 
 /// A file of lines: `label(row)` and the row's `width` numbers with | between them.
@@ -266,7 +266,7 @@ pieces text_pieces(npy_type type, std::span<const std::byte> bytes, std::uint64_
   };
 }
 
-/// `header`, if there is one, and the elements.
+/// `header`, if any, and the elements.
 pieces npy_pieces(std::string header, std::span<const std::byte> bytes) {
   constexpr std::size_t piece_bytes = std::size_t{256} << 10U;
   return [=](std::string& text) mutable {
@@ -307,7 +307,7 @@ void model_writer::add_part(const std::string& name, npy_type type, std::span<co
   for (const auto n : row_shape) width *= n;
   const std::uint64_t rows = width == 0 ? 0 : bytes.size() / width;
   auto comm = job_.get_comm();
-  // What the manifest and the text form must know of all ranks: rows, and the kind of their ids.
+  // What the manifest and the text form need from all ranks: their rows, and the kind of their ids.
   const std::vector<std::int64_t> mine{static_cast<std::int64_t>(rows), ids == nullptr                       ? 0
                                                                         : ids->numeric() || ids->size() == 0 ? 1
                                                                                                              : 2};
@@ -323,7 +323,7 @@ void model_writer::add_part(const std::string& name, npy_type type, std::span<co
     kind = std::max(kind, all[r][1]);
   }
 
-  // One file has one header, with all rows.
+  // A single file has one header, for all rows.
   const bool one = job_.one_output_file();
   const auto npy = [&](npy_type of, std::span<const std::byte> elements, std::vector<std::uint64_t> of_row) {
     of_row.insert(of_row.begin(), one ? total : rows);
@@ -386,7 +386,7 @@ void model_writer::finish() {
     for (const auto& s : config->all()) {
       const bool place = s.type == key_type::file || s.type == key_type::files || s.type == key_type::plugin ||
                          s.type == key_type::output_folder;
-      // Absent it has no value that a config could have.
+      // If it is absent, its value is none that a config could have.
       const bool absent = s.name == output_files_key && !config->given(s.name);
       if (!place && !absent && !settings_.has(s.name)) settings_.raw(s.name, json_of(s.value));
     }

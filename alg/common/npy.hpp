@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Results that other programs read: arrays as .npy files, and a model's manifest that names them.
+// Results for other programs: arrays as .npy files, and a model's manifest that names them.
 //
 //     model.json    {"format": "npy", "algorithm": "kmeans", "objective": 9682.6, ...,
 //                    "settings": {"kclusters": 10, ...},
@@ -8,11 +8,11 @@
 //                               "users": {..., "files": ["users_0.npy", "users_1.npy"], "rows": [40, 38],
 //                                         "ids": ["users_id_0.npy", "users_id_1.npy"]}}}
 //
-// With one file of all workers (paralg::set_one_output_file) names have no rank: "centers.npy", "users.npy",
-// "users_id.txt". An array that lies in several files is their rows one after the other. Ids of rows are numbers in
-// .npy files of uint64, or names in .txt files, a line each. Files are named relative to the manifest. With "format":
-// "text" the files are Paracel's text form: numbers with | between them; "keyed": a row a line, behind its number or id
-// and a tab.
+// With one file for all workers (paralg::set_one_output_file) names have no rank: "centers.npy", "users.npy",
+// "users_id.txt". An array in several files is the concatenation of their rows. Ids of rows are numbers in .npy files
+// of uint64, or names in .txt files, one a line. File names are relative to the manifest. With "format": "text" the
+// files have Paracel's text form: numbers separated by |; "keyed": one row a line, preceded by its number or id and a
+// tab.
 //
 // In Python:  m = json.load(open("model.json")); np.concatenate([np.load(f) for f in m["arrays"]["users"]["files"]])
 //
@@ -55,7 +55,7 @@ constexpr npy_type npy_type_of() noexcept {
 /// "<f8", "<f4", "<i8" or "<u8".
 const char* npy_name(npy_type type) noexcept;
 
-/// An array of one of these types as it was read.
+/// An array of one of these types, as read.
 struct npy_array {
   npy_type type = npy_type::float64;
   std::vector<std::uint64_t> shape;
@@ -72,7 +72,7 @@ struct npy_array {
   [[nodiscard]] std::vector<T> as() const;
 };
 
-/// Writes an array in C order, whole or not at all. Throws: error that names the file, or that shape and size differ.
+/// Writes an array in C order, atomically. Throws: error that names the file, or says that shape and size differ.
 void write_npy(const std::string& path, npy_type type, std::span<const std::byte> bytes,
                std::span<const std::uint64_t> shape);
 template <npy_number T>
@@ -89,15 +89,15 @@ void write_npy(const std::string& path, const std::vector<T>& values, std::vecto
 /// Throws: data_error `file: found ..., want ...`.
 npy_array read_npy(const std::string& path);
 
-/// Writes a model: arrays, and at the end the manifest <output>/model.json. Every worker makes the same calls.
+/// Writes a model: arrays, and finally the manifest <output>/model.json. Every worker must make the same calls.
 /// Thread-safety: none
 class model_writer {
  public:
   /// `format`: "npy" or "text".
   model_writer(paralg& job, std::string algorithm, const std::string& format);
 
-  /// An array that rank 0 has, in <name>_0.npy, or <name>.npy with one file of all workers. In text form of one
-  /// dimension: numbers joined by |; of two: a line a row.
+  /// Adds an array of rank 0, in <name>_0.npy, or <name>.npy with one file for all workers. In text form, one
+  /// dimension: numbers separated by |; two: one row a line.
   template <npy_number T>
   void add(const std::string& name, std::span<const T> values, std::vector<std::uint64_t> shape) {
     if (first_) add_whole(name, npy_type_of<T>(), std::as_bytes(values), std::move(shape));
@@ -106,20 +106,19 @@ class model_writer {
   void add(const std::string& name, const std::vector<T>& values) {
     add(name, std::span<const T>(values), {values.size()});
   }
-  /// Rows of which each worker has some (one after the other in the order of the ranks), `row_shape` numbers each
-  /// (nothing: one number), in <name>_<rank>.npy or <name>.npy; `ids`: what this worker's rows are called, on every
-  /// worker or on none. A collective. In text form a line a row: its number among all rows, or its id, a tab, and the
-  /// numbers.
+  /// Adds rows of which each worker has some (concatenated in rank order), `row_shape` numbers each (empty: one
+  /// number), in <name>_<rank>.npy or <name>.npy; `ids`: ids of this worker's rows, on every worker or on none. A
+  /// collective. In text form one row a line: its global number or its id, a tab, and the numbers.
   template <npy_number T>
   void add_rows(const std::string& name, std::span<const T> values, std::vector<std::uint64_t> row_shape = {},
                 const id_list* ids = nullptr) {
     add_part(name, npy_type_of<T>(), std::as_bytes(values), std::move(row_shape), ids);
   }
-  /// More fields of the manifest itself (objective, rows, ...), and those of "settings": they go before those of the
-  /// config, all of whose keys that name no file are there.
+  /// Additional fields of the manifest itself (objective, rows, ...), and of "settings", where they precede the keys of
+  /// the config; keys that name files are left out.
   [[nodiscard]] json_object& fields() noexcept { return fields_; }
   [[nodiscard]] json_object& settings() noexcept { return settings_; }
-  /// Writes the manifest once the files of all workers are there. A collective.
+  /// Writes the manifest once the files of all workers exist. A collective.
   void finish();
 
  private:
@@ -137,22 +136,22 @@ class model_writer {
   json_object arrays_;
 };
 
-/// The key "model" of a config: one file or folder, or nothing. Throws: config_error when it is a list.
+/// The key "model" of a config: one file or folder, or empty. Throws: config_error when it is a list.
 std::string model_of(const config& from);
 
-/// A model that model_writer wrote: every worker may read all of it.
+/// A model that model_writer wrote: every worker can read all of it.
 /// Throws (every call): data_error that names the file and the field.
 /// Thread-safety: const-concurrent
 class model_reader {
  public:
-  /// `path`: the manifest, or the folder that has model.json.
-  /// Throws: data_error when it is none, or one of another algorithm.
+  /// `path`: the manifest, or the folder that contains model.json.
+  /// Throws: data_error when it is not a manifest, or one of another algorithm.
   model_reader(const std::string& path, const std::string& algorithm);
 
   [[nodiscard]] bool has(const std::string& array) const;
   /// The shape of the whole array.
   [[nodiscard]] std::vector<std::uint64_t> shape(const std::string& array) const;
-  /// All elements, one file after the other, in C order.
+  /// All elements, file by file, in C order.
   template <npy_number T>
   [[nodiscard]] std::vector<T> read(const std::string& array) const {
     return read_array(array).as<T>();

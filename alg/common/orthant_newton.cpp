@@ -12,7 +12,7 @@ double l1_slope(double w, double gradient, double l1) {
 }
 
 double stay_in_orthant(double w, double slope, double target) {
-  // A weight that is 0 may only go down its slope.
+  // The sign of the orthant: of the weight or, if it is 0, of the descent direction.
   const double side = w != 0 ? w : -slope;
   return side * target > 0 ? target : 0.0;
 }
@@ -25,7 +25,7 @@ std::vector<double> face_direction(const hessian_product& product, std::span<con
   std::vector<double> residual(n);
   std::vector<double> towards(n);
   std::vector<double> image(n);
-  // The residual's square in the norm of the inverse diagonal.
+  // The squared norm of the residual, weighted by the inverse diagonal.
   const auto conditioned = [&] {
     double sum = 0;
     for (std::size_t j = 0; j < n; ++j) {
@@ -45,7 +45,7 @@ std::vector<double> face_direction(const hessian_product& product, std::span<con
     product(towards, image);
     double bend = 0;
     for (std::size_t j = 0; j < n; ++j) bend += towards[j] * image[j];
-    if (!(bend > 0)) break;  // flat, as far as rounding can tell
+    if (!(bend > 0)) break;  // no curvature within rounding error
     const double length = square / bend;
     for (std::size_t j = 0; j < n; ++j) {
       if (free[j] == 0) continue;

@@ -18,7 +18,7 @@ namespace paracel::alg {
 
 namespace {
 
-// Entries between two pulls of predict_pairs, and rows of a pull of recommend_items: some MB of factors.
+// Entries between two pulls of predict_pairs, and rows in a pull of recommend_items: a few MB of factors.
 constexpr std::size_t pairs_at_once = 65536;
 constexpr std::size_t items_at_once = 4096;
 constexpr std::size_t users_at_once = 256;
@@ -154,8 +154,8 @@ void get_id(byte_reader& from, std::string& id) {
   id.assign(reinterpret_cast<const char*>(from.take(n)), n);
 }
 
-/// Sends rows to the workers in whose range their ids fall. Id: a number or a name. Rows that are `cold` are not looked
-/// for.
+/// Sends rows to the workers whose ranges contain their ids. Id: a number or a name. Rows marked `cold` are not looked
+/// up.
 ///     a row:  8 number | 8 length  name    8 entries (highest bit: cold)    entries * (8 key of the item  8 rating)
 template <class Id>
 held_out_rows route(Comm comm, const std::vector<Id>& own, const std::vector<Id>& test_ids, const sparse_rows& test,
@@ -206,13 +206,13 @@ std::vector<std::string> names_of(const id_list& ids) {
 
 held_out_rows to_owners(Comm comm, const sparse_rows& training, const sparse_rows& test) {
   if (training.entries_total == 0 || test.entries_total == 0) return route<std::uint64_t>(comm, {}, {}, sparse_rows{});
-  // A worker without rows does not know what the ids are.
+  // A worker without rows does not know whether the ids are numbers.
   std::vector<std::int64_t> named{training.rows() > 0 && !training.row_ids.numeric() ? 1 : 0,
                                   test.rows() > 0 && !test.row_ids.numeric() ? 1 : 0};
   comm.allreduce(named, reduce_op::max);
   if (named[0] == 0 && named[1] == 0) return route(comm, training.row_ids.numbers(), test.row_ids.numbers(), test);
   if (named[0] == 0) {
-    // Among numbers a name is nobody; the others are looked for as the numbers that they are.
+    // If training has numeric ids, a name is unknown; other ids are looked up as numbers.
     std::vector<std::uint64_t> numbers(test.rows());
     std::vector<char> cold(test.rows());
     for (std::size_t i = 0; i < test.rows(); ++i) {
@@ -318,15 +318,18 @@ ranking_quality rank_quality(Comm comm, const recommendation& lists, const held_
 
 void recommend_settings::add_keys(config_schema& s) {
   s.key("test_input", key_type::files, "held-out ratings to measure the model on");
-  s.key("predict_input", key_type::files, "pairs user,item to predict; further fields are not read");
-  s.key("model_input", key_type::string, "folder of a model that was written before: it is used, nothing is trained");
+  s.key("predict_input", key_type::files, "pairs user,item to predict; further fields are ignored");
+  s.key("model_input", key_type::string, "folder of an existing model, which is used instead of training");
   s.key("recommend", key_type::integer, "items to recommend to each user; 0: none")
       .fallback(0)
       .at_least(0)
       .at_most(1e6);
   s.key("ranking", key_type::boolean, "print NDCG and recall of the recommended lists on test_input").fallback(false);
-  s.key("ranking_at", key_type::integer, "places of a list that count for them").fallback(10).at_least(1).at_most(1e6);
-  s.key("relevant", key_type::number, "the least held-out rating that they count as relevant; default: every one");
+  s.key("ranking_at", key_type::integer, "length of the lists for NDCG and recall")
+      .fallback(10)
+      .at_least(1)
+      .at_most(1e6);
+  s.key("relevant", key_type::number, "the least held-out rating that counts as relevant; default: all do");
 }
 
 recommend_settings::recommend_settings(const config& from)
@@ -341,7 +344,7 @@ recommend_settings::recommend_settings(const config& from)
     throw config_error(from.place_of("ranking") + ": found true, want test_input to rank on");
   if (!model_input.empty() && (recommend > 0 || ranking))
     throw config_error(from.place_of(recommend > 0 ? "recommend" : "ranking") +
-                       ": lists leave out what a user rated in training, which a saved model does not know");
+                       ": lists exclude what a user rated in training, which a saved model does not record");
 }
 
 entry_options rating_options() {

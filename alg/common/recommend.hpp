@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the factor models (mf, als) do once they are trained: predict pairs, recommend, and say how good that is.
+// What the factor models (mf, als) do after training: predict pairs, recommend items, and evaluate both.
 //
-// Who and what is unknown ("cold") is defined thus:
-//   * prediction of a pair: mean + b_u + b_i + w.h, clamped; an unknown side has bias 0 and no factors, so only the
-//   biases
-//     that are known count;
-//   * recommendation: the items that training has, best score first, ties to the smaller id, without those that the
-//   user
-//     rated in training; an unknown user is given the items by their bias; an unknown item is never recommended;
-//   * quality: over the users that have a relevant item (a held-out rating of at least `relevant`), known or not. An
-//   unknown
-//     item counts as relevant though no list can have it.
+// How unknown ("cold") users and items are treated:
+//   * prediction of a pair: mean + b_u + b_i + w.h, clamped; an unknown side has bias 0 and no factors;
+//   * recommendation: the items of training, best score first, ties by smaller id, without those that the user rated
+//     in training; an unknown user gets the items by bias; an unknown item is never recommended;
+//   * quality: over the users, known or not, that have a relevant item (a held-out rating of at least `relevant`). An
+//     unknown item counts as relevant although no list can contain it.
 //
-//     recall@n = hits / relevant items    NDCG@n = sum_hits 1/log2(1 + place) / sum_{p <= min(n, relevant)} 1/log2(1 +
-//     p)
+//     recall@n = hits / relevant items
+//     NDCG@n = sum_hits 1/log2(1 + place) / sum_{p <= min(n, relevant)} 1/log2(1 + p)
 //
 // Source: Jarvelin and Kekalainen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002, with gains 0 and 1.
 #pragma once
@@ -37,7 +33,7 @@
 
 namespace paracel::alg {
 
-/// Of the ratings of all workers.
+/// Statistics of the ratings of all workers.
 struct rating_scale {
   double mean = 0;
   double least = -std::numeric_limits<double>::infinity();
@@ -45,14 +41,14 @@ struct rating_scale {
 
   [[nodiscard]] double clamp(double v) const noexcept { return v < least ? least : v > most ? most : v; }
 };
-/// A collective. Without any rating: mean 0, no limits.
+/// A collective. Without ratings: mean 0, no limits.
 rating_scale scale_of(Comm comm, std::span<const double> ratings);
 
-/// The best `size` of what is added: score descending, then number ascending.
+/// The best `size` of the items added: score descending, then number ascending.
 class best_items {
  public:
   explicit best_items(std::size_t size) : size_(size) {}
-  /// Cost: one comparison for one that is not among the best.
+  /// Cost: one comparison for an item that is not among the best.
   void add(double score, std::uint32_t item) {
     if (heap_.size() == size_ && (size_ == 0 || !before({score, item}, heap_.front()))) return;
     insert({score, item});
@@ -68,22 +64,22 @@ class best_items {
   void insert(entry e);
 
   std::size_t size_;
-  std::vector<entry> heap_;  // the worst in front
+  std::vector<entry> heap_;  // a heap with the worst in front
 };
 
 struct list_quality {
   double ndcg = 0;
   double recall = 0;
 };
-/// Of the first `at` of a list of items, when `relevant` (ascending) and `unknown` more items are relevant.
+/// Quality of the first `at` items of a list, when `relevant` (ascending) and `unknown` more items are relevant.
 list_quality quality_of(std::span<const std::uint32_t> list, std::span<const std::uint32_t> relevant,
                         std::size_t unknown, std::size_t at);
 
-/// A model in the servers: a row of factor_kernels.hpp for each user and item, under its id_list::key. Rows that nobody
-/// pushed are zeros.
+/// A model in the servers: one row (factor_kernels.hpp) for each user and item, under its id_list::key. Rows that were
+/// never pushed are zeros.
 class factor_tables {
  public:
-  /// `item_update`: what applies deltas to the rows of items.
+  /// `item_update`: the optimizer that applies deltas to the rows of items.
   factor_tables(paralg& job, const std::string& name, std::size_t k, const row_optimizer& item_update = {})
       : k_(k),
         users_(job, name + "_users", row_width(k)),
@@ -99,36 +95,36 @@ class factor_tables {
   table<double> items_;
 };
 
-/// Predictions of pairs, and how far they were from the ratings.
+/// Errors of predicted pairs.
 struct pair_errors {
   std::uint64_t pairs = 0;
   std::uint64_t unknown = 0;    ///< pairs with an unknown side
-  double squares = 0;           ///< of all pairs
-  double squares_of_known = 0;  ///< of pairs whose sides are both known
+  double squares = 0;           ///< over all pairs
+  double squares_of_known = 0;  ///< over pairs whose sides are both known
 };
-/// Predicts the entries of `pairs` in their order: `out[e]`, if `out` is not null. Its own rows and columns are pulled,
-/// each once for every 2^16 entries or row. Not a collective.
+/// Predicts the entries of `pairs` in their order, into `out[e]` unless it is null. Pulls the rows and columns that it
+/// needs once for each block of 2^16 entries. Not a collective.
 pair_errors predict_pairs(factor_tables& model, const sparse_rows& pairs, const rating_scale& scale,
                           std::vector<double>* out = nullptr);
 
 /// Held-out ratings at the worker that owns their user.
 struct held_out_rows {
-  std::vector<std::uint32_t> row;  ///< an own row of training, or `cold` (each of these is another user)
+  std::vector<std::uint32_t> row;  ///< an own row of training, or `cold` (each of these is a different user)
   std::vector<std::uint64_t> begin{0};
   std::vector<std::uint64_t> item;  ///< id_list::key
   std::vector<double> value;
   static constexpr std::uint32_t cold = 0xffffffffU;
 };
-/// Sends each row of `test` to the worker whose range of training rows its id falls into. A collective.
-/// Ids are compared as texts where they are numbers in one and names in the other.
+/// Sends each row of `test` to the worker whose range of training rows contains its id. A collective.
+/// Ids are compared as text if they are numbers in one and names in the other.
 held_out_rows to_owners(Comm comm, const sparse_rows& training, const sparse_rows& test);
 
-/// Pushes rows of row_width(k) numbers, some thousand at a time.
+/// Pushes rows of row_width(k) numbers, a few thousand at a time.
 void push_rows(table<double>& to, std::span<const std::uint64_t> keys, std::span<const double> rows);
-/// id_list::key of all of them.
+/// id_list::key of each id.
 std::vector<std::uint64_t> keys_of(const id_list& ids);
 
-/// Keys of mf and als about all this.
+/// The keys that mf and als share for predictions and recommendations.
 struct recommend_settings {
   static void add_keys(config_schema& schema);
   recommend_settings() = default;
@@ -146,18 +142,18 @@ struct recommend_settings {
 struct recommendation {
   /// For each own row: score and item number (among all items), best first.
   std::vector<std::vector<std::pair<double, std::uint32_t>>> lists;
-  /// For whoever is unknown.
+  /// for unknown users
   std::vector<std::pair<double, std::uint32_t>> unknown_user;
 };
-/// The best `top` items for each own row of `training`, whose rows of factors are `users` (row_width(k) numbers each).
-/// `items`: ids of all items, as all_column_ids gives them.
-/// Cost: rows * items * k multiplications; items travel once, in blocks of 4096; memory for rows * top pairs.
+/// The best `top` items for each own row of `training`, whose factors are `users` (row_width(k) numbers each).
+/// `items`: ids of all items, as returned by all_column_ids.
+/// Cost: rows * items * k multiplications; items are pulled once, in blocks of 4096; memory for rows * top pairs.
 recommendation recommend_items(factor_tables& model, const sparse_rows& training, const id_list& items,
                                std::span<const double> users, double mean, std::size_t top);
 
 struct ranking_quality {
   std::uint64_t users = 0;
-  std::uint64_t cold_users = 0;  ///< of them
+  std::uint64_t cold_users = 0;  ///< users among them that training does not have
   double ndcg = 0;
   double recall = 0;
 };
@@ -166,13 +162,13 @@ ranking_quality rank_quality(Comm comm, const recommendation& lists, const held_
                              std::size_t at, double relevant);
 
 /// What follows training: test errors, predictions (pred_v_<rank>: user,item,prediction), lists (recommend_<rank>:
-/// user, a tab, item:score|...; recommend_unknown_0) and their quality, with a line each on stdout.
+/// user, a tab, item:score|...; recommend_unknown_0) and their quality, each reported on stdout.
 class run_log;
 void use_model(paralg& job, run_log& log, factor_tables& model, const recommend_settings& settings,
                const rating_scale& scale, const sparse_rows* training, std::span<const double> users);
 
-/// Writes the model: arrays W, ubias of the own users, H, ibias of the own items (rows of row_width(k) numbers beside
-/// their ids), miu_0, model.json. A collective.
+/// Writes the model: arrays W and ubias of the own users, H and ibias of the own items (rows of row_width(k) numbers
+/// with their ids), miu_0, model.json. A collective.
 struct model_parts {
   std::span<const double> users;
   const id_list* user_ids;
@@ -182,17 +178,17 @@ struct model_parts {
 void write_model(paralg& job, const std::string& algorithm, const std::string& format, std::size_t k,
                  const rating_scale& scale, std::uint64_t ratings, const model_parts& parts);
 
-/// What write_model wrote: its k and scale, on every worker.
+/// What write_model stored: k and the scale, on every worker.
 struct saved_model {
   std::size_t k = 0;
   rating_scale scale;
 };
 /// Throws: data_error.
 saved_model open_model(const std::string& folder, const std::string& algorithm);
-/// Rank 0 reads the rows and pushes them; returns on every worker when they are there.
+/// Rank 0 reads the rows and pushes them; returns on every worker when they are in the servers.
 void serve_model(paralg& job, const std::string& folder, const std::string& algorithm, factor_tables& model);
 
-/// Entry options of ratings: every line counts, also of a pair that is there twice.
+/// Entry options of ratings: every line counts, also repeated pairs.
 entry_options rating_options();
 
 }  // namespace paracel::alg

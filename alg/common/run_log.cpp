@@ -49,7 +49,7 @@ void run_log::round(int number, double value, std::initializer_list<std::pair<co
   line.add("round", number).add(metric_, value).add("seconds", seconds());
   for (const auto& [name, other] : more) line.add(name, other);
   if (metrics_.is_open() && !(metrics_ << line.text() << std::endl)) {
-    std::fprintf(stderr, "%s/metrics.jsonl: cannot be written: %s; the run goes on\n", job_.get_output().c_str(),
+    std::fprintf(stderr, "%s/metrics.jsonl: cannot be written: %s; the run continues\n", job_.get_output().c_str(),
                  std::strerror(errno));
     metrics_.close();
   }

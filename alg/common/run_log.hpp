@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What rank 0 says of a run: metrics.jsonl (a line a round), progress, and the lines `name value` on stdout at the end.
-// The names are those of doc/metrics.md: `objective` is what the program makes small or great, and nothing else.
+// What rank 0 reports of a run: metrics.jsonl (one line a round), progress, and `name value` lines on stdout at the
+// end. Names are those of doc/metrics.md: `objective` is only what the program minimises or maximises.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@
 
 namespace paracel::alg {
 
-/// A finite number as JSON with all its bits; anything else is null.
+/// A finite number as JSON with all its digits; anything else is null.
 std::string json_number(double v);
 
-/// A JSON object under construction: fields in the order in which they are added.
+/// A JSON object under construction: fields in the order they are added.
 class json_object {
  public:
   json_object& add(const std::string& name, double v) { return raw(name, json_number(v)); }
@@ -30,7 +30,7 @@ class json_object {
   json_object& add(const std::string& name, bool v) { return raw(name, v ? "true" : "false"); }
   json_object& add(const std::string& name, const std::string& v) { return raw(name, json_quoted(v)); }
   json_object& add(const std::string& name, const char* v) { return raw(name, json_quoted(v)); }
-  /// `json` is written as it is.
+  /// Writes `json` unchanged.
   json_object& raw(const std::string& name, const std::string& json);
   [[nodiscard]] bool has(const std::string& name) const { return std::ranges::find(names_, name) != names_.end(); }
   [[nodiscard]] std::string text() const { return "{" + fields_ + "}"; }
@@ -40,23 +40,24 @@ class json_object {
   std::vector<std::string> names_;
 };
 
-/// Metrics and progress of a run. On other ranks than 0 every call does nothing.
+/// Metrics and progress of a run. On ranks other than 0 every call does nothing.
 /// Thread-safety: none
 class run_log {
  public:
-  /// `metric` names the number that each round is watched by; `rounds` is the most there will be, 0: nobody knows.
-  /// Throws: error when <output>/metrics.jsonl cannot be opened; when it cannot be written later, that is said once.
+  /// `metric` names the number that is tracked each round; `rounds` is the maximum, 0 if it is unknown.
+  /// Throws: error when <output>/metrics.jsonl cannot be opened; a later write error is reported once.
   run_log(paralg& job, int rounds, std::string metric = "objective", bool debug = false);
 
-  /// From here on rounds are watched by another number, and count to `rounds`.
+  /// From now on rounds track another metric, and count to `rounds`.
   void watch(std::string metric, int rounds);
-  /// A line {"round", metric, "seconds", more...} and prun.py's progress; with `debug` a line on stdout, too.
+  /// Writes a line {"round", metric, "seconds", more...} and reports progress to prun.py; with `debug` also a line on
+  /// stdout.
   void round(int number, double value, std::initializer_list<std::pair<const char*, double>> more = {});
-  /// `name value` on stdout, with enough digits.
+  /// `name value` on stdout, with sufficient digits.
   void result(const char* name, double value);
   void result(const char* name, std::uint64_t value);
   void result(const char* name, const std::string& value);
-  /// Seconds since the beginning.
+  /// Seconds since construction.
   [[nodiscard]] double seconds() const;
 
  private:
@@ -69,7 +70,7 @@ class run_log {
   bool first_;
 };
 
-/// A file that is written to another name, so that it is whole or not there. Throws: error that names the file.
+/// A file that is written under a temporary name, so that it appears atomically. Throws: error that names the file.
 class whole_file {
  public:
   explicit whole_file(std::string path);
@@ -77,7 +78,7 @@ class whole_file {
   whole_file(const whole_file&) = delete;
   whole_file& operator=(const whole_file&) = delete;
   void write(std::string_view bytes) { out_.write(bytes.data(), static_cast<std::streamsize>(bytes.size())); }
-  /// The file is there under its name. Nothing may follow.
+  /// Renames the file to its final name. Must be the last call.
   void finish();
 
  private:
@@ -89,11 +90,11 @@ class whole_file {
   bool done_ = false;
 };
 
-/// Writes `text` to `path`, whole or not at all. Throws: error that names the file.
+/// Writes `text` to `path`, atomically. Throws: error that names the file.
 void write_text_file(const std::string& path, const std::string& text);
 
-/// Writes what this worker alone has, a line an element, to the file that job.result_name(filename) names: what
-/// paracel_dump_vector writes where each worker has a file of its own. No collective, and for small results.
+/// Writes elements of this worker, one a line, to the file job.result_name(filename): what paracel_dump_vector writes
+/// where each worker has its own file. Not a collective; for small results.
 template <class T>
 void write_lines(paralg& job, const std::vector<T>& elements, const std::string& filename) {
   using paracel::append_text;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Sums over the workers that several algorithms need.
+// Sums over the workers, used by several algorithms.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,12 @@
 
 namespace paracel::alg {
 
-/// Replaces `values` by their sum over the workers, element by element, folded in the order of the ranks: the same bits
-/// on every worker and in every run. Every worker must call it with the same length. Cost: one round trip for each 8
-/// MB; a worker sends and receives `values` once.
+/// Replaces `values` by their element-wise sum over the workers, folded in rank order: bit-identical on every worker
+/// and in every run. Every worker must call it with the same length. Cost: one round trip for each 8 MB; a worker sends
+/// and receives `values` once.
 inline void sum_over_workers(Comm comm, std::span<double> values) {
   if (comm.get_size() == 1) return;
-  constexpr std::size_t block = std::size_t{1} << 20U;  // numbers a message: 8 MB is far below every limit of a message
+  constexpr std::size_t block = std::size_t{1} << 20U;  // numbers in a message: 8 MB, far below any message limit
   std::vector<double> part;
   for (std::size_t at = 0; at < values.size(); at += block) {
     const auto piece = values.subspan(at, std::min(block, values.size() - at));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The k most similar rows of each row, while similarities come in in any order. The order is total (similarity
-// descending, then number ascending), so the lists do not depend on the order in which pairs were met.
+// The k most similar rows of each row, from similarities in any order. The order is total (similarity descending, then
+// number ascending), so the lists do not depend on the order of the offers.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 
 namespace paracel::alg {
 
-/// A row that another one resembles.
+/// A similar row.
 struct neighbour {
-  std::uint64_t row = 0;  ///< its number among the rows of all workers
+  std::uint64_t row = 0;  ///< its global number
   double similarity = 0;
 };
 inline bool better(const neighbour& a, const neighbour& b) {
@@ -27,7 +27,7 @@ inline bool better(const neighbour& a, const neighbour& b) {
 }
 
 /// Thread-safety: none
-/// Cost: an offer that is not among the k best so far costs one comparison, another one O(log k); 16 bytes a neighbour.
+/// Cost: an offer that is not among the k best so far costs one comparison, any other O(log k); 16 bytes a neighbour.
 class top_k_neighbours {
  public:
   top_k_neighbours() = default;
@@ -38,12 +38,12 @@ class top_k_neighbours {
     if (similarity < bar_[i]) return;
     insert(i, {row, similarity});
   }
-  /// What row i must at least reach.
+  /// The similarity that row i's next neighbour must reach.
   [[nodiscard]] double bar(std::size_t i) const { return bar_[i]; }
   [[nodiscard]] std::size_t rows() const noexcept { return lists_.size(); }
-  /// In no particular order, until `sort`.
+  /// Unordered before `sort`.
   [[nodiscard]] std::span<const neighbour> of(std::size_t i) const { return lists_[i]; }
-  /// Puts the best first, and ends the taking of offers.
+  /// Sorts the lists, best first; no offers may follow.
   void sort() {
     for (auto& list : lists_) std::sort(list.begin(), list.end(), better);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Disjoint sets of 0 ... n - 1. Source: R. Tarjan, "Efficiency of a good but not linear set union algorithm", JACM
-// 1975; the paths are halved, and the smaller number becomes the root, so that a set's root is its least element.
+// 1975; with path halving, and the smaller element becomes the root, so a set's root is its least element.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class union_find {
     return x;
   }
   void unite(std::uint32_t a, std::uint32_t b) noexcept {
-    // Both walks go upwards together and stop where they meet, which in one large set is after a step or two.
+    // Both paths are followed upwards in lockstep and stop where they meet: in one large set after a step or two.
     while (parent_[a] != parent_[b]) {
       if (parent_[a] < parent_[b]) std::swap(a, b);
       if (parent_[a] == a) {

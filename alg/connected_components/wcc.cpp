@@ -20,7 +20,7 @@ config_schema wcc_schema() {
 
 namespace {
 
-/// Labels of groups become the least of their component, found by rank 0, which gets all links.
+/// Sets the labels of groups to the least of their component; computed by rank 0, which gathers all edges.
 void join_on_first(Comm& comm, const distributed_graph& groups, std::vector<std::uint64_t>& labels) {
   std::vector<byte_vector> blocks(comm.get_size()), answers(comm.get_size());
   for (auto& b : blocks) put_bytes(b, std::uint64_t{0});
@@ -64,12 +64,12 @@ void join_on_first(Comm& comm, const distributed_graph& groups, std::vector<std:
 wcc_result weak_components(Comm comm, const distributed_graph& graph, pregel_options options, bool resume) {
   const auto own = graph.own();
   std::vector<std::uint32_t> group(own + graph.ghosts.size());
-  std::vector<std::uint64_t> least;  // of each group: the least number of a vertex that is known here
+  std::vector<std::uint64_t> least;  // of each group: the least vertex number known here
   {
     union_find sets(group.size());
     for (std::size_t v = 0; v < own; ++v)
       for (const auto t : graph.out.of(v)) sets.unite(static_cast<std::uint32_t>(v), t);
-    // A ghost is there because of an own vertex, so the root, the least element, is an own one.
+    // Every ghost is adjacent to an own vertex, so the root, the least element, is an own vertex.
     for (std::size_t v = 0; v < group.size(); ++v) {
       const auto root = sets.find(static_cast<std::uint32_t>(v));
       if (root == v) {
@@ -82,7 +82,7 @@ wcc_result weak_components(Comm comm, const distributed_graph& graph, pregel_opt
     }
   }
 
-  // A ghost's group here is joined with its group where it is at home.
+  // Joins the group of a ghost on this worker with its group on its owner.
   const auto borders = std::make_unique<halo>(comm, graph);
   const auto first = number_groups(comm, least.size());
   std::vector<std::uint32_t> at_home(graph.ghosts.size());
@@ -93,11 +93,11 @@ wcc_result weak_components(Comm comm, const distributed_graph& graph, pregel_opt
     while (borders->ghost_first(w + 1) <= g) ++w;
     links[g] = {group[own + g], first[w] + at_home[g]};
   }
-  const auto contracted = graph_of_links(comm, first, links, link_rule::symmetric);
+  const auto contracted = contracted_graph(comm, first, links, edge_rule::symmetric);
 
   pregel_run<least_label_program> run(comm, contracted);
   run.values() = std::move(least);
-  // Different graphs can leave the same groups.
+  // Different graphs may contract to the same groups.
   if (resume || options.checkpoint_every != 0) run.identify(pregel_identity("wcc", {graph_identity(comm, graph)}));
   if (resume) run.restore(options.checkpoint_folder);
   wcc_result result;

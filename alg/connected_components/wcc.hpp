@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Weakly connected components: two vertices are in one component if a path of edges joins them, whatever their
-// directions.
+// Weakly connected components: two vertices are in one component if a path of edges joins them, whatever the directions
+// of the edges.
 //
-// Each worker first joins what its own edges join (union-find). What is left is a graph whose vertices are the groups
-// of each worker and whose edges join groups of different workers; on it a vertex program spreads the least vertex
-// number of each component. That graph is small, so the supersteps are cheap: a group sends one number to each group
-// that it touches. If `most_supersteps` were not enough (a path that goes to and fro between the workers needs as many
-// as it has vertices), rank 0 joins the groups.
+// Each worker first joins the vertices connected by its own edges (union-find). The remaining graph has these groups as
+// vertices and its edges join groups of different workers; a vertex program spreads the least vertex number of each
+// component on it. That graph is small, so supersteps are cheap: a group sends one number to each adjacent group. If
+// `most_supersteps` do not suffice (a path that alternates between workers needs as many as it has vertices), rank 0
+// joins the groups.
 //
 // Source: R. Tarjan 1975 (union-find); U. Kang, C. Tsourakakis, C. Faloutsos: "PEGASUS", ICDM 2009 (least label).
 #pragma once
@@ -23,7 +23,7 @@
 
 namespace paracel::alg {
 
-/// Spreads the least label along the edges of a symmetric graph. The caller sets the values before.
+/// Spreads the least label along the edges of a symmetric graph. The caller sets the initial values.
 struct least_label_program {
   using value_type = std::uint64_t;
   using message_type = std::uint64_t;
@@ -46,15 +46,15 @@ struct least_label_program {
 struct wcc_result {
   std::vector<std::uint64_t> labels;  ///< of the own vertices: the least number of a vertex in the component
   std::uint64_t supersteps = 0;
-  std::uint64_t groups = 0;  ///< what the workers' own edges left, of all workers
-  bool gathered = false;     ///< rank 0 had to finish it
+  std::uint64_t groups = 0;  ///< groups left after joining each worker's own edges, of all workers
+  bool gathered = false;     ///< rank 0 had to finish the computation
 };
 
-/// Graphs of groups have a small diameter (2 to 5 supersteps where it was measured); after so many it is no longer
-/// likely.
+/// Graphs of groups have a small diameter (2 to 5 supersteps where it was measured); after so many supersteps the
+/// vertex program is unlikely to finish soon.
 inline constexpr std::uint64_t most_supersteps = 100;
 
-/// The directions of the edges do not matter. A collective. `resume`: from a checkpoint in options.checkpoint_folder.
+/// The directions of the edges are ignored. `resume`: from a checkpoint in options.checkpoint_folder. A collective.
 wcc_result weak_components(Comm comm, const distributed_graph& graph, pregel_options options = {}, bool resume = false);
 
 struct wcc_settings : graph_settings {

@@ -15,19 +15,19 @@ namespace paracel::alg {
 
 namespace {
 
-// Users in a group: their products with an item are independent of each other, and the compiler makes vectors of them.
+// Users in a group: their products with an item are independent, so the compiler vectorises over the group.
 constexpr std::size_t group = 8;
 
-// Numbers in one message of a reduction: 8 MB are far below every limit of a message and enough to hide its latency.
+// Numbers in one message of a reduction: 8 MB are far below any message limit and enough to hide its latency.
 constexpr std::size_t message_numbers = std::size_t{1} << 20U;
 
-// Gains that differ by less than this part of T are equal: a hundred thousand times the rounding of the sums, and far
-// below what tells one split from another.
+// Gains that differ by less than this fraction of T are equal: a hundred thousand times the rounding error of the sums,
+// and far below the differences between distinct splits.
 constexpr double equal_part = 1e-10;
 
 }  // namespace
 
-// ---- whole numbers
+// ---- fixed-point numbers
 
 fixed_point::fixed_point(double largest, std::uint64_t count) {
   if (largest > 0) {
@@ -73,7 +73,7 @@ void dtr_users::ask(std::span<const double> item, std::span<std::uint64_t> likes
     for (std::size_t l = 0; l < group; ++l) bits |= std::uint64_t{product[l] >= 0 ? 1U : 0U} << l;
     likes[first / 64] |= bits << (first % 64);
   }
-  // Who filled up the last group is no user.
+  // Clears the padding of the last group.
   if (users_ % 64 != 0) likes.back() &= (std::uint64_t{1} << (users_ % 64)) - 1;
 }
 
@@ -123,7 +123,7 @@ double dtr_gain(const dtr_role& all, const dtr_role& likes, const fixed_point& u
 std::size_t dtr_choice(std::span<const double> gains, const std::vector<bool>& used, double slack, std::size_t nth) {
   std::vector<bool> taken = used;
   for (;;) {
-    // The group of the equally good ones that is next, and its members in the order of their ids.
+    // The next group of equally good items, in the order of their ids.
     double best = not_allowed;
     for (std::size_t i = 0; i < gains.size(); ++i) {
       if (!taken[i]) best = std::max(best, gains[i]);
@@ -147,7 +147,7 @@ config_schema dtr_schema() {
   s.key("item_fac_input", key_type::files, "factors of the items, the same; with model those to recommend")
       .required_unless({"model"});
   s.key("model", key_type::files, "folder of trees that were built before: interview with tree tree_start_index");
-  s.key("predict_input", key_type::files, "with model: user,item,answer, a number; from 0 on he would like it");
+  s.key("predict_input", key_type::files, "with model: user,item,answer, a number; at least 0: the user would like it");
   s.key("recommend", key_type::integer, "with model: items to recommend to each user; 0: none")
       .fallback(0)
       .at_least(0)
@@ -161,11 +161,14 @@ config_schema dtr_schema() {
       .at_most(1000000);
   s.key("tree_end_index", key_type::integer, "last tree").fallback(0).at_least(0).at_most(1000000);
   s.key("handle_file", key_type::string, "Paracel's plug-in; accepted, not needed: the least error is a reduction");
-  s.key("cache_bytes", key_type::integer, "a worker's memory for who likes what, a bit a user and item; 0: ask again")
+  s.key("cache_bytes", key_type::integer,
+        "a worker's memory for likes, one bit for each user and item; 0: recompute them")
       .fallback(std::int64_t{1} << 30)
       .at_least(0)
       .at_most(1e15);
-  s.key("format", key_type::string, "of the results: text, or npy besides").fallback("text").one_of({"text", "npy"});
+  s.key("format", key_type::string, "of the results: text, or npy in addition")
+      .fallback("text")
+      .one_of({"text", "npy"});
   s.key("debug", key_type::boolean, "print each level").fallback(false);
   return s;
 }
@@ -199,7 +202,7 @@ dtr_settings::dtr_settings(const config& from)
 
 namespace {
 
-/// A matrix of a row an id: every worker reads it, and keeps its share of the rows.
+/// A matrix with ids for its rows: every worker reads it, and keeps its share of the rows.
 vector_rows load_npy_rows(const Comm& comm, const std::string& path, bool everywhere) {
   const auto array = read_npy(path);
   if (array.shape.size() != 2 || array.size() == 0) {
@@ -231,7 +234,7 @@ vector_rows load_factors(const Comm& comm, const std::vector<std::string>& files
   return load_vectors(comm, files, options);
 }
 
-/// By ascending id. Throws: data_error when an id is there twice.
+/// Sorts by ascending id. Throws: data_error when an id occurs twice.
 vector_rows sorted_by_id(vector_rows rows, const std::string& file) {
   const auto& ids = rows.ids;
   const auto less = [&](std::size_t a, std::size_t b) {
@@ -327,14 +330,14 @@ void decision_tree_rec::solve() {
   log_.result("output", get_output());
 }
 
-/// Sums of the nodes' users over all workers: a reduction of 2 + k numbers a node.
+/// Sums over the nodes' users of all workers: a reduction of 2 + k numbers a node.
 void decision_tree_rec::start_level(dtr_tree& tree, std::size_t nodes) {
   const auto k = users_.k();
   std::vector<std::int64_t> sums(nodes * (1 + k));
   std::vector<std::int64_t> norms(nodes);
-  std::vector<std::uint64_t> everybody(users_.words(), ~std::uint64_t{0});
-  if (users_.size() % 64 != 0) everybody.back() = (std::uint64_t{1} << (users_.size() % 64)) - 1;
-  users_.add(everybody, node_of_, sums);
+  std::vector<std::uint64_t> all_users(users_.words(), ~std::uint64_t{0});
+  if (users_.size() % 64 != 0) all_users.back() = (std::uint64_t{1} << (users_.size() % 64)) - 1;
+  users_.add(all_users, node_of_, sums);
   users_.add_norms(node_of_, norms);
   sums.insert(sums.end(), norms.begin(), norms.end());
   get_comm().allreduce(sums);
@@ -365,7 +368,7 @@ void decision_tree_rec::start_level(dtr_tree& tree, std::size_t nodes) {
   }
 }
 
-/// The gain of every item at every node that has users; items go in blocks of a message.
+/// The gain of every item at every node that has users; items are processed in blocks of one message.
 void decision_tree_rec::find_gains() {
   const auto places = slack_.size();
   const auto numbers = places * (1 + users_.k());
@@ -404,14 +407,14 @@ void decision_tree_rec::build(std::uint64_t number) {
       find_gains();
     }
     if (depth == 0) root_gains_ = gains_;
-    // One node after the other: an item that one of them asks about is not asked again.
+    // Nodes in order: an item that a node asks about is not asked again.
     for (std::size_t j = 0; j < nodes; ++j) {
       const auto place = place_of_[j];
       auto item = items();
       if (place != dtr_users::nowhere) {
         const auto gains = std::span(gains_).subspan(place * items(), items());
         item = dtr_choice(gains, used, slack_[place], depth == 0 ? number : 0);
-        // These users come no further.
+        // Leaf nodes contribute their users' error.
         if (item == items() || depth + 1 == settings_.level) tree.error += error_[place];
       }
       tree.item.push_back(item == items() ? dtr_tree::no_item : item);
@@ -422,7 +425,7 @@ void decision_tree_rec::build(std::uint64_t number) {
   trees_.push_back(std::move(tree));
 }
 
-/// Sends the own users to the children of their nodes, or nowhere if those ask nothing.
+/// Moves the own users to the children of their nodes, or to `nowhere` if those are leaves.
 void decision_tree_rec::split(std::span<const std::size_t> item) {
   for (std::size_t u = 0; u < users_.size(); ++u) {
     const auto node = node_of_[u];

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Interview trees for users of whom nothing is known yet. Users have factors p_u, items q_i, from any factorisation. A
-// node of a tree holds a set of users and asks about one item; who would like it (p_u.q_i >= 0) goes left, who would
-// not goes right. Asked is the item whose two sides are closest to their means:
+// Interview trees for new users. Users have factors p_u, items q_i, from any factorisation. A node of a tree holds a
+// set of users and asks about one item; users who would like it (p_u.q_i >= 0) go left, the others right. The item
+// asked is the one that minimises the variance within the two sides:
 //
 //     least  sum over both sides of  sum_u |p_u - mean(side)|^2  =  T - |S_like|^2 / n_like - |S_hate|^2 / n_hate
 //
 // with T = sum_u |p_u|^2 and S the sums of the sides' factors. T is the same for every item of a node, and S_hate is
-// what S_like leaves of the node, so all an item needs of a worker is its S_like and n_like.
+// the node's sum minus S_like, so a worker contributes only S_like and n_like of an item.
 //
-// Sums are whole numbers (factors in units of a power of two), so that they are the same whoever adds what, and equal
-// splits are equal to the last bit.
+// Sums are fixed-point numbers (factors in units of a power of two), so they do not depend on the order of additions,
+// and equal splits are bit-identical.
 //
 // Source: Paracel's decision_tree_rec; N. Golbandi, Y. Koren, R. Lempel, "Adaptive bootstrapping of recommender systems
-// using decision trees", WSDM 2011, for the idea. What differs from Paracel's is in README.md.
+// using decision trees", WSDM 2011, for the idea. README.md lists the differences from Paracel's.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,8 @@
 
 namespace paracel::alg {
 
-/// Real numbers as multiples of 2^-bits, so small that `count` of them, none larger than `largest`, add up in 64 bits.
+/// Real numbers as multiples of 2^-bits, such that `count` of them, none larger than `largest`, can be summed in 64
+/// bits.
 class fixed_point {
  public:
   fixed_point() = default;
@@ -44,13 +45,13 @@ class fixed_point {
   int bits_ = 0;
 };
 
-/// Of a set of users: how many they are and the sum of their factors. `sum`: k numbers.
+/// A set of users: their number and the sum of their factors. `sum`: k numbers.
 struct dtr_role {
   std::int64_t count = 0;
   std::span<const std::int64_t> sum;
 };
 
-/// This worker's users, and what they add to the sums of items. No other worker: see decision_tree_rec for those.
+/// This worker's users, and their contributions to the sums of items. Local; decision_tree_rec communicates.
 /// Thread-safety: const-concurrent
 class dtr_users {
  public:
@@ -69,7 +70,8 @@ class dtr_users {
   void ask(std::span<const double> item, std::span<std::uint64_t> likes) const;
   /// The same for one user.
   [[nodiscard]] bool likes(std::size_t u, std::span<const double> item) const;
-  /// For each user of `likes`, adds 1 and its factors to the 1 + k numbers at place[u] of `sums`; `nowhere`: to none.
+  /// For each user of `likes`, adds 1 and its factors to the 1 + k numbers at place[u] of `sums`; `nowhere` skips a
+  /// user.
   void add(std::span<const std::uint64_t> likes, std::span<const std::uint32_t> place,
            std::span<std::int64_t> sums) const;
   /// Adds |p_u|^2 to norms[place[u]].
@@ -78,24 +80,24 @@ class dtr_users {
  private:
   std::size_t users_ = 0;
   std::size_t k_ = 0;
-  std::vector<double> factor_;       // in groups of 8 users, coordinate by coordinate; the last group filled up with 0
+  std::vector<double> factor_;       // in groups of 8 users, coordinate by coordinate; the last group is padded with 0
   std::vector<std::int64_t> whole_;  // row by row
   std::vector<std::int64_t> norm_;
 };
 
-/// |S_like|^2 / n_like + |S_hate|^2 / n_hate, which is to be great; not_allowed for an empty side or sides whose
-/// numbers have a ratio of 3 or more.
+/// |S_like|^2 / n_like + |S_hate|^2 / n_hate, to be maximised; not_allowed for an empty side or if one side is at least
+/// three times as large as the other.
 double dtr_gain(const dtr_role& all, const dtr_role& likes, const fixed_point& unit);
 inline constexpr double not_allowed = -1;
 
-/// The item to ask about: the `nth` in the order of falling gain; those within `slack` of the first one of a group are
-/// equal, and the smaller comes first. `used`: items that may not be asked any more. None: gains.size().
+/// The item to ask about: the `nth` by descending gain; items within `slack` of the first one of a group are equal, and
+/// sorted by id. `used`: items that may not be asked any more. Returns gains.size() if there is none.
 std::size_t dtr_choice(std::span<const double> gains, const std::vector<bool>& used, double slack, std::size_t nth = 0);
 
 /// The keys of dtr's config; README.md explains them.
 config_schema dtr_schema();
 
-/// A config as a struct.
+/// The config as a struct.
 struct dtr_settings {
   explicit dtr_settings(const config& from);
 
@@ -120,8 +122,8 @@ struct dtr_tree {
 
   std::uint64_t number = 0;
   std::vector<std::size_t> item;  ///< of each node: an index of the items in ascending order of their ids
-  std::vector<double> mean;       ///< of each node: the mean of its users' factors; zeros where it has none
-  double error = 0;               ///< sum over the users of |p_u - mean of the last node that has it|^2
+  std::vector<double> mean;       ///< of each node: the mean of its users' factors; zeros if it has none
+  double error = 0;               ///< sum over the users of |p_u - mean of the last node that contains the user|^2
 };
 
 class decision_tree_rec : public paralg {
@@ -152,16 +154,16 @@ class decision_tree_rec : public paralg {
 
   dtr_settings settings_;
   run_log log_;
-  vector_rows items_;  // all of them, by ascending id
+  vector_rows items_;  // all items, by ascending id
   dtr_users users_;
   std::uint64_t users_total_ = 0;
   fixed_point unit_;
   fixed_point norm_unit_;
-  std::vector<std::uint64_t> cached_;  // who likes what, a bitmap an item, if they fit into cache_bytes
+  std::vector<std::uint64_t> cached_;  // which users like each item, one bitmap an item, if they fit into cache_bytes
   std::vector<bool> is_cached_;
   std::vector<std::uint64_t> likes_;
 
-  // Of the level that is being built; a node without users has no place.
+  // The level under construction; a node without users has no place.
   std::vector<std::uint32_t> node_of_;   // by own user: the node of this level, or nowhere
   std::vector<std::uint32_t> place_of_;  // by node
   std::vector<std::uint32_t> user_place_;

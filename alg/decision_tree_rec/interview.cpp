@@ -22,7 +22,7 @@ namespace paracel::alg {
 
 namespace {
 
-/// f(field) for each of the fields between bars.
+/// Calls f(field) for each field between bars.
 template <class F>
 void each_field(std::string_view line, F&& f) {
   for (;;) {
@@ -60,7 +60,7 @@ void read_means(const std::string& file, interview_tree& tree) {
   }
 }
 
-/// Where an id that is written so is in a list that ascends.
+/// The index in an ascending list of the id with this text.
 std::optional<std::size_t> find_text(const id_list& ids, const std::string& text) {
   if (!ids.numeric()) return ids.find(std::string_view(text));
   std::uint64_t number = 0;
@@ -103,7 +103,7 @@ std::size_t interview(const interview_tree& tree, const std::function<std::optio
   return node;
 }
 
-/// Interviews whoever has answers in predict_input, each worker its share of them.
+/// Interviews the users of predict_input, each worker its share of them.
 void decision_tree_rec::predict() {
   auto comm = get_comm();
   const auto tree = read_tree(settings_.model, settings_.tree_start_index);
@@ -118,7 +118,7 @@ void decision_tree_rec::predict() {
                        " factors an item, want " + std::to_string(tree.k) + " as the tree has");
     }
   }
-  // Of each item that is answered here: the node that asks about it, and its place among those that can be recommended.
+  // For each item answered here: the node that asks about it, and its index among the items that can be recommended.
   constexpr auto none = std::numeric_limits<std::size_t>::max();
   std::unordered_map<std::string, std::size_t> asked;
   for (std::size_t j = 0; j < tree.item.size(); ++j) {

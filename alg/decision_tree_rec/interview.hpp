@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The interview of a new user: from the root of a tree on his answers lead to a node, whose users' mean is his
-// estimated p.
+// The interview of a new user: the answers lead from the root of a tree to a node, whose users' mean is the estimate of
+// p.
 #pragma once
 
 #include <cstddef>
@@ -13,22 +13,22 @@
 
 namespace paracel::alg {
 
-/// A tree as dtr wrote it, with the means of its nodes.
+/// A tree as written by dtr, with the means of its nodes.
 struct interview_tree {
-  std::vector<std::string> item;  ///< of each node, breadth first, like before hate; empty: it asks nothing
+  std::vector<std::string> item;  ///< of each node, breadth first, like before hate; empty: a leaf
   std::vector<double> mean;       ///< k of each node
   std::size_t k = 0;
 
-  /// Whether the answer at this node leads on: those of the last level have no children.
+  /// Whether this node asks a question: those of the last level have no children.
   [[nodiscard]] bool asks(std::size_t node) const { return 2 * node + 2 < item.size() && !item[node].empty(); }
 };
 
-/// Reads tree `number` from tree_0 and average_user_factor_<number> of a folder.
-/// Throws: data_error; where a number is wrong, file:line:column.
+/// Reads tree `number` from tree_0 and average_user_factor_<number> in a folder.
+/// Throws: data_error; for a malformed number, file:line:column.
 interview_tree read_tree(const std::string& folder, std::uint64_t number);
 
-/// The node at which somebody ends: the first one whose question he has no answer to, or that asks nothing.
-/// `likes(node)`: his answer there.
+/// The node at which the interview ends: the first leaf, or the first node whose question has no answer.
+/// `likes(node)`: the user's answer.
 std::size_t interview(const interview_tree& tree, const std::function<std::optional<bool>(std::size_t node)>& likes);
 
 }  // namespace paracel::alg

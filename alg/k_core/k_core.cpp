@@ -46,7 +46,7 @@ bool core_bounds::lower(std::span<const std::uint32_t> ghost_bounds) {
   return falls;
 }
 
-/// A neighbour of v fell.
+/// Updates the support of v after the bound of a neighbour fell.
 void core_bounds::fall(std::uint32_t v, std::uint32_t before, std::uint32_t now) {
   if (bound_[v] > before || bound_[v] <= now) return;
   if (--support_[v] >= bound_[v] || queued_[v]) return;
@@ -56,7 +56,7 @@ void core_bounds::fall(std::uint32_t v, std::uint32_t before, std::uint32_t now)
 
 void core_bounds::settle() {
   const auto own = graph_.own();
-  std::vector<std::uint32_t> with;  // neighbours by bound, those above v's as one
+  std::vector<std::uint32_t> with;  // number of neighbours by bound; larger bounds than that of v count as equal
   for (std::size_t i = 0; i < queue_.size(); ++i) {
     const auto v = queue_[i];
     queued_[v] = false;
@@ -81,7 +81,7 @@ void core_bounds::peel() {
   auto& level = bound_;
   for (std::size_t v = 0; v < own; ++v) level[v] = static_cast<std::uint32_t>(graph_.out.degree(v));
   const auto most = n == 0 ? 0 : *std::max_element(level.begin(), level.end());
-  // Vertices by level; `start[k]` is where level k begins and moves on as vertices fall into lower levels.
+  // Vertices by level; `start[k]` is where level k begins. It advances as vertices drop to lower levels.
   std::vector<std::uint32_t> start(std::size_t{most} + 2), order(n), place(n);
   for (const auto k : level) ++start[k + 1];
   for (std::size_t k = 0; k + 1 < start.size(); ++k) start[k + 1] += start[k];
@@ -93,7 +93,7 @@ void core_bounds::peel() {
     }
   }
   const auto lower = [&](std::uint32_t u, std::uint32_t k) {
-    if (u >= own || level[u] <= k) return;  // a ghost falls when its bound says so
+    if (u >= own || level[u] <= k) return;  // a ghost's bound is changed by its owner only
     const auto first = start[level[u]]++;
     const auto other = order[first];
     std::swap(order[first], order[place[u]]);
@@ -103,7 +103,7 @@ void core_bounds::peel() {
   for (std::size_t i = 0; i < n; ++i) {
     const auto v = order[i];
     const auto k = level[v];
-    // What is taken away lies before every level's start.
+    // Removed vertices are before the start of every level.
     start[k] = std::max(start[k], static_cast<std::uint32_t>(i + 1));
     if (v < own) {
       for (const auto u : graph_.out.of(v)) lower(u, k);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Core numbers: the k-core is the greatest subgraph in which every vertex has at least k neighbours; the core number of
-// a vertex is the greatest k whose core it is in. The graph is taken as undirected and simple, self-loops are ignored.
+// Core numbers: the k-core is the largest subgraph in which every vertex has at least k neighbours; the core number of
+// a vertex is the largest k whose core contains it. The graph is treated as undirected and simple; self-loops are
+// ignored.
 //
-// A worker has a bound for each of its vertices that only falls, and the owners' bounds for its ghosts. First it peels
-// its part: vertices in the order of their degrees, each taken away lowers its neighbours; a ghost is taken away when
-// the peeling comes to its bound. Then, from exchange to exchange, it looks at what hangs on the ghosts that fell: a
-// vertex falls to the greatest k for which k of its neighbours have a bound of k or more. When none falls any more the
-// bounds are the core numbers.
+// Each worker keeps an upper bound for each of its vertices, which only falls, and the owners' bounds for its ghosts.
+// First it peels its part: vertices are removed in the order of their degrees, each lowering its neighbours; a ghost is
+// removed when peeling reaches its bound. After each exchange it updates the neighbours of ghosts whose bounds fell: a
+// vertex drops to the largest k for which k of its neighbours have a bound of at least k. When no bound falls any more,
+// the bounds are the core numbers.
 //
 // Source: V. Batagelj, M. Zaversnik, "An O(m) algorithm for cores decomposition of networks", 2003; A. Montresor, F. De
-// Pellegrini, D. Miorandi, "Distributed k-core decomposition", PODC 2011 (that the bounds converge).
+// Pellegrini, D. Miorandi, "Distributed k-core decomposition", PODC 2011 (convergence of the bounds).
 #pragma once
 
 #include <cstdint>
@@ -28,11 +29,11 @@ namespace paracel::alg {
 class core_bounds {
  public:
   explicit core_bounds(const distributed_graph& graph);
-  /// Lowers the bounds of the own vertices to what those of the ghosts allow, which may only fall from call to call.
-  /// Returns: whether one fell. Cost: O(local edges) the first time, then the edges at vertices that fall, each time
-  /// one does.
+  /// Lowers the bounds of the own vertices according to those of the ghosts, which may only fall between calls.
+  /// Returns: whether any fell. Cost: O(local edges) the first time, then the edges at each vertex whose bound falls,
+  /// each time.
   bool lower(std::span<const std::uint32_t> ghost_bounds);
-  /// Of the own vertices; their degrees before the first `lower`.
+  /// Bounds of the own vertices; their degrees before the first `lower`.
   [[nodiscard]] std::span<const std::uint32_t> own() const noexcept { return {bound_.data(), graph_.own()}; }
 
  private:
@@ -47,8 +48,8 @@ class core_bounds {
   std::vector<std::uint64_t> begin_;  // own neighbours of ghost g: [begin_[g], begin_[g + 1]) of neighbour_
   std::vector<std::uint32_t> neighbour_;
   std::vector<std::uint32_t> bound_;    // of the own vertices, then of the ghosts
-  std::vector<std::uint32_t> support_;  // of an own vertex: neighbours whose bound is not below its own
-  std::vector<std::uint32_t> queue_;    // vertices with less support than they need
+  std::vector<std::uint32_t> support_;  // of an own vertex: the number of neighbours with at least its bound
+  std::vector<std::uint32_t> queue_;    // vertices with less support than their bound
   std::vector<bool> queued_;
   bool peeled_ = false;
 };
@@ -56,17 +57,17 @@ class core_bounds {
 struct k_core_result {
   std::vector<std::uint32_t> cores;  ///< of the own vertices
   std::uint32_t greatest = 0;        ///< the degeneracy of the graph
-  std::uint64_t in_greatest = 0;     ///< vertices of that core
+  std::uint64_t in_greatest = 0;     ///< vertices in that core
   std::uint64_t rounds = 0;
 };
 
-/// The graph is undirected, without self-loops. A collective. Cost: a round is 4 bytes a ghost.
+/// The graph is undirected, without self-loops. A collective. Cost: 4 bytes a ghost for each round.
 k_core_result core_numbers(Comm comm, const distributed_graph& graph);
 
 using k_core_settings = graph_settings;
 config_schema k_core_schema();
 
-/// Reads the graph, finds the core numbers, writes core_<rank>.
+/// Reads the graph, computes the core numbers, writes core_<rank>.
 class k_core_numbers : public paralg {
  public:
   k_core_numbers(Comm comm, const std::string& server_info, const k_core_settings& settings)

@@ -33,11 +33,11 @@ config_schema kmeans_schema() {
       .fallback(1)
       .at_least(1)
       .at_most(10000);
-  s.key("batch_size", key_type::integer, "points a step of mini-batch k-means; 0: Lloyd's rounds")
+  s.key("batch_size", key_type::integer, "points in a step of mini-batch k-means; 0: Lloyd's algorithm")
       .fallback(0)
       .at_least(0);
   s.key("tolerance", key_type::number,
-        "stop when a round lowers the inertia by less than this part; 0: when nothing changes")
+        "stop when a round lowers the inertia by less than this fraction; 0: when nothing changes")
       .fallback(0.0)
       .at_least(0);
   s.key("metric", key_type::string, "cosine: points and centres are scaled to length 1")
@@ -45,8 +45,7 @@ config_schema kmeans_schema() {
       .one_of({"euclidean", "cosine"});
   s.key("model", key_type::files, "folder or manifest of a model: only assign the points to its centres");
   s.key("features", key_type::strings, "CSV with a header: names of the features; default: all");
-  s.key("separator", key_type::string,
-        "CSV: what is between fields; default: comma, semicolon or tab, as the file has");
+  s.key("separator", key_type::string, "CSV: field separator; default: comma, semicolon or tab, as in the file");
   s.key("format", key_type::string, "of the results: Paracel's text, or npy").fallback("text").one_of({"text", "npy"});
   s.key("seed", key_type::integer, "of the first centres and the batches").fallback(0).at_least(0);
   s.key("debug", key_type::boolean, "print the inertia of each round").fallback(false);
@@ -136,7 +135,7 @@ void kmeans::load() {
                      : load_samples(get_comm(), settings_.input, settings_.samples);
   total_ = rows.rows_total;
   if (rows.columns == 0) throw data_error(settings_.input.front() + ": found points without any feature");
-  // Points to assign to a model may lack its last features.
+  // Points to be assigned to a model may lack its last features.
   if (settings_.samples.columns != 0) rows.columns = settings_.samples.columns;
   points_ = kmeans_points(std::move(rows), settings_.cosine);
 }
@@ -145,7 +144,7 @@ void kmeans::dump(const kmeans_outcome& best, run_log& log) {
   const std::size_t d = points_.dimension();
   std::vector<std::uint64_t> labels(best.assignment.begin(), best.assignment.end());
   if (settings_.format == "text") {
-    // Paracel's kmeans_0: a line a cluster, the cluster and its rows. Each worker writes its own rows.
+    // Paracel's kmeans_0: one line for each cluster with its rows. Each worker writes its own rows.
     dict_type<std::uint64_t, std::vector<std::string>> groups;
     for (std::size_t i = 0; i < labels.size(); ++i)
       groups[labels[i]].push_back(named_ ? names_.text(i) : std::to_string(points_.first_row() + i));

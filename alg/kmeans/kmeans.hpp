@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// k-means: k centres c that make the inertia small, the sum over all points of the squared distance to the nearest
+// k-means: k centres c that minimise the inertia, the sum over all points of the squared distance to the nearest
 // centre,
 //
 //     I(c) = sum_i min_c |x_i - c|^2
 //
-// with Lloyd's rounds (each centre becomes the mean of its points, until no point changes its centre) or mini-batches,
-// from the seeds of k-means||. `cosine`: points and centres have length 1.
+// by Lloyd's algorithm (each centre becomes the mean of its points, until no point changes its centre) or mini-batches,
+// seeded by k-means||. `cosine`: points and centres are normalised to length 1.
 //
-// Points stay with their workers. A round is one reduction of the centres' sums; random numbers are a function of seed
-// and global row, so the number of workers changes the last digits at most.
+// Points stay on their workers. A round is one reduction of the centres' sums; random numbers are a function of seed
+// and global row, so the number of workers affects only the last digits.
 //
 // Source: S. Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982; B. Bahmani et al., "Scalable
 // k-means++", PVLDB 5(7), 2012; D. Sculley, "Web-scale k-means clustering", WWW 2010 (mini-batches). I. Dhillon, D.
@@ -68,7 +68,7 @@ class kmeans : public paralg {
 
   kmeans_settings settings_;
   kmeans_points points_;
-  id_list names_;  // of this worker's points, where they have some
+  id_list names_;  // of this worker's points, if they have any
   bool named_ = false;
   std::uint64_t total_ = 0;
 };

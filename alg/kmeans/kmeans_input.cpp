@@ -10,7 +10,7 @@ namespace {
 
 struct enough {};
 
-/// Calls f(line) for each line of a run of lines, without its end.
+/// Calls f(line) for each line of a block of lines, without line ends.
 template <class F>
 void each_line(std::string_view text, F&& f) {
   while (!text.empty()) {
@@ -34,7 +34,7 @@ bool is_fvec(Comm comm, const std::vector<std::string>& files) {
         each_line(text, [&](std::string_view line) {
           if (blank(line)) return;
           const auto tab = line.find('\t');
-          // Numbers between tabs alone are a table.
+          // Numbers separated by tabs only are a table.
           answer = tab != std::string_view::npos && line.find('\t', tab + 1) == std::string_view::npos &&
                    line.find(',', tab) != std::string_view::npos;
           throw enough();
@@ -42,7 +42,7 @@ bool is_fvec(Comm comm, const std::vector<std::string>& files) {
       });
     } catch (const enough&) {
     } catch (const data_error&) {
-      answer = 0;  // the loader will say it
+      answer = 0;  // the loader reports it
     }
   }
   comm.bcast(answer);
@@ -82,7 +82,7 @@ std::string parse_fvec_line(std::string_view line, sample_rows& rows, id_list& n
 }
 
 sample_rows load_fvec(Comm comm, const std::vector<std::string>& files, std::uint32_t columns, id_list& names) {
-  // Everybody knows how many coordinates a point has before the parts are read.
+  // All workers know the number of coordinates before they read their parts.
   std::int64_t width = columns;
   if (comm.get_rank() == 0 && width == 0) {
     try {
@@ -98,7 +98,7 @@ sample_rows load_fvec(Comm comm, const std::vector<std::string>& files, std::uin
       });
     } catch (const enough&) {
     } catch (const data_error&) {
-      width = 0;  // whoever reads that part says it
+      width = 0;  // the worker that reads that part reports it
     }
   }
   comm.bcast(width);

@@ -15,14 +15,14 @@ namespace paracel::alg {
 
 namespace {
 
-// Rows whose products are computed together: 48 rows of 64 features are 24 kB, inside the level 1 cache.
+// Rows whose products are computed together: 48 rows of 64 features are 24 kB and fit in the level 1 cache.
 constexpr std::size_t batch = 48;
-// Rows of which the bounds are tested before their distances are computed.
+// Rows whose bounds are tested before their distances are computed.
 constexpr std::size_t block = 240;
-// Two values of |c|^2 - 2 x.c that differ by less than this part of |x|^2 + |c|^2 may be in the wrong order: rounding
-// turns at most some d 2^-53 of it.
+// Two values of |c|^2 - 2 x.c that differ by less than this fraction of |x|^2 + |c|^2 may be in the wrong order: the
+// rounding error is at most about d 2^-53 of it.
 constexpr double rounding = 1e-13;
-// The same for distances as they are, which add up only positive numbers.
+// The same for distances computed directly, which are sums of positive numbers only.
 constexpr double slack = 1e-10;
 
 double squared_distance(const double* x, const double* c, std::size_t d) {
@@ -107,7 +107,7 @@ double kmeans_points::distance(std::size_t i, std::span<const double> centre) co
   return squared_distance(point(i).data(), centre.data(), centre.size());
 }
 
-/// As `distance`, but O(entries) for sparse rows, and then only good to `rounding`.
+/// As `distance`, but O(entries) for sparse rows, and then accurate only to `rounding`.
 double kmeans_points::own_distance(const kmeans_centres& centres, std::size_t i, std::uint32_t c) const {
   if (rows_.dense) return distance(i, centres.row(c));
   const auto centre = centres.row(c);
@@ -169,7 +169,7 @@ void kmeans_points::nearest(const kmeans_centres& centres, std::span<const std::
       const std::size_t i = part[r];
       const double doubt = rounding * (norm_[i] + centres.largest_norm());
       if (second - score[least] <= 2 * doubt) {
-        // Too close to be told apart by these numbers: the formula itself decides.
+        // Too close for these approximate values: compare exact distances.
         const double bound = score[least] + 2 * doubt;
         double nearest_so_far = std::numeric_limits<double>::infinity();
         const auto x = point(i);
@@ -198,7 +198,8 @@ void kmeans_points::assign(const kmeans_centres& centres, std::span<const double
     assigned_ = true;
   }
   std::fill(sums.values.begin(), sums.values.end(), 0.0);
-  // How near the other centres may have come: by the longest move, for the one that made it by the second.
+  // How much closer another centre may have moved: by the longest move or, for the centre that made it, the second
+  // longest.
   double longest = 0;
   double second_longest = 0;
   std::size_t longest_at = 0;
@@ -213,7 +214,7 @@ void kmeans_points::assign(const kmeans_centres& centres, std::span<const double
         second_longest = std::max(second_longest, moved[c]);
       }
     }
-    // Worth its k^2 d only where it spares some of n k d.
+    // Its cost of k^2 d pays off only if it saves part of n k d.
     if (centres.size() * 4 <= n) gap = centres.half_gaps();
   }
   std::vector<std::size_t> which;
@@ -307,7 +308,7 @@ std::vector<double> kmeans_reduce(const std::vector<double>& points, std::size_t
     return last;
   };
   const auto tries = static_cast<std::size_t>(2 + std::log(static_cast<double>(k)));
-  // Candidates are few, so several seedings cost little: as many as fit into 2^28 operations, at most 8.
+  // There are few candidates, so several seedings are cheap: as many as fit into 2^28 operations, at most 8.
   const double once = 20.0 * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(d);
   const auto attempts = static_cast<std::uint64_t>(std::clamp(0x1p28 / std::max(once, 1.0), 1.0, 8.0));
   std::vector<double> result;
@@ -340,7 +341,7 @@ std::vector<double> kmeans_reduce(const std::vector<double>& points, std::size_t
       centres.insert(centres.end(), points.begin() + static_cast<std::ptrdiff_t>(chosen * d),
                      points.begin() + static_cast<std::ptrdiff_t>((chosen + 1) * d));
     }
-    // Lloyd's rounds on the weighted candidates.
+    // Lloyd's algorithm on the weighted candidates.
     std::vector<std::uint32_t> best(n);
     std::vector<std::uint32_t> before;
     std::vector<double> square(n);

@@ -15,12 +15,13 @@ namespace paracel::alg {
 
 namespace {
 
-// What random numbers are for.
+// Streams of random numbers.
 constexpr std::uint64_t first_stream = 1;
 constexpr std::uint64_t batch_stream = 2;
-constexpr std::uint64_t seeding_stream = 16;  // and one more for each round of k-means||
+constexpr std::uint64_t seeding_stream = 16;  // plus the round of k-means||
 
-// k-means||: five rounds of twice as many points as there are centres. Source: Bahmani et al., section 5.
+// k-means||: five rounds with an expected number of points of twice the number of centres. Source: Bahmani et al.,
+// section 5.
 constexpr int seeding_rounds = 5;
 constexpr double oversampling = 2;
 
@@ -38,7 +39,7 @@ kmeans_outcome kmeans_solver::best() {
   return best;
 }
 
-/// These rows of this worker and those of the others, in the order of the rows of all workers. A collective.
+/// These rows of this worker and of all others, in global order. A collective.
 std::vector<double> kmeans_solver::gather_points(const std::vector<std::size_t>& mine) {
   std::vector<double> rows;
   for (const auto i : mine) {
@@ -50,8 +51,8 @@ std::vector<double> kmeans_solver::gather_points(const std::vector<std::size_t>&
   return all;
 }
 
-/// k-means||: a first point, five rounds in which each point is taken with a probability that grows with its distance,
-/// and a reduction of what was taken to k centres.
+/// k-means||: a first point, five rounds in which each point is chosen with a probability proportional to its squared
+/// distance, and a reduction of the chosen points to k centres.
 std::vector<double> kmeans_solver::seeds(std::uint64_t seed) {
   const std::size_t n = points_.rows();
   const std::size_t d = points_.dimension();
@@ -82,7 +83,7 @@ std::vector<double> kmeans_solver::seeds(std::uint64_t seed) {
     }
     for (std::size_t i = 0; i < n; ++i) cost += square[i];
     candidates.insert(candidates.end(), fresh.begin(), fresh.end());
-    // One round more where the usual five have not found enough.
+    // One more round if the usual five have not found enough.
     const bool enough = candidates.size() / d >= options_.clusters;
     if ((round >= seeding_rounds && enough) || round > 2 * seeding_rounds) break;
     cost = sum_over_workers(comm_, cost);
@@ -96,7 +97,7 @@ std::vector<double> kmeans_solver::seeds(std::uint64_t seed) {
 
   const std::size_t count = candidates.size() / d;
   if (count <= options_.clusters) {
-    // Too few different points: centres that are there twice stay empty, or take the farthest point.
+    // Too few distinct points: duplicate centres stay empty, or take the farthest point.
     std::vector<double> rows = candidates;
     while (rows.size() < options_.clusters * d)
       rows.insert(rows.end(), candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(d));
@@ -105,7 +106,7 @@ std::vector<double> kmeans_solver::seeds(std::uint64_t seed) {
   std::vector<double> weight(count);
   for (std::size_t i = 0; i < n; ++i) weight[nearest[i]] += 1;
   sum_over_workers(comm_, weight);
-  // On one worker: processors of other kinds may differ in the last digits.
+  // On one worker, because results may differ in the last digits between processors.
   std::vector<double> rows;
   if (comm_.get_rank() == 0) rows = kmeans_reduce(candidates, d, weight, options_.clusters, seed);
   comm_.bcast(rows);
@@ -120,28 +121,28 @@ std::vector<double> kmeans_solver::seeds(std::uint64_t seed) {
   return rows;
 }
 
-/// One round: every worker assigns its points, and the sums of all are added up. A collective.
+/// One round: every worker assigns its points, and the sums of all workers are added. A collective.
 void kmeans_solver::assign(const kmeans_centres& centres, const std::vector<double>& moved) {
   points_.assign(centres, moved, sums_);
   sum_over_workers(comm_, sums_.values);
 }
 
-/// Every centre without points takes one: the farthest of all from its own centre, the next one for the next centre.
-/// The others lose it. A collective; nothing travels when no centre is empty.
+/// Assigns a point to every centre without any: the points that are farthest from their centres, in that order, are
+/// removed from those. A collective; nothing is sent when no centre is empty.
 void kmeans_solver::fill_empty() {
   std::vector<std::uint32_t> empty;
   for (std::size_t c = 0; c < sums_.size(); ++c) {
     if (sums_.count(c) == 0) empty.push_back(static_cast<std::uint32_t>(c));
   }
   if (empty.empty()) return;
-  // Some of them may be a centre's only point, which it keeps: as many as there are centres.
+  // Some of them may be the only points of their centres and remain there: at most as many as there are centres.
   const auto far = points_.farthest(options_.clusters);
   std::vector<std::vector<double>> mine;
   for (const auto& f : far) {
     auto x = points_.point(f.row - points_.first_row());
     double norm = 0;
     for (const double v : x) norm += v * v;
-    // What rounding alone puts between a centre and its points is no distance.
+    // A distance within rounding error is none.
     if (f.distance <= points_.least_distance() * norm) continue;
     x.push_back(f.distance);
     x.push_back(static_cast<double>(f.row));
@@ -153,7 +154,7 @@ void kmeans_solver::fill_empty() {
     for (auto& x : part) all.push_back(std::move(x));
   }
   const std::size_t d = points_.dimension();
-  // Of one distance the first row, because the parts came in the order of the rows.
+  // Ties by row, because the parts are in the order of the rows.
   std::stable_sort(all.begin(), all.end(), [d](const auto& a, const auto& b) { return a[d] > b[d]; });
   std::size_t at = 0;
   for (const auto& x : all) {
@@ -204,7 +205,7 @@ kmeans_outcome kmeans_solver::lloyd(std::vector<double> rows, int attempt) {
   return assigned(centres.rows(), options_.rounds, false);
 }
 
-/// A step moves each centre to the mean of all points that it was given so far, those of the step included.
+/// A step moves each centre to the mean of all points assigned to it so far, including this step's.
 kmeans_outcome kmeans_solver::mini_batches(std::vector<double> rows, int attempt) {
   const std::size_t d = points_.dimension();
   const std::size_t k = options_.clusters;
@@ -223,7 +224,7 @@ kmeans_outcome kmeans_solver::mini_batches(std::vector<double> rows, int attempt
   for (; round <= options_.rounds && !converged; ++round) {
     double inertia = 0;
     for (std::uint64_t s = 0; s < steps; ++s, ++step) {
-      // Every worker draws the whole batch and takes its own rows of it.
+      // Every worker draws the whole batch and uses its own rows of it.
       counter_random random(seed_, batch_stream, step);
       mine.clear();
       for (std::uint64_t i = 0; i < size; ++i) {
@@ -259,7 +260,7 @@ kmeans_outcome kmeans_solver::mini_batches(std::vector<double> rows, int attempt
         for (std::size_t j = 0; j < d; ++j) rows[c * d + j] /= std::sqrt(norm);
       }
     }
-    // Of the points drawn, at the centres they met, scaled to all points.
+    // Inertia of the drawn points, at the time of their draw, scaled to all points.
     inertia *= static_cast<double>(total_) / static_cast<double>(steps * size);
     if (options_.progress) options_.progress(attempt, round, inertia, std::nullopt);
     converged = options_.tolerance > 0 && std::abs(last - inertia) <= options_.tolerance * inertia;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// k-means of points that are in memory: seeds, Lloyd's rounds or mini-batches, over all workers. For methods and
-// sources see kmeans.hpp.
+// k-means of points in memory: seeding, Lloyd's algorithm or mini-batches, over all workers. For methods and sources
+// see kmeans.hpp.
 #pragma once
 
 #include <cstddef>
@@ -21,28 +21,28 @@ struct kmeans_options {
   std::size_t clusters = 1;
   int rounds = 300;
   int n_init = 1;
-  std::size_t batch_size = 0;  ///< 0: Lloyd's rounds
+  std::size_t batch_size = 0;  ///< 0: Lloyd's algorithm
   double tolerance = 0;
   bool cosine = false;
   std::uint64_t seed = 0;
-  /// Told after each round: run (from 0), round (from 1), inertia, points that have another centre (not with
+  /// Called after each round: run (from 0), round (from 1), inertia, points that changed their centre (not with
   /// mini-batches).
   std::function<void(int, int, double, std::optional<double>)> progress{};
 };
 
 struct kmeans_outcome {
-  std::vector<double> centres;            ///< a centre a row
+  std::vector<double> centres;            ///< one centre a row
   std::vector<std::uint32_t> assignment;  ///< of this worker's points
-  std::vector<double> counts;             ///< of all workers
+  std::vector<double> counts;             ///< over all workers
   double inertia = 0;
   int rounds = 0;
   bool converged = false;
 };
 
-/// Lifetime: the points outlive it. Thread-safety: none. Every public call is a collective.
+/// Lifetime: the points must outlive it. Thread-safety: none. Every public call is a collective.
 class kmeans_solver {
  public:
-  /// `total`: points of all workers, at least as many as clusters.
+  /// `total`: the number of points of all workers, at least as many as clusters.
   kmeans_solver(Comm comm, kmeans_points& points, std::uint64_t total, kmeans_options options)
       : comm_(std::move(comm)), points_(points), total_(total), options_(std::move(options)) {}
 

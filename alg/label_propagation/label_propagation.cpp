@@ -27,7 +27,7 @@ double modularity_of(Comm comm, const distributed_graph& graph, std::span<const 
                      std::span<const std::uint64_t> ghost_labels) {
   const auto own = graph.own();
   std::vector<std::uint64_t> degrees(own);
-  std::vector<std::int64_t> ends{0, 0};  // of edges: all, and those inside a community
+  std::vector<std::int64_t> ends{0, 0};  // edges: all, and those inside a community
   for (std::size_t v = 0; v < own; ++v) {
     degrees[v] = graph.out.degree(v);
     ends[0] += static_cast<std::int64_t>(degrees[v]);
@@ -55,7 +55,7 @@ label_propagation_result propagate_labels(Comm comm, const distributed_graph& gr
   for (std::size_t v = 0; v < own; ++v) labels[v] = graph.number(v);
   std::vector<std::uint64_t> ghosts(graph.ghosts), next(own), before, around;
   for (result.rounds = 0; result.rounds < rounds;) {
-    std::vector<std::int64_t> changed{0, 0};  // against the round before, and the one before that
+    std::vector<std::int64_t> changed{0, 0};  // since the previous round, and since the one before it
     for (std::size_t v = 0; v < own; ++v) {
       const auto targets = graph.out.of(v);
       next[v] = labels[v];

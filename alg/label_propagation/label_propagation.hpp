@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Communities by label propagation. Every vertex begins with its own label; in a round all at once take the label that
-// most of their neighbours have, the smallest of those that are equally frequent. Ends when nothing changes, when the
-// labels are those of two rounds ago (on a bipartite piece they swing for ever), or after `rounds`. The graph is taken
-// as undirected and simple, self-loops are ignored; a vertex without neighbours keeps its label.
+// Communities by label propagation. Every vertex starts with its own label; in a round all vertices simultaneously take
+// the most frequent label of their neighbours, ties by smallest. Stops when nothing changes, when the labels equal
+// those of two rounds ago (on bipartite parts they oscillate), or after `rounds`. The graph is treated as undirected
+// and simple; self-loops are ignored; a vertex without neighbours keeps its label.
 //
 //     modularity Q = (1/m) sum_c ( edges inside c - (degrees of c)^2 / (4 m) )
 //
@@ -23,23 +23,22 @@
 
 namespace paracel::alg {
 
-/// The most frequent element, the smallest of those that are equally frequent; `labels` is sorted by the call. Not
-/// empty.
+/// The most frequent element, ties by smallest; sorts `labels`, which must not be empty.
 std::uint64_t most_frequent(std::vector<std::uint64_t>& labels);
 
 struct label_propagation_result {
   std::vector<std::uint64_t> labels;  ///< of the own vertices: vertex numbers
   std::uint64_t rounds = 0;
   enum class ending { fixed_point, cycle, rounds } ended = ending::rounds;
-  double modularity = 0;  ///< 0 where there is no edge
+  double modularity = 0;  ///< 0 without edges
 };
 
-/// The graph is undirected, without self-loops. A collective. Cost: a round is 8 bytes a ghost and two numbers.
+/// The graph is undirected, without self-loops. A collective. Cost: 8 bytes a ghost and two numbers for each round.
 /// `watch(round, changed)` is called on every worker.
 label_propagation_result propagate_labels(Comm comm, const distributed_graph& graph, std::uint64_t rounds,
                                           const std::function<void(std::uint64_t, std::uint64_t)>& watch = nullptr);
 
-/// Of any labels that are vertex numbers. A collective.
+/// Modularity of any labels that are vertex numbers. A collective.
 double modularity_of(Comm comm, const distributed_graph& graph, std::span<const std::uint64_t> labels,
                      std::span<const std::uint64_t> ghost_labels);
 

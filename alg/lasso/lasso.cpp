@@ -15,8 +15,8 @@ namespace {
 
 // The first working set.
 constexpr std::size_t first_working_set = 256;
-// Inside the working set the solution is better than asked for by this factor, so that it stays good enough when the
-// correlations are computed anew from the samples.
+// Inside the working set the solution is more accurate than required by this factor, so that it remains accurate enough
+// when the correlations are recomputed from the samples.
 constexpr double inner_accuracy = 1e-2;
 
 }  // namespace
@@ -28,15 +28,16 @@ config_schema lasso_schema() {
       .above(0)
       .required_unless({"penalty", "path", "model"});
   s.key("penalty", key_type::numbers, "a itself, instead of lambda").above(0);
-  s.key("path", key_type::integer, "instead of both: so many penalties, from the least that leaves no weight downwards")
+  s.key("path", key_type::integer,
+        "instead of both: number of penalties, descending from the least one with all weights 0")
       .fallback(0)
       .at_least(0)
       .at_most(100000);
-  s.key("path_ratio", key_type::number, "path: the last penalty as a part of the first")
+  s.key("path_ratio", key_type::number, "path: the last penalty as a fraction of the first")
       .fallback(0.001)
       .above(0)
       .at_most(1);
-  s.key("l1_ratio", key_type::number, "1: lasso; below: elastic net, so much of the penalty is |w|_1")
+  s.key("l1_ratio", key_type::number, "1: lasso; below: elastic net, with this fraction of the penalty on |w|_1")
       .fallback(1.0)
       .above(0)
       .at_most(1);
@@ -45,7 +46,7 @@ config_schema lasso_schema() {
       .fallback(1000)
       .at_least(1)
       .at_most(1000000000);
-  s.key("tolerance", key_type::number, "greatest violation of the optimality conditions, as a part of a")
+  s.key("tolerance", key_type::number, "greatest violation of the optimality conditions, as a fraction of a")
       .fallback(1e-7)
       .at_least(1e-12)
       .at_most(0.1);
@@ -127,7 +128,7 @@ void lasso::train() {
                {"rounds", static_cast<double>(rounds_done_)}});
     path.push_back(std::move(found));
   }
-  // The one that predicts best, if that can be known; otherwise the last.
+  // The one with the best test error, if there is one; otherwise the last.
   auto chosen = path.end() - 1;
   if (has_test()) {
     chosen = std::min_element(path.begin(), path.end(),
@@ -178,7 +179,7 @@ void lasso::train() {
   use(chosen->theta, chosen->test_error, log);
 }
 
-/// Takes the features that violate most into the working set, so many that it doubles, and forms its Gram matrix.
+/// Adds the features with the largest violations to the working set, doubling it, and computes its Gram matrix.
 void lasso::grow(const centred_samples& samples, const std::vector<double>& violation) {
   std::vector<bool> inside(samples.columns());
   for (const auto j : working_) inside[j] = true;
@@ -194,7 +195,7 @@ void lasso::grow(const centred_samples& samples, const std::vector<double>& viol
     outside.resize(room);
   }
   working_.insert(working_.end(), outside.begin(), outside.end());
-  // A path only adds more: few features are taken whole.
+  // Along a path the set only grows, so with few features all are added at once.
   if (samples.columns() <= 2 * first_working_set) {
     working_.resize(samples.columns());
     std::iota(working_.begin(), working_.end(), std::uint32_t{0});
@@ -234,7 +235,7 @@ lasso::point lasso::solve_one(const centred_samples& samples, double a) {
                   "; raise rounds or tolerance");
     }
     if (outside) grow(samples, violation);
-    // One worker solves for all, so that all have the same bits whatever their processors are.
+    // One worker solves, so that all have bit-identical results whatever their processors.
     std::vector<double> solved;
     if (get_worker_id() == 0) {
       std::vector<double> correlation;

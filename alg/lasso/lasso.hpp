@@ -4,9 +4,9 @@
 //
 //     J(w, b) = 1/(2n) sum_i (y_i - b - w.x_i)^2 + a (r |w|_1 + (1 - r)/2 |w|^2)          r = l1_ratio
 //
-// Block coordinate descent: the block is a working set of features, solved to the end on its Gram matrix, which never
-// needs the samples again; then the gradient over all features says whether one outside must come in. A path of
-// penalties goes from the largest to the smallest, each from the solution of the one before.
+// Block coordinate descent: the block is a working set of features, solved to convergence on its Gram matrix without
+// further passes over the samples; then the gradient over all features shows whether features must be added. A path of
+// penalties runs from the largest to the smallest, each started from the previous solution.
 //
 // Source: J. Friedman, T. Hastie, R. Tibshirani, "Regularization paths for generalized linear models via coordinate
 // descent", J. Stat. Software 33(1), 2010 (covariance updates, warm starts); M. Massias, A. Gramfort, J. Salmon,
@@ -30,9 +30,9 @@ struct lasso_settings {
   explicit lasso_settings(const config& from);
 
   linear_settings linear;
-  std::vector<double> lambdas;    // n a, of which one or more
+  std::vector<double> lambdas;    // n a, one or more
   std::vector<double> penalties;  // a, instead
-  int path;                       // so many penalties, from the least that leaves no weight downwards
+  int path;                       // number of penalties, descending from the least one for which all weights are 0
   double path_ratio;
   double l1_ratio;
   bool standardize;
@@ -44,15 +44,15 @@ class lasso : public linear_base {
  public:
   lasso(Comm comm, const std::string& server_info, const lasso_settings& settings);
 
-  /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; error when `rounds`
-  /// do not suffice.
+  /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; error when it does
+  /// not converge in `rounds`.
   void solve() override;
 
  private:
   struct point {
     double a = 0;
     double objective = 0;
-    double violation = 0;  // the greatest, as a part of a
+    double violation = 0;  // the greatest, as a fraction of a
     std::size_t nonzeros = 0;
     double train_error = 0;
     double test_error = 0;
@@ -64,7 +64,7 @@ class lasso : public linear_base {
   void use(const std::vector<double>& theta, double test_error, run_log& log);
 
   lasso_settings settings_;
-  // The state that one penalty leaves for the next.
+  // State that is carried from one penalty to the next.
   std::vector<double> w_;
   std::vector<double> correlation_;  // X'r / n
   std::vector<std::uint32_t> working_;

@@ -10,7 +10,7 @@ namespace paracel::alg {
 
 namespace {
 
-// Steps of the fixed point at a time, and the relative change that ends them.
+// Fixed-point steps at a time, and the relative change at which they stop.
 constexpr int most_prior_steps = 50;
 constexpr double prior_tolerance = 1e-4;
 
@@ -18,13 +18,13 @@ constexpr double prior_tolerance = 1e-4;
 
 config_schema lda_schema() {
   config_schema s("gLDA", "latent Dirichlet allocation by Gibbs sampling");
-  s.always_begins_anew();
-  s.key("input", key_type::files, "documents, a line each: words, or libsvm index:count")
+  s.not_resumable();
+  s.key("input", key_type::files, "documents, one a line: words, or libsvm index:count")
       .required_unless({"model_input"});
   s.key("test_input", key_type::files, "documents to measure the model on");
-  s.key("predict_input", key_type::files, "documents whose topics are wanted");
+  s.key("predict_input", key_type::files, "documents whose topics are inferred");
   s.key("model_input", key_type::string, "folder or manifest of a model: nothing is trained").fallback("");
-  s.key("vocabulary", key_type::files, "names of libsvm's indices 1, 2, ..., a line each");
+  s.key("vocabulary", key_type::files, "names of libsvm's indices 1, 2, ..., one a line");
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
   s.key("format", key_type::string, "of the results: text, or npy").fallback("text").one_of({"text", "npy"});
@@ -40,26 +40,30 @@ config_schema lda_schema() {
   s.key("sampler", key_type::string, "sparse: exact; mh: Metropolis-Hastings (LightLDA)")
       .fallback("sparse")
       .one_of({"sparse", "mh"});
-  s.key("clocks_per_round", key_type::integer, "times a sweep that workers exchange counts")
+  s.key("clocks_per_round", key_type::integer, "exchanges of counts between workers in a sweep")
       .fallback(1)
       .at_least(1)
       .at_most(1000000);
   add_consistency_keys(s, "clocks", "bsp", {consistency_model::bsp, consistency_model::ssp});
-  s.key("report_every", key_type::integer, "sweeps from one log likelihood to the next; 0: only the last")
+  s.key("report_every", key_type::integer, "sweeps between two computations of the log likelihood; 0: only at the end")
       .fallback(10)
       .at_least(0);
-  s.key("tolerance", key_type::number, "stop when a report changes the log likelihood by less than this part; 0: never")
+  s.key("tolerance", key_type::number,
+        "stop when a report changes the log likelihood by less than this fraction; 0: never")
       .fallback(0.0)
       .at_least(0);
-  s.key("optimize_every", key_type::integer, "sweeps from one fit of alpha and beta to the next; 0: never")
+  s.key("optimize_every", key_type::integer, "sweeps between two fits of alpha and beta; 0: never")
       .fallback(0)
       .at_least(0);
   s.key("test_stride", key_type::integer, "document i of the input is for testing if i % n = n - 1; 0: none")
       .fallback(0)
       .at_least(0);
-  s.key("fold_in_steps", key_type::integer, "steps that find the topics of a new document").fallback(100).at_least(1);
+  s.key("fold_in_steps", key_type::integer, "steps of the inference of a new document's topics")
+      .fallback(100)
+      .at_least(1);
   s.key("dump_documents", key_type::boolean, "write the topics of the training documents").fallback(false);
-  s.key("check_counts", key_type::boolean, "look at every clock whether the counts add up; needs bsp").fallback(false);
+  s.key("check_counts", key_type::boolean, "check at every clock that the counts are consistent; needs bsp")
+      .fallback(false);
   s.key("debug", key_type::boolean, "print each report").fallback(false);
   for (const char* name : {"handle_file", "handle_fn", "update_lib"})
     s.key(name, key_type::string, "Paracel's plug-in that added counts; not needed: tables add").fallback("");
@@ -133,7 +137,7 @@ void lda::solve() {
 
 // ---- training
 
-/// The tables, and the first topics of all tokens in them.
+/// Creates the tables, and counts the initial topics of all tokens in them.
 void lda::start() {
   priors_.alpha.assign(settings_.topics, settings_.alpha);
   priors_.beta = settings_.beta;
@@ -151,7 +155,7 @@ void lda::train() {
   auto& sampler = *sampler_;
   const auto documents = sampler.documents().size();
   const auto clocks = static_cast<std::size_t>(settings_.clocks_per_round);
-  // Tokens and not documents are what makes a clock's share.
+  // A clock's share is a number of tokens, not of documents.
   const auto tokens = sampler.documents().begin.back();
   std::vector<std::size_t> cut{0};
   for (std::size_t c = 1; c < clocks; ++c) {
@@ -217,9 +221,10 @@ std::vector<std::int64_t> lda::pull_totals() {
   return totals;
 }
 
-/// The counts in the servers: none negative, all tokens there, the totals the sums of the words.
+/// Checks the counts in the servers: none negative, the sum is the number of tokens, and the totals are the sums over
+/// the words.
 void lda::check(const char* when) {
-  std::vector<std::int64_t> sums(settings_.topics + 1);  // the last: negative counts
+  std::vector<std::int64_t> sums(settings_.topics + 1);  // the last element: number of negative counts
   for_each_own_word([&](std::uint64_t, std::span<const std::int32_t> counts) {
     for (std::size_t k = 0; k < counts.size(); ++k) {
       sums[k] += counts[k];
@@ -237,7 +242,7 @@ void lda::check(const char* when) {
               std::to_string(tokens_total_));
 }
 
-/// Minka's fixed point for alpha (a number a topic) and beta (one number) from the counts as they are.
+/// Minka's fixed point for alpha (one number a topic) and beta (a single number) from the current counts.
 void lda::optimize(lda_sampler& sampler) {
   auto comm = get_comm();
   document_counts documents(settings_.topics);
@@ -256,7 +261,7 @@ void lda::optimize(lda_sampler& sampler) {
     }
   });
   auto totals = pull_totals();
-  comm.bcast(totals);  // with ssp they may differ, and all must take the same steps
+  comm.bcast(totals);  // under ssp they may differ between workers, but all must take the same steps
   for (int step = 0; step < most_prior_steps; ++step) {
     double above = counts.digamma_sum(priors_.beta);
     comm.allreduce(above);
@@ -271,7 +276,7 @@ void lda::optimize(lda_sampler& sampler) {
   sampler.set_priors(priors_);
 }
 
-/// log p(words, topics given alpha, beta) a token.
+/// log p(words, topics | alpha, beta) per token.
 double lda::log_likelihood(const lda_sampler& sampler) {
   auto comm = get_comm();
   document_counts documents(settings_.topics);
@@ -287,7 +292,7 @@ double lda::log_likelihood(const lda_sampler& sampler) {
   comm.allreduce(value);
   const double prior = priors_.words * priors_.beta;
   for (const auto n : pull_totals()) value += log_gamma(prior) - log_gamma(static_cast<double>(n) + prior);
-  // With ssp others may push between two workers' pulls; all must stop at one sweep.
+  // Under ssp other workers may push between two workers' pulls; all must stop at the same sweep.
   comm.bcast(value);
   return value / static_cast<double>(tokens_total_);
 }

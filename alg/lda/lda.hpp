@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Latent Dirichlet allocation by collapsed Gibbs sampling: each token of a document gets a topic, documents prefer few
-// topics, topics few words (lda_sampler.hpp has the formula).
+// Latent Dirichlet allocation by collapsed Gibbs sampling: each token of a document has a topic; a document tends to
+// few topics, a topic to few words (lda_sampler.hpp has the formula).
 //
-// Documents and the topics of their tokens stay with the worker that read them. The counts of words in topics are rows
-// of a table in the servers: at the beginning of a clock a worker pulls the rows of its own words, moves its tokens
-// with them as if it were alone, and adds what has changed. So a worker sees the others' moves a clock late, its own at
-// once.
+// Documents and the topics of their tokens stay on the worker that read them. The counts of words in topics are rows of
+// a table in the servers: at the start of a clock a worker pulls the rows of its own words, samples its tokens as if it
+// were alone, and pushes the differences. So a worker sees other workers' changes one clock late, its own immediately.
 //
 // Source: T. Griffiths, M. Steyvers, "Finding scientific topics", PNAS 2004; D. Newman et al., "Distributed algorithms
-// for topic models", JMLR 2009 (why a late view does little harm).
+// for topic models", JMLR 2009 (the effect of stale counts is small).
 #pragma once
 
 #include <algorithm>
@@ -36,7 +35,7 @@ namespace paracel::alg {
 /// The keys of gLDA's config; README.md explains them.
 config_schema lda_schema();
 
-/// A config as a struct.
+/// The config as a struct.
 struct lda_settings {
   explicit lda_settings(const config& from);
 
@@ -72,11 +71,11 @@ class lda : public paralg {
   lda(Comm comm, const std::string& server_info, const lda_settings& settings);
 
   /// Loads, samples (or reads a model), tests, predicts and writes.
-  /// Throws: data_error; error when counts in the servers are not what they must be.
+  /// Throws: data_error; error when counts in the servers are inconsistent.
   void solve() override;
 
  private:
-  /// Documents as they were read; words are indices into `names` or `indices`.
+  /// Documents as read; words are indices into `names` or `indices`.
   struct raw_documents {
     lda_documents documents;
     interner<std::string> names;
@@ -84,7 +83,7 @@ class lda : public paralg {
   };
   using word_table = table<std::int32_t>;
   using topic_table = table<std::int64_t>;
-  // Counts that a worker pulls or sends in one call, when it need not have them all at once: 16 MB.
+  // Counts that a worker pulls or pushes in one call when it does not need all of them at once: 16 MB.
   static constexpr std::size_t batch_counts = std::size_t{1} << 22U;
 
   void load();
@@ -102,7 +101,7 @@ class lda : public paralg {
   [[nodiscard]] double log_likelihood(const lda_sampler& sampler);
   void check(const char* when);
   std::vector<std::int64_t> pull_totals();
-  /// f(word, counts) for each word of this worker's share of all words.
+  /// Calls f(word, counts) for each word of this worker's share of the vocabulary.
   template <class F>
   void for_each_own_word(F&& f) {
     const auto topics = settings_.topics;
@@ -134,7 +133,7 @@ class lda : public paralg {
   lda_settings settings_;
   lda_priors priors_;
   bool text_ = false;  // words are names and not indices
-  id_list names_;      // of words, by number; empty: words are called by their index
+  id_list names_;      // of words, by number; empty: words are identified by index
   std::uint64_t vocabulary_size_ = 0;
   std::uint64_t documents_total_ = 0;
   std::uint64_t tokens_total_ = 0;
@@ -145,7 +144,7 @@ class lda : public paralg {
   lda_documents predict_;
   std::unique_ptr<word_table> words_;
   std::unique_ptr<topic_table> totals_;
-  std::vector<std::int64_t> model_counts_;  // of a model that was read: V x K, and K
+  std::vector<std::int64_t> model_counts_;  // of a model read from files: V x K, and K
   std::vector<std::int64_t> model_totals_;
   std::unique_ptr<lda_sampler> sampler_;
   std::unique_ptr<run_log> log_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// From files to documents whose words are numbers, and models that were written before.
+// Reads documents whose words become numbers, and models written earlier.
 #include <algorithm>
 #include <utility>
 
@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::uint64_t index_limit = std::uint64_t{1} << 31U;
 
-/// Ends a pass over a text.
+/// Thrown to end a pass over a text.
 struct found_format {
   bool text;
 };
 
 }  // namespace
 
-/// Names, or index:count: what the first line of the first worker that has one looks like.
+/// The format is text or index:count, as the first line looks on the first worker that has one.
 void lda::agree_on_format(const std::vector<std::string>& files) {
   std::int64_t mine = -1;
   if (settings_.input_format == "auto") {
@@ -54,7 +54,7 @@ lda::raw_documents lda::read(const std::vector<std::string>& files) {
         to.word.push_back(raw.names.intern(field));
         return;
       }
-      // The label is not read; a line may do without.
+      // The label is ignored and may be missing.
       const bool label = std::exchange(first, false) && field.find(':') == std::string_view::npos;
       if (label) return;
       const auto entry = parse_word_count(field, index_limit);
@@ -88,7 +88,7 @@ void lda::read_names() {
   vocabulary_size_ = names_.size();
 }
 
-/// From here on the words of `raw` are numbers among all words: of names their rank, of an index one less.
+/// Replaces the words of `raw` by global numbers: for names their rank, for indices one less.
 void lda::number_words(raw_documents& raw) {
   auto comm = get_comm();
   std::vector<std::uint32_t> number;
@@ -97,7 +97,7 @@ void lda::number_words(raw_documents& raw) {
     std::sort(mine.begin(), mine.end());
     std::string joined;
     for (const auto& name : mine) joined += name + '\n';
-    // Every worker's words, on every worker: what rank 0 needs for the results is what all need to number theirs.
+    // Every worker needs all words to number its own, and rank 0 needs them for the results.
     std::vector<std::string> all;
     for (const auto& text : comm.allgather(joined)) {
       for (std::size_t at = 0; at < text.size();) {
@@ -140,7 +140,7 @@ void lda::load() {
     to.begin.push_back(to.word.size());
     to.number.push_back(number);
   }
-  // The training words get indices of their own, in the order of their numbers.
+  // Training words get local indices, in the order of their numbers.
   std::vector<std::uint32_t> sorted(training_.word);
   std::sort(sorted.begin(), sorted.end());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
@@ -163,7 +163,7 @@ void lda::load() {
   if (!settings_.predict_input.empty()) predict_ = known_words(settings_.predict_input);
 }
 
-/// Documents of which only the words are kept that the model has.
+/// Reads documents, keeping only words that the model knows.
 lda_documents lda::known_words(const std::vector<std::string>& files) {
   const auto raw = read(files);
   lda_documents known;

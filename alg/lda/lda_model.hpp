@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What follows from the counts: topics of new documents, their likelihood, and better priors.
+// Computations on the counts: topics of new documents, their likelihood, and better priors.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,13 @@
 
 namespace paracel::alg {
 
-/// log of the gamma function of x > 0. std::lgamma writes a global sign, which two threads must not.
+/// log of the gamma function for x > 0. std::lgamma writes the global `signgam`, which is a data race with two threads.
 inline double log_gamma(double x) noexcept {
   int sign = 0;
   return ::lgamma_r(x, &sign);
 }
 
-/// theta of a document from its words, with the topics held fixed: from the uniform distribution `steps` times
+/// theta of a document from its words, with fixed topics: starting from the uniform distribution, `steps` times
 ///
 ///     theta_k  proportional to  alpha_k + sum over the words of theta_k phi_kw / (theta . phi_w)
 ///
@@ -48,7 +48,7 @@ std::vector<double> fold_in(std::span<const std::uint32_t> words, std::span<cons
   return theta;
 }
 
-/// psi(n + a) - psi(a) for a whole n. Cost: O(min(n, 32))
+/// psi(n + a) - psi(a) for integer n. Cost: O(min(n, 32))
 inline double digamma_difference(std::uint64_t n, double a) {
   const auto asymptotic = [](double x) {
     // For x >= 32 the next term is below 1e-17.
@@ -60,14 +60,14 @@ inline double digamma_difference(std::uint64_t n, double a) {
     for (std::uint64_t j = n; j > 0; --j) sum += 1 / (a + static_cast<double>(j - 1));
     return sum;
   }
-  // Both arguments up to 32 or more by the recurrence.
+  // The recurrence raises both arguments to at least 32.
   double low = a;
   for (; low < 32; low += 1) sum += 1 / low;
   double high = a + static_cast<double>(n);
   return asymptotic(high) - asymptotic(low) + sum;
 }
 
-/// How many times each count occurs. Cost: 8 bytes up to the greatest count.
+/// How often each count occurs. Cost: 8 bytes up to the greatest count.
 class count_histogram {
  public:
   void add(std::uint64_t count) {
@@ -96,7 +96,7 @@ class count_histogram {
   std::vector<std::uint64_t> times_;
 };
 
-/// The counts of topics in documents, as far as the prior of the topics depends on them.
+/// The counts of topics in documents, as far as the topic prior depends on them.
 struct document_counts {
   explicit document_counts(std::size_t topics) : of_topic(topics) {}
   std::vector<count_histogram> of_topic;
@@ -108,7 +108,7 @@ struct document_counts {
     for (std::size_t k = 0; k < work.size(); ++k) of_topic[k].add(work[k]);
     of_length.add(topics_of_tokens.size());
   }
-  /// log p(z given alpha), Dirichlet-multinomial.
+  /// log p(z | alpha), Dirichlet-multinomial.
   [[nodiscard]] double log_probability(std::span<const double> alpha) const {
     double total = 0;
     double sum = 0;
@@ -118,7 +118,7 @@ struct document_counts {
     }
     return sum - of_length.lgamma_sum(total);
   }
-  /// What the fixed point needs of these documents: K numerators and the denominator. They add up over workers.
+  /// Contributions of these documents to the fixed point: K numerators and the denominator, to be summed over workers.
   [[nodiscard]] std::vector<double> minka_sums(std::span<const double> alpha) const {
     std::vector<double> sums;
     double total = 0;
@@ -131,11 +131,11 @@ struct document_counts {
   }
 };
 
-/// A prior is never less: a topic without a token would otherwise get none for good.
+/// Lower bound of a prior: otherwise a topic without tokens could never get one.
 inline constexpr double least_prior = 1e-10;
 
 /// One step of Minka's fixed point: alpha_k becomes alpha_k times numerator_k / denominator. Returns the greatest
-/// relative change. Every step raises log p(z given alpha). Source: T. Minka, "Estimating a Dirichlet distribution",
+/// relative change. Every step increases log p(z | alpha). Source: T. Minka, "Estimating a Dirichlet distribution",
 /// 2000, section 3 (Dirichlet-multinomial).
 inline double minka_step(std::span<double> alpha, std::span<const double> sums) {
   double change = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What follows training: perplexity, topics of new documents, the model.
+// What follows training: perplexity, topics of new documents, writing the model.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -52,7 +52,7 @@ std::vector<double> lda::phi_of(const std::vector<std::uint64_t>& words) {
 
 namespace {
 
-/// The words of some documents, ascending, and the documents with indices into them.
+/// Returns the words of some documents, ascending, and replaces the documents' words by indices into them.
 std::vector<std::uint64_t> own_words(lda_documents& documents) {
   std::vector<std::uint64_t> words(documents.word.begin(), documents.word.end());
   std::sort(words.begin(), words.end());
@@ -65,7 +65,7 @@ std::vector<std::uint64_t> own_words(lda_documents& documents) {
 
 }  // namespace
 
-/// Every other word of a document finds its topics, the words between them are scored.
+/// Document completion: topics are inferred from every other word, the words between them are scored.
 void lda::test() {
   if (settings_.test_input.empty() && settings_.test_stride == 0) return;
   const auto words = own_words(test_);
@@ -154,7 +154,7 @@ void lda::dump_result() {
   paracel_sync();
 }
 
-/// The best words of each topic: every worker sends rank 0 those of its share of the words.
+/// The top words of each topic: every worker sends rank 0 those of its share of the vocabulary.
 void lda::dump_topics() {
   struct candidate {
     std::int32_t count;

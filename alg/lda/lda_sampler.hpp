@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One worker's Gibbs sampling: documents and their topics are here, word-topic counts and topic totals come from
-// outside and are changed as tokens move. A token of word w in document d moves to topic k with probability
-// proportional to
+// One worker's Gibbs sampling: documents and their topics are kept here; word-topic counts and topic totals are set by
+// the caller and change as tokens move. A token of word w in document d moves to topic k with probability proportional
+// to
 //
 //     (n_dk + alpha_k) (n_wk + beta) / (n_k + V beta)                 all counts without the token itself
 //
 // sparse: exactly that. The product is split into beta q_k, whose sum and draws come from a tree over the topics, and
-//         n_wk q_k, where only the topics count that the word has; q_k = (n_dk + alpha_k) / (n_k + V beta). A move
-//         changes q for two topics, so a token costs O(log K) and the topics of its word.
-// mh:     a Metropolis-Hastings chain of that distribution with proposals that cost O(1): alternately from the counts
-// of the
-//         word as they were a while ago (alias tables) and from the topics of the document's tokens.
+//         n_wk q_k, where only the topics of the word count; q_k = (n_dk + alpha_k) / (n_k + V beta). A move changes q
+//         for two topics, so a token costs O(log K) and the topics of its word.
+// mh:     a Metropolis-Hastings chain with that distribution and O(1) proposals: alternately from stale counts of the
+//         word (alias tables) and from the topics of the document's tokens.
 //
 // Source: H. Yu et al., "A scalable asynchronous distributed algorithm for topic modeling", WWW 2015 (F+LDA, document
 // by document); J. Yuan et al., "LightLDA", WWW 2015.
@@ -29,11 +28,11 @@
 
 namespace paracel::alg {
 
-/// Documents as lists of words. Words are indices into whatever list of words the owner keeps.
+/// Documents as lists of words. Words are indices into a list kept by the owner.
 struct lda_documents {
   std::vector<std::uint64_t> begin{0};
   std::vector<std::uint32_t> word;
-  std::vector<std::uint64_t> number;  ///< of each document among those of all workers
+  std::vector<std::uint64_t> number;  ///< global number of each document
 
   [[nodiscard]] std::size_t size() const noexcept { return number.size(); }
   [[nodiscard]] std::span<const std::uint32_t> of(std::size_t d) const {
@@ -41,7 +40,7 @@ struct lda_documents {
   }
 };
 
-/// The priors: alpha by topic, beta for every word, and the number of words.
+/// The priors: alpha by topic, beta for all words, and the number of words.
 struct lda_priors {
   std::vector<double> alpha;
   double beta = 0.01;
@@ -61,7 +60,7 @@ class weight_tree {
   void set(std::size_t k, double weight) {
     std::size_t n = leaves_ + k;
     node_[n] = weight;
-    // From the two below and not by a difference: errors do not add up.
+    // Recomputed from both children and not by a difference, so that errors do not accumulate.
     for (n >>= 1U; n > 0; n >>= 1U) node_[n] = node_[2 * n] + node_[2 * n + 1];
   }
   template <class F>
@@ -74,7 +73,7 @@ class weight_tree {
     std::size_t n = 1;
     while (n < leaves_) {
       n *= 2;
-      // Never into a part without weight, whatever rounding says.
+      // Never descends into a part without weight, whatever the rounding.
       if (at >= node_[n] && node_[n + 1] > 0) {
         at -= node_[n];
         ++n;
@@ -132,13 +131,13 @@ class alias_table {
 };
 
 /// Thread-safety: none
-/// Cost: 12 bytes (mh: 16, and 16 a topic that a word has) a word and topic, 8 bytes a token.
+/// Cost: for each word and topic 12 bytes (mh: 16, and 16 for each topic of a word); 8 bytes a token.
 class lda_sampler {
  public:
   enum class method { sparse, mh };
 
-  /// `words`: one more than the greatest word of the documents. Topics are drawn uniformly; they are a function of the
-  /// seed and the document's number.
+  /// `words`: one more than the greatest word of the documents. Topics are drawn uniformly, as a function of the seed
+  /// and the document's number.
   lda_sampler(lda_documents documents, std::size_t words, lda_priors priors, method how, std::uint64_t seed)
       : documents_(std::move(documents)),
         priors_(std::move(priors)),
@@ -170,7 +169,7 @@ class lda_sampler {
     return std::span(topic_).subspan(documents_.begin[d], documents_.begin[d + 1] - documents_.begin[d]);
   }
 
-  /// What a clock begins with: the counts of all workers. Shape: words x topics, and topics; fill them, then call
+  /// The counts of all workers at the start of a clock. Shape: words x topics, and topics; fill them, then call
   /// `begin`.
   [[nodiscard]] std::span<std::int32_t> counts() noexcept { return counts_; }
   [[nodiscard]] std::span<std::int64_t> totals() noexcept { return totals_; }
@@ -185,7 +184,7 @@ class lda_sampler {
       build_alias();
     }
   }
-  /// Moves the tokens of documents [from, to). `sweep`: its number, for the random numbers.
+  /// Samples the tokens of documents [from, to). `sweep`: its number, for the random numbers.
   void sweep(std::size_t from, std::size_t to, std::uint64_t sweep) {
     for (std::size_t d = from; d < to; ++d) {
       counter_random random(seed_, 1 + sweep, documents_.number[d]);
@@ -193,7 +192,7 @@ class lda_sampler {
       else propose_document(d, random);
     }
   }
-  /// Calls f(word, deltas) for each word whose counts have changed since `begin` (all at first: since there was none).
+  /// Calls f(word, deltas) for each word whose counts have changed since `begin` (initially: all words).
   template <class F>
   void for_each_change(F&& f) {
     change_.resize(topics_);
@@ -217,7 +216,7 @@ class lda_sampler {
   [[nodiscard]] double weight_of(std::size_t k) const {
     return (in_document_[k] + priors_.alpha[k]) / (static_cast<double>(totals_[k]) + priors_.words * priors_.beta);
   }
-  /// The document's counts are in `in_document_`, its topics in `present_`.
+  /// Loads the document's counts into `in_document_`, its topics into `present_`.
   void enter(std::size_t d) {
     present_.clear();
     for (const auto k : topics_of(d)) {
@@ -225,7 +224,7 @@ class lda_sampler {
     }
   }
 
-  /// The topics that each word has.
+  /// Lists the topics of each word.
   void list_topics() {
     word_topics_.resize(counts_.size());
     word_size_.resize(words_);
@@ -244,7 +243,7 @@ class lda_sampler {
 
   void sample_document(std::size_t d, counter_random& random) {
     enter(d);
-    // What the last document left is the weight of topics without a token.
+    // After the previous document all leaves have the weight of topics without tokens.
     if (present_.size() * 4 > topics_) tree_.set_all(topics_, [&](std::size_t k) { return weight_of(k); });
     else
       for (const auto k : present_) tree_.set(k, weight_of(k));
@@ -277,7 +276,7 @@ class lda_sampler {
         at = (at - sum) / priors_.beta;
         now = static_cast<std::uint32_t>(tree_.find(at));
       }
-      if (in_document_[now]++ == 0) present_.push_back(now);  // perhaps again, which does no harm
+      if (in_document_[now]++ == 0) present_.push_back(now);  // duplicates in present_ do no harm
       ++totals_[now];
       if (count[now]++ == 0) list[word_size_[w]++] = now;
       tree_.set(now, (in_document_[now] + priors_.alpha[now]) / (static_cast<double>(totals_[now]) + denominator));
@@ -298,7 +297,7 @@ class lda_sampler {
 
   // ---- mh
 
-  /// The tables of the proposals by word, from the counts as they are now.
+  /// Builds the proposal tables by word from the current counts.
   void build_alias() {
     list_topics();
     stale_ = counts_;
@@ -336,15 +335,16 @@ class lda_sampler {
       if (mass > 0) alias_table::build(std::span(weight).first(items.size()), items, mass, cells, work_);
     }
   }
-  /// The weight of a topic among the proposals of word w for a token that the tables count in topic `old`: without the
-  /// token, or a proposal would depend on where the token is, and the chain would be that of another distribution.
+  /// The weight of a topic among the proposals of word w for a token that the tables count in topic `old`, excluding
+  /// the token itself: otherwise the proposal would depend on the token's topic, and the chain would have another
+  /// distribution.
   [[nodiscard]] double proposal_weight(std::size_t w, std::uint32_t k, std::uint32_t old) const {
     const double inverse = inverse_stale_[k];
     const double count = stale_[w * topics_ + k] + priors_.beta;
     return k == old ? (count - 1) * (inverse / (1 - inverse)) : count * inverse;
   }
   std::uint32_t propose_by_word(std::size_t w, std::uint32_t old, counter_random& random) const {
-    // The tables count the token, so its topic is proposed too often: some of these proposals are drawn again.
+    // The tables include the token, so its topic is proposed too often: some of these proposals are redrawn.
     const double with = (stale_[w * topics_ + old] + priors_.beta) * inverse_stale_[old];
     const double keep = proposal_weight(w, old, old) / with;
     for (int tries = 0; tries < most_tries; ++tries) {
@@ -365,8 +365,8 @@ class lda_sampler {
     enter(d);
     const auto begin = documents_.begin[d];
     const auto length = documents_.begin[d + 1] - begin;
-    // Proposals from old counts are refused more often: the tables are made anew as often as costs a few operations a
-    // token.
+    // Proposals from stale counts are rejected more often: the tables are rebuilt as often as that costs a few
+    // operations a token.
     if (tokens_since_ > counts_.size() / 4 + 4096) build_alias();
     tokens_since_ += length;
     const double denominator = priors_.words * priors_.beta;
@@ -382,7 +382,7 @@ class lda_sampler {
         return (in_document_[k] + alpha[k]) * (count[k] + priors_.beta) /
                (static_cast<double>(totals_[k]) + denominator);
       };
-      // What proposals are drawn from does not depend on the token itself.
+      // The proposal distributions do not depend on the token itself.
       const auto by_word = [&](std::uint32_t k) { return proposal_weight(w, k, old); };
       const auto by_document = [&](std::uint32_t k) { return in_document_[k] + alpha[k]; };
       auto now = old;
@@ -396,7 +396,7 @@ class lda_sampler {
             here = there;
           }
         }
-        // One of the other tokens of the document, or the prior.
+        // The topic of another token of the document, or a draw from the prior.
         const auto others = static_cast<double>(length - 1);
         const double at = random.uniform() * (others + prior_);
         if (at < others) {
@@ -421,8 +421,8 @@ class lda_sampler {
     for (const auto k : present_) in_document_[k] = 0;
   }
 
-  static constexpr int cycles = 2;  // of a proposal by word and one by document
-  // Draws for a proposal by word; some five where the token is the word's only one, else mostly one.
+  static constexpr int cycles = 2;  // each with a proposal by word and one by document
+  // Limit of draws for a proposal by word; about five if the token is the only one of its word, otherwise mostly one.
   static constexpr int most_tries = 1000;
 
   lda_documents documents_;
@@ -438,13 +438,13 @@ class lda_sampler {
   std::vector<std::int64_t> totals_before_;
   std::vector<std::int32_t> in_document_;   // topics; 0 between documents
   std::vector<std::uint32_t> present_;      // topics of the document
-  std::vector<std::uint32_t> word_topics_;  // words x topics: the first word_size_[w] of a row have a count
+  std::vector<std::uint32_t> word_topics_;  // words x topics: the first word_size_[w] of a row have nonzero counts
   std::vector<std::uint32_t> word_size_;
   std::vector<std::int32_t> change_;
   weight_tree tree_;
   std::vector<double> sums_;
   // mh
-  std::vector<std::int32_t> stale_;  // counts_ as they were when the tables were made
+  std::vector<std::int32_t> stale_;  // counts_ when the tables were built
   std::uint64_t tokens_since_ = 0;
   std::vector<double> inverse_stale_;
   std::vector<alias_table::cell> smooth_cells_;

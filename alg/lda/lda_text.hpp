@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Lines of documents, in two forms:
+// Lines of documents, in two formats:
 //
-//     text      words between blanks or tabs
-//     libsvm    label index:count index:count ...       index from 1; the label is not read, and may be missing
+//     text      words separated by blanks or tabs
+//     libsvm    label index:count index:count ...       index from 1; the label is ignored, and may be missing
 #pragma once
 
 #include <charconv>
@@ -15,7 +15,7 @@
 
 namespace paracel::alg {
 
-/// Calls f(field) for each run of bytes that are no blank, tab or carriage return.
+/// Calls f(field) for each maximal run of bytes other than blank, tab and carriage return.
 template <class F>
 void for_each_field(std::string_view line, F&& f) {
   constexpr std::string_view blanks = " \t\r";
@@ -37,7 +37,7 @@ void for_each_document(std::string_view text, F&& f) {
   }
 }
 
-/// A field `index:count`, both whole and above 0. `wrong`: what is, if anything.
+/// A field `index:count`, both integers above 0. `wrong`: the error, if any.
 struct word_count_field {
   std::uint64_t index = 0;
   std::uint64_t count = 0;
@@ -61,7 +61,7 @@ inline word_count_field parse_word_count(std::string_view field, std::uint64_t i
   return out;
 }
 
-/// Whether a line is one of libsvm: all its fields but perhaps the first are index:count, and there is one.
+/// Whether a line has libsvm format: at least one index:count field, and only the first field may be something else.
 inline bool looks_like_libsvm(std::string_view line) {
   std::size_t fields = 0;
   std::size_t pairs = 0;

@@ -18,14 +18,14 @@ constexpr const char* theta_key = "theta";
 constexpr const char* stop_key = "lr_stop";
 std::string round_key(int round) { return "lr_round_" + std::to_string(round); }
 
-// Sums of rounds are added by the framework's own function, whatever the user's update_func does to theta.
+// Sums of rounds are added by the framework's function, whatever the user's update_func does to theta.
 constexpr const char* default_plugin = "libparacel_default.so";
 constexpr const char* default_add = "paracel_add";
 
-// 2^27 coordinates are a theta of 1 GB: an index beyond it is a mistake in the data sooner than a model.
+// 2^27 coordinates are a theta of 1 GB: a greater index is more likely an error in the data than a model.
 constexpr std::uint64_t index_limit = std::uint64_t{1} << 27;
 
-// An objective so many times the first one does not come back.
+// An objective that exceeds the first one by this factor counts as divergence.
 constexpr double divergence_factor = 1e3;
 
 std::string text_of(double v) {
@@ -57,10 +57,10 @@ config_schema lr_schema() {
   s.key("beta", key_type::number, "weight of the penalty beta*|theta|^2").at_least(0).required_unless({"model"});
   s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
   s.key("seed", key_type::integer, "of the order of the samples").fallback(0).at_least(0);
-  s.key("batch_size", key_type::integer, "downpour: samples a message; 0: a thousandth of a worker's, at least 10")
+  s.key("batch_size", key_type::integer, "downpour: samples in a message; 0: a thousandth of a worker's, at least 10")
       .fallback(0)
       .at_least(0);
-  s.key("tolerance", key_type::number, "stop when the objective changes by less than this part; 0: never")
+  s.key("tolerance", key_type::number, "stop when the objective changes by less than this fraction; 0: never")
       .fallback(0.0)
       .at_least(0);
   s.key("bias", key_type::boolean, "a coordinate for a feature that is always 1").fallback(true);
@@ -90,8 +90,8 @@ lr_settings::lr_settings(const config& from)
       tolerance(from.get<double>("tolerance")),
       bias(from.get<bool>("bias")),
       penalize_bias(from.get<bool>("penalize_bias")),
-      // Not asp: a worker whose processor is busy would go through its last rounds alone, and theta would end as the
-      // optimum of its rows instead of all rows.
+      // Not asp: a worker on a busy processor would run its last rounds alone, and theta would end at the optimum of
+      // its rows instead of all rows.
       consistency(read_consistency(from, immediate() ? consistency::ssp(0) : consistency::bsp())) {
   if (!model.empty() && !training_input.empty())
     throw config_error(from.place_of("model") + ": not with training_input, which makes a model of its own");
@@ -135,7 +135,7 @@ void logistic_regression::load() {
   if (columns_ == 0) throw data_error(settings_.training_input.front() + ": found samples without any feature");
   total_rows_ = training.rows_total;
   problem_ = problem_of(std::move(training));
-  load_others();  // before training, so that bad data is not found only after it
+  load_others();  // before training, so that bad data is reported early
 }
 
 void logistic_regression::read_model() {
@@ -151,7 +151,7 @@ void logistic_regression::read_model() {
   load_others();
 }
 
-/// test_input and predict_input, of as many features as the model.
+/// Loads test_input and predict_input, with as many features as the model.
 void logistic_regression::load_others() {
   sample_options options;
   options.index_limit = index_limit;
@@ -177,7 +177,7 @@ void logistic_regression::train() {
   paracel_sync();
   log_.emplace(*this, settings_.rounds, "objective", settings_.debug);
   int round = first_iteration();
-  if (round > 0) read_theta();  // so that a checkpoint of other data is refused before anything else of it is taken
+  if (round > 0) read_theta();  // checks the checkpoint's dimension before anything else of it is used
   if (get_worker_id() == 0 && round > 0) {
     if (collected_ < 0) collected_ = removed_ = round;
     collect(round - 1, round - settled_after());
@@ -203,7 +203,7 @@ void logistic_regression::train() {
     if (get_worker_id() == 0) collect(round, round + 1 - settled_after());
   }
   rounds_done_ = round;
-  set_total_iters(round);  // from here on reads come from the servers
+  set_total_iters(round);  // from now on reads come from the servers
   paracel_sync();
   read_theta();
 }
@@ -213,7 +213,7 @@ void logistic_regression::read_theta() {
   check_theta();
 }
 
-/// The gradient and the steps are as long as the data say.
+/// Checks that theta has as many elements as the data require.
 void logistic_regression::check_theta() const {
   if (theta_.size() == problem_.dimension()) return;
   throw data_error(settings_.training_input.front() + ": theta of the " + (resumed() ? "checkpoint" : "servers") +
@@ -222,7 +222,7 @@ void logistic_regression::check_theta() const {
                    (settings_.bias ? " and the bias" : "") + "); want data and bias as theta was trained with");
 }
 
-/// Rank 0 has more to go on with than theta: how the objective went, and what it has told the others.
+/// Rank 0 needs more than theta to resume: the history of the objective, and what it has told the others.
 void logistic_regression::checkpoint_state(saved_state& to) {
   to.put("order", order_);
   to.put("collected", collected_);
@@ -233,8 +233,8 @@ void logistic_regression::checkpoint_state(saved_state& to) {
   to.put("stop_round", stop_round_);
 }
 
-/// With another number of workers the rows of each are others, and the sums of rounds that were not complete never will
-/// be: rank 0 watches from the next round on.
+/// With a different number of workers the rows are distributed differently, and sums of incomplete rounds will never be
+/// complete: rank 0 restarts monitoring at the next round.
 void logistic_regression::restore_state(const saved_states& from) {
   const auto& own = from.own();
   own.get("first_objective", first_objective_);
@@ -256,15 +256,16 @@ void logistic_regression::restore_state(const saved_states& from) {
   if (!own.get("removed", removed_)) removed_ = collected_;
 }
 
-/// One step along the gradient of all rows. The updates of a round take effect together, so every worker begins the
-/// next one at the same theta, whatever the number of workers or servers.
+/// One step along the gradient over all rows. The updates of a round take effect together, so all workers start the
+/// next one with the same theta, whatever the number of workers or servers.
 void logistic_regression::dgd_round() {
   const double step = -step_ / static_cast<double>(total_rows_);
   for (std::size_t j = 0; j < delta_.size(); ++j) delta_[j] = step * gradient_[j];
   paracel_update(theta_key, delta_);
 }
 
-/// A pass of stochastic steps over the own rows; then theta becomes the mean of the workers' results, weighted by rows.
+/// A pass of stochastic gradient descent over the own rows; theta becomes the mean of the workers' results, weighted by
+/// rows.
 void logistic_regression::ipm_round() {
   delta_ = theta_;
   problem_.row_steps(order_, step_, delta_);
@@ -272,7 +273,7 @@ void logistic_regression::ipm_round() {
   paracel_update(theta_key, delta_);
 }
 
-/// Stochastic steps on a copy of theta; after each batch what they added is sent and the servers' theta comes back.
+/// Stochastic steps on a copy of theta; after each batch the difference is pushed and the servers' theta is returned.
 void logistic_regression::downpour_round() {
   const auto rows = settings_.batch_size != 0 ? settings_.batch_size : std::max<std::size_t>(order_.size() / 1000, 10);
   for (std::size_t at = 0; at < order_.size(); at += rows) {
@@ -297,18 +298,19 @@ void logistic_regression::shuffle(int round) {
   counter_random(settings_.seed, static_cast<std::uint64_t>(round), get_worker_id()).shuffle(order_);
 }
 
-// ---- watching
+// ---- monitoring
 //
-// Every worker adds its part of the objective and of the gradient, at the theta with which it began round r, to the key
+// Every worker adds its part of the objective and of the gradient, at its theta at the start of round r, to the key
 // lr_round_r: a sum in the server instead of a collective, so that no worker waits for another because of it. Rank 0
-// reads a key once all parts are in it. Under asp and ssp the parts may belong to slightly different thetas.
+// reads a key when all parts are in it. Under asp and ssp the parts may be computed at slightly different thetas.
 //
 //     lr_round_<r>    | rows | loss | gradient 0 | gradient 1 | ...
 //
-// All parts are in it when it has all rows, or when nobody is left who has not finished the round: a worker that was
+// A sum is complete when it has all rows, or when all remaining workers have finished the round: a worker that was
 // ejected sends no more, and the mean is over the rows of the others.
 
-/// A worker without rows sends nothing: nobody would wait for it, and what comes after the key has gone would stay.
+/// A worker without rows sends nothing: rank 0 does not wait for it, and an update after the key's removal would leak
+/// it.
 void logistic_regression::publish(int round) {
   if (problem_.rows() == 0) return;
   std::vector<double> part(2 + gradient_.size());
@@ -318,16 +320,16 @@ void logistic_regression::publish(int round) {
   paracel_update(round_key(round), part, default_plugin, default_add);
 }
 
-/// A read after c commits has all parts of the first c less so many rounds, of whoever still is there. Asp promises
+/// A read after c commits sees all parts of the first c rounds but this many, of all remaining workers. Asp guarantees
 /// nothing before the last barrier.
 int logistic_regression::settled_after() const {
   const auto& c = settings_.consistency;
   return c.model == consistency_model::asp ? settings_.rounds : static_cast<int>(c.staleness);
 }
 
-/// Takes the sums that are complete, up to those of round `newest`; nothing more comes to rounds before `settled`. They
-/// stay until the next commit: a process in the place of one that dies before takes them again. Then a sum may have a
-/// part twice, unless it is one of bsp.
+/// Reads the sums that are complete, up to round `newest`; rounds before `settled` receive no more parts. The keys are
+/// removed only after the next commit: the replacement of a process that dies before reads them again. Then a sum may
+/// contain a part twice, except under bsp.
 void logistic_regression::collect(int newest, int settled) {
   for (; removed_ < collected_; ++removed_) paracel_remove(round_key(removed_));
   std::vector<double> sum;
@@ -342,7 +344,7 @@ void logistic_regression::collect(int newest, int settled) {
   }
 }
 
-/// `round`: rounds that led to this objective.
+/// `round`: the number of rounds before this objective.
 void logistic_regression::record(int round, double objective, double gradient_norm) {
   if (round == 0) {
     first_objective_ = last_objective_ = objective;
@@ -358,9 +360,9 @@ void logistic_regression::record(int round, double objective, double gradient_no
   converged_ = settings_.tolerance > 0 && change <= settings_.tolerance * std::abs(objective);
 }
 
-/// Rank 0, between committing `round` and beginning the next one, tells everybody where to stop: at a round that nobody
-/// can begin, under bsp and ssp, before rank 0 has committed the next one, so that whoever comes there sees the key and
-/// all stop at the same round. Under asp nobody waits for anybody, and each stops when it sees the key.
+/// Rank 0, between committing `round` and starting the next one, announces where to stop. Under bsp and ssp no worker
+/// can start that round before rank 0 has committed the next one, so all workers see the key in time and stop at the
+/// same round. Under asp each worker stops when it sees the key.
 void logistic_regression::stop_after(int round) {
   stop_round_ = round + 2 + static_cast<int>(settings_.consistency.staleness);
   paracel_write(stop_key, stop_round_);
@@ -383,7 +385,7 @@ void logistic_regression::evaluate_result() {
   sum[0] = problem_.add_gradient(theta_, std::span(sum).subspan(1));
   sum.push_back(static_cast<double>(problem_.rows()));
   get_comm().allreduce(sum);
-  // Not total_rows_ as it was: a worker may have been ejected.
+  // Not the initial total_rows_: a worker may have been ejected.
   const double n = sum.back();
   total_rows_ = static_cast<std::size_t>(n);
   sum.pop_back();
@@ -400,7 +402,7 @@ void logistic_regression::evaluate_result() {
                   text_of(settings_.alpha) + ")");
     }
   }
-  // So that nobody writes results or leaves while rank 0 finds that there are none.
+  // No worker may write results or leave while rank 0 finds an error.
   paracel_sync();
   measure();
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Binary logistic regression with an L2 penalty, trained in four ways on rows that are spread over the workers.
+// Binary logistic regression with an L2 penalty, trained by four methods on rows distributed over the workers.
 //
 //     J(theta) = (1/n) sum_i log(1 + exp(-y_i theta.x_i)) + beta |theta|^2          y_i = -1 or +1
 //
-// n counts the rows of all workers. With a bias the first coordinate of theta belongs to a feature that is always 1.
+// n counts the rows of all workers. With a bias the first coordinate of theta is that of a feature that is always 1.
 //
 // Source: K. Hall et al., "MapReduce/Bigtable for distributed optimization", NIPS LCCC 2010 (dgd, ipm);
 // J. Dean et al., "Large scale distributed deep networks", NIPS 2012 (downpour); B. Recht et al., "Hogwild!", NIPS 2011
@@ -30,7 +30,7 @@
 
 namespace paracel::alg {
 
-/// This worker's rows and its part of J. No server and no other worker: see logistic_regression for those.
+/// This worker's rows and its part of J. Local; logistic_regression communicates.
 /// Thread-safety: const-concurrent
 class lr_problem {
  public:
@@ -40,7 +40,7 @@ class lr_problem {
       : rows_(std::move(rows)), columns_(columns), beta_(beta), bias_(bias), penalize_bias_(penalize_bias) {}
 
   [[nodiscard]] std::size_t rows() const noexcept { return rows_.rows(); }
-  /// Coordinates of theta.
+  /// Number of coordinates of theta.
   [[nodiscard]] std::size_t dimension() const noexcept { return columns_ + (bias_ ? 1 : 0); }
   [[nodiscard]] const sample_rows& samples() const noexcept { return rows_; }
 
@@ -54,7 +54,7 @@ class lr_problem {
     double loss = 0;
     for (std::size_t i = 0; i < rows(); ++i) {
       const double z = rows_.label[i] * margin(i, theta);
-      // One exponential serves the loss and its slope.
+      // One exponential for both the loss and its derivative.
       const double e = std::exp(-std::abs(z));
       loss += std::log1p(e) + (z < 0 ? -z : 0.0);
       const double slope = z < 0 ? 1 / (1 + e) : e / (1 + e);
@@ -74,7 +74,7 @@ class lr_problem {
     for (std::size_t j = first_penalized(); j < theta.size(); ++j) gradient[j] += weight * 2 * beta_ * theta[j];
   }
 
-  /// What a step of size alpha along row i alone adds to theta: delta = -alpha (loss_i' + 2 beta theta).
+  /// The change of theta by a step of size alpha along row i alone: delta = -alpha (loss_i' + 2 beta theta).
   void row_step(std::size_t i, double alpha, std::span<const double> theta, std::span<double> delta) const {
     const double y = rows_.label[i];
     const double pull = alpha * y * logistic(-y * margin(i, theta));
@@ -85,7 +85,7 @@ class lr_problem {
   }
 
   /// Steps of size alpha along the rows of `order`, one after the other, in place.
-  /// Cost: O(entries of the rows + dimension): the penalty shrinks a common factor and not each coordinate.
+  /// Cost: O(entries of the rows + dimension): the penalty scales a common factor instead of each coordinate.
   void row_steps(std::span<const std::size_t> order, double alpha, std::span<double> theta) const {
     const double shrink = 1 - 2 * alpha * beta_;
     double* weights = theta.data() + first();
@@ -96,7 +96,7 @@ class lr_problem {
       const double z = y * ((bias_ ? theta[0] : 0.0) + factor * dot(i, weights));
       const double pull = alpha * y * logistic(-z);
       factor *= shrink;
-      // Also when alpha * beta is so large that the factor is 0 or grows.
+      // Also if alpha * beta is so large that the factor becomes 0 or grows.
       if (std::abs(factor) < 1e-100 || std::abs(factor) > 1e100) {
         for (std::size_t j = 0; j < count; ++j) weights[j] *= factor;
         factor = 1;
@@ -118,7 +118,7 @@ class lr_problem {
       for (std::size_t k = rows_.row_begin[i]; k < end; ++k) sum += rows_.value[k] * weights[rows_.column[k]];
       return sum;
     }
-    // Eight sums, so that the compiler may use vectors without changing the order of additions.
+    // Eight partial sums, so that the compiler can vectorise without reordering additions.
     const double* x = rows_.value.data() + i * rows_.columns;
     double lane[8] = {};
     std::size_t j = 0;
@@ -152,7 +152,7 @@ class lr_problem {
 /// The keys of lr's config; README.md explains them.
 config_schema lr_schema();
 
-/// A config as a struct.
+/// The config as a struct.
 struct lr_settings {
   /// Throws: config_error when there is neither a model nor all that training needs, or a model and training_input.
   explicit lr_settings(const config& from);
@@ -178,7 +178,7 @@ struct lr_settings {
   bool penalize_bias;
   paracel::consistency consistency;
 
-  /// Whether the updates of the method act at once: no bsp.
+  /// Whether the method's updates take effect immediately, which excludes bsp.
   [[nodiscard]] bool immediate() const { return method == "downpour" || method == "agd"; }
 };
 
@@ -221,17 +221,17 @@ class logistic_regression : public paralg {
   [[nodiscard]] double share() const { return static_cast<double>(problem_.rows()) / static_cast<double>(total_rows_); }
 
   lr_settings settings_;
-  std::optional<run_log> log_;  // when loading is over
+  std::optional<run_log> log_;  // created after loading
   lr_problem problem_;
   lr_problem test_;
   lr_problem predict_;
   std::size_t columns_ = 0;
-  std::size_t total_rows_ = 0;  // of all workers; at the end of those that are still there
+  std::size_t total_rows_ = 0;  // of all workers; at the end of the remaining ones
   std::vector<double> theta_;
-  std::vector<double> gradient_;  // of this worker's losses at the theta the round began with
-  std::vector<double> delta_;     // what is sent to the server
+  std::vector<double> gradient_;  // of this worker's losses at the theta of the start of the round
+  std::vector<double> delta_;     // what is pushed
   std::vector<std::size_t> order_;
-  double loss_ = 0;  // sum of this worker's losses at the theta the round began with
+  double loss_ = 0;  // sum of this worker's losses at the theta of the start of the round
   double step_ = 0;  // step size of the round
   int rounds_done_ = 0;
 
@@ -240,7 +240,7 @@ class logistic_regression : public paralg {
   double last_objective_ = 0;
   double objective_ = 0;
   int collected_ = 0;  // rounds whose objective is complete
-  int removed_ = 0;    // of those: rounds whose sums have gone
+  int removed_ = 0;    // of those, rounds whose sums have been removed
   int stop_round_ = -1;
   bool converged_ = false;
   classification_quality quality_;

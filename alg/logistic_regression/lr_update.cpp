@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the servers do with a worker's delta: theta += delta.
+// How the servers apply a worker's delta: theta += delta.
 #include <cstddef>
 #include <span>
 

@@ -13,21 +13,21 @@ namespace paracel::alg {
 
 namespace {
 
-// Armijo's condition, as in Yuan, Ho and Lin.
+// Armijo condition, as in Yuan, Ho and Lin.
 constexpr double sufficient_decrease = 0.01;
 constexpr int halvings = 50;
-// Of F: near the minimum the decrease drowns in the rounding.
+// Relative to F: near the minimum the decrease is below the rounding error.
 constexpr double least_visible = 1e-14;
-// How much better than the outer problem the inner one is solved: so near that a step is Newton's, not nearer.
+// The inner problem is solved more accurately than the outer one by this factor: enough for Newton steps, not more.
 constexpr double inner_accuracy = 1e-2;
-// Sweeps before Newton steps help the inner problem: they end on other, sparser ones of many equal solutions.
+// Sweeps before Newton steps on the inner problem: they end at other, sparser solutions among equal ones.
 constexpr std::size_t inner_patience = 5000;
-// How well a step of all weights solves its Newton equations, and the products with the Hessian it may take. Cost's
-// lr_l1 takes 8 steps and 32 products (13809 weights).
+// Accuracy of the Newton equations in a step of all weights, and the limit of Hessian products. The lr_l1 run of
+// tool/bench/cost.py takes 8 steps and 32 products (13809 weights).
 constexpr double face_accuracy = 0.1;
 constexpr std::size_t face_products = 50;
 constexpr int face_halvings = 6;
-// On the diagonal, so that the model has a minimum also where the loss is flat.
+// Added to the diagonal, so that the model has a minimum even where the loss is flat.
 constexpr double least_curvature = 1e-12;
 
 }  // namespace
@@ -70,7 +70,7 @@ double lr_l1_loss(std::span<const double> margin, std::span<const double> label,
   double sum = 0;
   for (std::size_t i = 0; i < margin.size(); ++i) {
     const double z = label[i] * margin[i];
-    // One exponential serves the loss and both derivatives.
+    // One exponential for the loss and both derivatives.
     const double e = std::exp(-std::abs(z));
     const double wrong = z < 0 ? 1 / (1 + e) : e / (1 + e);  // 1 / (1 + exp(z))
     sum += std::log1p(e) + (z < 0 ? -z : 0.0);
@@ -91,7 +91,7 @@ config_schema lr_l1_schema() {
       .fallback(1e-4)
       .at_least(1e-10)
       .at_most(1000);
-  s.key("block_size", key_type::integer, "features whose Gram matrix is made, at most; it travels")
+  s.key("block_size", key_type::integer, "most features in a step, whose Gram matrix is summed over the workers")
       .fallback(1024)
       .at_least(1)
       .at_most(16384);
@@ -147,12 +147,12 @@ double lr_l1::evaluate(std::span<const double> margin) {
   return loss;
 }
 
-/// The features of the next step, ascending: those that are in the model and those that should be; of too many those
+/// The features of the next step, ascending: those in the model and those that should be; if there are too many, those
 /// that are farthest from their optimum.
 std::vector<std::uint32_t> lr_l1::choose(double worst) const {
   std::vector<std::uint32_t> block;
   for (std::uint32_t j = 0; j < w_.size(); ++j) {
-    // Also those just inside the bound, which the step of the others may push over it.
+    // Also those just inside the bound, which a step of the others may push beyond it.
     if (w_[j] != 0 || std::abs(gradient_[j]) > l1_of(j) - std::min(worst, 0.5) * 0.1) block.push_back(j);
   }
   if (block.size() > settings_.block) {
@@ -168,7 +168,7 @@ std::vector<std::uint32_t> lr_l1::choose(double worst) const {
   return block;
 }
 
-/// A Newton step of all weights on their orthant. Returns false, and leaves w as it was, if it does not lower F.
+/// A Newton step of all weights in their orthant. Returns false, without changing w, if it does not lower F.
 bool lr_l1::face_step() {
   const std::size_t p = w_.size();
   std::vector<double> slope(p);
@@ -211,7 +211,7 @@ bool lr_l1::face_step() {
     value_ = reached;
     return true;
   }
-  // The derivatives are those of the last trial.
+  // Restores the derivatives after the last trial.
   value_ = evaluate(margin_) + penalty_of(w_);
   return false;
 }
@@ -222,7 +222,7 @@ void lr_l1::block_step(double worst) {
   std::vector<double> hessian(packed_size(block.size()));
   add_gram(rows_, block, curvature_, hessian);
   sum_over_workers(get_comm(), hessian);
-  // One worker solves for all, so that all have the same bits whatever their processors are.
+  // One worker solves, so that all have bit-identical results whatever their processors.
   std::vector<double> next;
   if (get_worker_id() == 0) {
     std::vector<double> correlation;
@@ -257,7 +257,7 @@ void lr_l1::block_step(double worst) {
     if (step < 1) {
       for (const auto j : block) moved[j] = w_[j] + step * direction[j];
     }
-    // The gradient comes with it: the next step needs it, unless this one is too long.
+    // Computes the gradient too: the next step needs it unless this one is too long.
     reached = evaluate(candidate_) + penalty_of(moved);
     const double rounding = least_visible * std::abs(value_);
     if (reached - value_ <= sufficient_decrease * step * expected + rounding || halved == halvings) break;
@@ -310,12 +310,12 @@ void lr_l1::train() {
                   json_number(worst) + ", want " + json_number(settings_.tolerance) + "; raise rounds or tolerance");
     }
 
-    // A block has the minimum of its model, changes of sign included, and lowers F always; but of so many weights it
-    // moves only a part.
+    // A block step finds the minimum of its model, sign changes included, and always lowers F, but with this many
+    // weights it moves only some of them.
     if (wanted <= settings_.block || !face_step()) block_step(worst);
   }
 
-  // Margins that were added up step by step have lost a digit or two.
+  // Incrementally updated margins have lost a digit or two.
   multiply(rows_, w_, margin_);
   value_ = evaluate(margin_) + penalty_of(w_);
   worst = 0;

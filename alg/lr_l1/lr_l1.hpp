@@ -4,10 +4,10 @@
 //
 //     F(w) = |w|_1 + C sum_i log(1 + exp(-y_i w.x_i))          y_i = -1 or +1
 //
-// By proximal Newton steps on blocks of features: the weighted Gram matrix X_A' D X_A of the features that are not at
-// their optimum is summed over the workers once a step, coordinate descent solves the quadratic model on it without the
-// samples, and the step is halved until F falls enough. More features than a block has are moved together by Newton
-// steps on their orthant (face_newton.hpp), which need products with X'DX only.
+// Proximal Newton steps on blocks of features: the weighted Gram matrix X_A' D X_A of the features that are not at
+// their optimum is summed over the workers once a step, coordinate descent minimises the quadratic model without the
+// samples, and the step is halved until F decreases sufficiently. If there are more such features than fit in a block,
+// all are moved together by Newton steps in their orthant (orthant_newton.hpp), which need only products with X'DX.
 //
 // Source: G.-X. Yuan, C.-H. Ho, C.-J. Lin, "An improved GLMNET for L1-regularized logistic regression", JMLR 13, 2012
 // (the steps, the line search); P. Tseng, S. Yun, "A coordinate gradient descent method for nonsmooth separable
@@ -25,11 +25,11 @@
 
 namespace paracel::alg {
 
-/// Adds a feature that is 1 in every row, as the last one.
+/// Adds a last feature that is 1 in every row.
 void append_ones(sample_rows& rows);
 
-/// What rows with these margins x.w add to the loss: returns C sum log(1 + exp(-y m)); `slope` is its derivative with
-/// respect to each margin, `curvature` the second one.
+/// The loss of rows with margins x.w: returns C sum log(1 + exp(-y m)); `slope` is its derivative with respect to each
+/// margin, `curvature` the second derivative.
 double lr_l1_loss(std::span<const double> margin, std::span<const double> label, double c, std::span<double> slope,
                   std::span<double> curvature);
 
@@ -51,8 +51,8 @@ class lr_l1 : public linear_base {
  public:
   lr_l1(Comm comm, const std::string& server_info, const lr_l1_settings& settings);
 
-  /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; error when `rounds`
-  /// do not suffice.
+  /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; error when it does
+  /// not converge in `rounds`.
   void solve() override;
 
  private:
@@ -68,10 +68,10 @@ class lr_l1 : public linear_base {
 
   lr_l1_settings settings_;
   sample_rows rows_;
-  std::vector<double> w_;         // with a bias: it is the last
+  std::vector<double> w_;         // with a bias, it is the last element
   std::vector<double> gradient_;  // of the loss, over all workers
   double value_ = 0;              // F(w)
-  std::vector<double> slope_;     // of this worker's rows, as all below
+  std::vector<double> slope_;     // of this worker's rows, like all below
   std::vector<double> curvature_;
   std::vector<double> margin_;
   std::vector<double> change_;

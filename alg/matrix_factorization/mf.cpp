@@ -15,9 +15,9 @@ namespace {
 constexpr std::uint64_t user_order_stream = 3;
 constexpr std::uint64_t rating_order_stream = 4;
 constexpr std::uint32_t no_slot = 0xffffffffU;
-// A loss so many times the first one does not come back.
+// A loss that exceeds the first one by this factor counts as divergence.
 constexpr double divergence_factor = 1e3;
-// Ratings between two pulls of the last measurement.
+// Ratings between two pulls of the final measurement.
 constexpr std::size_t pieces_of(std::size_t ratings) { return ratings / 65536 + 1; }
 
 constexpr const char* default_plugin = "libparacel_default.so";
@@ -61,7 +61,7 @@ void mf_order::shuffle(std::uint64_t seed, std::uint64_t round) {
     counter_random random(seed, rating_order_stream, mix64(ratings_.row_ids.key(u)) + round);
     const auto first = ratings_.begin[u];
     const auto count = ratings_.begin[u + 1] - first;
-    // Inside out: each place is written as its turn comes.
+    // Inside-out shuffle: each element is written once.
     for (std::uint64_t i = 0; i < count; ++i) {
       const auto other = random.below(i + 1);
       entry_[at + i] = entry_[at + other];
@@ -106,8 +106,8 @@ void mf_order::cut(std::size_t number, std::size_t count, piece& into) {
 
 config_schema mf_schema() {
   config_schema s("mf", "matrix factorization with biases by stochastic gradient descent");
-  s.always_begins_anew();
-  s.key("input", key_type::files, "ratings: user,item,rating; further fields are not read")
+  s.not_resumable();
+  s.key("input", key_type::files, "ratings: user,item,rating; further fields are ignored")
       .required_unless({"model_input"});
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
@@ -120,11 +120,11 @@ config_schema mf_schema() {
   s.key("alpha", key_type::number, "step size").fallback(0.005).above(0);
   s.key("beta", key_type::number, "weight of the regulariser").fallback(0.01).at_least(0);
   s.key("start", key_type::number, "standard deviation of the factors before the first step").fallback(0.1).at_least(0);
-  s.key("clocks_per_round", key_type::integer, "pieces of a pass; items travel once a piece")
+  s.key("clocks_per_round", key_type::integer, "pieces of a pass; items are exchanged once a piece")
       .fallback(10)
       .at_least(1)
       .at_most(1000000);
-  s.key("tolerance", key_type::number, "stop when a round changes the loss by less than this part; 0: never")
+  s.key("tolerance", key_type::number, "stop when a round changes the loss by less than this fraction; 0: never")
       .fallback(0.0)
       .at_least(0);
   s.key("seed", key_type::integer, "of the start and of the order of the ratings").fallback(0).at_least(0);
@@ -212,7 +212,7 @@ void matrix_factorization::load() {
   if (!settings_.update_file.empty()) added = {settings_.update_file, settings_.update_function, {}};
   model_.emplace(*this, "mf", settings_.k, added);
   item_keys_ = keys_of(ratings_.column_ids);
-  // Whoever needs an item pushes its start; it is the same from everyone.
+  // Every worker pushes the initial rows of the items that it needs; they are the same on all workers.
   constexpr std::size_t block = 65536;
   for (std::size_t first = 0; first < item_keys_.size(); first += block) {
     const std::size_t count = std::min(block, item_keys_.size() - first);
@@ -237,13 +237,14 @@ void matrix_factorization::train() {
     for (std::size_t clock = 0; clock < clocks; ++clock) {
       order.cut(clock, clocks, piece_);
       loss += train_piece();
-      if (clock + 1 == clocks && !ratings_.value.empty()) {  // else nobody waits for it, and it would stay
+      if (clock + 1 == clocks && !ratings_.value.empty()) {  // rank 0 does not wait for it, and the key would be left
+                                                             // behind
         const std::vector<double> part{static_cast<double>(ratings_.value.size()), loss};
         paracel_update(round_key(round), part, default_plugin, default_add);
       }
       iter_commit();
     }
-    // What was sent within all clocks but the newest `staleness` is there.
+    // All updates are applied but those of the newest `staleness` clocks.
     const int settled = (round + 1) * settings_.clocks_per_round - static_cast<int>(settings_.consistency.staleness);
     if (get_worker_id() == 0) collect(round, settled / settings_.clocks_per_round);
     if (settings_.tolerance == 0) continue;
@@ -256,12 +257,12 @@ void matrix_factorization::train() {
   }
   rounds_done_ = round;
   set_total_iters(round *
-                  settings_.clocks_per_round);  // or ssp would not wait for the updates of a run that ends early
+                  settings_.clocks_per_round);  // otherwise ssp would not wait for the updates of a run that ends early
   paracel_sync();
   if (get_worker_id() == 0) collect(round - 1, round);
 }
 
-/// Cost: the piece's items once from the servers and once to them.
+/// Cost: one pull and one push of the piece's items.
 double matrix_factorization::train_piece() {
   const std::size_t width = row_width(settings_.k);
   keys_.resize(piece_.column.size());
@@ -289,9 +290,9 @@ double matrix_factorization::train_piece() {
   return loss;
 }
 
-/// Takes the losses of rounds that are complete: each worker has added the number of its ratings and its loss to the
-/// key of the round, so that nobody waits for it. To rounds before `settled` nothing more comes: a worker that was
-/// ejected sends none, and the mean is over the ratings of the others.
+/// Reads the losses of complete rounds: each worker adds the number of its ratings and its loss to the key of the
+/// round, so that no worker waits. Rounds before `settled` receive no more: a worker that was ejected sends none, and
+/// the mean is over the ratings of the others.
 void matrix_factorization::collect(int newest, int settled) {
   std::vector<double> sum;
   while (collected_ <= newest && paracel_read(round_key(collected_), sum) && sum.size() == 2 &&
@@ -307,11 +308,11 @@ void matrix_factorization::collect(int newest, int settled) {
   }
 }
 
-/// The loss and the objective of the model as it is, exactly.
+/// The exact loss and objective of the current model.
 void matrix_factorization::measure() {
   const std::size_t width = row_width(settings_.k);
   mf_order order(ratings_);
-  std::vector<double> sums(4);  // e^2, e^2 of what a prediction says, squares of parameters by rating, ratings
+  std::vector<double> sums(4);  // e^2, e^2 after clamping, squares of the parameters of each rating, ratings
   const auto square = [&](const double* row) {
     return row[bias_at] * row[bias_at] + dot(row + factors_at, row + factors_at, settings_.k);
   };
@@ -346,7 +347,7 @@ void matrix_factorization::measure() {
 
 void matrix_factorization::write() {
   const std::size_t width = row_width(settings_.k);
-  // Items by number: each worker writes a part of them.
+  // Each worker writes a range of the items.
   const auto items = all_column_ids(get_comm(), ratings_);
   const std::size_t first = items.size() * get_worker_id() / get_worker_size();
   const std::size_t last = items.size() * (get_worker_id() + 1) / get_worker_size();

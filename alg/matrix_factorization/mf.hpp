@@ -5,9 +5,10 @@
 //     r_ui ~ mean + b_u + b_i + w_u.h_i
 //     e = r - prediction;   w += alpha (2 e h - beta w),  h += alpha (2 e w_old - beta h),  b += alpha (2 e - beta b)
 //
-// which descends sum_ratings e^2 + beta/2 (|w_u|^2 + |h_i|^2 + b_u^2 + b_i^2). A user's row lives with the worker that
-// has his ratings; items are rows of a table in the servers. A round is a pass over the ratings in clocks_per_round
-// pieces; for each piece a worker pulls the items in it, takes its steps on a copy, and sends what they added.
+// which descends sum_ratings e^2 + beta/2 (|w_u|^2 + |h_i|^2 + b_u^2 + b_i^2). A user's row is kept by the worker that
+// has the user's ratings; items are rows of a table in the servers. A round is a pass over the ratings in
+// clocks_per_round pieces; for each piece a worker pulls its items, takes the steps on a copy, and pushes the
+// differences.
 //
 // Source: Koren, Bell, Volinsky, "Matrix factorization techniques for recommender systems", IEEE Computer 2009, with
 // the step of Paracel 0.3.
@@ -29,23 +30,23 @@
 
 namespace paracel::alg {
 
-/// The start of a row: bias 0, factors normal with mean 0. A function of seed, stream and key alone.
+/// The initial row: bias 0, factors normal with mean 0. A function of seed, stream and key alone.
 void start_row(std::span<double> row, std::uint64_t seed, std::uint64_t stream, std::uint64_t key, double sd);
-/// Streams of start_row and of the order of the ratings.
+/// Random streams of start_row and of the order of the ratings.
 inline constexpr std::uint64_t user_stream = 1;
 inline constexpr std::uint64_t item_stream = 2;
 
-/// The part of an item's difference that is sent after so many steps on a copy. A bias that goes 1 - exp(-2 alpha
-/// steps) of its way on the copy of each of W workers would overshoot by up to W times if all that were added; their
-/// parts add up to the 1 - exp(-2 alpha steps W) of one worker that takes all steps. Near 1 after few steps, at least
-/// 1/W; 1 for one worker.
+/// The fraction of an item's difference that a worker sends after this many steps on its copy. Each of W workers moves
+/// a bias by 1 - exp(-2 alpha steps) of its distance to the optimum, and adding W such differences would overshoot by
+/// up to W times; the fractions add up to the 1 - exp(-2 alpha steps W) of one worker that takes all steps. Near 1 for
+/// few steps, at least 1/W; 1 for one worker.
 double item_share(double alpha, std::uint32_t steps, std::size_t workers);
 
-/// The order in which a worker visits its ratings, and the pieces of it.
+/// The order in which a worker processes its ratings, and its division into pieces.
 /// Thread-safety: none
 class mf_order {
  public:
-  /// Ratings of one piece: `column`: the items in it, local indices, each once; user run j is the ratings
+  /// Ratings of one piece. `column`: its items, as local indices, each once; the ratings of user run j are
   /// [run_begin[j], run_begin[j + 1]) of slot (an index into `column`) and value.
   struct piece {
     std::vector<std::uint32_t> column;
@@ -55,17 +56,17 @@ class mf_order {
     std::vector<double> value;
   };
 
-  /// Lifetime: `ratings` outlives it.
+  /// Lifetime: `ratings` must outlive it.
   explicit mf_order(const sparse_rows& ratings);
-  /// Puts the users, and the ratings of each, into the order of this round. Cost: O(ratings)
+  /// Shuffles the users, and the ratings of each, for this round. Cost: O(ratings)
   void shuffle(std::uint64_t seed, std::uint64_t round);
-  /// Piece `number` of `count` equal ones (by ratings; a user may be in two).
+  /// Piece `number` of `count` equal ones (by ratings; a user may be split between two).
   void cut(std::size_t number, std::size_t count, piece& into);
 
  private:
   const sparse_rows& ratings_;
   std::vector<std::uint32_t> user_;     // users in this round's order
-  std::vector<std::uint64_t> begin_;    // of each of them: where his ratings begin in entry_
+  std::vector<std::uint64_t> begin_;    // of each of them: the index in entry_ of the first rating
   std::vector<std::uint64_t> entry_;    // ratings in this round's order
   std::vector<std::uint32_t> slot_of_;  // by column, while a piece is cut
 };
@@ -98,7 +99,7 @@ class matrix_factorization : public paralg {
  public:
   matrix_factorization(Comm comm, const std::string& server_info, const mf_settings& settings);
 
-  /// Loads, trains, writes the model and uses it.
+  /// Loads, trains, writes the model and applies it.
   /// Throws: data_error; error when the loss diverges.
   void solve() override;
 
@@ -116,12 +117,12 @@ class matrix_factorization : public paralg {
   rating_scale scale_;
   std::vector<double> users_;             // row_width(k) numbers each
   std::vector<std::uint64_t> item_keys_;  // of the columns
-  std::optional<factor_tables> model_;    // items, and after training the users too
+  std::optional<factor_tables> model_;    // items and, after training, users
   mf_order::piece piece_;
   std::vector<std::uint64_t> keys_;  // of the piece's items
   std::vector<double> rows_;         // their rows
   std::vector<double> old_;
-  std::vector<std::uint32_t> steps_;  // on each of them
+  std::vector<std::uint32_t> steps_;  // on each item
   int rounds_done_ = 0;
   int collected_ = 0;
   double first_loss_ = 0;

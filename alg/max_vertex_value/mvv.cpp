@@ -22,7 +22,8 @@ config_schema schema_of(const char* name, const char* what) {
   config_schema s(name, what);
   add_graph_keys(s);
   s.key("update_file", key_type::plugin, "plug-in of update_func; default: the framework's. Only mvv uses it");
-  s.key("update_func", key_type::string, "how a value on the servers takes a new one; default paracel_max");
+  s.key("update_func", key_type::string,
+        "function that combines a value on the servers with a new one; default paracel_max");
   add_checkpoint_keys(s);
   return s;
 }
@@ -105,7 +106,7 @@ std::uint64_t max_vertex_value::spread(const distributed_graph& graph, std::vect
   std::vector<std::uint64_t> indices;
   std::vector<double> deltas;
   std::vector<std::uint8_t> changed(own, 1);
-  // So that a vertex that nothing leads to has its value, too.
+  // So that a vertex without incoming edges has its value, too.
   if (own > 0) all.write(graph.first[graph.rank], values);
   paracel_sync();
   for (std::uint64_t round = 1;; ++round) {
@@ -118,7 +119,7 @@ std::uint64_t max_vertex_value::spread(const distributed_graph& graph, std::vect
     }
     std::sort(touched.begin(), touched.end());
     for (const auto t : touched) {
-      // An own vertex that has more already need not be told.
+      // An own vertex with a greater value needs no update.
       if (t >= own || best[t] > values[t]) {
         indices.push_back(graph.number(t));
         deltas.push_back(best[t]);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The greatest value: each vertex begins with its id as a number and ends with the greatest number of any vertex from
-// which it can be reached (itself included). Two forms of the same computation:
+// Maximum value: each vertex starts with its id as a number and ends with the greatest number of any vertex from which
+// it can be reached (itself included). Two implementations:
 //
 // `mvv_pregel`: a vertex program. `mvv`: the values are an array on the servers, changed by an update function
-// (`update_file`, `update_func`: Paracel's keys; default the framework's maximum). A worker sends for each vertex that
-// its own changed ones lead to the greatest of their values, all in one request a shard, and reads its own part of the
-// array when all have sent.
+// (`update_file`, `update_func`: Paracel's keys; default: the framework's maximum). For each target of its changed
+// vertices a worker pushes the greatest of their values, with one request to each shard, and reads its own part of the
+// array when all have pushed.
 //
-// Source: the example of G. Malewicz et al., "Pregel", SIGMOD 2010, section 2; Paracel 0.3 had both forms.
+// Source: the example of G. Malewicz et al., "Pregel", SIGMOD 2010, section 2; Paracel 0.3 had both.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 namespace paracel::alg {
 
 struct mvv_program {
-  using value_type = double;  // the caller sets it before
+  using value_type = double;  // the caller sets the initial value
   using message_type = double;
   static void combine(double& into, double more) {
     if (more > into) into = more;
@@ -51,7 +51,7 @@ config_schema mvv_schema();
 config_schema mvv_pregel_schema();
 
 /// The ids of the own vertices as numbers. A collective. Throws: data_error that begins with `file` and names an id
-/// that is none, on every worker.
+/// that is not a number, on every worker.
 std::vector<double> values_of_ids(Comm comm, const distributed_graph& graph, const std::string& file);
 
 /// Reads the graph, computes, writes vertex_val_<rank>.
@@ -62,7 +62,7 @@ class max_vertex_value_base : public paralg {
   void solve() override;
 
  protected:
-  /// Changes `values`, those of the own vertices, from the first to the last ones; returns the number of rounds.
+  /// Replaces the initial `values` of the own vertices by the final ones; returns the number of rounds.
   virtual std::uint64_t spread(const distributed_graph& graph, std::vector<double>& values) = 0;
   mvv_settings settings_;
 };

@@ -35,7 +35,7 @@ pagerank_result page_ranks(Comm comm, const distributed_graph& incoming, const p
   const auto d = options.damping;
   halo borders(comm, incoming);
 
-  // 1 / W_u of the own vertices: each worker has some of the edges that leave u.
+  // 1 / W_u of the own vertices; edges out of u may be on any worker.
   std::vector<double> leaves(own + incoming.ghosts.size());
   const auto& edges = incoming.out;
   for (std::size_t e = 0; e < edges.target.size(); ++e) leaves[edges.target[e]] += edges.weight_at(e);
@@ -51,7 +51,7 @@ pagerank_result page_ranks(Comm comm, const distributed_graph& incoming, const p
   if (x.empty()) x.assign(own, 1 / total);
   if (options.paracel) x.assign(own, 1 / total);
   std::vector<double> sent(own + incoming.ghosts.size()), sum(own);
-  // The lost mass and the sum of the round before, and the step: one reduction a round.
+  // The lost mass, the L1 norm of the step and the sum of the scores: one reduction a round.
   std::vector<double> lost{0, 0, 0};
   for (std::size_t v = 0; v < own; ++v) {
     if (share[v] == 0) lost[0] += x[v];
@@ -63,7 +63,7 @@ pagerank_result page_ranks(Comm comm, const distributed_graph& incoming, const p
     for (std::size_t v = 0; v < own; ++v) sent[v] = x[v] * share[v];
     borders.pull<double>(std::span<const double>(sent).first(own), std::span(sent).subspan(own));
     sum_along_edges(edges, sent, sum);
-    const auto again = d * lost[0] + (1 - d);  // times t
+    const auto again = d * lost[0] + (1 - d);  // factor of t
     lost = {0, 0, 0};
     for (std::size_t v = 0; v < own; ++v) {
       const double t = options.personalization.empty() ? 1 / total : options.personalization[v];
@@ -87,7 +87,7 @@ config_schema pagerank_schema() {
   config_schema s("pagerank", "importance of vertices by the edges that lead to them");
   add_graph_keys(s);
   s.key("rounds", key_type::integer, "the most rounds").fallback(200).at_least(0).at_most(1000000000);
-  s.key("damping_factor", key_type::number, "d of the formula: the part of a score that goes on along the edges")
+  s.key("damping_factor", key_type::number, "d of the formula: the fraction of a score that is passed along the edges")
       .fallback(0.85)
       .at_least(0)
       .at_most(1);
@@ -97,8 +97,10 @@ config_schema pagerank_schema() {
   s.key("weights", key_type::string, "whether lines have a weight; automatic: if the first one has a third field")
       .fallback("automatic")
       .one_of({"automatic", "yes", "no"});
-  s.key("personalization", key_type::files, "lines `id weight` of the vertices to begin again at; default: all alike");
-  s.key("paracel", key_type::boolean, "Paracel 0.3's formula: not normalised, no mass of dead ends").fallback(false);
+  s.key("personalization", key_type::files,
+        "lines `id weight`: where random jumps lead; default: to all vertices alike");
+  s.key("paracel", key_type::boolean, "Paracel 0.3's formula: not normalised, the score of dead ends is lost")
+      .fallback(false);
   s.key("handle_file", key_type::string, "a key of Paracel 0.3's configs: its plug-in. Not used");
   s.key("update_function", key_type::string, "the same: its update function. Not used");
   s.key("filter_function", key_type::string, "the same: its filter function. Not used");
@@ -119,7 +121,7 @@ pagerank_settings::pagerank_settings(const config& from)
 
 namespace {
 
-/// Calls f(id, text behind it) for each line that has an id.
+/// Calls f(id, rest of the line) for each line that has an id.
 template <class F>
 void each_personal_line(std::string_view text, F&& f) {
   constexpr std::string_view between = " \t,;|:\r";
@@ -139,7 +141,7 @@ void each_personal_line(std::string_view text, F&& f) {
 std::vector<double> read_personalization(Comm comm, const distributed_graph& graph,
                                          const std::vector<std::string>& files) {
   std::vector<double> t(graph.own());
-  // Every worker reads all of it and looks for its own vertices; whether an id exists is found together.
+  // Every worker reads all lines and keeps those of its own vertices; unknown ids are detected together.
   std::vector<std::int64_t> found;
   double sum = 0;
   visit_whole_text(comm, files, [&](std::string_view text, const text_failure& fail) {
@@ -181,7 +183,7 @@ std::vector<double> read_personalization(Comm comm, const distributed_graph& gra
 void pagerank::solve() {
   auto load = settings_.load_options();
   load.entries.transpose = true;
-  // Standard input can be read once only: what follows a target there is its weight.
+  // Standard input can be read only once: a third field is always its weight.
   const auto weights_of = [&](const std::vector<std::string>& input) {
     return std::ranges::count(input, "-") > 0 || input_has_weights(get_comm(), input);
   };
@@ -189,7 +191,7 @@ void pagerank::solve() {
   load.entries.non_negative = true;
   if (!load.weighted) {
     load.entries.values = entry_options::value_rule::ignore;
-    // An edge that is there twice counts twice, as if it had the weight 2.
+    // Parallel edges count each, as one edge with the sum of their weights.
     load.entries.duplicates = duplicate_rule::keep;
   }
   const auto graph = load_graph(get_comm(), settings_.input, load);
@@ -200,7 +202,7 @@ void pagerank::solve() {
   options.watch = [&](std::uint64_t round, double step) { log.round(static_cast<int>(round), step); };
   const auto found = page_ranks(get_comm(), graph, options);
 
-  // The first of the vertices with the greatest score.
+  // The vertex with the greatest score, ties by number.
   std::vector<double> best{0};
   for (const auto x : found.scores) best[0] = std::max(best[0], x);
   get_comm().allreduce(best, reduce_op::max);

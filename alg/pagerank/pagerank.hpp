@@ -4,13 +4,13 @@
 //
 //     x <- (1 - d) t + d (sum over edges u -> v of x_u w_uv / W_u  +  D t_v)        starts at t
 //
-// W_u is the weight of all edges that leave u, D the sum of x of the vertices that none leaves, t the personalisation
-// vector or 1/N; the scores sum to 1. Ends when the L1 norm of a step is at most `tolerance`, or after `rounds`.
-// "paracel": true gives Paracel's formula instead: x <- (1 - d) + d sum, starting at 1/N; the scores then do not sum to
-// 1, and what comes to a vertex without edges out is lost.
+// W_u is the weight of all edges out of u, D the sum of x over the vertices without edges out, t the personalisation
+// vector or 1/N; the scores sum to 1. Stops when the L1 norm of a step is at most `tolerance`, or after `rounds`.
+// "paracel": true selects Paracel's formula instead: x <- (1 - d) + d sum, starting at 1/N; then the scores do not sum
+// to 1, and the score of vertices without edges out is lost.
 //
-// A worker has the edges that enter its vertices. In a round it sends x_u / W_u once to each worker that has a vertex
-// with an edge from u, then sums along its edges.
+// A worker has the edges into its vertices. In a round it sends x_u / W_u once to each worker with a vertex that has an
+// edge from u, then sums along its edges.
 //
 // Source: L. Page, S. Brin, R. Motwani, T. Winograd, "The PageRank citation ranking", 1998.
 #pragma once
@@ -31,7 +31,7 @@ namespace paracel::alg {
 struct pagerank_options {
   double damping = 0.85;
   std::uint64_t rounds = 100;
-  double tolerance = 0;  ///< 0: all rounds
+  double tolerance = 0;  ///< 0: run all rounds
   bool paracel = false;
   /// t of the own vertices, summing to 1 over all workers; empty: 1/N.
   std::vector<double> personalization;
@@ -42,15 +42,15 @@ struct pagerank_options {
 struct pagerank_result {
   std::vector<double> scores;  ///< of the own vertices
   std::uint64_t rounds = 0;
-  double step = 0;  ///< L1 norm of the last one
+  double step = 0;  ///< L1 norm of the last step
   double sum = 0;   ///< of all scores
 };
 
-/// out[v] = sum over the edges of v of weight times the value of the other end (a local index). No weights: 1.
+/// out[v] = sum over the edges of v of weight times the value of the other end (a local index). Without weights: 1.
 void sum_along_edges(const adjacency& edges, std::span<const double> values, std::span<double> out);
 
-/// `incoming`: a graph that was loaded with `transpose`, so that the edges of a vertex are those that enter it.
-/// Parallel edges count each. A collective. Cost: a round is 8 bytes a ghost and three numbers.
+/// `incoming`: a graph loaded with `transpose`, so that the edges of a vertex are its incoming ones. Parallel edges
+/// count each. A collective. Cost: a round is 8 bytes a ghost and three numbers.
 pagerank_result page_ranks(Comm comm, const distributed_graph& incoming, const pagerank_options& options);
 
 struct pagerank_settings : graph_settings {
@@ -72,8 +72,8 @@ class pagerank : public paralg {
   pagerank_settings settings_;
 };
 
-/// t of the own vertices from lines `id` or `id weight` (separated as edges are), divided by their sum. A collective.
-/// Throws: data_error file:line:column, on every worker: no number, below 0, an id that no vertex has, a sum of 0.
+/// t of the own vertices from lines `id` or `id weight` (separated like edges), normalised to sum 1. A collective.
+/// Throws: data_error file:line:column, on every worker: not a number, below 0, an unknown id, a sum of 0.
 std::vector<double> read_personalization(Comm comm, const distributed_graph& graph,
                                          const std::vector<std::string>& files);
 

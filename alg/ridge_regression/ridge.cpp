@@ -18,9 +18,9 @@ namespace paracel::alg {
 namespace {
 
 constexpr const char* theta_key = "ridge_theta";
-// With so many features the Gram matrix has 16 MB packed, and its factors take a second.
+// With this many features the packed Gram matrix has 16 MB, and its factorisation takes a second.
 constexpr std::size_t normal_equations_limit = 2000;
-// An objective so many times the first one does not come back.
+// An objective that exceeds the first one by this factor counts as divergence.
 constexpr double divergence_factor = 1e3;
 
 double dot(std::span<const double> a, std::span<const double> b) {
@@ -34,7 +34,7 @@ using vector_map = Eigen::Map<Eigen::VectorXd>;
 
 }  // namespace
 
-// ---- the pure part
+// ---- local computations
 
 ridge_factors::ridge_factors(std::span<const double> packed, std::size_t n, double a) : n_(n), matrix_(n * n) {
   const auto size = static_cast<Eigen::Index>(n);
@@ -48,7 +48,7 @@ ridge_factors::ridge_factors(std::span<const double> packed, std::size_t n, doub
   }
   {
     const Eigen::LLT<Eigen::MatrixXd> factors(m);
-    // An eighth of the digits must be left.
+    // At least an eighth of the digits must be significant.
     if (factors.info() == Eigen::Success && factors.rcond() > 1e-14) {
       definite_ = true;
       m = factors.matrixL();
@@ -117,7 +117,7 @@ std::vector<double> ridge_conjugate_gradients(
 
 void ridge_steps(const sample_rows& rows, std::span<const double> scale, std::span<const std::size_t> order,
                  double step, double beta, std::span<double> w, double& b) {
-  // The weights are factor * w, so that a sparse row costs its entries and not all features.
+  // The weights are factor * w, so a sparse row costs its entries and not all features.
   const double shrink = 1 - 2 * step * beta;
   double factor = 1;
   const auto settle = [&] {
@@ -160,7 +160,7 @@ config_schema ridge_schema() {
   s.key("alpha", key_type::number, "sgd: step size").fallback(0.001).above(0);
   s.key("decay", key_type::number, "sgd: round k = 0, 1, ... steps by alpha/(1 + decay*k)").fallback(0.0).at_least(0);
   s.key("tolerance", key_type::number,
-        "sgd: stop when the objective changes by less than this part (0: never); conjugate "
+        "sgd: stop when the objective changes by less than this fraction (0: never); conjugate "
         "gradients: residual at the end, default 1e-10")
       .at_least(0);
   s.key("seed", key_type::integer, "sgd: of the order of the samples").fallback(0).at_least(0);
@@ -273,11 +273,12 @@ std::vector<double> ridge_regression::solve_exactly(const centred_samples& sampl
   std::vector<std::uint32_t> all(p);
   std::iota(all.begin(), all.end(), std::uint32_t{0});
   const auto packed = samples.gram(all);
-  // Rank 0 solves for all, so that all have the same bits whatever their processors are.
+  // Rank 0 solves for all, so that all have bit-identical results whatever their processors.
   std::optional<ridge_factors> factors;
   if (get_worker_id() == 0) factors.emplace(packed, p, penalty_);
   for (int step = 0; step < 2; ++step) {
-    // The second time on the gradient that the samples give at w: what forming X'X has lost comes back.
+    // Iterative refinement: the second step uses the gradient computed from the samples, which recovers the accuracy
+    // lost in X'X.
     if (step > 0) {
       samples.residual(w, r);
       right = samples.correlate(r);
@@ -293,16 +294,16 @@ std::vector<double> ridge_regression::solve_exactly(const centred_samples& sampl
   return w;
 }
 
-/// Paracel's rounds: w lives in the servers, every worker passes over its samples with a copy of it, and w becomes the
-/// mean of the copies, weighted by samples.
+/// Paracel's method: w is kept in the servers, every worker passes over its samples with a copy of it, and w becomes
+/// the mean of the copies, weighted by samples.
 std::vector<double> ridge_regression::descend(const centred_samples& samples, run_log& log) {
   const std::size_t p = samples.columns();
   const auto& rows = samples.rows();
   const double beta = penalty_ / (2 * samples.total());
   const double share = static_cast<double>(rows.rows()) / samples.total();
   const auto scale = samples.row_scale();
-  std::vector<double> theta(p + 1);  // b, then w; of centred or, sparse, of scaled samples
-  // A checkpoint may be one of other data.
+  std::vector<double> theta(p + 1);  // b, then w; for centred or (sparse rows) scaled samples
+  // A checkpoint may belong to other data.
   const auto read_theta = [&] {
     paracel_read(theta_key, theta);
     if (theta.size() == p + 1) return;

@@ -2,9 +2,10 @@
 //
 // Ridge regression:  J(w, b) = sum_i (y_i - b - w.x_i)^2 + a |w|^2,  the intercept b free.
 //
-// exact: the normal equations (X'X + a I) w = X'y on centred samples, by Cholesky's factors and a step of refinement on
-// the samples themselves; beyond 2,000 features by conjugate gradients with the diagonal as preconditioner. sgd:
-// Paracel's, each worker passes over its samples and the weights become the mean of the workers' results.
+// exact: the normal equations (X'X + a I) w = X'y on centred samples, by Cholesky factorisation and one step of
+// iterative refinement on the samples; beyond 2,000 features by conjugate gradients with the diagonal as
+// preconditioner. sgd: Paracel's method, each worker passes over its samples and the weights become the mean of the
+// workers' results.
 //
 // Source: A. Hoerl, R. Kennard, "Ridge regression: biased estimation for nonorthogonal problems", Technometrics 12,
 // 1970; Y. Saad, "Iterative methods for sparse linear systems", 2nd ed., algorithm 9.1 (conjugate gradients).
@@ -21,8 +22,8 @@
 
 namespace paracel::alg {
 
-/// Cholesky's factors of a packed symmetric matrix (design_matrix.hpp) plus `a` on its diagonal. Where that is singular
-/// to the last digits, the solution of least length of what is not.
+/// Cholesky factors of a packed symmetric matrix (design_matrix.hpp) plus `a` on its diagonal. If that is numerically
+/// singular, the minimum-norm solution by eigenvalues.
 class ridge_factors {
  public:
   ridge_factors(std::span<const double> packed, std::size_t n, double a);
@@ -32,18 +33,18 @@ class ridge_factors {
   std::size_t n_;
   bool definite_ = false;
   std::vector<double> matrix_;   // column-major: L, or orthonormal eigenvectors
-  std::vector<double> inverse_;  // of the eigenvalues, 0 where there is none
+  std::vector<double> inverse_;  // of the eigenvalues; 0 for those that count as 0
 };
 
-/// Conjugate gradients on (M + a I) w = right, from 0, with M v = product(v) and M's diagonal. Stops when the residual
-/// is below tolerance |right|; calls `report(iteration, that part)`. Returns w.
+/// Conjugate gradients for (M + a I) w = right, from 0, with M v = product(v) and M's diagonal. Stops when the residual
+/// is below tolerance |right|; calls `report(iteration, relative residual)`. Returns w.
 std::vector<double> ridge_conjugate_gradients(
     const std::function<std::vector<double>(std::span<const double>)>& product, std::span<const double> diagonal,
     std::span<const double> right, double a, double tolerance, int iterations,
     const std::function<void(int, double)>& report);
 
-/// A pass of stochastic steps of size `step` over the rows of `order`: w += step (e x - 2 beta w), b += step e with
-/// e = y - b - w.x; feature j counts scale[j] times. In place.
+/// A pass of stochastic steps of size `step` over the rows of `order`: w += step (e x - 2 beta w), b += step e with e =
+/// y - b - w.x; feature j is scaled by scale[j]. In place.
 void ridge_steps(const sample_rows& rows, std::span<const double> scale, std::span<const std::size_t> order,
                  double step, double beta, std::span<double> w, double& b);
 
@@ -61,8 +62,8 @@ struct ridge_settings {
   int rounds;
   double alpha;
   double decay;
-  double beta;     // a / (2n), where it is given
-  double penalty;  // a; below 0: from beta
+  double beta;     // a / (2n), if given
+  double penalty;  // a; below 0: computed from beta
   double tolerance;
   std::uint64_t seed;
 };
@@ -87,8 +88,8 @@ class ridge_regression : public linear_base {
   ridge_settings settings_;
   double penalty_ = 0;  // a
   int rounds_done_ = 0;
-  double first_ = 0;  // objective with which the rounds began
-  double last_ = 0;   // of the round before
+  double first_ = 0;  // objective at the start
+  double last_ = 0;   // of the previous round
 };
 
 }  // namespace paracel::alg

@@ -13,11 +13,11 @@ namespace paracel::alg {
 
 namespace {
 
-// Trimming goes on while a round finishes at least this part of what is left; a round reads the local edges twice,
-// which is what the core's edges cost again later.
+// Trimming continues while a round finishes at least this fraction of the remaining parts; a round reads the local
+// edges twice, about the cost of processing them later in the core.
 constexpr double worthwhile = 0.02;
 
-/// The parts of a worker: components of its own subgraph, and which of them may belong to a component of several
+/// The parts of a worker: components of its own subgraph, and whether they may belong to a component that spans several
 /// workers.
 class local_parts {
  public:
@@ -45,11 +45,11 @@ class local_parts {
     return std::span(member_).subspan(begin_[p], begin_[p + 1] - begin_[p]);
   }
 
-  /// Finishes parts that lie on no path from another worker to another one. Returns how many are still open.
+  /// Finishes parts that are on no path from another worker to another worker. Returns the number of open parts.
   std::uint64_t trim() {
     const auto own = part_.size();
-    // An edge leads to a part with a smaller number, so one pass upwards knows what is reached, one downwards what
-    // reaches.
+    // Edges lead to parts with smaller numbers, so one ascending pass finds what reaches outside, one descending pass
+    // what is reached from outside.
     std::vector<std::uint8_t> leaves(parts_), comes(parts_);
     for (std::uint32_t p = 0; p < parts_; ++p) {
       if (open_[p] == 0) continue;
@@ -78,7 +78,7 @@ class local_parts {
     return left;
   }
 
-  /// Tells the others what is finished here, and learns it of them. A collective.
+  /// Exchanges with the other workers which vertices are finished. A collective.
   void exchange(halo& borders) {
     const auto own = part_.size();
     std::vector<std::uint8_t> mine(own), reached(ghost_open_.size());
@@ -106,7 +106,7 @@ class local_parts {
 
 // ---- the core, on rank 0
 
-/// least[g]: the least vertex number of group g here; becomes that of its component.
+/// least[g]: the least vertex number of this worker's group g; becomes that of its component.
 void solve_on_first(Comm& comm, const distributed_graph& core, std::vector<std::uint64_t>& least) {
   const auto size = comm.get_size();
   std::vector<byte_vector> blocks(size);
@@ -150,11 +150,11 @@ void solve_on_first(Comm& comm, const distributed_graph& core, std::vector<std::
 // ---- the core, by all workers
 
 struct core_state {
-  std::vector<std::uint8_t> settled;             // the component is known
-  std::vector<std::uint8_t> told;                // and the neighbours know that
-  std::vector<std::uint32_t> in_left, out_left;  // neighbours that are not settled
+  std::vector<std::uint8_t> settled;             // whether the component is known
+  std::vector<std::uint8_t> told;                // whether the neighbours have been told
+  std::vector<std::uint32_t> in_left, out_left;  // unsettled neighbours
   std::vector<std::uint64_t> colour;
-  std::vector<std::uint64_t> root;  // of settled ones: the number of the group that stands for the component
+  std::vector<std::uint64_t> root;  // of settled vertices: the number of the group that represents the component
 };
 
 struct nothing_kept {};
@@ -163,7 +163,7 @@ struct gone {
   std::uint32_t in = 0, out = 0;
 };
 
-/// Settles vertices without edges in or without edges out, again and again.
+/// Repeatedly settles vertices without incoming or without outgoing edges.
 struct trim_program {
   using value_type = nothing_kept;
   using message_type = gone;
@@ -213,8 +213,8 @@ struct colour_program {
   }
 };
 
-/// From each vertex that kept its own number as colour backwards through its colour. A message is a colour; those that
-/// come to a vertex are at least its own, so that the least of them tells whether one is equal.
+/// Propagates backwards within a colour from each vertex that kept its own number as colour. A message is a colour;
+/// those that reach a vertex are at least its own, so their minimum tells whether one is equal.
 struct backward_program {
   using value_type = nothing_kept;
   using message_type = std::uint64_t;
@@ -234,7 +234,7 @@ struct backward_program {
   }
 };
 
-/// The group that stands for a component learns the least of all, and all learn it of that one.
+/// The group that represents a component collects the least number of all, and sends it to all.
 struct least_program {
   using value_type = std::uint64_t;
   struct message_type {
@@ -289,9 +289,9 @@ std::int64_t sum_of(Comm& comm, std::uint64_t n) {
 
 std::uint32_t strong_components(std::span<const std::uint64_t> begin, std::span<const std::uint32_t> target,
                                 std::span<std::uint32_t> component) {
-  // Until a vertex is finished component[v] is when it was found or the earliest one that it reaches, counted from 1
-  // (0: not found yet); afterwards a number counted down from n, which no later count can reach: each finished vertex
-  // gives its count back.
+  // component[v] of an unfinished vertex is its discovery time or the earliest one it reaches, counted from 1 (0: not
+  // yet discovered); of a finished vertex a number counted down from n. The two ranges cannot meet, because each
+  // finished vertex gives its discovery time back.
   const auto n = static_cast<std::uint32_t>(begin.size() - 1);
   std::ranges::fill(component, 0U);
   struct frame {
@@ -358,7 +358,9 @@ scc_result strong_components(Comm comm, const distributed_graph& graph, std::uin
 
   scc_result result;
   std::vector<std::uint64_t> least(parts.parts());
-  for (std::uint32_t p = 0; p < parts.parts(); ++p) least[p] = graph.number(parts.members(p).front());  // ascending
+  for (std::uint32_t p = 0; p < parts.parts(); ++p)
+    least[p] = graph.number(parts.members(p).front());  // members are
+                                                        // ascending
 
   if (size > 1) {
     auto left = sum_of(comm, parts.trim());
@@ -387,8 +389,7 @@ scc_result strong_components(Comm comm, const distributed_graph& graph, std::uin
         while (borders->ghost_first(w + 1) <= g) ++w;
         ghost_group[g] = theirs[g] == ~std::uint32_t{0} ? ~std::uint64_t{0} : first[w] + theirs[g];
       }
-      // Of the parallel links from a part only the first one is kept, so that the list has few more than the core has
-      // edges.
+      // Only the first of parallel edges from a part is kept, so the list has few more than the core has edges.
       std::vector<contracted_edge> links;
       std::vector<std::uint32_t> seen_part(core_least.size(), ~std::uint32_t{0}), seen_ghost(ghost_group.size(), ~0U);
       for (std::uint32_t p = 0; p < parts.parts(); ++p) {
@@ -411,7 +412,7 @@ scc_result strong_components(Comm comm, const distributed_graph& graph, std::uin
       const auto links_total = static_cast<std::uint64_t>(sum_of(comm, links.size()));
       result.gathered = links_total <= gather_limit;
       const auto core =
-          graph_of_links(comm, first, links, result.gathered ? link_rule::out_only : link_rule::both_ways);
+          contracted_graph(comm, first, links, result.gathered ? edge_rule::out_only : edge_rule::both_ways);
       links = {};
       result.core_edges = core.edges_total;
       if (result.gathered) {
@@ -431,8 +432,8 @@ scc_result strong_components(Comm comm, const distributed_graph& graph, std::uin
 config_schema scc_schema() {
   config_schema s("scc", "strongly connected components");
   add_graph_keys(s);
-  // 2^24 edges are 64 MB in a message and less than a second on rank 0.
-  s.key("gather_limit", key_type::integer, "edges of the core up to which rank 0 finishes it alone")
+  // 2^24 edges are 64 MB in a message and take less than a second on rank 0.
+  s.key("gather_limit", key_type::integer, "largest core, in edges, that rank 0 solves alone")
       .fallback(1 << 24)
       .at_least(0)
       .at_most(4e9);

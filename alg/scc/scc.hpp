@@ -2,15 +2,14 @@
 //
 // Strongly connected components: two vertices are in one component if each can be reached from the other.
 //
-// 1. Each worker finds the components of its own part (Tarjan's algorithm without recursion, in Pearce's form with one
-//    word a vertex). They are parts of the components of the whole.
-// 2. A component of the whole that has vertices of several workers is a cycle through their borders. So a part that no
-//    edge of another worker leads to, over parts here, or from which none leads out again, is finished. Repeated while
-//    it helps, with what the others have finished.
-// 3. What is left is the core: a graph whose vertices are parts. If it has at most `gather_limit` edges, rank 0 gets it
-// and
-//    finishes it with 1. Otherwise all workers do, by vertex programs: trim vertices without edges in or out; give
-//    every vertex the greatest number that reaches it (its colour); the vertices of a colour that reach the vertex of
+// 1. Each worker finds the components of its own subgraph (Tarjan's algorithm without recursion, in Pearce's variant
+//    with one word a vertex). They are parts of the global components.
+// 2. A component that spans workers contains a cycle through their borders. So a part that cannot be reached from
+//    another worker, or from which no other worker can be reached, is finished. This is repeated while it pays off,
+//    with the parts that other workers have finished removed.
+// 3. What remains is the core: a graph whose vertices are parts. If it has at most `gather_limit` edges, rank 0 gathers
+//    it and solves it with 1. Otherwise all workers do, by vertex programs: trim vertices without edges in or out; give
+//    every vertex the greatest number that reaches it (its colour); the vertices of a colour that reach the vertex with
 //    that number are its component; repeat with the rest.
 //
 // Source: R. Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Computing 1972; D. Pearce, "A
@@ -29,16 +28,16 @@
 
 namespace paracel::alg {
 
-/// Components of a graph in compressed form: vertex v has target[begin[v], begin[v + 1]); targets that are no vertex
-/// (begin.size() - 1 or more) are left out. component[v] becomes its number; returns how many there are. An edge
-/// between two components leads to the one with the smaller number. Cost: O(vertices + edges), 4 bytes a vertex and 16
-/// a vertex in depth.
+/// Components of a graph in compressed form: the edges of vertex v lead to target[begin[v], begin[v + 1]); targets that
+/// are not vertices (begin.size() - 1 or more) are ignored. component[v] becomes its number; returns their count. An
+/// edge between two components leads to the one with the smaller number. Cost: O(vertices + edges); 4 bytes a vertex
+/// and 16 bytes for each vertex on the stack.
 std::uint32_t strong_components(std::span<const std::uint64_t> begin, std::span<const std::uint32_t> target,
                                 std::span<std::uint32_t> component);
 
 struct scc_result {
   std::vector<std::uint64_t> labels;  ///< of the own vertices: the least number of a vertex in the component
-  std::uint64_t core_vertices = 0, core_edges = 0;  ///< of all workers
+  std::uint64_t core_vertices = 0, core_edges = 0;  ///< over all workers
   bool gathered = false;
 };
 

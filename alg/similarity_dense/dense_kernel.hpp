@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Cosine similarities of dense rows as blocks of a matrix product: rows are scaled to length 1 once, and a product of
-// two blocks of rows gives all their similarities. Tiles of 4 rows by 8 keep 32 sums in registers; the 8 rows lie
-// interleaved. Every sum runs over the features in their order, so its bits do not depend on how rows are cut into
-// blocks.
+// Cosine similarities of dense rows by blocked matrix multiplication: rows are scaled to length 1 once, and a product
+// of two blocks of rows gives all their similarities. Tiles of 4 rows by 8 keep 32 sums in registers; the 8 rows are
+// interleaved. Every sum is in feature order, so its bits do not depend on how rows are blocked.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +12,7 @@
 #include <span>
 #include <vector>
 
-// The widest vectors that the processor has, chosen when the program starts.
+// The widest vectors that the processor supports, selected when the program starts.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define PARACEL_WIDE_VECTORS __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
@@ -23,7 +22,7 @@
 
 namespace paracel::alg {
 
-/// Scales a row to length 1. A row of zeros becomes NaN, which is no similarity to anything.
+/// Scales a row to length 1. A zero row becomes NaN, which is similar to nothing.
 inline void to_unit_length(std::span<double> row) {
   double greatest = 0;
   for (const auto v : row) greatest = std::max(greatest, std::abs(v));
@@ -31,7 +30,7 @@ inline void to_unit_length(std::span<double> row) {
     std::fill(row.begin(), row.end(), std::numeric_limits<double>::quiet_NaN());
     return;
   }
-  const int exponent = std::ilogb(greatest);  // so that no square overflows or vanishes
+  const int exponent = std::ilogb(greatest);  // so that no square overflows or underflows
   double sum = 0;
   for (auto& v : row) {
     v = std::scalbn(v, -exponent);
@@ -48,10 +47,10 @@ inline constexpr std::size_t panel_rows = 8;
 
 using wide = double __attribute__((vector_size(8 * panel_rows)));
 
-/// A cosine, of which rounding may have made a little more than 1. NaN stays.
+/// Clamps a cosine that rounding may have made slightly larger than 1. NaN is kept.
 inline __attribute__((always_inline)) double in_range(double s) { return s > 1 ? 1 : s < -1 ? -1 : s; }
 
-/// out[r * stride + c] = a row r . panel row c, for `rows` rows of a (at most 4). Rows of a are `width` apart.
+/// out[r * stride + c] = a row r . panel row c, for `rows` rows of a (at most 4), which are `width` apart.
 template <std::size_t Rows>
 inline __attribute__((always_inline)) void tile(const double* a, const wide* panel, std::size_t width, double* out,
                                                 std::size_t stride) {
@@ -64,7 +63,7 @@ inline __attribute__((always_inline)) void tile(const double* a, const wide* pan
   }
 }
 
-/// All rows of `a` with all panels. Defined once a program (dense_kernel.cpp), since it exists in several versions.
+/// All rows of `a` with all panels. Defined in dense_kernel.cpp, because it is compiled in several versions.
 void block_product(const double* a, std::size_t rows, const wide* panels, std::size_t panel_count, std::size_t width,
                    double* out);
 
@@ -72,19 +71,19 @@ void block_product(const double* a, std::size_t rows, const wide* panels, std::s
 
 /// Products of blocks of rows.
 /// Thread-safety: none (it keeps its memory from call to call)
-/// Cost: width multiplications and additions a pair, 0.5 to 4 ns with 64 features; some 300 KB.
+/// Cost: width multiplications and additions a pair, 0.5 to 4 ns with 64 features; about 300 KB.
 class dense_kernel {
  public:
   explicit dense_kernel(std::size_t width) : width_(width) {}
 
-  /// f(i, j, similarities): those of row i of `a` with the rows j, j + 1, ... of `b`, for all pairs, a block at a time.
-  /// With `own` the two are the same, and of each pair i <= j comes once; more come in passing.
+  /// Calls f(i, j, similarities) with those of row i of `a` and the rows j, j + 1, ... of `b`, for all pairs, a block
+  /// at a time. With `own` both are the same matrix and each pair i <= j occurs once; some pairs i > j occur too.
   template <class F>
   void product(std::span<const double> a, std::span<const double> b, bool own, F&& f) {
     if (width_ == 0) return;
     const std::size_t rows_a = a.size() / width_;
     const std::size_t rows_b = b.size() / width_;
-    // Panels of 128 KB stay in the second cache while all rows of `a` go by.
+    // Panels of 128 KB stay in the level 2 cache during the pass over the rows of `a`.
     const std::size_t block = std::clamp<std::size_t>((std::size_t{1} << 14U) / width_ / 8 * 8, 8, 512);
     for (std::size_t j = 0; j < rows_b; j += block) {
       const std::size_t count = std::min(block, rows_b - j);

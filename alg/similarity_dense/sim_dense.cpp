@@ -16,7 +16,7 @@ namespace paracel::alg {
 
 namespace {
 
-// Rows travel in pieces of about so many bytes, and so do the lists that come back.
+// Rows are sent in pieces of about this size, and so are the lists that are returned.
 constexpr std::size_t piece_bytes = std::size_t{16} << 20U;
 
 template <class T>
@@ -39,11 +39,11 @@ void common_keys(config_schema& s) {
   s.key("ids", key_type::string, "first: the first field names the row; row: its number does, from 0")
       .fallback("first")
       .one_of({"first", "row"});
-  s.key("label", key_type::boolean, "the last field is a label, which is not read").fallback(false);
+  s.key("label", key_type::boolean, "the last field is a label, which is ignored").fallback(false);
   s.key("format", key_type::string, "of the results: text, or npy").fallback("text").one_of({"text", "npy"});
 }
 
-/// An id is a number if all of it is; so it is written without leading zeros.
+/// An id is a number if the whole text is; then it is written without leading zeros.
 bool is_number(std::string_view text, std::uint64_t& value) {
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   return problem == std::errc() && end == text.data() + text.size() && (text.size() == 1 || text[0] != '0');
@@ -130,7 +130,7 @@ void sim_dense::solve() {
 
 namespace {
 
-/// Calls f(line) for each line of a run of lines, without its end.
+/// Calls f(line) for each line of a block of lines, without line ends.
 template <class F>
 void each_line(std::string_view text, F&& f) {
   while (!text.empty()) {
@@ -144,7 +144,7 @@ struct enough {};
 
 }  // namespace
 
-/// Features of the first row; 0 when there is none, or it is none, which whoever reads it in its place says.
+/// Features of the first row; 0 when there is none, or it is malformed, which the worker that loads it reports.
 std::size_t sim_dense::first_width(const std::vector<std::string>& files) {
   std::vector<double> values;
   if (get_worker_id() == 0) {
@@ -165,7 +165,7 @@ std::size_t sim_dense::first_width(const std::vector<std::string>& files) {
   return static_cast<std::size_t>(width);
 }
 
-/// Ends the load, for what is wrong with the `row`th row (from 0) of one worker's part: reads it again to say where.
+/// Fails the load because of the `row`th row (from 0) of a worker's part; reads it again to report its position.
 void sim_dense::refuse_row(const std::vector<std::string>& files, std::size_t worker, std::size_t row,
                            const std::string& what) {
   visit_text(get_comm(), files, [&](std::string_view text, const text_failure& fail) {
@@ -174,7 +174,7 @@ void sim_dense::refuse_row(const std::vector<std::string>& files, std::size_t wo
       if (line.find_first_not_of(" \r") != std::string_view::npos && row-- == 0) fail(line.data(), what);
     });
   });
-  throw data_error(files.front() + ": " + what);  // standard input, which cannot be read again
+  throw data_error(files.front() + ": " + what);  // standard input cannot be read again
 }
 
 sim_dense::matrix sim_dense::load(const std::vector<std::string>& files) {
@@ -182,8 +182,8 @@ sim_dense::matrix sim_dense::load(const std::vector<std::string>& files) {
   matrix m;
   std::vector<std::string> names;
   std::uint64_t rows = 0;
-  // Everybody knows how wide rows are before the parts are read, so that the first one that differs is found by its
-  // reader. One worker, or the one that has standard input, sees the first row anyway.
+  // All workers know the number of features before they read their parts, so that the first row that differs is found
+  // by its reader. A single worker, or the one that reads standard input, reads the first row anyway.
   const bool alone = get_worker_size() == 1 || std::find(files.begin(), files.end(), "-") != files.end();
   if (width_ == 0 && !alone) width_ = first_width(files);
   visit_text(comm, files, [&](std::string_view text, const text_failure& fail) {
@@ -223,8 +223,8 @@ sim_dense::matrix sim_dense::load(const std::vector<std::string>& files) {
   return m;
 }
 
-/// The ids of all rows, on every worker: 8 bytes each, or the bytes of names; a row's number is its id's place among
-/// them.
+/// Gathers the ids of all rows on every worker: 8 bytes each, or the bytes of names; a row's number is the rank of its
+/// id.
 void sim_dense::number_by_ids(const std::vector<std::string>& files, const std::vector<std::string>& names,
                               std::uint64_t total, matrix& m) {
   auto comm = get_comm();
@@ -269,7 +269,7 @@ void sim_dense::compare() {
   const double least = settings_.simbar;
   kernel.product(a_.value, a_.value, true, [&](std::size_t i, std::size_t j, std::span<const double> s) {
     for (std::size_t c = j > i ? 0 : i + 1 - j; c < s.size(); ++c) {
-      // A row of zeros has NaN with all others, and so no neighbour.
+      // A zero row has NaN with all others, and so no neighbours.
       if (!(s[c] >= least)) continue;
       lists_.offer(i, a_.number[j + c], s[c]);
       lists_.offer(j + c, a_.number[i], s[c]);
@@ -284,7 +284,8 @@ bool sim_dense::any_left(bool mine) {
   return more != 0;
 }
 
-/// This worker's rows visit the worker `step` before it, and those of the worker `step` behind it come here.
+/// Sends this worker's rows to the worker `step` ranks before it, and compares with those of the worker `step` ranks
+/// after it.
 void sim_dense::meet(std::size_t step) {
   auto comm = get_comm();
   const auto size = get_worker_size();
@@ -292,7 +293,7 @@ void sim_dense::meet(std::size_t step) {
   const auto host = (rank + size - step) % size;
   const auto guest = (rank + step) % size;
   const std::size_t rows = a_.number.size();
-  // Of two workers the lower one compares all its rows with the first half of the other's.
+  // Of two workers the lower one compares all its rows with the first half of the other's rows.
   const std::size_t end = host < rank ? rows / 2 : rows;
   const std::size_t begin = rank < guest ? 0 : rows / 2;
   const auto mine = std::span<const double>(a_.value).subspan(begin * width_);
@@ -314,7 +315,7 @@ void sim_dense::meet(std::size_t step) {
         guests.offer(j + c, a_.number[begin + i], s[c]);
       }
     });
-    //     a guest: 8 neighbours  neighbours * (8 row  8 similarity)
+    //     for each guest row: 8 neighbours  neighbours * (8 row  8 similarity)
     std::vector<byte_vector> answers(size);
     for (std::size_t g = 0; g < numbers.size(); ++g) {
       const auto list = guests.of(g);
@@ -352,7 +353,7 @@ void sim_dense::compare_ab() {
   };
   std::size_t at = 0;
   do {
-    // Every worker's next piece, at every worker.
+    // Every worker's next piece, on every worker.
     const auto piece = pack_rows(b_, at, b_.number.size());
     for (const auto& block : comm.alltoall_bytes(std::vector<byte_vector>(size, piece))) {
       unpack_rows(block, numbers, values);
@@ -361,7 +362,7 @@ void sim_dense::compare_ab() {
   } while (any_left(at < b_.number.size()));
 }
 
-/// Rows from `at` on, as many as make a piece: 8 rows  rows * 8 number  rows * width * 8 value
+/// Packs rows from `at` on, up to the size of a piece: 8 rows  rows * 8 number  rows * width * 8 value
 byte_vector sim_dense::pack_rows(const matrix& from, std::size_t& at, std::size_t end) const {
   const std::size_t most = std::max<std::size_t>(1, piece_bytes / (8 * width_ + 16 * settings_.topk + 8));
   const std::uint64_t rows = std::min(most, end - std::min(at, end));
@@ -427,8 +428,7 @@ void sim_dense::dump_result() {
   paracel_sync();
 }
 
-/// `counts`: neighbours of each row; `neighbours`: their similarities, one list after the other, and as ids who they
-/// are.
+/// `counts`: neighbours of each row; `neighbours`: their similarities, concatenated, with the neighbours' ids.
 void sim_dense::dump_arrays() {
   const auto& others = settings_.input_b.empty() ? a_.ids : b_.ids;
   std::vector<std::uint64_t> counts;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The most similar rows of each row of a dense matrix by the cosine of their angle, or of each row of a matrix a among
-// those of a matrix b.
+// The most similar rows of each row of a dense matrix by cosine similarity, or of each row of a matrix a among those of
+// a matrix b.
 //
-// Every worker keeps the rows that it read. Of one matrix each pair is computed once: pairs of two of a worker's rows
-// by the worker; of two workers the first compares all its rows with the first half of the other's, the second all rows
-// of the first with the second half of its own, and sends back lists of k. Of two matrices the rows of b go round in
-// pieces.
+// Every worker keeps the rows that it read. With one matrix each pair is computed once: pairs of a worker's rows by
+// that worker; of two workers, the first compares all its rows with the first half of the other's, the second all rows
+// of the first with the second half of its own, and returns lists of k. With two matrices the rows of b are sent to all
+// workers in pieces.
 #pragma once
 
 #include <cstdint>
@@ -29,24 +29,24 @@ namespace paracel::alg {
 config_schema sim_dense_schema();
 config_schema ab_sim_dense_schema();
 
-/// A config as a struct.
+/// The config as a struct.
 struct sim_dense_settings {
-  /// `ab`: of ab_sim_dense.
+  /// `ab`: for ab_sim_dense.
   sim_dense_settings(const config& from, bool ab);
 
   std::vector<std::string> input_a;
   std::vector<std::string> input_b;  ///< empty: one matrix
   std::string output;
   std::string output_format;
-  bool number_rows;  ///< rows are called by their number and not by their first field
+  bool number_rows;  ///< rows are identified by their number instead of their first field
   bool label;
   double simbar;
   std::size_t topk;
 };
 
-/// A line of features: `id,feature,...` or `feature,...`, with comma, semicolon, tab or blanks between them.
-/// Takes it apart into id (if `with_id`) and values, which are added to `to`; false for a blank line.
-/// `fail(at, what)` throws for what is wrong: a field that is no finite number, no feature at all.
+/// A line of features: `id,feature,...` or `feature,...`, separated by comma, semicolon, tab or blanks.
+/// Splits it into id (if `with_id`) and values, which are appended to `to`; false for a blank line.
+/// `fail(at, what)` throws for an error: a field that is not a finite number, or no features.
 bool parse_features(std::string_view line, bool with_id, bool label, std::string_view& id, std::vector<double>& to,
                     const text_failure& fail);
 
@@ -54,15 +54,14 @@ class sim_dense : public paralg {
  public:
   sim_dense(Comm comm, const std::string& server_info, const sim_dense_settings& settings);
 
-  /// Loads, compares, writes.
-  /// Throws: data_error.
+  /// Loads, compares and writes. Throws: data_error.
   void solve() override;
 
  private:
   /// This worker's rows of a matrix.
   struct matrix {
     std::vector<double> value;          // rows of length 1
-    std::vector<std::uint64_t> number;  // of each row: its place among the ids of all rows, ascending
+    std::vector<std::uint64_t> number;  // of each row: the rank of its id among all rows
     id_list ids;                        // of all rows, ascending
   };
 

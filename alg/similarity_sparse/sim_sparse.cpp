@@ -14,9 +14,9 @@ namespace paracel::alg {
 
 namespace {
 
-// Rows travel in pieces of about so many bytes, and so do the lists that come back.
+// Rows are sent in pieces of about this size, and so are the lists that are returned.
 constexpr std::size_t piece_bytes = std::size_t{16} << 20U;
-// Columns whose counts are added over the workers at a time: 8 MB.
+// Columns whose counts are summed over the workers at a time: 8 MB.
 constexpr std::size_t count_columns = std::size_t{1} << 20U;
 
 template <class T>
@@ -52,7 +52,7 @@ config_schema sim_sparse_schema() {
   s.key("cubar", key_type::number, "entries that a column may have; 0 or -1: any").fallback(0.0).at_least(-1);
   s.key("sim_bar", key_type::number, "the least similarity; 0 or -1: any").fallback(0.0).at_least(-1).at_most(1);
   s.key("sim_ubar", key_type::number, "the greatest similarity; 0 or -1: any").fallback(0.0).at_least(-1);
-  s.key("weight_bar", key_type::number, "entries of less |value| are left out; 0 or -1: none")
+  s.key("weight_bar", key_type::number, "entries with a smaller |value| are ignored; 0 or -1: none")
       .fallback(0.0)
       .at_least(-1);
   s.key("intersect_bar", key_type::number, "columns that a pair must share; 0 or -1: one").fallback(0.0).at_least(-1);
@@ -131,7 +131,7 @@ void sim_sparse::load() {
   input_.value = {};
 }
 
-/// Of this worker's columns: their entries in the rows of all workers.
+/// For this worker's columns, the number of their entries in the rows of all workers.
 std::vector<std::int64_t> sim_sparse::column_counts() {
   auto comm = get_comm();
   std::vector<std::int64_t> counts(input_.column_number.size());
@@ -162,13 +162,14 @@ void sim_sparse::compare() {
   lists_.sort();
 }
 
-/// The row at which about half of the entries are passed.
+/// The first row after about half of the entries.
 std::size_t sim_sparse::half(const csr_rows& rows) const {
   const auto at = std::lower_bound(rows.begin.begin(), rows.begin.end() - 1, rows.begin.back() / 2);
   return static_cast<std::size_t>(at - rows.begin.begin());
 }
 
-/// This worker's rows visit the worker `step` before it, and those of the worker `step` behind it come here.
+/// Sends this worker's rows to the worker `step` ranks before it, and compares with those of the worker `step` ranks
+/// after it.
 void sim_sparse::meet(std::size_t step) {
   auto comm = get_comm();
   const auto size = get_worker_size();
@@ -176,7 +177,7 @@ void sim_sparse::meet(std::size_t step) {
   const auto host = (rank + size - step) % size;
   const auto guest = (rank + step) % size;
   const auto& rows = kernel_.front().rows();
-  // Of two workers the lower one compares all its rows with the first half of the other's.
+  // Of two workers the lower one compares all its rows with the first half of the other's rows.
   const std::size_t end = host < rank ? half(rows) : rows.rows();
   kernel_.front().start_at(rank < guest ? 0 : half(rows));
 
@@ -195,7 +196,7 @@ void sim_sparse::meet(std::size_t step) {
   }
 }
 
-/// Rows from `at` on, as many as make a piece:
+/// Packs rows from `at` on, up to the size of a piece:
 ///     8 row  4 entries  entries * (8 column  8 value)
 byte_vector sim_sparse::pack_rows(std::size_t& at, std::size_t end) const {
   const auto& rows = kernel_.front().rows();
@@ -216,7 +217,7 @@ byte_vector sim_sparse::pack_rows(std::size_t& at, std::size_t end) const {
   return out;
 }
 
-/// Compares rows of another worker with the own ones. Returns what there is to say of them:
+/// Compares rows of another worker with the own ones. Returns their neighbours:
 ///     8 row  4 neighbours  neighbours * (8 row  8 similarity)
 byte_vector sim_sparse::visit(const byte_vector& rows) {
   byte_vector out;
@@ -313,8 +314,7 @@ void sim_sparse::dump_result() {
   paracel_sync();
 }
 
-/// `counts`: neighbours of each row; `neighbours`: their similarities, one list after the other, and as ids who they
-/// are.
+/// `counts`: neighbours of each row; `neighbours`: their similarities, concatenated, with the neighbours' ids.
 void sim_sparse::dump_arrays(const id_list& ids) {
   std::vector<std::uint64_t> counts;
   std::vector<double> similarities;

@@ -6,9 +6,9 @@
 //     jaccard(a, b) = columns of both / columns of either
 //     pearson(a, b) = the correlation of their values in the columns of both
 //
-// Each pair is computed once, by one worker: pairs of two of its rows by the worker itself; of a pair of workers the
-// first compares all its rows with the first half of the other's, the second all rows of the first with the second half
-// of its own. What it finds for rows that are not its own it sends back as lists of k.
+// Each pair is computed once, by one worker: pairs of a worker's rows by that worker; of two workers, the first
+// compares all its rows with the first half of the other's, the second all rows of the first with the second half of
+// its own, and returns the neighbours of rows that are not its own as lists of k.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ namespace paracel::alg {
 /// The keys of sim_sparse's config; README.md explains them.
 config_schema sim_sparse_schema();
 
-/// A config as a struct.
+/// The config as a struct.
 struct sim_sparse_settings {
   explicit sim_sparse_settings(const config& from);
 
@@ -45,8 +45,7 @@ class sim_sparse : public paralg {
  public:
   sim_sparse(Comm comm, const std::string& server_info, const sim_sparse_settings& settings);
 
-  /// Loads, filters, compares and writes.
-  /// Throws: data_error.
+  /// Loads, filters, compares and writes. Throws: data_error.
   void solve() override;
 
  private:
@@ -62,9 +61,9 @@ class sim_sparse : public paralg {
   void dump_arrays(const id_list& ids);
 
   sim_sparse_settings settings_;
-  sparse_rows input_;  // its ids and numbers; the entries move on into own_
+  sparse_rows input_;  // its ids and numbers; the entries are moved into own_
   csr_rows own_;
-  std::vector<sparse_kernel> kernel_;  // one, once the rows are there
+  std::vector<sparse_kernel> kernel_;  // one, once the rows are loaded
   std::uint64_t first_row_ = 0;
   top_k_neighbours lists_;
 };

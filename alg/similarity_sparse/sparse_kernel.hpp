@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Similarities of sparse rows by inverted lists: for a row all other rows that share a column with it come up in the
-// lists of its columns, and what they have in common is added up in an array with an element a row. Pairs that share
-// nothing cost nothing. The products of a pair are added in the order of the columns, whichever of its rows looks for
-// the other, so the bits of a similarity do not depend on how rows are spread.
+// Similarities of sparse rows by inverted lists: for a given row, all rows that share a column with it occur in the
+// lists of its columns, and their products are accumulated in an array with one element a row. Pairs that share nothing
+// cost nothing. The products of a pair are added in column order, whichever of its rows is processed, so the bits of a
+// similarity do not depend on the distribution of rows.
 //
 // Source: R. Bayardo, Y. Ma, R. Srikant, "Scaling up all pairs similarity search", WWW 2007, section 3 (without its
-// bounds, since the similarity that the k best need is not known beforehand).
+// bounds, since the least similarity among the k best is not known in advance).
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace paracel::alg {
 
 enum class similarity_method { cosine, jaccard, pearson };
 
-/// Which pairs count.
+/// Limits that a pair must satisfy.
 struct similarity_limits {
   similarity_method method = similarity_method::cosine;
   double least = -std::numeric_limits<double>::infinity();
@@ -30,7 +30,7 @@ struct similarity_limits {
   std::uint32_t common = 1;  ///< columns that a pair must share
 };
 
-/// Rows with entries that are not 0, columns ascending.
+/// Rows of nonzero entries, columns ascending.
 struct csr_rows {
   std::vector<std::uint64_t> begin{0};
   std::vector<std::uint32_t> column;
@@ -46,8 +46,8 @@ struct csr_rows {
   }
 };
 
-/// What a method does to a row beforehand. cosine: a power of two, which changes no digit, makes its values about 1, so
-/// that no square overflows or vanishes. pearson: the row's mean is taken away, which changes no correlation but keeps
+/// Preprocessing of a row. cosine: scaling by a power of two, which changes no digit, brings its values to about 1, so
+/// that no square overflows or underflows. pearson: subtracting the row's mean, which changes no correlation but keeps
 /// the sums small.
 inline void prepare_row(similarity_method method, std::span<double> values) {
   if (method == similarity_method::cosine) {
@@ -63,7 +63,7 @@ inline void prepare_row(similarity_method method, std::span<double> values) {
   }
 }
 
-/// What the methods need of a whole row, prepared.
+/// What the methods need of a complete row, after preprocessing.
 struct row_facts {
   std::size_t entries = 0;
   double square = 0;  ///< sum of the squares
@@ -74,12 +74,12 @@ inline row_facts facts_of(std::span<const double> values) {
   return f;
 }
 
-/// The rows of one side, and pairs of them with each other or with rows from elsewhere.
+/// The rows of one worker, and pairs of them with each other or with rows of other workers.
 /// Thread-safety: none
-/// Cost: a pair that shares c columns costs c additions; 12 bytes an entry for the lists, 24 (pearson: 48) a row.
+/// Cost: c additions for a pair that shares c columns; 12 bytes an entry for the lists, 24 (pearson: 48) a row.
 class sparse_kernel {
  public:
-  /// Rows are prepared already. `columns`: one more than the greatest column.
+  /// Rows must be preprocessed. `columns`: one more than the greatest column.
   sparse_kernel(csr_rows rows, std::size_t columns, const similarity_limits& limits)
       : rows_(std::move(rows)), limits_(limits), list_begin_(columns + 1) {
     for (const auto c : rows_.column) ++list_begin_[c + 1];
@@ -106,19 +106,19 @@ class sparse_kernel {
 
   [[nodiscard]] const csr_rows& rows() const noexcept { return rows_; }
 
-  /// f(i, j, similarity) for each pair i < j of these rows that is within the limits, once.
+  /// Calls f(i, j, similarity) once for each pair i < j of these rows that is within the limits.
   template <class F>
   void own_pairs(F&& f) {
     start_at(0);
     for (std::size_t i = 0; i < rows_.rows(); ++i) {
-      // Rows are met in ascending order: the list of each of its columns now begins with the row itself.
+      // Rows are processed in ascending order: the lists of this row's columns now begin with the row itself.
       for (const auto c : rows_.columns_of(i)) ++start_[c];
       pairs_of(rows_.columns_of(i), rows_.values_of(i), {rows_.entries(i), square_.empty() ? 0 : square_[i]},
                [&](std::uint32_t j, double similarity) { f(i, static_cast<std::size_t>(j), similarity); });
     }
   }
 
-  /// Rows below `first` take no part in `visit` from now on.
+  /// Excludes rows below `first` from `visit` from now on.
   void start_at(std::size_t first) {
     start_.assign(list_begin_.begin(), list_begin_.end() - 1);
     if (first == 0) return;
@@ -128,8 +128,8 @@ class sparse_kernel {
       start_[c] = static_cast<std::uint64_t>(std::lower_bound(begin, end, first) - list_row_.begin());
     }
   }
-  /// f(i, similarity) for each of these rows i that makes a pair within the limits with a row from elsewhere.
-  /// `columns`: those of its columns that exist here; `row`: all of it.
+  /// Calls f(i, similarity) for each of these rows i that forms a pair within the limits with a row of another worker.
+  /// `columns`: those of its columns that occur here; `row`: all of it.
   template <class F>
   void visit(std::span<const std::uint32_t> columns, std::span<const double> values, const row_facts& row, F&& f) {
     pairs_of(columns, values, row, std::forward<F>(f));
@@ -150,7 +150,7 @@ class sparse_kernel {
       case similarity_method::cosine:
         gather(columns,
                [&](std::uint32_t row, std::uint64_t at, std::size_t k) { dot_[row] += values[k] * list_value_[at]; });
-        // One root of the product: similarities that are equal as numbers are then mostly equal in their bits, too.
+        // A single root of the product: similarities that are equal are then mostly bit-identical.
         emit(f, [&](std::uint32_t row, std::uint32_t) {
           return std::clamp(std::exchange(dot_[row], 0.0) / std::sqrt(guest.square * square_[row]), -1.0, 1.0);
         });
@@ -178,7 +178,7 @@ class sparse_kernel {
     }
   }
 
-  /// add(row, place in the lists, k) for each list entry of each column k; counts what rows have in common.
+  /// Calls add(row, position in the lists, k) for each list entry of each column k; counts the common columns of rows.
   template <class A>
   void gather(std::span<const std::uint32_t> columns, A&& add) {
     met_count_ = 0;
@@ -186,7 +186,7 @@ class sparse_kernel {
       const auto end = list_begin_[columns[k] + 1];
       for (auto at = start_[columns[k]]; at < end; ++at) {
         const auto row = list_row_[at];
-        // Written always and counted when new: a jump here would be guessed wrong half of the time.
+        // Written unconditionally and counted if new: a branch would be mispredicted half of the time.
         met_[met_count_] = row;
         met_count_ += common_[row] == 0 ? 1 : 0;
         ++common_[row];
@@ -200,17 +200,17 @@ class sparse_kernel {
       const auto row = met_[n];
       const auto both = std::exchange(common_[row], 0U);
       const double s = similarity(row, both);
-      // NaN: not defined, so not a pair.
+      // NaN: undefined, so not a pair.
       if (both >= limits_.common && s >= limits_.least && s <= limits_.most) f(row, s);
     }
   }
 
-  /// Of the common columns; not defined for less than two, or where a row has the same value in all of them.
+  /// Correlation over the common columns; undefined with fewer than two, or if a row is constant in them.
   static double correlation(const moments& m, std::uint32_t both) {
     const double n = both;
     const double xx = m.xx - m.x * m.x / n;
     const double yy = m.yy - m.y * m.y / n;
-    // What rounding leaves of a variance that is 0: a few units in the last place of the sums.
+    // The rounding error of a variance that is 0: a few units in the last place of the sums.
     if (both < 2 || xx <= 1e-14 * n * m.xx || yy <= 1e-14 * n * m.yy) return std::numeric_limits<double>::quiet_NaN();
     return std::clamp((m.xy - m.x * m.y / n) / (std::sqrt(xx) * std::sqrt(yy)), -1.0, 1.0);
   }
@@ -220,7 +220,7 @@ class sparse_kernel {
   std::vector<std::uint64_t> list_begin_;  // by column
   std::vector<std::uint32_t> list_row_;    // ascending in a list
   std::vector<double> list_value_;
-  std::vector<std::uint64_t> start_;   // by column: where its list begins for now
+  std::vector<std::uint64_t> start_;   // by column: the current start of its list
   std::vector<std::uint32_t> common_;  // by row; 0 between calls, as the sums are
   std::vector<double> dot_;
   std::vector<double> square_;  // of a row's values

@@ -16,7 +16,7 @@ namespace paracel::alg {
 
 namespace {
 
-// A row of the eigenvectors that is so much shorter than they are on the average is rounding error.
+// A row of the eigenvectors that is shorter than their mean by this factor is rounding error.
 constexpr double nothing = 1e-8;
 
 }  // namespace
@@ -34,7 +34,7 @@ std::vector<double> scaled_weights(const adjacency& links, std::span<const doubl
   for (std::size_t v = 0; v < links.rows(); ++v) {
     for (auto e = links.begin[v]; e < links.begin[v + 1]; ++e) {
       const double w = links.weight_at(e);
-      // Two roots: the product of two degrees may not be a double.
+      // Two roots, because the product of two degrees may overflow.
       if (w > 0) scaled[e] = w / std::sqrt(degrees[v]) / std::sqrt(degrees[links.target[e]]);
     }
   }
@@ -112,7 +112,7 @@ config_schema spectral_clustering_schema() {
       .fallback(300)
       .at_least(1)
       .at_most(1000000);
-  s.key("tolerance", key_type::number, "largest residual of an eigenvector, by 2 - the smallest eigenvalue")
+  s.key("tolerance", key_type::number, "largest residual of an eigenvector, relative to 2 - the smallest eigenvalue")
       .fallback(1e-10)
       .above(0);
   s.key("basis", key_type::integer, "columns that are kept before a restart; 0: five times kclusters + 2")
@@ -178,7 +178,7 @@ void spectral_clustering::solve() {
   std::vector<double> eigenvalues(width);
   for (std::size_t j = 0; j < width; ++j) eigenvalues[j] = 2 - found.sigma[j];
 
-  // The left vectors are products of I + N, so vertices without edges have zeros in them; the right ones may not.
+  // The left vectors are products with I + N, so they are zero for vertices without edges; the right ones may not be.
   tall_block points(static_cast<Eigen::Index>(active.size()), static_cast<Eigen::Index>(width));
   for (std::size_t i = 0; i < active.size(); ++i)
     points.row(static_cast<Eigen::Index>(i)) = found.u.row(static_cast<Eigen::Index>(active[i]));

@@ -4,9 +4,9 @@
 //
 //     L = I - N,    N = D^-1/2 W D^-1/2,    D = diagonal of the weighted degrees
 //
-// A vertex becomes the point of its k entries, scaled to length 1; k-means gives the clusters. The eigenvectors are
+// A vertex becomes the point of its k entries, scaled to length 1; k-means finds the clusters. The eigenvectors are
 // those of I + N, which is symmetric with eigenvalues 2 - lambda in [0, 2]: its greatest singular values and their
-// vectors, found by alg/svd/block_krylov.hpp. Vertices without weight have neither a degree nor a cluster.
+// vectors, computed by alg/svd/block_krylov.hpp. Isolated vertices belong to no cluster.
 //
 // Source: A. Ng, M. Jordan, Y. Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001.
 #pragma once
@@ -27,32 +27,30 @@
 
 namespace paracel::alg {
 
-/// Sums of the weights of the own vertices' edges.
+/// Sums of the edge weights of the own vertices.
 std::vector<double> weighted_degrees(const adjacency& links);
 
-/// N's entry of each place of links.target. `degrees`: of all local vertices, the own ones first.
+/// N's entry for each element of links.target. `degrees`: of all local vertices, the own ones first.
 std::vector<double> scaled_weights(const adjacency& links, std::span<const double> degrees);
 
 /// u := (I + N) v for the own vertices of positive degree, 0 for the others. `v`: rows of all local vertices, the own
-/// first.
+/// ones first.
 void add_neighbours(const adjacency& links, std::span<const double> scaled, std::span<const double> degrees,
                     const tall_block& v, tall_block& u);
 
-/// Scales rows to length 1; those that are shorter than `least` become 0, since rounding alone would give their
-/// direction.
+/// Scales rows to length 1; rows shorter than `least` become 0, since their direction is only rounding error.
 void unit_rows(tall_block& points, double least);
 
-/// New numbers of clusters: ascending by first[c], the number of the cluster's first vertex; those with `none` come
-/// last.
+/// Renumbers clusters by ascending first[c], the number of the cluster's first vertex; those with `none` come last.
 std::vector<std::int64_t> numbers_by_first(std::span<const std::int64_t> first, std::int64_t none);
 
-/// I + N over the workers. Rows and columns of a worker are its own vertices.
-/// Lifetime: the graph outlives it. Cost of a product with b columns: one all-to-all with 8 b bytes a ghost; none with
-/// one worker.
+/// I + N over the workers. A worker's rows and columns are its own vertices.
+/// Lifetime: the graph must outlive it. Cost of a product with b columns: one all-to-all with 8 b bytes a ghost; none
+/// with one worker.
 class laplacian_operator : public product_operator {
  public:
   /// The graph is undirected, weighted and without self-loops; no weight is negative.
-  /// A collective: the halo, and one all-to-all with 8 bytes a ghost.
+  /// A collective: it builds the halo, and sends 8 bytes a ghost in one all-to-all.
   laplacian_operator(Comm comm, const distributed_graph& graph);
 
   [[nodiscard]] std::size_t rows() const override { return graph_.own(); }
@@ -87,7 +85,7 @@ struct spectral_clustering_settings : graph_settings {
   bool debug;
 };
 
-/// Reads the graph, finds the clusters, writes label_<rank> and eigenvalues_0.
+/// Reads the graph, computes the clusters, writes label_<rank> and eigenvalues_0.
 class spectral_clustering : public paralg {
  public:
   spectral_clustering(Comm comm, const std::string& server_info, const spectral_clustering_settings& settings)

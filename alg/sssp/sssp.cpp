@@ -12,7 +12,7 @@ namespace paracel::alg {
 config_schema sssp_schema() {
   config_schema s("sssp", "shortest paths from one vertex to all others");
   add_graph_keys(s);
-  s.key("source", key_type::string, "id of the vertex to begin at").required();
+  s.key("source", key_type::string, "id of the source vertex").required();
   s.key("directed", key_type::boolean, "follow edges in their direction only").fallback(true);
   add_checkpoint_keys(s);
   return s;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Shortest paths from one vertex, as a vertex program: d(v) = least sum of weights of a path from the source to v;
-// weights are not negative. A vertex whose distance fell tells its targets the distance over it; of the distances that
-// come to a vertex a worker sends the least.
+// Single-source shortest paths as a vertex program: d(v) = least sum of weights on a path from the source to v; weights
+// must not be negative. A vertex whose distance fell sends its targets the new distances; a worker combines messages to
+// the same vertex by their minimum.
 //
 // Source: R. Bellman, "On a routing problem", 1958; G. Malewicz et al., "Pregel", SIGMOD 2010, section 5.2.
 #pragma once
@@ -19,7 +19,7 @@
 namespace paracel::alg {
 
 struct sssp_program {
-  using value_type = double;  // the distance; the caller sets it to infinity before
+  using value_type = double;  // the distance; the caller initialises it to infinity
   using message_type = double;
   std::uint64_t source = 0;
   static void combine(double& into, double more) {
@@ -45,8 +45,8 @@ struct sssp_program {
 };
 
 struct sssp_result {
-  std::vector<double> distances;  ///< of the own vertices; infinity: not reached
-  std::uint64_t reached = 0;      ///< of all workers, the source included
+  std::vector<double> distances;  ///< of the own vertices; infinity if not reached
+  std::uint64_t reached = 0;      ///< over all workers, the source included
   double farthest = 0;
   double sum_of_distances = 0;
   std::uint64_t supersteps = 0;
@@ -71,7 +71,7 @@ struct sssp_settings : graph_settings {
 
 config_schema sssp_schema();
 
-/// Reads the graph, finds the distances, writes distance_<rank>.
+/// Reads the graph, computes the distances, writes distance_<rank>.
 class single_source_shortest_paths : public paralg {
  public:
   single_source_shortest_paths(Comm comm, const std::string& server_info, const sssp_settings& settings)

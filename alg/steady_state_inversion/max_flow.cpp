@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint32_t unreached = std::numeric_limits<std::uint32_t>::max();
 
-/// The flow from left to right, found by blocking flows along shortest paths. The source and the sink are what is left
-/// of supplies and demands.
+/// The maximum flow from left to right, by blocking flows along shortest paths. Source and sink are implicit: the
+/// residual supplies and demands.
 class bipartite_flow {
  public:
   bipartite_flow(std::span<const double> supply, std::span<const double> demand,
@@ -40,8 +40,8 @@ class bipartite_flow {
     }
   }
 
-  /// What is left over, and everything that residual paths lead to: backwards from right vertices that lack something,
-  /// or forwards from left vertices that have something left.
+  /// The vertices that residual paths connect: backwards from right vertices with unmet demand, or forwards from left
+  /// vertices with residual supply.
   void closure(bool backwards, std::vector<std::uint32_t>& left, std::vector<std::uint32_t>& right) const {
     std::vector<bool> left_in(supply_.size());
     std::vector<bool> right_in(demand_.size());
@@ -57,8 +57,8 @@ class bipartite_flow {
     for (std::uint32_t v = 0; !backwards && v < supply_.size(); ++v) {
       if (supply_[v] > tiny_) take(left_in, left_todo, v);
     }
-    // Backwards a right vertex takes along all who lead to it, and a left one those that it gives to; forwards a left
-    // one takes along all it leads to, and a right one those that give to it.
+    // Backwards, from a right vertex to all its left neighbours and from a left one along its positive flows; forwards,
+    // from a left vertex to all its right neighbours and from a right one along its positive flows.
     while (!left_todo.empty() || !right_todo.empty()) {
       if (!left_todo.empty()) {
         const auto l = left_todo.back();
@@ -98,8 +98,8 @@ class bipartite_flow {
     for (std::uint32_t e = 0; e < edges.size(); ++e) edge[at[left ? edges[e].first : edges[e].second]++] = e;
   }
 
-  /// Distances from left vertices with a rest, along edges and against flows; whether one that lacks something is
-  /// reached.
+  /// Distances from left vertices with residual supply, along edges and against flows; returns whether unmet demand can
+  /// be reached.
   bool find_levels() {
     left_level_.assign(supply_.size(), unreached);
     right_level_.assign(demand_.size(), unreached);
@@ -136,8 +136,8 @@ class bipartite_flow {
     return found;
   }
 
-  /// Moves at most `most` from left vertex `from` to one that lacks it, along a path of rising levels; returns how
-  /// much.
+  /// Moves at most `most` from left vertex `from` along a path of increasing levels to unmet demand; returns the
+  /// amount.
   double push(std::uint32_t from, double most) {
     struct step {
       std::uint32_t edge;
@@ -181,7 +181,7 @@ class bipartite_flow {
         continue;
       }
       if (path.empty()) return 0;
-      // A dead end: back, and past the edge that led here.
+      // A dead end: backtrack, and skip the edge that led here.
       const auto last = path.back();
       path.pop_back();
       on_left = !on_left;
@@ -214,14 +214,14 @@ double sum_of(std::span<const double> of, const std::vector<std::uint32_t>& whic
 
 }  // namespace
 
-shortage find_shortage(std::span<const double> supply, std::span<const double> demand,
-                       std::span<const std::pair<std::uint32_t, std::uint32_t>> edges) {
+infeasibility_certificate find_infeasibility(std::span<const double> supply, std::span<const double> demand,
+                                             std::span<const std::pair<std::uint32_t, std::uint32_t>> edges) {
   const bipartite_flow flow(supply, demand, edges);
-  shortage s;
+  infeasibility_certificate s;
   flow.closure(true, s.left, s.right);
   s.wanted = sum_of(demand, s.right);
   s.available = sum_of(supply, s.left);
-  // Rests that are nothing each may be something together; a proof is one by its own numbers.
+  // Negligible residuals may add up; the inequality must hold for the actual sums.
   if (!(s.wanted - s.available > static_cast<double>(s.right.size() + s.left.size()) * flow.tiny())) return {};
   flow.closure(false, s.full_left, s.full_right);
   s.pushed = sum_of(supply, s.full_left);

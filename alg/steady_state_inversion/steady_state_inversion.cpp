@@ -16,10 +16,10 @@ namespace paracel::alg {
 
 namespace {
 
-// Scores that have grown so much do not settle: the graph may be without any. The largest double is 1e308.
+// Scores beyond this do not converge: the graph may have no solution. The largest double is 1e308.
 constexpr double score_limit = 1e150;
 
-// Names of a set that an error message holds; all of them are in the file beside.
+// Number of names in an error message; a file has all of them.
 constexpr std::size_t names_shown = 10;
 
 std::string joined(const std::vector<std::string>& names) {
@@ -35,7 +35,7 @@ std::string number_of(double v) {
   return s;
 }
 
-/// Everybody's, in the order of the ranks.
+/// The elements of all workers, in rank order.
 template <class T>
 std::vector<T> gathered(Comm comm, const std::vector<T>& mine) {
   if (comm.get_size() == 1) return mine;
@@ -44,7 +44,7 @@ std::vector<T> gathered(Comm comm, const std::vector<T>& mine) {
   return all;
 }
 
-/// Throws on every worker what the first worker with an error has to say.
+/// Throws the error of the first worker that has one, on every worker.
 void agree_on(Comm comm, const std::string& wrong) {
   for (const auto& said : comm.allgather(wrong)) {
     if (!said.empty()) throw data_error(said);
@@ -57,8 +57,8 @@ double steady_root(std::span<const steady_edge> edges, double target, double fro
   double most = 0;
   for (const auto& e : edges) most += e.mass;
   if (!(most > target)) return std::numeric_limits<double>::infinity();
-  // g(t) = sum mass w / (w + rest t) at t = 1/x falls from `most`; 1/g is concave, so that a step from beyond the root
-  // ends before it, and every step from there on stays there and comes nearer.
+  // g(t) = sum mass w / (w + rest t) at t = 1/x falls from `most`; 1/g is concave, so a Newton step from beyond the
+  // root ends before it, and all further steps approach it from there.
   double t = 1 / from;
   bool before = false;
   for (int step = 0; step < 200; ++step) {
@@ -71,7 +71,7 @@ double steady_root(std::span<const steady_edge> edges, double target, double fro
       slope += part * e.rest * d;
     }
     double next = t - (1 / g - 1 / target) * g * g / slope;
-    if (before && !(next > t)) break;  // at the last digit
+    if (before && !(next > t)) break;  // converged to the last digit
     before = before || g >= target;
     if (!(next > 0)) next = t / 16;
     if (next == t) break;
@@ -93,15 +93,17 @@ config_schema steady_schema() {
       .above(0)
       .at_most(0.5);
   s.key("rounds", key_type::integer, "most rounds").fallback(1000).at_least(0).at_most(1000000000);
-  s.key("ktop", key_type::integer, "most probable ways out of a left vertex that are written")
+  s.key("ktop", key_type::integer, "most probable transitions of a left vertex that are written")
       .fallback(100)
       .at_least(0)
       .at_most(1000000000);
   s.key("feasibility", key_type::string,
-        "whether to look for a proof that no scores exist: after all rounds, before, never")
+        "when to search for a proof that no scores exist: after all rounds, before, never")
       .fallback("after")
       .one_of({"after", "before", "never"});
-  s.key("format", key_type::string, "of the results: text, or npy besides").fallback("text").one_of({"text", "npy"});
+  s.key("format", key_type::string, "of the results: text, or npy in addition")
+      .fallback("text")
+      .one_of({"text", "npy"});
   s.key("debug", key_type::boolean, "print each round").fallback(false);
   return s;
 }
@@ -125,9 +127,8 @@ steady_state_inversion::steady_state_inversion(Comm comm, const std::string& ser
 
 // ---- loading
 
-/// The graph is read twice, by the left vertices and by the right ones: the sums of rows belong to the former, the
-/// roots to the latter. Both numberings are ranks of ids among all first and all second fields, so that a number means
-/// the same vertex in both.
+/// Loads the graph in both orientations: the sums of rows need it by left vertices, the roots by right ones. Vertex
+/// numbers are the ranks of ids among all first and all second fields, so they mean the same vertex in both.
 void steady_state_inversion::load() {
   auto comm = get_comm();
   vector_options shares;
@@ -160,7 +161,7 @@ void steady_state_inversion::load() {
     to.ids = rows.row_ids;
     for (std::size_t i = 0; i < rows.rows(); ++i) {
       const auto name = rows.row_ids.name(i);
-      // Paracel's graphs also lead back, from right to left; nobody goes that way here.
+      // Paracel's graphs also have edges from right to left, which are ignored.
       const bool counts = name.ends_with(of_left ? 'L' : 'R');
       const auto share = p.find(std::string(name));
       if (!counts && !name.ends_with(of_left ? 'R' : 'L')) {
@@ -193,7 +194,7 @@ void steady_state_inversion::load() {
   all_p_ = gathered(comm, left_.p);
 }
 
-/// A right vertex that is to have something and that no edge leads to.
+/// Fails if a right vertex with a positive share has no incoming edges.
 void steady_state_inversion::find_lonely(const std::unordered_map<std::string, double>& p) const {
   auto comm = get_comm();
   std::int64_t reached = 0;
@@ -226,8 +227,8 @@ void steady_state_inversion::solve() {
   dump();
 }
 
-/// Sums of rows at the present scores, what every right vertex receives, and, with `improve`, better scores of those
-/// that are short. Three reductions: sums, scores, and what is measured.
+/// Computes the row sums for the current scores, what every right vertex receives and, with `improve`, better scores
+/// for those that receive too little. Three reductions: sums, scores, and the measurements.
 steady_state_inversion::shortfall steady_state_inversion::measure(bool improve) {
   auto comm = get_comm();
   all_scores_ = gathered(comm, score_);
@@ -236,13 +237,13 @@ steady_state_inversion::shortfall steady_state_inversion::measure(bool improve) 
     for (auto k = left_.begin[i]; k < left_.begin[i + 1]; ++k) sums[i] += left_.weight[k] * all_scores_[left_.other[k]];
   }
   all_sums_ = gathered(comm, sums);
-  // p_i / sum_i once a vertex, not once an edge; vertices without a share or a row give nothing.
+  // p_i / sum_i once a vertex, not once an edge; vertices without share or edges contribute nothing.
   all_rates_.resize(all_sums_.size());
   for (std::size_t i = 0; i < all_rates_.size(); ++i) {
     all_rates_[i] = all_p_[i] > 0 && all_sums_[i] > 0 ? all_p_[i] / all_sums_[i] : 0;
   }
 
-  std::vector<double> found(5);  // short, what they lack, |q - p|, the greatest score, hopeless
+  std::vector<double> found(5);  // number of short vertices, their shortfall, |q - p|, the greatest score, hopeless
   std::vector<steady_edge> edges;
   better_ = score_;
   received_.assign(right_.own(), 0);
@@ -270,7 +271,7 @@ steady_state_inversion::shortfall steady_state_inversion::measure(bool improve) 
       found[4] = 1;
     }
   }
-  // Sums in the order of the ranks: the same on every worker and in every run.
+  // Summed in rank order: the same on every worker and in every run.
   comm.allreduce(found);
   hopeless_ = hopeless_ || found[4] > 0;
   return {static_cast<std::uint64_t>(found[0]), found[1], found[2]};
@@ -294,7 +295,7 @@ void steady_state_inversion::iterate() {
   log_.result("l1", now.distance);
 }
 
-/// Rank 0 gathers the edges and looks for a set that wants more than there is.
+/// Rank 0 gathers the edges and searches for a set with more demand than supply.
 void steady_state_inversion::check_feasibility() {
   auto comm = get_comm();
   const auto first = comm.get_rank() == 0;
@@ -331,7 +332,7 @@ void steady_state_inversion::check_feasibility() {
         edges.emplace_back(static_cast<std::uint32_t>(others[at]), j);
     }
     for (auto& d : demand) d *= 1 - settings_.epsilon;
-    const auto s = find_shortage(all_p_, demand, edges);
+    const auto s = find_infeasibility(all_p_, demand, edges);
     if (s.exists()) {
       const auto names = [](const std::vector<std::uint32_t>& which, const std::vector<std::string>& all) {
         std::vector<std::string> some;
@@ -341,11 +342,11 @@ void steady_state_inversion::check_feasibility() {
       const auto right = names(s.right, right_names);
       write_lines(*this, right, "infeasible_");
       said = settings_.distribution_input.front() + ": infeasible: " + joined(right) + " must receive at least " +
-             number_of(s.wanted) + ", and all who lead there, " + joined(names(s.left, left_names)) + ", have " +
-             number_of(s.available);
+             number_of(s.wanted) + ", but all vertices with edges to them, " + joined(names(s.left, left_names)) +
+             ", have " + number_of(s.available);
       if (!s.full_left.empty() && s.pushed > s.room) {
         said += "; " + joined(names(s.full_right, right_names)) + " must receive all of " +
-                joined(names(s.full_left, left_names)) + ", " + number_of(s.pushed) + ", and is to have " +
+                joined(names(s.full_left, left_names)) + ", " + number_of(s.pushed) + ", but should have " +
                 number_of(s.room / (1 - settings_.epsilon));
       }
     }
@@ -380,7 +381,7 @@ void steady_state_inversion::dump() {
       if (sum > 0) ways.emplace_back(left_.weight[k] * all_scores_[left_.other[k]] / sum, left_.other[k]);
     }
     if (ways.empty()) continue;
-    // Numbers rise with the ids.
+    // Numbers ascend with ids.
     const auto better = [](const auto& a, const auto& b) {
       return a.first > b.first || (a.first == b.first && a.second < b.second);
     };

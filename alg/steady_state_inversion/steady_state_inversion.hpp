@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// From where the visitors of a site are to how attractive its pages must be. A bipartite graph has edges i -> j of
-// weights w_ij; a share p_i of all visitors is at the left vertex i, and goes on to j with the probability
+// How attractive the pages of a site must be to explain where its visitors end up. A bipartite graph has edges i -> j
+// of weights w_ij; a share p_i of all visitors is at the left vertex i, and moves to j with probability
 //
 //     P_ij = w_ij s_j / sum_k w_ik s_k
 //
-// Sought are scores s > 0 with which each right vertex j receives what it is known to have, up to a part epsilon:
+// Wanted are scores s > 0 for which each right vertex j receives its known share, up to a fraction epsilon:
 //
 //     q_j = sum_i p_i P_ij >= p_j (1 - epsilon)
 //
-// A round: every j that is short gets the root x of sum_i p_i w_ij x / (w_ij x + c_i) = p_j (1 - epsilon/2), where c_i
-// is the rest of row i at the scores the round began with; all of them at once.
+// In a round every j that receives too little gets as score the root x of sum_i p_i w_ij x / (w_ij x + c_i) = p_j (1 -
+// epsilon/2), where c_i is the rest of row i at the scores of the start of the round; all of them simultaneously.
 //
 // Source: R. Kumar, A. Tomkins, S. Vassilvitskii, E. Vee, "Inverting a steady-state", WSDM 2015.
 #pragma once
@@ -33,7 +33,7 @@
 
 namespace paracel::alg {
 
-/// What enters a right vertex: of each edge the share of its left vertex, its weight, and the rest of its row.
+/// An edge into a right vertex: the share of its left vertex, its weight, and the rest of its row.
 struct steady_edge {
   double mass = 0;
   double weight = 0;
@@ -41,15 +41,15 @@ struct steady_edge {
 };
 
 /// The root x > 0 of sum mass w x / (w x + rest) = target, at least `from`, where the sum must be below the target;
-/// infinity when there is none, which is when all masses together do not exceed the target.
-/// Cost: three or four passes over the edges: Newton's method on 1/sum as a function of 1/x, a straight line for one
-/// edge.
+/// infinity if there is none, which is when the sum of all masses does not exceed the target.
+/// Cost: three or four passes over the edges: Newton's method on 1/sum as a function of 1/x, which is linear for a
+/// single edge.
 double steady_root(std::span<const steady_edge> edges, double target, double from);
 
 /// The keys of steady_state_inversion's config; README.md explains them.
 config_schema steady_schema();
 
-/// A config as a struct.
+/// The config as a struct.
 struct steady_settings {
   explicit steady_settings(const config& from);
 
@@ -76,13 +76,13 @@ class steady_state_inversion : public paralg {
   [[nodiscard]] std::span<const double> scores() const noexcept { return score_; }
 
  private:
-  // This worker's left vertices with the edges that leave them, or right ones with those that enter.
+  // This worker's left vertices with their outgoing edges, or right vertices with their incoming ones.
   struct side {
     id_list ids;
     std::uint64_t first = 0;  // number of the first one
     std::uint64_t total = 0;  // vertices of all workers
     std::vector<std::uint64_t> begin{0};
-    std::vector<std::uint64_t> other;  // numbers of the other side, ascending in a vertex
+    std::vector<std::uint64_t> other;  // vertices on the other side, ascending for each vertex
     std::vector<double> weight;
     std::vector<double> p;
 
@@ -90,7 +90,7 @@ class steady_state_inversion : public paralg {
   };
   struct shortfall {
     std::uint64_t vertices = 0;
-    double mass = 0;      // sum of what they lack
+    double mass = 0;      // total shortfall
     double distance = 0;  // sum over all of |q - p|
   };
 
@@ -107,12 +107,12 @@ class steady_state_inversion : public paralg {
   side right_;
   std::vector<double> all_p_;      // of the left vertices of all workers
   std::vector<double> all_sums_;   // of their rows: sum_k w_ik s_k
-  std::vector<double> all_rates_;  // p by sum
+  std::vector<double> all_rates_;  // p / sum
   std::vector<double> all_scores_;
   std::vector<double> score_;  // own
   std::vector<double> better_;
   std::vector<double> received_;
-  bool hopeless_ = false;  // a vertex wants more than its neighbours have, or scores have grown beyond measure
+  bool hopeless_ = false;  // a vertex demands more than its neighbours have, or scores have diverged
 };
 
 }  // namespace paracel::alg

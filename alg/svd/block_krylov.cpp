@@ -16,9 +16,9 @@ using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
 constexpr std::uint64_t start_stream = 6;
-// A column that is so much smaller than A is rounding error.
+// A column smaller than A by this factor is rounding error.
 constexpr double nothing = 1e-14;
-// Of unit columns: an eigenvalue of their Gram matrix below it is rounding error.
+// For unit columns: a smaller eigenvalue of their Gram matrix is rounding error.
 constexpr double dependent = 1e-14;
 constexpr int passes = 3;
 
@@ -39,11 +39,11 @@ MatrixXd inner(product_operator& a, const Eigen::Ref<const MatrixXd>& basis, con
   return c;
 }
 
-/// Makes x orthogonal to the basis and its columns orthonormal, dropping what is not there: fewer columns may remain.
+/// Makes x orthogonal to the basis and its columns orthonormal, dropping dependent columns: fewer may remain.
 /// `scale`: the size of A.
 void orthonormalise(product_operator& a, side& against, MatrixXd& x, double scale) {
   for (int pass = 0; pass < passes && x.cols() > 0; ++pass) {
-    // Each pass projects: what is left of a column that nearly lies in the basis is first inexact.
+    // Project in each pass: the remainder of a column that is nearly in the basis is inexact after the first one.
     if (against.used > 0) {
       const MatrixXd c = inner(a, against.columns(), x);
       x.noalias() -= against.columns() * c;
@@ -51,7 +51,7 @@ void orthonormalise(product_operator& a, side& against, MatrixXd& x, double scal
     MatrixXd gram = x.transpose() * x;
     sum_matrix(a, gram);
     VectorXd norm = gram.diagonal().cwiseMax(0).cwiseSqrt();
-    // Unit columns first, so that small ones count as much as large ones.
+    // Normalised first, so that small columns count as much as large ones.
     std::vector<Index> kept;
     const double least = pass == 0 ? nothing * scale : 1e-3;
     for (Index j = 0; j < x.cols(); ++j) {
@@ -76,7 +76,7 @@ void orthonormalise(product_operator& a, side& against, MatrixXd& x, double scal
     while (first < count && eigen.eigenvalues()[first] <= smallest) ++first;
     MatrixXd change = MatrixXd::Zero(x.cols(), count - first);
     for (Index j = first; j < count; ++j) {
-      // The greatest first.
+      // In descending order.
       const Index to = count - 1 - j;
       const double by = 1 / std::sqrt(eigen.eigenvalues()[j]);
       for (Index i = 0; i < count; ++i) {
@@ -122,7 +122,7 @@ std::vector<double> norms(product_operator& a, const MatrixXd& x) {
   return squares;
 }
 
-/// The sign rule. Entries whose absolute values differ by rounding alone count as equal.
+/// Applies the sign rule. Entries whose absolute values differ only by rounding count as equal.
 void fix_signs(product_operator& a, singular_triplets& t) {
   const auto count = static_cast<std::size_t>(t.u.cols());
   std::vector<double> largest(count);
@@ -131,7 +131,7 @@ void fix_signs(product_operator& a, singular_triplets& t) {
   }
   a.largest(largest);
   constexpr double none = -std::numeric_limits<double>::infinity();
-  std::vector<double> first(count, none);  // minus the number of the first row that has it
+  std::vector<double> first(count, none);  // the negated number of the first row with the largest entry
   std::vector<double> sign(count);
   for (std::size_t j = 0; j < count; ++j) {
     const auto column = t.u.col(static_cast<Index>(j));
@@ -162,7 +162,7 @@ singular_triplets block_krylov(product_operator& a, const krylov_options& option
   const auto columns = static_cast<Index>(a.columns());
   std::vector<double> totals{static_cast<double>(rows), static_cast<double>(columns)};
   a.sum(totals);
-  const auto limit = static_cast<Index>(std::min(totals[0], totals[1]));  // no more triplets than this
+  const auto limit = static_cast<Index>(std::min(totals[0], totals[1]));  // upper limit of the number of triplets
   const auto k = std::min(static_cast<Index>(options.k), limit);
   const Index block = std::min<Index>(k + 2, limit);
   const Index most = std::max<Index>(static_cast<Index>(options.basis == 0 ? 5 * block : options.basis), 3 * block);
@@ -188,7 +188,7 @@ singular_triplets block_krylov(product_operator& a, const krylov_options& option
   MatrixXd p;
   MatrixXd q;
   VectorXd sigma;
-  bool settled = false;  // the bases are the triplets themselves
+  bool settled = false;  // whether the bases hold the triplets themselves
   const auto settle = [&](Index count) {
     left.basis.leftCols(count) = (left.columns() * p.leftCols(count)).eval();
     right.basis.leftCols(count) = (right.columns() * q.leftCols(count)).eval();
@@ -206,7 +206,7 @@ singular_triplets block_krylov(product_operator& a, const krylov_options& option
     orthonormalise(a, left, fresh, scale);
     const Index old = left.used;
     append(left, fresh);
-    if (left.used == 0) {  // A is 0, as far as random columns can tell
+    if (left.used == 0) {  // A is 0, as far as random columns show
       result.converged = true;
       return result;
     }
@@ -234,7 +234,8 @@ singular_triplets block_krylov(product_operator& a, const krylov_options& option
       if (r <= options.tolerance * top) ++good;
     }
     if (options.progress) options.progress(result.steps, good, top > 0 ? worst / top : 0);
-    // Nothing new to come, or all that is wanted is there; with half the tolerance, since the sums below round, too.
+    // Nothing new, or all wanted triplets have converged; with half the tolerance, because the sums below have rounding
+    // errors, too.
     const bool ends = next.cols() == 0 || (found >= k && worst <= options.tolerance / 2 * top);
     if (!ends && right.used + next.cols() <= most) continue;
     settle(std::min(found, ends ? k : 2 * block));
@@ -242,9 +243,9 @@ singular_triplets block_krylov(product_operator& a, const krylov_options& option
     b.setZero();
     b.diagonal().head(left.used) = sigma.head(left.used);
   }
-  if (!settled) settle(std::min(k, sigma.size()));  // the steps are used up in the middle of a cycle
+  if (!settled) settle(std::min(k, sigma.size()));  // the step limit was reached in the middle of a cycle
 
-  // Singular values that are rounding errors of the greatest have no vectors.
+  // Singular values within rounding error of 0 have no vectors.
   Index rank = 0;
   const double floor = sigma.size() == 0 ? 0 : sigma[0] * 1e-14 * std::max(totals[0], totals[1]);
   while (rank < std::min(left.used, k) && sigma[rank] > floor) ++rank;

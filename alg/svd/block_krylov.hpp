@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The greatest singular values of a matrix that is known only by its products, and their vectors: block
-// Golub-Kahan-Lanczos with full re-orthogonalisation and thick restarts.
+// The greatest singular values of a matrix that is given only by its products, and their vectors: block
+// Golub-Kahan-Lanczos with full reorthogonalisation and thick restarts.
 //
-//     V block -> Z = A V -> U block (Z against all of U)       columns of B: U' Z
-//     U block -> W = A'U -> next V block (W against all of V)   what no V has of A'U: R
+//     V block -> Z = A V -> U block (Z orthogonalised against all of U)        columns of B: U' Z
+//     U block -> W = A'U -> next V block (W orthogonalised against all of V)   the part of A'U outside V: R
 //
 // So A V = U B exactly and A'U = V B' + V_next R. With B = P S Q' the triplets are S, U P, V Q; their residual |A'u - s
 // v| is |R p| over the last block, known without a product. When the bases are full, the best triplets and the next
-// block stay. A block of k + 2 random columns finds singular values that are there up to k + 2 times.
+// block are kept. A block of k + 2 random columns finds singular values of multiplicity up to k + 2.
 //
 // Source: Golub, Luk, Overton, "A block Lanczos method for computing the singular values and corresponding singular
 // vectors of a matrix", TOMS 1981; Baglama, Reichel, "Augmented implicitly restarted Lanczos bidiagonalization
@@ -26,7 +26,7 @@
 
 namespace paracel::alg {
 
-/// Some columns of a tall matrix, of which this worker has some rows; the columns lie side by side in a row.
+/// Columns of a tall matrix of which this worker has some rows; stored row-major.
 using tall_block = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 /// A matrix of which this worker owns some rows and some columns. Every call is a collective.
@@ -39,37 +39,37 @@ class product_operator {
 
   [[nodiscard]] virtual std::size_t rows() const = 0;         ///< own
   [[nodiscard]] virtual std::size_t columns() const = 0;      ///< own
-  [[nodiscard]] virtual std::uint64_t first_row() const = 0;  ///< number of the first own row among all
+  [[nodiscard]] virtual std::uint64_t first_row() const = 0;  ///< global number of the first own row
   [[nodiscard]] virtual std::uint64_t first_column() const = 0;
-  /// u := A v and v := A'u. Shape: columns() and rows() by anything.
+  /// u := A v and v := A'u. Shape: columns() and rows() by any number.
   virtual void times(const tall_block& v, tall_block& u) = 0;
   virtual void transposed_times(const tall_block& u, tall_block& v) = 0;
-  /// Sums over the workers, the same bits on each.
+  /// Sums over the workers, bit-identical on each.
   virtual void sum(std::span<double> values) = 0;
   virtual void largest(std::span<double> values) = 0;
 };
 
 struct krylov_options {
   std::size_t k = 10;
-  std::size_t basis = 0;     ///< most columns of a basis; 0: five blocks of k + 2
-  int steps = 300;           ///< most blocks, two products each
-  double tolerance = 1e-10;  ///< residual by the greatest singular value
+  std::size_t basis = 0;     ///< maximum number of columns of a basis; 0: five blocks of k + 2
+  int steps = 300;           ///< maximum number of blocks, two products each
+  double tolerance = 1e-10;  ///< residual relative to the greatest singular value
   std::uint64_t seed = 0;
-  /// Told after each step: step, number of triplets that have converged, greatest residual of the first k.
+  /// Called after each step: step, number of converged triplets, greatest residual of the first k.
   std::function<void(int, std::size_t, double)> progress{};
 };
 
 struct singular_triplets {
-  std::vector<double> sigma;     ///< descending; fewer than k when the rank is less
+  std::vector<double> sigma;     ///< descending; fewer than k if the rank is less
   std::vector<double> residual;  ///< max(|A v - s u|, |A'u - s v|) of each
   Eigen::MatrixXd u;             ///< own rows
   Eigen::MatrixXd v;             ///< own columns
   int steps = 0;
   bool converged = false;
 };
-/// Signs are such that the largest entry of each u by absolute value (of equal ones the first row's) is positive.
-/// Cost: a step: two products with k + 2 columns, 16 sums of at most (basis + k + 2) (k + 2) numbers, and some
-/// 6 (rows + columns) basis (k + 2) multiplications and additions.
+/// Signs are such that the entry of each u with the largest absolute value (ties by row) is positive.
+/// Cost: for each step two products with k + 2 columns, 16 sums of at most (basis + k + 2) (k + 2) numbers, and about 6
+/// (rows + columns) basis (k + 2) multiplications and additions.
 singular_triplets block_krylov(product_operator& a, const krylov_options& options);
 
 }  // namespace paracel::alg

@@ -14,7 +14,7 @@ sparse_operator::sparse_operator(Comm comm, const sparse_rows& a)
     : comm_(std::move(comm)), a_(a), rank_(comm_.get_rank()), give_(comm_.get_size()) {
   const std::size_t size = comm_.get_size();
   for (std::size_t w = 0; w <= size; ++w) column_first_.push_back(a.columns_total * w / size);
-  // Local columns ascend by number, so each owner's lie side by side.
+  // Local columns ascend by number, so the columns of each owner are contiguous.
   std::vector<std::vector<std::uint64_t>> wanted(size);
   need_first_.assign(size + 1, a.column_number.size());
   for (std::size_t w = 0; w < size; ++w) {
@@ -86,7 +86,7 @@ void sparse_operator::transposed_times(const tall_block& u, tall_block& v) {
   if (give_.size() > 1) blocks = comm_.alltoall_bytes(blocks);
   v.setZero(static_cast<Eigen::Index>(columns()), width);
   std::vector<double> row(static_cast<std::size_t>(width));
-  // In the order of the ranks, so that the bits are the same in every run.
+  // In rank order, so that results are bit-identical in every run.
   for (std::size_t w = 0; w < give_.size(); ++w) {
     const auto* own = local_.data() + need_first_[w] * static_cast<std::size_t>(width);
     const std::size_t bytes = row.size() * sizeof(double);
@@ -118,7 +118,9 @@ config_schema svd_schema() {
       .fallback(300)
       .at_least(1)
       .at_most(1000000);
-  s.key("tolerance", key_type::number, "largest residual by the greatest singular value").fallback(1e-10).above(0);
+  s.key("tolerance", key_type::number, "largest residual, relative to the greatest singular value")
+      .fallback(1e-10)
+      .above(0);
   s.key("basis", key_type::integer, "columns that are kept before a restart; 0: five times k + 2; at least three times")
       .fallback(0)
       .at_least(0)

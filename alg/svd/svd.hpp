@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The k greatest singular values of a sparse matrix, with their vectors.
+// The k greatest singular values of a sparse matrix, and their vectors.
 //
-// A worker owns the rows that load_sparse gives it, and an equal part of the columns. A product with A needs the
-// columns that its rows have entries in, and one with A' sends them back; those alone are exchanged, block by block.
-// The iteration is block_krylov.hpp.
+// A worker owns the rows that load_sparse gives it, and an equal share of the columns. A product with A needs the
+// columns in which its rows have entries, and one with A' returns them; only those are exchanged, block by block. The
+// iteration is block_krylov.hpp.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@
 namespace paracel::alg {
 
 /// A sparse matrix over the workers as an operator.
-/// Lifetime: `a` outlives it. Cost of a product with b columns: one all-to-all, 8 b bytes for each column that a worker
-/// needs and does not own; none with one worker.
+/// Lifetime: `a` must outlive it. Cost of a product with b columns: one all-to-all, 8 b bytes for each column that a
+/// worker needs and does not own; none with one worker.
 class sparse_operator : public product_operator {
  public:
   /// A collective: one all-to-all with 8 bytes for each column needed.

@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::uint32_t unknown = ~std::uint32_t{0};
 
-/// The kept edges of the own vertices, by rank. Rank 0 has the greatest degree of the vertices that this worker knows.
+/// The kept edges of the own vertices, by rank. Rank 0 has the greatest degree of all vertices known to this worker.
 class oriented_graph {
  public:
   oriented_graph(const distributed_graph& graph, const std::vector<std::uint32_t>& degree) : own_(graph.own()) {
     const auto n = own_ + graph.ghosts.size();
-    // By degree descending, then by number: vertices of equal degree in the order of their numbers (ghosts of workers
-    // before this one, own vertices, ghosts of those after it), by counting.
+    // Counting sort by descending degree, then by number (ghosts of workers before this one, own vertices, ghosts of
+    // those after it).
     std::uint32_t most = 0;
     for (const auto d : degree) most = std::max(most, d);
     std::vector<std::uint32_t> place(std::size_t{most} + 2);
@@ -67,10 +67,11 @@ class oriented_graph {
   std::vector<std::uint32_t> target_;
 };
 
-/// Whether the edge u-v, v at place i of u's list, is counted with v's marks: by looking up the i elements before v.
+/// Whether the edge u-v, v at index i of u's list, is counted with the marks of v: by looking up the i elements before
+/// v.
 bool looks_up_lower(std::size_t i, std::size_t list_of_v) { return i < list_of_v; }
 
-/// Own vertices u below each vertex v, as far as they are counted with v's marks. Those below a ghost always are.
+/// Own vertices u below each vertex v whose edge is counted with the marks of v; for a ghost, all of them.
 struct lower_neighbours {
   explicit lower_neighbours(const oriented_graph& g) : begin(g.size() + 1) {
     each(g, [&](std::size_t v, std::size_t) { ++begin[v + 1]; });
@@ -96,14 +97,14 @@ struct lower_neighbours {
   std::vector<std::uint32_t> vertex;
 };
 
-/// Counts, for all vertices known here if PerVertex.
+/// Counts triangles, for each known vertex if PerVertex.
 template <bool PerVertex>
 class counter {
  public:
   counter(const oriented_graph& g) : g_(g), mark_(g.size()), counts_(PerVertex ? g.size() : 0) {}
 
-  /// Triangles whose two lower vertices u and v are own ones. Of u's list only what comes before v can be in v's list;
-  /// the shorter of both is looked up in the marks of the other.
+  /// Triangles whose two lower vertices u and v are own ones. Only the elements of u's list before v can be in v's
+  /// list; the shorter of both is looked up in the marks of the other.
   void count_own(const lower_neighbours& below) {
     for (std::size_t u = 0; u < g_.own(); ++u) {
       const auto list = g_.of(u);
@@ -121,7 +122,7 @@ class counter {
     for (std::uint32_t v = 0; v < g_.own(); ++v)
       if (!below.of(v).empty()) count_upper(v, g_.of(v), below.of(v));
   }
-  /// Triangles of v with these own vertices below it: `list` is v's, in ranks here.
+  /// Triangles of v with these own vertices below it: `list` is v's, as local ranks.
   void count_upper(std::uint32_t v, std::span<const std::uint32_t> list, std::span<const std::uint32_t> below) {
     mark(list, 1);
     for (const auto u : below) {
@@ -157,13 +158,13 @@ class counter {
   std::uint64_t total_ = 0;
 };
 
-// Lists that go from the owner w of ghosts to a worker that asked for them:
+// Lists sent by the owner of ghosts to a worker that requested them:
 //
-//     | room | more to come (8 bytes) | list | list | ...      list: index of the ghost there, n, n elements (4 bytes
-//     each)
+//     | room | more to come (8 bytes) | list | list | ...
+//     list: index of the ghost at the receiver, n, n elements (4 bytes each)
 //
-// An element is the receiver's local index where the sender knows it (a vertex of the sender, or of the receiver), else
-// its number as two words behind the mark `unknown`.
+// An element is the receiver's local index if the sender knows it (a vertex of the sender, or of the receiver),
+// otherwise the marker `unknown` and its number as two words.
 
 class list_sender {
  public:
@@ -174,7 +175,7 @@ class list_sender {
   }
   [[nodiscard]] bool done() const { return at_ == wanted_.size(); }
 
-  /// Appends lists of that many bytes, and one at least, if any is left. `place`: scratch of one word for each own
+  /// Appends lists until `bytes` are reached, at least one if any is left. `place`: scratch of one word for each own
   /// vertex, all `unknown`.
   void fill(byte_vector& block, std::size_t bytes, std::vector<std::uint32_t>& place) {
     if (done()) return;

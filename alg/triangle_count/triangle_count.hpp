@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Triangles of a graph taken as undirected and simple.
+// Triangles of a graph treated as undirected and simple.
 //
 // Vertices are ranked by degree (ties by number), and each edge is kept at its end of lower rank: then no vertex keeps
 // more than sqrt(2 m) edges, and a triangle is found once, at its lowest vertex u: an edge u-v and the common elements
-// of the lists of u and v. A list of another worker's vertex is fetched if an own list leads to it, in rounds of
-// bounded size, and only those elements of it that this worker knows of travel.
+// of the lists of u and v. The list of another worker's vertex is fetched if a local list contains that vertex, in
+// rounds of bounded size, and only elements known to this worker are sent.
 //
 // Source: N. Alon, R. Yuster, U. Zwick, Algorithmica 1997; T. Schank, D. Wagner, "Finding, counting and listing all
-// triangles in large graphs", WEA 2005 (forward); lists are compared by marks in an array that the heavy vertices
-// share.
+// triangles in large graphs", WEA 2005 (forward); lists are compared by marks in an array shared by all lists of a
+// heavy vertex.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,15 @@
 namespace paracel::alg {
 
 struct triangle_result {
-  std::uint64_t triangles = 0;             ///< of all workers
-  std::uint64_t wedges = 0;                ///< pairs of neighbours of one vertex, of all workers
-  std::vector<std::uint64_t> of_vertices;  ///< triangles of each own vertex, if asked for
-  std::uint64_t fetched_bytes = 0;         ///< of lists that came to this worker
+  std::uint64_t triangles = 0;             ///< over all workers
+  std::uint64_t wedges = 0;                ///< pairs of neighbours of a vertex, over all workers
+  std::vector<std::uint64_t> of_vertices;  ///< triangles of each own vertex, if requested
+  std::uint64_t fetched_bytes = 0;         ///< of lists received by this worker
   std::uint64_t rounds = 0;                ///< of fetching
 };
 
-/// The graph is undirected, without self-loops. A collective. `round_bytes`: of lists that a worker sends in a round.
+/// The graph is undirected, without self-loops. A collective. `round_bytes`: size of the lists that a worker sends in a
+/// round.
 triangle_result count_triangles(Comm comm, const distributed_graph& graph, bool per_vertex,
                                 std::size_t round_bytes = std::size_t{32} << 20U);
 

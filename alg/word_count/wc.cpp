@@ -14,8 +14,7 @@ namespace paracel::alg {
 
 namespace {
 
-// What a worker sends in one round of the exchange, to all others together; bytes. Rounds bound what is in memory
-// twice.
+// Bytes that a worker sends to all others together in one round of the exchange. Bounds how much is in memory twice.
 constexpr std::size_t round_bytes = std::size_t{16} << 20U;
 
 /// A line of the results.
@@ -117,7 +116,7 @@ void word_count::dump_result() {
   std::vector<std::int64_t> sums{static_cast<std::int64_t>(words_.size()), static_cast<std::int64_t>(words_.total())};
   comm.allreduce(sums);
 
-  // The first k of all are among the first k of each.
+  // The first k of all are among the first k of each worker.
   byte_vector packed;
   for (const auto& w : words_.top(settings_.topk)) pack_word(packed, w.word, w.count);
   std::vector<byte_vector> to(get_worker_size());
@@ -137,7 +136,7 @@ void word_count::dump_result() {
       paracel::append_text(text, w.count);
       text += '\n';
     }
-    std::fwrite(text.data(), 1, text.size(), stdout);  // a word may have a byte 0
+    std::fwrite(text.data(), 1, text.size(), stdout);  // a word may contain a zero byte
     write_lines(*this, lines_of(top), "wc_top_");
   }
   if (settings_.dump) dump_words();

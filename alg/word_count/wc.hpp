@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How often each word occurs, and the words that occur most.
+// How often each word occurs, and the most frequent words.
 //
-// Each worker counts the words of its lines in a table of its own; then each word's counts meet on the worker that its
-// hash names, which adds them. A word never crosses a line end, and lines are read whole, so no word is cut where one
-// worker's part of the input ends and the next one's begins.
+// Each worker counts the words of its lines in its own table; then the counts of each word are sent to the worker given
+// by its hash, which adds them. Words do not span lines, and lines are never split between workers.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@ namespace paracel::alg {
 /// The keys of wc's config; README.md explains them.
 config_schema wc_schema();
 
-/// A config as a struct.
+/// The config as a struct.
 struct wc_settings {
   explicit wc_settings(const config& from);
 
@@ -37,8 +36,7 @@ class word_count : public paralg {
  public:
   word_count(Comm comm, const std::string& server_info, const wc_settings& settings);
 
-  /// Reads, counts, prints the first words and writes the results.
-  /// Throws: data_error.
+  /// Reads, counts, prints the top words and writes the results. Throws: data_error.
   void solve() override;
 
  private:
@@ -48,7 +46,7 @@ class word_count : public paralg {
   void dump_words();
 
   wc_settings settings_;
-  word_table words_;  // first those of this worker's text, then those that are its own
+  word_table words_;  // first those of this worker's text, then those that it owns
 };
 
 }  // namespace paracel::alg

@@ -2,8 +2,8 @@
 //
 // Counting words: a byte-class table that finds them and an open-addressing hash table that counts them.
 //
-// A slot holds the first eight bytes of its word, so that words of up to eight bytes, most of any text, are compared as
-// one number; the bytes of each distinct word are copied once, since the text goes away as it is read.
+// A slot holds the first eight bytes of its word, so words of up to eight bytes, most of any text, are compared as one
+// number; the bytes of each distinct word are copied once, because the text is discarded after reading.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ class word_bytes {
 
   [[nodiscard]] bool contains(char c) const noexcept { return in_[static_cast<unsigned char>(c)] != 0; }
 
-  /// Calls f(word) for each word of `text`, in their order.
+  /// Calls f(word) for each word of `text`, in order.
   template <class F>
   void for_each(std::string_view text, F&& f) const {
     const char* at = text.data();
@@ -61,13 +61,13 @@ class word_bytes {
   std::array<std::uint8_t, 256> in_{};
 };
 
-/// A word and how often it was met.
+/// A word and its count.
 struct counted_word {
   std::string_view word;
   std::uint64_t count = 0;
 };
 
-/// Greater counts first; of equal ones the lesser bytes.
+/// Greater counts first, ties by bytes.
 inline bool before(const counted_word& a, const counted_word& b) {
   return a.count != b.count ? a.count > b.count : a.word < b.word;
 }
@@ -79,7 +79,7 @@ class word_table {
  public:
   word_table() : slots_(1U << 12U) {}
 
-  /// Adds `count` to that of `word`. `readable_end`: bytes before it may be read.
+  /// Adds `count` to that of `word`. `readable_end`: end of the readable bytes after it.
   void add(std::string_view word, const char* readable_end, std::uint64_t count = 1) {
     const auto head = head_of(word, readable_end);
     const auto h = hash(head, word);
@@ -100,15 +100,15 @@ class word_table {
   void add(std::string_view word) { add(word, word.data() + word.size()); }
 
   [[nodiscard]] std::size_t size() const noexcept { return used_; }
-  /// How often all words were met.
+  /// The sum of all counts.
   [[nodiscard]] std::uint64_t total() const noexcept {
     std::uint64_t sum = 0;
     for (const auto& s : slots_) sum += s.count;
     return sum;
   }
 
-  /// Calls f(word, count, hash) for each, in no particular order. The 32 bits of hash are a function of the word alone.
-  /// Lifetime: of the word, that of the table.
+  /// Calls f(word, count, hash) for each word, in no particular order. The 32-bit hash is a function of the word alone.
+  /// Lifetime: words are valid as long as the table.
   template <class F>
   void for_each(F&& f) const {
     for (const auto& s : slots_) {
@@ -116,20 +116,20 @@ class word_table {
     }
   }
 
-  /// The `k` first by `before`, in that order. Cost: O(words), and O(k log k).
+  /// The first `k` by `before`, in that order. Cost: O(words + k log k).
   [[nodiscard]] std::vector<counted_word> top(std::size_t k) const {
     std::vector<counted_word> all;
     if (k == 0) return all;
     for_each([&](std::string_view word, std::uint64_t count, std::uint32_t) {
       all.push_back({word, count});
-      // Twice as many as are wanted at most.
+      // At most about twice as many as wanted are kept.
       if (all.size() >= 2 * k + 1024) keep_first(all, k);
     });
     keep_first(all, k);
     std::sort(all.begin(), all.end(), before);
     return all;
   }
-  /// All words by their bytes.
+  /// All words, sorted by bytes.
   [[nodiscard]] std::vector<counted_word> sorted() const {
     std::vector<counted_word> all;
     all.reserve(used_);
@@ -140,7 +140,7 @@ class word_table {
 
  private:
   struct slot {
-    std::uint64_t head = 0;       // the first 8 bytes; shorter words: the rest is 0
+    std::uint64_t head = 0;       // the first 8 bytes; shorter words are padded with 0
     const char* bytes = nullptr;  // the word
     std::uint64_t count = 0;      // 0: the slot is free
     std::uint32_t length = 0;
@@ -156,7 +156,7 @@ class word_table {
   }
   static std::uint64_t head_of(std::string_view word, const char* readable_end) noexcept {
     if (word.size() >= 8) return load(word.data(), 8);
-    // One load and a mask where that many bytes may be read: a copy of an unknown length is a call.
+    // One load and a mask if 8 bytes are readable: a copy of unknown length is a function call.
     if (readable_end - word.data() >= 8) return load(word.data(), 8) & ((std::uint64_t{1} << (word.size() * 8)) - 1);
     return load(word.data(), word.size());
   }
@@ -165,13 +165,13 @@ class word_table {
     const auto p = static_cast<wide>(a) * b;
     return static_cast<std::uint64_t>(p) ^ static_cast<std::uint64_t>(p >> 64U);
   }
-  /// Source: the multiply-and-fold of wyhash (Wang Yi). Little-endian machines agree on it.
+  /// Source: the multiply-and-fold of wyhash (Wang Yi). The same on all little-endian machines.
   static std::uint64_t hash(std::uint64_t head, std::string_view word) noexcept {
     auto h = fold(head ^ 0xa0761d6478bd642fU, word.size() ^ 0xe7037ed1a0b428dbU);
     if (word.size() > 8) {
       std::size_t at = 8;
       for (; at + 8 <= word.size(); at += 8) h = fold(h ^ load(word.data() + at, 8), 0x8ebc6af09c88c6e3U);
-      // The last eight bytes, whether or not some were seen.
+      // The last eight bytes, which may overlap those already hashed.
       h = fold(h ^ load(word.data() + word.size() - 8, 8), 0x589965cc75374cc3U);
     }
     return h;
@@ -182,7 +182,7 @@ class word_table {
 
   const char* store(std::string_view word) {
     if (word.size() > free_) {
-      // A word that fills a chunk gets one of its own.
+      // A word larger than a chunk gets its own.
       const std::size_t bytes = std::max(chunk_bytes, word.size());
       chunks_.push_back(std::make_unique_for_overwrite<char[]>(bytes));
       next_ = chunks_.back().get();
@@ -219,7 +219,7 @@ class word_table {
   std::size_t free_ = 0;
 };
 
-/// Words and counts as bytes: 4 of length, 8 of count, and the word.
+/// Words and counts as bytes: 4 bytes length, 8 bytes count, and the word.
 inline void pack_word(std::vector<std::byte>& to, std::string_view word, std::uint64_t count) {
   const auto length = static_cast<std::uint32_t>(word.size());
   const std::size_t at = to.size();

@@ -187,11 +187,11 @@ class config_schema {
   [[nodiscard]] const std::string& program() const noexcept { return program_; }
   /// The program commits iterations without calling `first_iteration()`: no process can replace a worker
   /// that dies, so prun.py rejects --on-worker-death wait:T (doc/workers.md).
-  config_schema& always_begins_anew() {
-    always_begins_anew_ = true;
+  config_schema& not_resumable() {
+    resumable_ = false;
     return *this;
   }
-  [[nodiscard]] bool begins_anew() const noexcept { return always_begins_anew_; }
+  [[nodiscard]] bool resumable() const noexcept { return resumable_; }
 
   /// Further constraints, across keys: `verify` throws config_error when one is violated. The last step of
   /// `check`.
@@ -200,7 +200,7 @@ class config_schema {
     return *this;
   }
 
-  /// {"format": "paracel-schema-v1", "program": ..., "always_begins_anew": true, "keys": [{"name", "type", "required",
+  /// {"format": "paracel-schema-v1", "program": ..., "resumable": false, "keys": [{"name", "type", "required",
   /// "required_unless", "default", "choices", "min", "max", "exclusive_min", "help"}]}; absent fields are omitted.
   [[nodiscard]] std::string to_json() const;
   /// The same as text, a key per line.
@@ -222,7 +222,7 @@ class config_schema {
   std::string program_;
   std::string summary_;
   std::string marker_;
-  bool always_begins_anew_ = false;
+  bool resumable_ = true;
   bool output_files_ = false;
   std::vector<key_spec> keys_;
   std::function<void(const config&)> verify_;

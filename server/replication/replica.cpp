@@ -9,6 +9,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "server/replication/replication_chain.hpp"
 #include "server/replication/replication_entries.hpp"
 #include "server/request/verb_rules.hpp"
@@ -66,38 +67,29 @@ void replication_chain::replicate(const net::request_view& request, completion d
   if (is == piece::more) return answer(done, {});
   if (is == piece::unexpected) return done.fail(status::bad_request, "a piece that is not the next one");
   const auto all = whole.empty() ? request.body : std::span<const std::byte>(whole);
-  chain_reader r(all);
-  const auto hops = r.take<std::uint32_t>();
   const hop us{options_.slot, options_.at == place::clock ? clock_thread : options_.index};
-  route rest;
-  bool fits = hops != 0;
-  for (std::uint32_t i = 0; i < hops && !r.bad(); ++i) {
-    const hop to{r.take<std::uint32_t>(), r.take<std::uint32_t>()};
-    if (i != 0) rest.push_back(to);
-    else fits = fits && to == us;
-  }
-  const auto entries = r.rest();
+  auto left = all;
+  std::uint32_t hops = 0;
+  hop first{};
+  bool fits = take_fields(left, hops, first) && hops != 0 && first == us && (hops - 1) <= left.size() / sizeof(hop);
+  route rest(fits ? hops - 1 : 0);
+  for (auto& to : rest) fits = take_fields(left, to);
+  const auto entries = left;
   const auto between = link::of(request.header);
   const server_identity sender{between.from_slot, between.from};
   replication_entry e;
-  while (fits && r.next(e)) fits = follows(e.partition, sender) && are_records(e.records);
-  if (!fits || r.bad()) {
+  while (fits && !left.empty()) fits = take_entry(left, e) && follows(e.partition, sender) && are_records(e.records);
+  if (!fits) {
     return done.fail(status::bad_request, "what is to be replicated is malformed, or not a copy of this thread");
   }
   std::vector<std::uint16_t> lacking;
-  for (chain_reader again(entries); again.next(e);) {
+  for (left = entries; !left.empty();) {
+    const bool is_one = take_entry(left, e);
+    PARACEL_CHECK(is_one);  // as above
     if (!apply(e)) lacking.push_back(e.partition);
   }
   if (rest.empty()) return answer(done, lacking);
-  std::vector<std::byte> body;
-  body.reserve(all.size());
-  put(body, static_cast<std::uint32_t>(rest.size()));
-  for (const auto& h : rest) {
-    put(body, h.slot);
-    put(body, h.thread);
-  }
-  body.insert(body.end(), entries.begin(), entries.end());
-  const auto number = transmit(rest.front(), verb::replicate, body);
+  const auto number = transmit(rest.front(), verb::replicate, replicate_body(rest, entries));
   forwarded_.emplace(number, forwarded{std::move(done), std::move(lacking), rest.front(), now_});
 }
 
@@ -116,6 +108,7 @@ void replication_chain::empty_copy(std::uint16_t partition) {
 
 /// Returns: whether the replica is now at its head's index, or will be after the parts still to come.
 bool replication_chain::apply(const replication_entry& e) {
+  PARACEL_CHECK(e.partition % options_.threads == options_.index);
   auto& at = index_[e.partition / options_.threads];
   auto begun = partial_.find(e.partition);
   if (e.what == entry_kind::more_state) {
@@ -157,6 +150,7 @@ bool replication_chain::apply(const replication_entry& e) {
   }
   apply_to_copy(e.partition, e.records);
   if (e.after != 0) return true;
+  PARACEL_ASSERT(!p.is_aside);
   partial_.erase(begun);
   at = e.index;
   return true;

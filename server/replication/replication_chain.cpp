@@ -2,11 +2,12 @@
 #include "server/replication/replication_chain.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "server/replication/replication_entries.hpp"
 #include "server/request/verb_rules.hpp"
 #include "server/store/partition_records.hpp"
@@ -200,6 +201,7 @@ replication_chain::hop replication_chain::hop_to(const server_entry& s, std::uin
 
 void replication_chain::check_synced() {
   if (synced_ == epoch_ || asked_ != 0 || !is_whole()) return;
+  PARACEL_ASSERT(incomplete_.none());
   synced_ = epoch_;
   store_.watch(nullptr);
   retry_parked();
@@ -356,6 +358,7 @@ void replication_chain::flush() {
     auto& at = index_[place];
     const auto previous = at;
     if (!records.empty()) at = std::max(at + 1, std::uint64_t{epoch_} << 32U);
+    PARACEL_ASSERT(partition % options_.threads == options_.index);
     if (route_of_[place] == 0) return;
     if (incomplete_[partition]) {
       install(partition, out, 0, 0);
@@ -370,6 +373,7 @@ void replication_chain::flush() {
 
 void replication_chain::install(std::uint16_t partition, bundles& into, std::uint64_t parent, std::size_t sweep) {
   const auto place = partition / options_.threads;
+  PARACEL_CHECK(route_of_[place] != 0);
   state_.clear();
   store_.encode_partition(partition, state_);
   incomplete_.reset(partition);
@@ -385,6 +389,7 @@ void replication_chain::install(std::uint16_t partition, bundles& into, std::uin
     begin = end;
   }
   if (parts.empty()) parts.emplace_back();
+  PARACEL_ASSERT(begin == all.size());
   auto& b = into[route_of_[place]];
   replication_entry e{.partition = partition, .what = entry_kind::whole_state, .index = index_[place]};
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -415,19 +420,21 @@ void replication_chain::sweep() {
   check_synced();
 }
 
+std::vector<std::byte> replication_chain::replicate_body(const route& to, std::span<const std::byte> entries) {
+  std::vector<std::byte> body;
+  body.reserve(sizeof(std::uint32_t) + to.size() * sizeof(hop) + entries.size());
+  put_bytes(body, static_cast<std::uint32_t>(to.size()));
+  put_bytes(body, to.data(), to.size());
+  put_bytes(body, entries.data(), entries.size());
+  return body;
+}
+
 /// Sends a bundle, which is empty then. Later replies wait for it.
 std::uint64_t replication_chain::dispatch(std::uint32_t number, bundle& b, std::uint64_t parent, std::size_t sweep) {
   if (b.entries.empty()) return 0;
   const auto& to = routes_[number];
-  std::vector<std::byte> body;
-  body.reserve(b.entries.size() + 4 + to.size() * sizeof(hop));
-  put(body, static_cast<std::uint32_t>(to.size()));
-  for (const auto& h : to) {
-    put(body, h.slot);
-    put(body, h.thread);
-  }
-  body.insert(body.end(), b.entries.begin(), b.entries.end());
-  const auto n = transmit(to.front(), verb::replicate, body);
+  const auto n = transmit(to.front(), verb::replicate, replicate_body(to, b.entries));
+  PARACEL_CHECK(n > last_sent_);  // replies wait for it
   auto& s = pending_[n];
   s.parent = parent;
   s.route = number;
@@ -482,6 +489,7 @@ void replication_chain::answered(std::uint64_t number, const std::vector<std::ui
 void replication_chain::close_one(std::uint64_t number) {
   for (auto at = pending_.find(number); at != pending_.end() && --at->second.open == 0; at = pending_.find(number)) {
     number = at->second.parent;
+    PARACEL_CHECK(number < at->first);
     pending_.erase(at);
   }
 }
@@ -490,11 +498,12 @@ void replication_chain::take_reply(const net::incoming& in) {
   net::reply_view reply;
   if (net::decode(in.frame, in.tail.size(), reply) != nullptr) return;
   const auto number = reply.header.sequence;
-  const auto from = std::ranges::find_if(lines_, [&](const auto& l) { return l.second.channel == in.channel; });
+  const auto from =
+      std::ranges::find_if(lines_, [&](const auto& l) { return l.second.channel.connection() == in.channel; });
   if (from == lines_.end()) return;  // over a connection that was given up: asked again since
   // Another process has its address. Of the server itself we only know that it is silent.
   if (reply.header.server != from->second.incarnation) return;
-  if (take_refusal(from->first, reply)) return;
+  if (take_refusal(from->first, from->second, reply.header)) return;
   const bool is_ahead = reply.header.result == status::stale_epoch || reply.header.result == status::job_ended;
   if ((reply.header.result == status::ok || is_ahead) && questions_.erase(number) != 0) {
     // Refused: the other server is ahead of us, or exiting, so it does not serve by an older membership either.
@@ -511,8 +520,9 @@ void replication_chain::take_reply(const net::incoming& in) {
     if (!pending_.contains(number) && !forwarded_.contains(number) && !questions_.contains(number)) return;
     throw error("a copy refused what it was sent: " + std::string(net::text_of(reply.body)));
   }
-  std::vector<std::uint16_t> lacking(reply.body.size() / sizeof(std::uint16_t));
-  if (!lacking.empty()) std::memcpy(lacking.data(), reply.body.data(), lacking.size() * sizeof(std::uint16_t));
+  std::vector<std::uint16_t> lacking;
+  lacking.reserve(reply.body.size() / sizeof(std::uint16_t));
+  for (std::uint16_t p = 0; take_fields(reply.body, p);) lacking.push_back(p);
   if (const auto f = forwarded_.find(number); f != forwarded_.end()) {
     auto& all = f->second.lacking;
     all.insert(all.end(), lacking.begin(), lacking.end());

@@ -52,8 +52,8 @@
 
 #include "core/membership.hpp"
 #include "net/clock_source.hpp"
-#include "net/link_monitor.hpp"
 #include "net/protocol.hpp"
+#include "net/reliable_channel.hpp"
 #include "net/transport.hpp"
 #include "server/replication/commit_queue.hpp"
 #include "server/request/byte_budget.hpp"
@@ -186,11 +186,9 @@ class replication_chain final : public reply_sink {
     held_bytes held;
   };
   struct line {
-    std::uint64_t incarnation = 0;
-    int channel = -1;
+    net::reliable_channel channel;
+    std::uint64_t incarnation;             ///< of the server
     replicated_store::definitions told{};  ///< the other side knows them
-    bool begun = false;                    ///< something has been sent over this connection
-    net::link_monitor care;
   };
   /// Entries for the same route.
   struct bundle {
@@ -209,6 +207,7 @@ class replication_chain final : public reply_sink {
   void refuse(completion& done, net::status why, std::string_view text);
   void refuse_stale(completion& done);
   void confirm(completion& done);
+  [[nodiscard]] static std::vector<std::byte> replicate_body(const route& to, std::span<const std::byte> entries);
   [[nodiscard]] hop hop_to(const server_entry& s, std::uint16_t partition) const noexcept;
   [[nodiscard]] bool is_of_peer(const net::request_header& h) const;
   [[nodiscard]] bool follows(std::uint16_t partition, const server_identity& sender) const;
@@ -230,7 +229,7 @@ class replication_chain final : public reply_sink {
   void check_links();
   void renew(hop to);
   void ask_again(std::uint32_t route_number);
-  bool take_refusal(const hop& from, const net::reply_view& reply);
+  bool take_refusal(const hop& from, line& over, const net::reply_header& reply);
   void forget_waiting(const net::request_header& first);
   enum class piece : std::uint8_t { last, more, unexpected };
   piece join_pieces(const net::request_view& request, std::vector<std::byte>& whole);

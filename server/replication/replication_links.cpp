@@ -21,29 +21,33 @@ constexpr std::chrono::milliseconds look_interval{500};
 }  // namespace
 
 replication_chain::line& replication_chain::line_to(const hop& to) {
-  auto& l = lines_[to];
   const auto& servers = view_->members.servers;
   const auto s = std::find_if(servers.begin(), servers.end(), [&](const auto& e) { return e.slot == to.slot; });
   const bool is_there = s != servers.end() && (to.thread == clock_thread || to.thread < s->shards.size());
   if (!is_there) throw error("a copy is to go to a server that is not there");
-  if (l.channel >= 0 && l.incarnation == s->incarnation) return l;
-  if (l.channel >= 0) port_.disconnect(l.channel);
-  l = line{};
-  l.incarnation = s->incarnation;
-  l.channel = port_.connect(to.thread == clock_thread ? s->clock : s->shards[to.thread]);
-  return l;
+  const auto known = lines_.find(to);
+  if (known != lines_.end() && known->second.incarnation == s->incarnation) return known->second;
+  if (known != lines_.end()) {
+    known->second.channel.disconnect();
+    lines_.erase(known);
+  }
+  const auto& address = to.thread == clock_thread ? s->clock : s->shards[to.thread];
+  return lines_
+      .emplace(to, line{net::reliable_channel(port_, address, {.policy = net::on_loss::notify}), s->incarnation})
+      .first->second;
 }
 
 /// Connections to processes that no longer exist.
 void replication_chain::give_up_lines() {
-  std::erase_if(lines_, [this](const auto& l) {
-    for (const auto& s : view_->members.servers) {
-      const bool lives = takes_part(s.state) || s.state == server_state::left;
-      if (lives && s.slot == l.first.slot && s.incarnation == l.second.incarnation) return false;
+  for (auto at = lines_.begin(); at != lines_.end();) {
+    auto& [to, l] = *at;
+    if (view_->owned.knows({to.slot, l.incarnation})) {
+      ++at;
+      continue;
     }
-    if (l.second.channel >= 0) port_.disconnect(l.second.channel);
-    return true;
-  });
+    l.channel.disconnect();
+    at = lines_.erase(at);
+  }
 }
 
 /// Functions and tables that the other side may not know: records refer to them.
@@ -78,7 +82,6 @@ std::uint64_t replication_chain::send_on(line& to, verb what, std::string_view k
   }
   net::request_header h;
   h.what = what;
-  h.flags = static_cast<std::uint16_t>(net::flag_stream | (std::exchange(to.begun, true) ? 0 : net::flag_first));
   h.job = options_.job;
   h.client = options_.incarnation;
   if (what == verb::replicate || what == verb::handover) {
@@ -87,12 +90,9 @@ std::uint64_t replication_chain::send_on(line& to, verb what, std::string_view k
   h.rank = options_.index;
   h.sequence = ++next_;
   h.epoch = epoch_;
-  h.count = what == verb::ping ? net::ping_alive : static_cast<std::uint32_t>(pieces_after);
+  h.count = static_cast<std::uint32_t>(pieces_after);
   h.key_bytes = static_cast<std::uint32_t>(key.size());
-  h.body_bytes = static_cast<std::uint32_t>(payload.size());
-  net::request_bytes head;
-  net::encode(h, head);
-  port_.send(to.channel, {.head = head, .body = payload});
+  to.channel.send(h, payload);
   return next_;
 }
 
@@ -112,32 +112,30 @@ void replication_chain::check_links() {
   for (const auto& [number, q] : questions_) waits_for(q.to, q.at);
   for (const auto& [to, since] : oldest) {
     if (now_ - since < net::late) continue;
-    if (line_to(to).care.look(now_.time_since_epoch()) == net::link_monitor::action::ping) transmit(to, verb::ping, {});
-    else renew(to);
+    net::request_header identity;
+    identity.job = options_.job;
+    identity.client = options_.incarnation;
+    identity.rank = options_.index;
+    identity.epoch = epoch_;
+    auto& l = line_to(to);
+    l.channel.look(now_.time_since_epoch(), identity);
+    if (l.channel.is_broken()) renew(to);
   }
 }
 
 /// The reply to a ping, or the rejection of what came over a new connection. Returns: whether it was one of these.
-bool replication_chain::take_refusal(const hop& from, const net::reply_view& reply) {
-  const bool broken = reply.header.result == status::connection_reset;
-  if (!broken && reply.header.what != verb::ping) return false;
-  auto& care = lines_.at(from).care;
-  care.answered();
-  if (broken) {
-    care.broke();
-    renew(from);
-  }
+bool replication_chain::take_refusal(const hop& from, line& over, const net::reply_header& reply) {
+  if (reply.result != status::connection_reset && reply.what != verb::ping) return false;
+  over.channel.take(reply);
+  if (over.channel.is_broken()) renew(from);
   return true;
 }
 
 /// A new connection replaces one that may have lost messages. What is unanswered is asked about.
 void replication_chain::renew(const hop to) {
-  auto& old = lines_.at(to);
-  port_.disconnect(old.channel);
-  auto care = old.care;
-  care.renewed();
-  old.channel = -1;
-  line_to(to).care = care;
+  auto& l = lines_.at(to);
+  l.channel.renew();
+  l.told = {};
   std::vector<std::uint64_t> asked_there;
   for (const auto& [number, q] : questions_)
     if (q.to == to) asked_there.push_back(number);

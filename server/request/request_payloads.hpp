@@ -10,9 +10,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
+#include <paracel/bytes.hpp>
 #include <paracel/value.hpp>
 
 #include "net/protocol.hpp"
@@ -37,10 +37,7 @@ inline bool parse(std::span<const std::byte> payload, default_and_delta& out) no
 
 /// Takes the version off the front of cas's payload; the rest is the value. False: too few bytes.
 inline bool take_expected(std::span<const std::byte>& payload, std::uint64_t& version) noexcept {
-  if (payload.size() < sizeof version) return false;
-  std::memcpy(&version, payload.data(), sizeof version);
-  payload = payload.subspan(sizeof version);
-  return true;
+  return take_fields(payload, version);
 }
 
 }  // namespace paracel::srv

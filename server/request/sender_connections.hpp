@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Whether requests come over the same connection as the ones before them. The transport reconnects
-// when a connection breaks, and messages in flight are lost; later ones must not be served as if nothing were missing.
+// The receiver's end of src/net/reliable_channel.hpp: whether requests come over the same connection as the ones before
+// them. The transport reconnects when a connection breaks, and messages in flight are lost; later ones must not be
+// served as if nothing were missing.
+//
+// Threads of servers check with it through their replication_chain, the scheduler through its reply_cache, which keeps
+// there what else it knows of a sender.
 #pragma once
 
 #include <compare>
@@ -9,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <utility>
+#include <variant>
 
 #include "net/protocol.hpp"
 #include "net/transport.hpp"
@@ -16,71 +21,97 @@
 
 namespace paracel::srv {
 
-/// The connection of each sender of a stream (net::flag_stream). When there are more senders than the budget allows,
-/// the oldest are dropped: their next request is refused, and they start again.
+/// Who sends a stream (net::flag_stream).
+struct stream_sender {
+  std::uint64_t client = 0;
+  std::uint32_t rank = 0;
+  [[nodiscard]] static stream_sender of(const net::request_header& h) noexcept { return {h.client, h.rank}; }
+  friend auto operator<=>(const stream_sender&, const stream_sender&) = default;
+};
+
+/// The connection of each sender of a stream, and a `State` of its owner's. When there are more senders than the budget
+/// allows, those that have begun longest ago, or were marked as recent longest ago, are dropped: their next request is
+/// refused, and they start again.
 ///
 /// Thread-safety: none. Cost: one map lookup a request; `sender_bytes` a sender.
-class sender_connections {
+template <class State = std::monostate>
+class sender_table {
  public:
   static constexpr std::size_t sender_bytes = 256;
 
-  /// `budget`: of all senders; null: they are not counted. Lifetime: it must outlive this.
-  explicit sender_connections(byte_budget* budget = nullptr) noexcept : budget_(budget) {}
+  struct entry {
+    net::peer from;
+    State state{};
+    std::uint64_t age = 0;  ///< the table's own
+    held_bytes held{};      ///< likewise
+  };
 
-  /// Whether nothing that was sent before this request can be missing. A request that begins a stream makes its
-  /// connection the only one; what still arrives over an older one is rejected.
+  /// `budget`: of all senders; null: they are not counted. Lifetime: it must outlive this.
+  explicit sender_table(byte_budget* budget = nullptr) noexcept : budget_(budget) {}
+
+  /// Whether nothing that was sent before this request can be missing.
   [[nodiscard]] bool accepts(const net::request_header& h, const net::peer& from) {
-    if ((h.flags & net::flag_stream) == 0) return true;
-    const sender who{h.client, h.rank};
-    const auto at = connections_.find(who);
-    if ((h.flags & net::flag_first) == 0) return at != connections_.end() && at->second.from == from;
-    held_bytes held;
-    if (at != connections_.end()) {
-      held = std::move(at->second.held);
-      erase(at);
-    } else if (budget_ != nullptr) {
-      while (!held.take(*budget_, sender_bytes)) {
-        if (by_age_.empty()) return false;
-        erase(connections_.find(by_age_.begin()->second));
-      }
+    return (h.flags & net::flag_stream) == 0 || accept(h, from) != nullptr;
+  }
+  /// The same of a request of a stream. One that begins it makes its connection the only one; what still arrives over
+  /// an older one is rejected. Returns: its sender, null if it is to be refused. Lifetime: until the sender is dropped.
+  [[nodiscard]] entry* accept(const net::request_header& h, const net::peer& from) {
+    const auto who = stream_sender::of(h);
+    const auto known = senders_.find(who);
+    if ((h.flags & net::flag_first) == 0)
+      return known != senders_.end() && known->second.from == from ? &known->second : nullptr;
+    if (known != senders_.end()) {
+      known->second.from = from;
+      mark_recent(who, known->second);
+      return &known->second;
     }
-    connections_.emplace(who, connection{from, ++begun_, std::move(held)});
-    by_age_.emplace(begun_, who);
-    return true;
+    held_bytes held;
+    while (budget_ != nullptr && !held.take(*budget_, sender_bytes)) {
+      if (by_age_.empty()) return nullptr;
+      drop_oldest([](const entry&) {});
+    }
+    by_age_.emplace(++newest_, who);  // first: without memory for the entry it is of nobody
+    return &senders_.emplace(who, entry{.from = from, .age = newest_, .held = std::move(held)}).first->second;
   }
 
   /// Rejects requests of this sender until it starts again.
   void end(const net::request_header& h) {
-    if (const auto at = connections_.find({h.client, h.rank}); at != connections_.end()) erase(at);
+    const auto at = senders_.find(stream_sender::of(h));
+    if (at == senders_.end()) return;
+    by_age_.erase(at->second.age);
+    senders_.erase(at);
+  }
+  void mark_recent(const stream_sender& who, entry& e) {
+    by_age_.emplace(newest_ + 1, who);
+    by_age_.erase(std::exchange(e.age, ++newest_));
+  }
+  /// `f` is called with the entry before it goes.
+  template <class F>
+  void drop_oldest(const F& f) {
+    const auto oldest = senders_.find(by_age_.begin()->second);
+    by_age_.erase(by_age_.begin());
+    if (oldest == senders_.end()) return;
+    f(oldest->second);
+    senders_.erase(oldest);
+  }
+  /// Null: not known, or dropped.
+  [[nodiscard]] entry* find(const stream_sender& who) {
+    const auto at = senders_.find(who);
+    return at == senders_.end() ? nullptr : &at->second;
   }
 
   [[nodiscard]] static bool are_of_one(const net::request_header& a, const net::request_header& b) noexcept {
-    return (a.flags & b.flags & net::flag_stream) != 0 && a.client == b.client && a.rank == b.rank;
+    return (a.flags & b.flags & net::flag_stream) != 0 && stream_sender::of(a) == stream_sender::of(b);
   }
-  [[nodiscard]] std::size_t size() const noexcept { return connections_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return senders_.size(); }
 
  private:
-  struct sender {
-    std::uint64_t client;
-    std::uint32_t rank;
-    friend auto operator<=>(const sender&, const sender&) = default;
-  };
-  struct connection {
-    net::peer from;
-    std::uint64_t begun;
-    held_bytes held;
-  };
-  using connections = std::map<sender, connection>;
-
-  void erase(connections::iterator at) {
-    by_age_.erase(at->second.begun);
-    connections_.erase(at);
-  }
-
   byte_budget* budget_;
-  connections connections_;
-  std::map<std::uint64_t, sender> by_age_;
-  std::uint64_t begun_ = 0;
+  std::map<stream_sender, entry> senders_;
+  std::map<std::uint64_t, stream_sender> by_age_;
+  std::uint64_t newest_ = 0;
 };
+
+using sender_connections = sender_table<>;
 
 }  // namespace paracel::srv

@@ -10,6 +10,7 @@
 
 #include "core/hex.hpp"
 #include "core/json_io.hpp"
+#include "server/scheduler/clock_removals.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -28,11 +29,6 @@ std::uint32_t json_number(const json& j, const char* key) {
   const auto at = j.find(key);
   if (at == j.end() || !at->is_number_unsigned() || at->get<std::uint64_t>() > net::no_clock) return net::no_clock;
   return at->get<std::uint32_t>();
-}
-
-/// Of the thread that keeps the clock.
-const std::string& clock_address(const membership& members) {
-  return members.servers[key_router(members).clock_server()].clock;
 }
 
 void answer_worker(completion& done, const std::string& why) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The scheduler's side of connections that may break (src/net/scheduler_channel.hpp): a retried request is executed
+// The scheduler's end of connections that may break (src/net/scheduler_channel.hpp): a retried request is executed
 // once, and answered where its sender can be reached now.
 #pragma once
 
@@ -13,18 +13,19 @@
 #include "net/protocol.hpp"
 #include "net/transport.hpp"
 #include "server/request/completion.hpp"
+#include "server/request/sender_connections.hpp"
 
 namespace paracel::srv {
 
 /// Replies through a port. The last reply of each channel is kept until its next request, so the result of a
-/// collective is held that long. When there are more channels than `most_lines`, or their replies take more than
+/// collective is held that long. When there are more channels than `most_channels`, or their replies take more than
 /// `most_bytes`, the least recently used are dropped: their next request is refused, and they start
 /// again.
 ///
 /// Thread-safety: owned by the port's thread. Cost: one map lookup a request, and one a reply.
 class reply_cache final : public reply_sink {
  public:
-  static constexpr std::size_t most_lines = std::size_t{1} << 14;
+  static constexpr std::size_t most_channels = std::size_t{1} << 14;
   static constexpr std::size_t most_bytes = std::size_t{256}
                                             << 20;  ///< of answers, those in frames of their own excepted
 
@@ -34,31 +35,25 @@ class reply_cache final : public reply_sink {
   /// refused.
   [[nodiscard]] bool accepts(const net::request_header& h, const net::peer& from);
   void send(const net::peer& to, const net::outgoing& message) override;
-  [[nodiscard]] std::size_t size() const noexcept { return lines_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return channels_.size(); }
 
  private:
   static constexpr std::size_t most_peers = 64;  // of a channel whose request is not answered
 
-  struct line {
-    net::peer at;                  // where its sender is
-    std::vector<net::peer> peers;  // used since its last request
-    std::uint64_t last = 0;        // number of that request
+  struct last_request {
+    std::vector<net::peer> peers;  // over which it may have come
+    std::uint64_t number = 0;
     bool answered = false;
     std::vector<std::byte> answer;
     shared_buffer tail;
-    std::uint64_t heard = 0;  // its place in by_age_
   };
-  using lines = std::map<std::uint64_t, line>;  // by client
 
-  void heard_from(std::uint64_t client, line& l);
   void make_room();
 
   net::port& port_;
-  lines lines_;
-  std::map<std::uint64_t, std::uint64_t> by_age_;  // clients, least recently heard from first
-  std::uint64_t heard_ = 0;
+  sender_table<last_request> channels_;
   std::size_t bytes_ = 0;  // of the answers
-  std::map<net::peer, std::uint64_t> line_of_;
+  std::map<net::peer, stream_sender> sender_at_;
 };
 
 }  // namespace paracel::srv

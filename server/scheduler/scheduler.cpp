@@ -13,90 +13,32 @@
 #include "core/json_io.hpp"
 #include "core/ring.hpp"
 #include "server/request/verb_rules.hpp"
+#include "server/scheduler/control_body.hpp"
 
 namespace paracel::srv {
 namespace {
 
 using nlohmann::json;
 
-// A join with 1,024 shard addresses of 50 bytes is 51 kB; the rest is room.
-constexpr std::size_t max_control_bytes = std::size_t{1} << 20;
-constexpr std::size_t max_text_bytes = 1024;  // of a host or an address, as in core/membership.cpp
-constexpr std::size_t max_cause_bytes = 4096;
 constexpr std::size_t max_busy_items = 64;  // of one heartbeat
 // The same long call is reported again after this time, so that a long log shows that it is still the same.
 constexpr std::chrono::seconds busy_again{30};
 
-/// A request that cannot be served; the text is returned to its sender.
-class refusal : public error {
- public:
-  using error::error;
-};
-
-json object_in(const net::request_view& in) {
-  if (in.body.size() > max_control_bytes) throw refusal("the body is longer than a control message can be");
-  auto j = json_from(net::text_of(in.body), max_control_bytes);
-  if (!j.is_object()) throw refusal("the body is no JSON object");
-  return j;
-}
-
-std::uint64_t number(const json& j, const char* key, std::uint64_t most) {
-  const auto it = j.find(key);
-  if (it == j.end()) throw refusal(std::string("\"") + key + "\" is missing");
-  // nlohmann keeps non-negative integers of a parsed text as unsigned
-  if (!it->is_number_unsigned() || it->get<std::uint64_t>() > most)
-    throw refusal(std::string("\"") + key + "\" is " + json_text(*it) + ", not a whole number up to " +
-                  std::to_string(most));
-  return it->get<std::uint64_t>();
-}
-
-std::string text(const json& j, const char* key) {
-  const auto it = j.find(key);
-  if (it == j.end() || !it->is_string() || it->get_ref<const std::string&>().size() > max_text_bytes)
-    throw refusal(std::string("\"") + key + "\" is missing or no short string");
-  return it->get<std::string>();
-}
-
-std::string address(const json& j, const char* key) {
-  auto a = text(j, key);
-  if (a.empty()) throw refusal(std::string("\"") + key + "\" is empty");
-  return a;
-}
-
-std::string text_or(const json& j, const char* key, std::string otherwise) {
-  const auto it = j.find(key);
-  return it != j.end() && it->is_string() ? it->get<std::string>() : std::move(otherwise);
-}
-
-/// An exit status from outside; invalid ones become the general failure.
-int exit_status_in(const json& j) {
-  const auto it = j.find("status");
-  if (it == j.end() || !it->is_number_integer()) return exit_status::failure;
-  const auto s = it->get<std::int64_t>();
-  return s >= 0 && s <= 255 ? static_cast<int>(s) : exit_status::failure;
-}
-
 }  // namespace
 
-struct scheduler::sender {
-  role what = role::worker;
-  std::uint32_t index = 0;
-
-  static sender in(const json& j, const scheduler_options& options) {
-    sender s;
-    const auto it = j.find("role");
-    if (it == j.end() || (*it != "server" && *it != "worker"))
-      throw refusal("\"role\" must be \"server\" or \"worker\"");
-    s.what = *it == "server" ? role::server : role::worker;
-    const bool server = s.what == role::server;
-    s.index = static_cast<std::uint32_t>(number(j, server ? "slot" : "rank", 0xffffffffU));
-    const auto count = server ? options.servers : options.workers;
-    if (s.index >= count)
-      throw refusal((server ? "slot " : "rank ") + std::to_string(s.index) + ": the job has " + std::to_string(count) +
-                    (server ? " servers" : " workers") + ", counted from 0");
-    return s;
-  }
-};
+scheduler::sender scheduler::sender::in(const json& j, const scheduler_options& options) {
+  sender s;
+  const auto it = j.find("role");
+  if (it == j.end() || (*it != "server" && *it != "worker")) throw refusal("\"role\" must be \"server\" or \"worker\"");
+  s.what = *it == "server" ? role::server : role::worker;
+  const bool server = s.what == role::server;
+  s.index = static_cast<std::uint32_t>(whole_number_in(j, server ? "slot" : "rank", 0xffffffffU));
+  const auto count = server ? options.servers : options.workers;
+  if (s.index >= count)
+    throw refusal((server ? "slot " : "rank ") + std::to_string(s.index) + ": the job has " + std::to_string(count) +
+                  (server ? " servers" : " workers") + ", counted from 0");
+  return s;
+}
 
 scheduler::scheduler(scheduler_options options, event_sink events, time_point now,
                      checkpoint_coordinator::send_request send)
@@ -108,7 +50,8 @@ scheduler::scheduler(scheduler_options options, event_sink events, time_point no
       servers_(options_.servers),
       workers_(options_.workers),
       hub_({.max_ranks = options_.workers}),
-      checkpoints_(options_.checkpoints, options_.job, options_.workers, events_, std::move(send)) {
+      checkpoints_(options_.checkpoints, options_.job, options_.workers, events_, send),
+      removals_(std::move(send)) {
   servers_in_job_.plan_checkpoints(checkpoints_.plan());
   if (options_.worker_wait.count() != 0)
     hub_.keep_answers({.ranks = options_.workers, .folder = options_.answers_folder});
@@ -173,8 +116,8 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
                   (who.what == role::server && servers_in_job_.state(who.index) == server_state::down)));
   if (at(who.what, who.index).joined && !returns) throw refusal(name(who.what, who.index) + " has joined already");
   if (phase_ != phase::joining && !returns) throw refusal("the job is complete");
-  const auto host = text(body, "host");
-  const auto pid = static_cast<int>(number(body, "pid", 0x7fffffff));
+  const auto host = text_in(body, "host");
+  const auto pid = static_cast<int>(whole_number_in(body, "pid", 0x7fffffff));
   json joined{{"event", "joined"}, {"host", host}, {"pid", pid}};
   const auto before = holder(who);
   if (who.what == role::server) {
@@ -184,20 +127,20 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
     s.pid = pid;
     const auto it = body.find("incarnation");
     if (it != body.end() && it->is_string()) s.incarnation = from_hex(it->get_ref<const std::string&>()).value_or(0);
-    else s.incarnation = number(body, "incarnation", ~std::uint64_t{0});
+    else s.incarnation = whole_number_in(body, "incarnation", ~std::uint64_t{0});
     if (s.incarnation == 0) throw refusal("\"incarnation\" must be 16 hex digits or a number, and not 0");
     if (const auto weight = body.find("weight"); weight != body.end()) {
       if (!weight->is_number() || !(*weight >= ring::least_weight && *weight <= ring::greatest_weight))
         throw refusal("\"weight\" is " + json_text(*weight) + ", not a number in [1/64, 64]");
       s.weight = weight->get<double>();
     }
-    s.threads = static_cast<std::uint32_t>(number(body, "threads", membership::most_threads));
+    s.threads = static_cast<std::uint32_t>(whole_number_in(body, "threads", membership::most_threads));
     const auto shards = body.find("shards");
     if (shards == body.end() || !shards->is_array() || shards->size() != s.threads || s.threads == 0)
       throw refusal("\"shards\" must have one address for each of the threads");
-    for (const auto& a : *shards) s.shards.push_back(address({{"shards", a}}, "shards"));
-    s.clock = address(body, "clock");
-    s.control = address(body, "control");
+    for (const auto& a : *shards) s.shards.push_back(address_in({{"shards", a}}, "shards"));
+    s.clock = address_in(body, "clock");
+    s.control = address_in(body, "control");
     joined["role"] = "server";
     joined["index"] = who.index;
     joined["threads"] = s.threads;
@@ -215,7 +158,7 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
       ++servers_joined_;
     }
   } else {
-    const auto size = number(body, "size", 0xffffffffU);
+    const auto size = whole_number_in(body, "size", 0xffffffffU);
     if (size != options_.workers)
       throw refusal("worker " + std::to_string(who.index) + " was started as one of " + std::to_string(size) +
                     " workers, the job has " + std::to_string(options_.workers));
@@ -309,7 +252,7 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
     const auto clock = body.find("clock");
     if (clock != body.end() && clock->is_number_unsigned())
       n.clock = static_cast<std::uint32_t>(std::min<std::uint64_t>(clock->get<std::uint64_t>(), 0xffffffffU));
-    if (who.what == role::worker) on_worker_death(who.index, body);
+    if (who.what == role::worker) on_worker_heartbeat(who.index, body);
     const auto busy = body.find("busy");
     if (who.what == role::server && busy != body.end()) name_busy(who.index, *busy, now);
     const auto synced = body.find("synced");
@@ -375,25 +318,6 @@ void scheduler::broadcast_membership() {
       if (n.watching) n.watching.answer({}, net::bytes_of(all));
 }
 
-void scheduler::on_death_report(const net::request_view& in, completion done, time_point now) try {
-  const auto body = object_in(in);
-  const auto who = sender::in(body, options_);
-  auto why = text_or(body, "why", "its process has ended");
-  if (why.size() > max_cause_bytes) why.resize(max_cause_bytes);
-  const auto& n = at(who.what, who.index);
-  const bool is_known = n.joined && is_of(body, holder(who));
-  // A report may arrive when its position already belongs to another process.
-  const bool is_late =
-      std::ranges::any_of(n.earlier, [&](const auto& p) { return body.value("pid", json()) == p.pid; });
-  if (who.what == role::server && awaits(who.index) && !is_known && !is_late) give_up_entering(why);
-  else if (phase_ != phase::done && is_known && !n.gone) on_loss(who.what, who.index, why, now);
-  const auto answer =
-      json_text({{"goes_on", phase_ != phase::aborted}, {"epoch", servers_in_job_.members().epoch}, {"cause", cause_}});
-  done.answer({}, net::bytes_of(answer));
-} catch (const refusal& e) {
-  done.fail(net::status::bad_request, e.what());
-}
-
 void scheduler::name_busy(std::uint32_t slot, const json& list, time_point now) {
   if (!list.is_array()) return;
   std::size_t seen = 0;
@@ -452,156 +376,8 @@ void scheduler::emit_progress(time_point now) {
   last_passed_on_ = std::exchange(held_progress_, {});
 }
 
-void scheduler::leave(const net::request_view& in, completion done, time_point now) try {
-  const auto body = object_in(in);
-  const auto who = sender::in(body, options_);
-  auto& n = at(who.what, who.index);
-  if (phase_ == phase::aborted) {
-    n.gone = true;
-    return refuse_ended(done);
-  }
-  if (!n.joined) throw refusal("it has not joined");
-  if (!is_of(body, holder(who))) throw refusal(name(who.what, who.index) + " holds this place");
-  if (n.gone) return done.ok();
-  const int status = exit_status_in(body);
-  if (const auto words = body.find("last_words"); words != body.end() && who.what == role::server) {
-    done.ok();
-    return on_last_words(who.index, *words, now);
-  }
-  n.gone = true;
-  if (who.what == role::server) {
-    done.ok();
-    if (phase_ == phase::done) return;
-    if (phase_ == phase::running && servers_in_job_.may_change()) {
-      n.gone = false;
-      on_loss(role::server, who.index, "it left with status " + std::to_string(status), now);
-      return;
-    }
-    if (!left_early_) left_early_.emplace(who.index, now);
-    events_(json_text({{"event", "left"}, {"role", "server"}, {"index", who.index}, {"status", status}}), false);
-    return;
-  }
-  // Before the reply, so that an observer of that process's exit can know that it was not premature.
-  events_(json_text({{"event", "left"}, {"role", "worker"}, {"index", who.index}, {"status", status}}), false);
-  done.ok();
-  if (status != 0) {
-    abort(status, name(who.what, who.index) + " ended with status " + std::to_string(status), now);
-    return;
-  }
-  // Ranks of communicator 0 are the workers' own; a collective that waits for one that has left would wait forever.
-  hub_.depart(0, who.index, "worker " + std::to_string(who.index) + " has left the job");
-  if (n.awaited) caught_up(who.index);
-  if (auto* kept = hub_.kept()) kept->needs_nothing(who.index);
-  checkpoints_.worker_left(who.index, servers_in_job_.members());
-  ++workers_left_;
-  end_when_all_left(now);
-} catch (const refusal& e) {
-  done.fail(net::status::bad_request, e.what());
-}
-
-/// A user function kills a server: it is lost, and the function is blocked.
-void scheduler::on_last_words(std::uint32_t slot, const json& words, time_point now) {
-  if (phase_ == phase::done || !words.is_object()) return;
-  auto& n = servers_[slot];
-  const auto where = text_or(words, "where", "a user function");
-  const auto how = text_or(words, "how", "");
-  // A server that is still running was told to exit because of that.
-  auto why = how.empty() ? n.hung : how + " in " + where;
-  if (how.empty()) why = (why.empty() ? "it does not return" : why) + ": " + where;
-  if (why.size() > max_cause_bytes) why.resize(max_cause_bytes);
-  n.hung.clear();
-  const auto function = from_hex(text_or(words, "function", ""));
-  if (function && *function != 0) {
-    servers_in_job_.refuse({*function, "it is called no more: it has ended " + name(role::server, slot) + ", " + why});
-  }
-  on_loss(role::server, slot, why, now);
-}
-
-void scheduler::end_when_all_left(time_point now) {
-  if (workers_left_ < options_.workers) return;
-  phase_ = phase::done;
-  ended_at_ = now;
-  emit_progress(now);
-  events_(json_text({{"event", "done"}}), false);
-}
-
-void scheduler::on_abort(const net::request_view& in, completion done, time_point now) try {
-  const auto body = object_in(in);
-  const int status = exit_status_in(body);
-  auto cause = text_or(body, "cause", "a node ended the job without saying why");
-  if (cause.size() > max_cause_bytes) cause.resize(max_cause_bytes);
-  done.ok();
-  abort(status == 0 ? exit_status::failure : status, cause, now);
-} catch (const refusal& e) {
-  done.fail(net::status::bad_request, e.what());
-}
-
-void scheduler::abort(int status, const std::string& cause, time_point now) {
-  if (phase_ == phase::aborted || phase_ == phase::done) return;
-  phase_ = phase::aborted;
-  status_ = status;
-  cause_ = cause;
-  ended_at_ = now;
-  emit_progress(now);
-  events_(json_text({{"event", "abort"}, {"status", status}, {"cause", cause}}), false);
-  const auto why = ended_json();
-  for (auto* nodes : {&servers_, &workers_})
-    for (auto& n : *nodes)
-      for (auto* parked : {&n.joining, &n.watching})
-        if (*parked) parked->fail(net::status::job_ended, why);
-  hub_.fail_all(net::status::job_ended, why);
-  checkpoints_.fail_all(net::status::job_ended, why);
-}
-
-void scheduler::on_loss(role r, std::uint32_t index, const std::string& why, time_point now) {
-  auto& n = at(r, index);
-  n.gone = true;
-  const bool server = r == role::server;
-  if (server && servers_in_job_.state(index) == server_state::gone) return;
-  if (server && servers_in_job_.state(index) == server_state::left) {  // it had no partitions any more
-    servers_in_job_.server_lost(index);
-    events_(json_text({{"event", "retired"},
-                       {"index", index},
-                       {"pid", n.pid},
-                       {"host", n.host},
-                       {"epoch", servers_in_job_.members().epoch}}),
-            false);
-    return broadcast_membership();
-  }
-  const int status = server ? exit_status::server_lost : exit_status::worker_lost;
-  auto cause = name(r, index) + " lost: " + (n.hung.empty() ? why : n.hung);
-  if (!server && options_.worker_wait.count() != 0 && phase_ == phase::running) {
-    losses_.emplace_back(now, cause);
-    return await(index, cause, now);
-  }
-  if (!server && options_.eject_workers && phase_ == phase::running && index != 0) {
-    losses_.emplace_back(now, cause);
-    eject(index, cause);
-    return end_when_all_left(now);
-  }
-  server_membership::verdict verdict{false};
-  if (server && phase_ == phase::running && servers_in_job_.may_change()) verdict = servers_in_job_.server_lost(index);
-  if (!verdict.why_not.empty()) cause += "; " + verdict.why_not;
-  const bool is_worker_0 = !server && index == 0 && options_.eject_workers && phase_ == phase::running;
-  if (is_worker_0) cause += "; worker 0 writes the results: it cannot be ejected";
-  json event{{"event", "lost"}, {"role", server ? "server" : "worker"},
-             {"index", index},  {"pid", n.pid},
-             {"host", n.host},  {"cause", cause},
-             {"status", status}};
-  if (servers_in_job_.may_change()) {
-    event["goes_on"] = verdict.goes_on;
-    event["epoch"] = servers_in_job_.members().epoch;
-  }
-  if (!verdict.goes_on) emit_progress(now);  // before the cause
-  events_(json_text(event), false);
-  if (!verdict.goes_on) return abort(status, cause, now);
-  losses_.emplace_back(now, cause);
-  std::erase_if(busy_, [index](const auto& b) { return b.first.first == index; });
-  checkpoints_.servers_changed("server s" + std::to_string(index) + " was lost meanwhile");
-  broadcast_membership();
-}
-
 void scheduler::on_reply(std::uint64_t number, const net::reply_view& reply, time_point now) {
+  removals_.on_reply(number, reply, now);
   if (!checkpoints_.on_reply(number, reply, now) || phase_ != phase::joining) return;
   if (const auto& why = checkpoints_.restore_failure(); !why.empty()) abort(exit_status::data, why, now);
   else if (checkpoints_.restored()) answer_joins(now);

@@ -9,9 +9,10 @@
 //
 // With replicas (`replicas` above 1) a running job survives the loss of servers; which, server_membership.hpp says.
 // With `eject_workers` it survives the loss of workers other than 0, which writes the results: collectives go on
-// without their contributions. The launcher makes sure that the process is dead, and then removes the worker from the
-// clock. With `worker_wait` the others wait at most so long for a replacement process of the same rank to catch up with
-// the previous one:
+// without their contributions. Once a launcher has reported that the process is dead, the scheduler removes the worker
+// from the clock (clock_removals.hpp); of a worker that was lost because it was silent, an event requests its end. With
+// `worker_wait` the others wait at most so long for a replacement process of the same rank to catch up with the
+// previous one:
 //
 //   up --lost--> awaited --a new process joins--> catching up --it says so, or leaves--> up (worker_recovery.cpp)
 //
@@ -33,7 +34,10 @@
 //              after another one has replaced it.
 //   watch      {"role","slot" or "rank"}; the header's epoch is the known one. Answered with the membership as soon as
 //              there is one of another epoch.
-//   dead       {"role","slot" or "rank","pid","why"}: a launcher has reaped the process. Answered at once with
+//   report_death
+//              {"role","slot" or "rank","pid","why"}: a launcher has reaped the process. Of a worker also "status", if
+//              it was not killed but has exited by itself, which ends the job whatever was to be done at a worker's
+//              death; and "cannot": why no other process can replace it. Answered at once with
 //              {"goes_on","epoch","cause"}.
 //   resize     {"servers": 1 or -1}: a server is to enter, which an event requests from the launcher, or one is to
 //              leave. Answered at once with {"slot","epoch"}; refused while another change is in progress, or when too
@@ -69,6 +73,7 @@
 #include "net/protocol.hpp"
 #include "server/request/completion.hpp"
 #include "server/scheduler/checkpoint_coordinator.hpp"
+#include "server/scheduler/clock_removals.hpp"
 #include "server/scheduler/collective_service.hpp"
 #include "server/scheduler/server_membership.hpp"
 
@@ -147,7 +152,7 @@ class scheduler {
     bool gone = false;                    ///< left, lost, or told that the job has ended
     bool ejected = false;                 ///< a worker the others continue without
     std::optional<time_point> awaited{};  ///< since when the others have waited for a worker; until it has caught up
-    std::string lost_cause{};             ///< why they do
+    std::string lost_cause{};             ///< why they do, or continue without it
     std::uint32_t turn = 0;               ///< how many processes were this worker before
     std::uint64_t client = 0;             ///< whose collectives count
     int pid = 0;
@@ -159,7 +164,13 @@ class scheduler {
     completion watching;                  ///< its parked watch
     std::string hung;                     ///< the user function that blocks it: it is told to exit
   };
-  struct sender;  // what a body says about who sent it
+  /// What a body says about who sent it.
+  struct sender {
+    role what = role::worker;
+    std::uint32_t index = 0;
+    /// Throws: refusal (control_body.hpp).
+    static sender in(const nlohmann::json& j, const scheduler_options& options);
+  };
 
   void join(const net::request_view& in, completion done, time_point now);
   void heartbeat(const net::request_view& in, completion done, time_point now);
@@ -179,15 +190,27 @@ class scheduler {
   void give_up_entering(const std::string& why);
   [[nodiscard]] bool awaits(std::uint32_t slot) const noexcept { return entering_ && entering_->first == slot; }
   void broadcast_membership();
+  /// How a worker was lost.
+  struct worker_end {
+    std::string why;
+    bool reaped = false;          ///< the process is dead: a launcher has said so
+    std::optional<int> exited{};  ///< it was not killed, but has exited with this status
+    std::string cannot{};         ///< why no other process can replace it
+  };
   void on_loss(role r, std::uint32_t index, const std::string& why, time_point now);
-  void eject(std::uint32_t rank, const std::string& cause);
+  [[nodiscard]] nlohmann::json lost_event(role r, std::uint32_t index, const std::string& cause, int with_status) const;
+  void on_worker_loss(std::uint32_t rank, const worker_end& end, time_point now);
+  [[nodiscard]] bool on_worker_reaped(std::uint32_t rank, const nlohmann::json& body, std::string why, time_point now);
+  [[nodiscard]] std::string why_needed(std::uint32_t rank, const worker_end& end) const;
+  void look_at_removals(time_point now);
+  void eject(std::uint32_t rank, const std::string& cause, bool reaped, time_point now);
   void await(std::uint32_t rank, const std::string& cause, time_point now);
   /// No replacement of this worker has joined yet.
   [[nodiscard]] bool is_awaited(role r, std::uint32_t index) const {
     return r == role::worker && workers_[index].awaited && workers_[index].gone;
   }
   void take_place(std::uint32_t rank, const nlohmann::json& body, completion done, time_point now);
-  void on_worker_death(std::uint32_t rank, const nlohmann::json& body);
+  void on_worker_heartbeat(std::uint32_t rank, const nlohmann::json& body);
   void caught_up(std::uint32_t rank);
   void look_at_awaited(time_point now);
   void collective(const net::request_view& in, shared_buffer tail, completion done);
@@ -218,6 +241,7 @@ class scheduler {
       entering_;  // the slot whose server has not joined yet, since when
   collective_service hub_;
   checkpoint_coordinator checkpoints_;
+  clock_removals removals_;
   int status_ = 0;
   std::string cause_;
   std::optional<std::pair<std::uint32_t, time_point>>

@@ -59,6 +59,7 @@ void scheduler::tick(time_point now) {
   look(role::server, servers_);
   look(role::worker, workers_);
   look_at_awaited(now);
+  look_at_removals(now);
   if (entering_ && now - entering_->second > options_.join_limit)
     give_up_entering("it did not join within " + seconds(options_.join_limit));
   if (left_early_ && now - left_early_->second > early_leave_grace)
@@ -81,6 +82,7 @@ void scheduler::was_away(time_point::duration missed, time_point now) {
   joining_since_ += missed;
   ended_at_ += missed;
   checkpoints_.was_away(missed);
+  removals_.was_away(missed);
 }
 
 bool scheduler::all_notified(time_point now) const noexcept {

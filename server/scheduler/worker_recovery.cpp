@@ -10,6 +10,7 @@
 #include <paracel/error.hpp>
 
 #include "core/json_io.hpp"
+#include "server/scheduler/control_body.hpp"
 #include "server/scheduler/scheduler.hpp"
 
 namespace paracel::srv {
@@ -22,10 +23,66 @@ constexpr std::size_t most_ranges = 1U << 16;  // of one heartbeat
 
 }  // namespace
 
-/// `clock_thread` and the epoch are for the launcher.
-void scheduler::eject(std::uint32_t rank, const std::string& cause) {
+/// Why the job ends when it loses this worker; empty: that was not to be survived anyway.
+std::string scheduler::why_needed(std::uint32_t rank, const worker_end& end) const {
+  const bool waits = options_.worker_wait.count() != 0;
+  if (end.exited || !(waits || options_.eject_workers)) return {};
+  if (phase_ == phase::joining) return "the others go on without a worker only when all have joined";
+  if (waits) return end.cannot;
+  return rank == 0 ? "worker 0 writes the results: it cannot be ejected" : "";
+}
+
+/// A worker that fails by itself ends the job: the others would fail likewise.
+void scheduler::on_worker_loss(std::uint32_t rank, const worker_end& end, time_point now) {
+  auto& n = workers_[rank];
+  n.gone = true;
+  auto cause = (n.joined ? name(role::worker, rank) : "worker " + std::to_string(rank)) + " lost: " + end.why;
+  const auto why_not = why_needed(rank, end);
+  if (phase_ == phase::running && !end.exited && why_not.empty()) {
+    if (options_.worker_wait.count() != 0) {
+      losses_.emplace_back(now, cause);
+      return await(rank, cause, now);
+    }
+    if (options_.eject_workers) {
+      losses_.emplace_back(now, cause);
+      eject(rank, cause, end.reaped, now);
+      return end_when_all_left(now);
+    }
+  }
+  const int with_status = end.exited.value_or(exit_status::worker_lost);
+  if (!why_not.empty()) cause += "; " + why_not;
+  auto event = lost_event(role::worker, rank, cause, with_status);
+  if (!why_not.empty()) event["why_not"] = why_not;
+  emit_progress(now);  // before the cause
+  events_(json_text(event), false);
+  abort(with_status, cause, now);
+}
+
+/// Returns whether the job continues, as far as this death is concerned.
+bool scheduler::on_worker_reaped(std::uint32_t rank, const json& body, std::string why, time_point now) {
+  worker_end end{.why = std::move(why), .reaped = true, .cannot = cause_or(body, "cannot", "")};
+  if (body.contains("status")) end.exited = exit_status_in(body);
+  auto& n = workers_[rank];
+  // A report may arrive when its position already belongs to another process.
+  const bool is_known = n.joined ? is_of(body, holder({role::worker, rank})) : phase_ == phase::joining;
+  if (!is_known) return !end.exited;
+  if (n.ejected) {
+    removals_.remove(rank, servers_in_job_.members(), now);
+    return true;
+  }
+  const bool is_awaited = n.awaited && n.gone;
+  if (is_awaited ? end.cannot.empty() : !end.exited && (phase_ == phase::done || n.gone)) return true;
+  if (is_awaited) end.exited.reset();  // it was told to exit
+  on_worker_loss(rank, end, now);
+  return !end.exited && phase_ != phase::aborted;
+}
+
+/// The others continue without this worker. If its process may still live, it leaves the clock when its death is
+/// reported: until then it may take part.
+void scheduler::eject(std::uint32_t rank, const std::string& cause, bool reaped, time_point now) {
   auto& n = workers_[rank];
   n.ejected = true;
+  n.lost_cause = cause;
   ++workers_left_;
   const auto& members = servers_in_job_.members();
   events_(json_text({{"event", "ejected"},
@@ -35,11 +92,19 @@ void scheduler::eject(std::uint32_t rank, const std::string& cause) {
                      {"host", n.host},
                      {"cause", cause},
                      {"clock", n.clock},
-                     {"clock_thread", members.servers[key_router(members).clock_server()].clock},
-                     {"epoch", members.epoch}}),
+                     {"reaped", reaped}}),
           false);
   hub_.eject(0, rank, "worker " + std::to_string(rank) + " was ejected: " + cause);
   checkpoints_.worker_left(rank, members);
+  if (reaped) removals_.remove(rank, members, now);
+}
+
+void scheduler::look_at_removals(time_point now) {
+  const auto rank = removals_.tick(servers_in_job_.members(), now);
+  if (!rank) return;
+  const auto cause = workers_[*rank].lost_cause + ", and the others could not be told";
+  events_(json_text(lost_event(role::worker, *rank, cause, exit_status::worker_lost)), false);
+  abort(exit_status::worker_lost, cause, now);
 }
 
 /// The clock does not pass what this worker has committed, so the others wait implicitly.
@@ -81,7 +146,7 @@ void scheduler::take_place(std::uint32_t rank, const json& body, completion done
   done.answer(fields, net::bytes_of(members));
 }
 
-void scheduler::on_worker_death(std::uint32_t rank, const json& body) {
+void scheduler::on_worker_heartbeat(std::uint32_t rank, const json& body) {
   auto* kept = hub_.kept();
   if (kept == nullptr) return;
   if (workers_[rank].awaited && body.value("caught_up", json()) == true) caught_up(rank);

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
 #include <utility>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "server/request/request_payloads.hpp"
@@ -451,9 +451,7 @@ void shard::fence(const net::request_view& request, completion& done) {
   if (rest.size() / sizeof(std::uint64_t) > most_fenced - std::min(most_fenced, fenced_.size())) {
     return refuse(done, status::out_of_memory, "too many clients are fenced off here");
   }
-  for (; !rest.empty(); rest = rest.subspan(sizeof(std::uint64_t))) {
-    std::uint64_t client = 0;
-    std::memcpy(&client, rest.data(), sizeof client);
+  for (std::uint64_t client = 0; take_fields(rest, client);) {
     fenced_.insert(client);
     waiting_room_.forget(client, status::bad_request);
   }
@@ -500,8 +498,7 @@ void shard::handle_register(const net::request_view& request, completion& done) 
       additive = f.additive && f.function->initialise == nullptr;
     }
     std::array<std::byte, sizeof id + 1> body;
-    std::memcpy(body.data(), &id, sizeof id);
-    body[sizeof id] = static_cast<std::byte>(additive ? 1 : 0);
+    store_fields(body.data(), id, static_cast<std::uint8_t>(additive ? 1 : 0));
     shard_counters::add(counters_.bytes_out, net::reply_header_bytes + body.size());
     done.answer({}, body);
   } catch (const plugin_error& e) {

@@ -3,8 +3,9 @@
 // Requests of many keys at a shard: items with their keys, and prepared sets.
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string>
+
+#include <paracel/bytes.hpp>
 
 #include "server/shard/shard.hpp"
 
@@ -159,7 +160,7 @@ void shard::handle_set(const net::request_view& request, completion& done) {
   if (request.key().size() != sizeof digest) {
     return refuse(done, status::bad_request, "a key set has a name of 16 bytes");
   }
-  std::memcpy(&digest, request.key().data(), sizeof digest);
+  load_fields(request.body.data(), digest);
   if (h.what == verb::set_prepare) return prepare_set(request, digest, done);
   auto* set = sets_.find(digest);
   if (set == nullptr) {

@@ -2,8 +2,9 @@
 #include "server/shard/subscriptions.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
+
+#include <paracel/bytes.hpp>
 
 namespace paracel::srv {
 
@@ -65,8 +66,7 @@ void subscriptions::answer(const net::request_header& header, std::span<const st
     --left;
     const auto hash = hash_key(item.key);
     const auto* e = keys_.owns(partition_of(hash)) ? keys_.find(hash, item.key) : nullptr;
-    std::uint64_t known = 0;
-    std::memcpy(&known, item.value.bytes.data(), sizeof known);
+    const auto known = load_field<std::uint64_t>(item.value.bytes.data());
     if (e == nullptr) {
       net::append_item(reply_, status::not_found, 0, {});
     } else if (e->version() == known) {

@@ -2,14 +2,10 @@
 #include "server/store/row_service.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include <paracel/error.hpp>
-
-#include "server/plugin/last_words.hpp"
 
 namespace paracel::srv {
 
@@ -18,13 +14,6 @@ using net::verb;
 
 namespace {
 
-// Rows whose slots, and then the rows themselves, are prefetched before the first is handled: as for keys, more than a
-// core keeps in flight, and few enough for the first-level cache.
-constexpr std::size_t rows_at_once = 32;
-constexpr std::size_t line_bytes = 64;
-// Beyond this the hardware prefetcher takes over.
-constexpr std::size_t prefetched_bytes = 512;
-constexpr std::uint16_t not_here = 0xffff;
 // Rows that a scan visits in one request: 16,000 rows of 16 floats take 0.2 ms.
 constexpr std::size_t scan_chunk_bytes = std::size_t{1} << 20;
 constexpr std::size_t kept_body_bytes = std::size_t{1} << 20;
@@ -33,42 +22,6 @@ constexpr std::size_t largest_row_bytes = std::size_t{64} << 20;
 constexpr std::size_t most_tables = 1024;
 // Approximate overhead of a waiting batch besides its payload.
 constexpr std::size_t staged_batch_bytes = 128;
-
-void prefetch_row(const std::byte* row, std::size_t bytes) noexcept {
-  const auto n = std::min(bytes, prefetched_bytes);
-  for (std::size_t at = 0; at < n; at += line_bytes) __builtin_prefetch(row + at, 1);
-  __builtin_prefetch(row + n - 1, 1);
-}
-
-template <class F>
-void with_element(value_tag t, const F& f) {
-  switch (t) {
-    case value_tag::i32:
-      return f(std::int32_t{});
-    case value_tag::i64:
-      return f(std::int64_t{});
-    case value_tag::f32:
-      return f(float{});
-    default:
-      return f(double{});
-  }
-}
-
-/// Numbers of a payload may lie at any address.
-template <class T>
-void add(std::byte* row, const std::byte* delta, std::size_t width) noexcept {
-  auto* __restrict v = reinterpret_cast<T*>(row);
-  for (std::size_t j = 0; j < width; ++j) {
-    T d;
-    std::memcpy(&d, delta + j * sizeof(T), sizeof d);
-    if constexpr (std::is_integral_v<T>) {
-      using bits = std::make_unsigned_t<T>;
-      v[j] = static_cast<T>(static_cast<bits>(v[j]) + static_cast<bits>(d));
-    } else {
-      v[j] += d;
-    }
-  }
-}
 
 std::string described(const row_init& i) {
   const auto number = [](double d) { return std::to_string(d); };
@@ -84,13 +37,6 @@ std::string described(const row_init& i) {
              std::to_string(i.seed());
   }
   return "unknown";
-}
-
-std::string shown_row(std::uint64_t id) { return "row " + std::to_string(id); }
-std::string shown_row(std::string_view name) {
-  std::string text = "row \"";
-  for (const char c : name.substr(0, 120)) text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  return text + "\"";
 }
 
 }  // namespace
@@ -332,219 +278,6 @@ row_service::problem row_service::change(typed_table& t, row_table& rows, const 
   }
 } catch (const std::bad_alloc&) {
   return no_memory(t);
-}
-
-/// Whether the located rows may be created, where they are missing.
-/// `staged_bytes`: of the batch, if it is to wait for the clock.
-bool row_service::has_room(typed_table& t, const row_table& rows, std::size_t staged_bytes) const {
-  constexpr std::size_t index_bytes = 16;  // of a row, as much as it takes at most
-  const auto row_bytes = t.layout().stride() + index_bytes;
-  if (keys_.has_room(hashes_.size() * row_bytes + staged_bytes)) return true;
-  if (staged_bytes != 0) return false;
-  std::size_t missing = 0;
-  for (std::size_t i = 0; i < hashes_.size(); ++i) {
-    const auto place = place_of_[partition_of(hashes_[i])];
-    const auto* row = rows.named() ? rows.find(place, hashes_[i], names_[i]) : rows.find(place, hashes_[i], ids_[i]);
-    if (row == nullptr) ++missing;
-  }
-  return missing == 0 || keys_.has_room(missing * row_bytes);
-}
-
-/// Hashes of all rows of a request. Nothing is handled if one of them belongs to another shard.
-row_service::problem row_service::locate(const net::rows_view& r, bool named) {
-  hashes_.resize(r.count);
-  if (named) {
-    names_.resize(r.count);
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < r.count; ++i) {
-      names_[i] = r.texts.substr(at, r.length(i));
-      at += names_[i].size();
-      hashes_[i] = net::hash_row(names_[i]);
-    }
-  } else {
-    ids_.resize(r.count);
-    for (std::size_t i = 0; i < r.count; ++i) {
-      ids_[i] = r.id(i);
-      hashes_[i] = net::hash_row(ids_[i]);
-    }
-  }
-  const auto* owned = keys_.owned();
-  for (const auto hash : hashes_) {
-    const auto partition = partition_of(hash);
-    if (place_of_[partition] == not_here || (owned != nullptr && !owned->mine[partition]))
-      return refusal{status::wrong_owner, keys_.not_mine(partition)};
-  }
-  return {};
-}
-
-/// Calls `work(i, row)` for each row that `locate` has found, in order; missing ones are created; then they are noted
-/// before if `note_made` says so. `bytes` of a row are prefetched. Stops with false when `work` returns false.
-template <class Key, class Work>
-bool row_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work, bool note_made) {
-  const auto key = [&](std::size_t i) -> Key {
-    if constexpr (std::is_same_v<Key, std::uint64_t>) return ids_[i];
-    else return names_[i];
-  };
-  const auto made = [&](std::size_t i, std::uint32_t place) {
-    failed_row_ = i;  // if there is no memory for it
-    if (note_made) changes_.row(net::table_id(t.name), hashes_[i], key(i));
-    auto* row = rows.make(place, hashes_[i], key(i));
-    with_element(t.layout().element, [&](auto zero) {
-      using element = decltype(zero);
-      std::uint64_t id = 0;
-      if constexpr (std::is_same_v<Key, std::uint64_t>) id = ids_[i];
-      else id = hashes_[i];
-      t.init.fill(id, std::span(reinterpret_cast<element*>(row + row_layout::value_at), t.layout().width));
-    });
-    return row;
-  };
-  std::array<std::byte*, rows_at_once> guess;
-  std::array<std::uint32_t, rows_at_once> place;
-  const auto count = hashes_.size();
-  for (std::size_t first = 0; first < count; first += rows_at_once) {
-    const auto n = std::min(rows_at_once, count - first);
-    for (std::size_t k = 0; k < n; ++k) {
-      place[k] = place_of_[partition_of(hashes_[first + k])];
-      rows.prefetch_slot(place[k], hashes_[first + k]);
-    }
-    for (std::size_t k = 0; k < n; ++k) {
-      guess[k] = rows.guess(place[k], hashes_[first + k]);
-      if (guess[k] != nullptr) prefetch_row(guess[k], bytes);
-    }
-    for (std::size_t k = 0; k < n; ++k) {
-      const auto i = first + k;
-      auto* row = guess[k];
-      if (row == nullptr || !row_table::is(row, key(i))) {
-        row = rows.find(place[k], hashes_[i], key(i));
-        if (row == nullptr) row = made(i, place[k]);
-      }
-      if (!work(i, row)) return false;
-    }
-  }
-  return true;
-}
-
-template <class Work>
-bool row_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work, bool note_made) {
-  return rows.named() ? each_row<std::string_view>(t, rows, bytes, work, note_made)
-                      : each_row<std::uint64_t>(t, rows, bytes, work, note_made);
-}
-
-row_service::problem row_service::pull(typed_table& t, row_table& rows, const net::rows_view& r, std::uint32_t credit,
-                                       reply& out) {
-  const auto row_bytes = t.layout().value_bytes();
-  const auto bytes = r.count * row_bytes;
-  const auto most = keys_.settings().max_message_bytes - net::reply_header_bytes;
-  if (bytes > most || (credit != 0 && bytes > credit)) {
-    return refusal{status::too_large, std::to_string(r.count) + " rows of " + std::to_string(row_bytes) +
-                                          " bytes are more than one reply may hold"};
-  }
-  std::byte* to = nullptr;
-  if (bytes > net::tail_threshold_bytes) {
-    out.tail = shared_buffer::allocate(bytes);
-    to = out.tail.mutable_data();
-  } else {
-    body_.resize(bytes);
-    out.body = &body_;
-    to = body_.data();
-  }
-  out.header.tag = static_cast<value_tag>(static_cast<unsigned>(t.layout().element) | 0x10U);
-  const auto copy = [&](std::size_t i, const std::byte* row) {
-    std::memcpy(to + i * row_bytes, row + row_layout::value_at, row_bytes);
-    return true;
-  };
-  each_row(t, rows, row_layout::value_at + row_bytes, copy, true);
-  return {};
-}
-
-void row_service::push(typed_table& t, row_table& rows, const net::rows_view& r) {
-  const auto& l = t.layout();
-  const auto row_bytes = l.value_bytes();
-  each_row(t, rows, l.row_bytes(), [&](std::size_t i, std::byte* row) {
-    std::memcpy(row + row_layout::value_at, r.values.data() + i * row_bytes, row_bytes);
-    std::memset(row + l.state_at(), 0, l.row_bytes() - l.state_at());
-    return true;
-  });
-}
-
-row_service::problem row_service::update(typed_table& t, row_table& rows, const net::rows_view& r) {
-  const auto& l = t.layout();
-  const auto row_bytes = l.value_bytes();
-  const std::byte* delta = r.values.data();
-  if (t.function == nullptr) {
-    with_element(l.element, [&](auto zero) {
-      using element = decltype(zero);
-      const std::size_t width = l.width;
-      each_row(t, rows, l.row_bytes(), [&](std::size_t i, std::byte* row) {
-        add<element>(row + row_layout::value_at, delta + i * row_bytes, width);
-        return true;
-      });
-    });
-    return {};
-  }
-
-  const auto& f = *t.function;
-  failed_row_ = 0;
-  if (const auto* why = f.refused.why())
-    return refusal{status::plugin_failed, "table \"" + t.name + "\": " + f.name + ": " + *why};
-  std::array<char, 1024> buffer;
-  buffer[0] = '\0';
-  abi::error_text text{buffer.data(), buffer.size()};
-  const bool aligned = reinterpret_cast<std::uintptr_t>(delta) % element_bytes(l.element) == 0;
-  gradient_.resize(aligned ? 0 : (row_bytes + sizeof(double) - 1) / sizeof(double));
-  const bool may_fail = f.optimizer != nullptr ? (f.optimizer->flags & abi::step_no_throw) == 0
-                                               : (f.function->flags & abi::no_throw) == 0;
-  before_.resize(may_fail ? l.row_bytes() : 0);
-  std::int32_t ended = abi::ok;
-  std::size_t failed = 0;
-  const in_user_call mark({&f.name, f.id, t.name});
-  const bool all = each_row(t, rows, l.row_bytes(), [&](std::size_t i, std::byte* row) {
-    if (rows.named()) current_call.key = names_[i];
-    else current_call.row = ids_[i];
-    const auto* change = delta + i * row_bytes;
-    if (!aligned) {
-      std::memcpy(gradient_.data(), change, row_bytes);
-      change = reinterpret_cast<const std::byte*>(gradient_.data());
-    }
-    if (may_fail) std::memcpy(before_.data(), row, before_.size());
-    auto* value = row + row_layout::value_at;
-    const auto tag = static_cast<std::uint8_t>(l.element);
-    if (f.optimizer != nullptr) {
-      std::uint32_t number = 0;
-      if (l.counts_steps) {
-        std::memcpy(&number, row + l.steps_at(), sizeof number);
-        if (number != 0xffffffffU) ++number;
-        std::memcpy(row + l.steps_at(), &number, sizeof number);
-      }
-      ended = f.optimizer->step(f.optimizer, f.hyper.data(), tag, value, row + l.state_at(), change, l.width, number,
-                                &text);
-    } else {
-      ended = f.function->in_place(f.function, tag, value, change, l.width, &text);
-    }
-    if (ended == abi::ok) return true;
-    if (may_fail) std::memcpy(row, before_.data(), before_.size());
-    failed = i;
-    return false;
-  });
-  if (all) return {};
-  failed_row_ = failed;
-  const auto row = rows.named() ? shown_row(names_[failed]) : shown_row(ids_[failed]);
-  return refusal{ended == abi::type_mismatch ? status::type_mismatch : status::plugin_failed,
-                 "table \"" + t.name + "\", " + row + ": " + f.name + ": " +
-                     (buffer[0] != '\0' ? buffer.data() : "failed without a reason") + "; the row is as before, " +
-                     std::to_string(failed) + " of the batch were updated"};
-}
-
-void row_service::remove(row_table& rows, const net::rows_view& r, reply& out) noexcept {
-  out.header.count = 0;
-  for (std::size_t i = 0; i < r.count; ++i) {
-    const auto place = place_of_[partition_of(hashes_[i])];
-    const bool there = rows.named() ? rows.erase(place, hashes_[i], names_[i]) : rows.erase(place, hashes_[i], ids_[i]);
-    if (!there) continue;
-    ++out.header.count;
-    const auto p = std::ranges::lower_bound(in_hand_, partition_of(hashes_[i]), {}, &partition_in_hand::partition);
-    if (p != in_hand_.end()) ++p->removed;
-  }
 }
 
 row_service::problem row_service::scan(typed_table& t, const net::request_view& request, reply& out) {

@@ -177,7 +177,8 @@ class row_service {
     std::uint32_t removed;
   };
   std::vector<partition_in_hand> in_hand_;  // of a request that is remembered, in ascending order
-  std::vector<std::uint16_t> place_of_;     // by partition: its number within the shard, or not_here
+  static constexpr std::uint16_t not_here = 0xffff;
+  std::vector<std::uint16_t> place_of_;  // by partition: its number within the shard, or not_here
   std::uint32_t partitions_;
   byte_budget staged_bytes_;  // within the limit of the keys and rows
   std::map<std::uint32_t, std::unique_ptr<typed_table>> tables_;

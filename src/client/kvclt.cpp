@@ -7,6 +7,7 @@
 #include <paracel/error.hpp>
 
 #include "client/multi_request.hpp"
+#include "core/check.hpp"
 
 namespace paracel {
 
@@ -53,9 +54,14 @@ void kvclt::check_key(std::string_view key) {
 
 kvclt::kvclt(client_context& shared, const server_entry& server)
     : shared_(shared), slot_(server.slot), incarnation_(server.incarnation), serves_(takes_part(server.state)) {
-  for (const auto& address : server.shards) lines_.push_back({.address = address});
-  lines_.push_back({.address = server.clock});
-  lines_.push_back({.address = server.control});
+  for (const auto& address : server.shards) add_line(address);
+  add_line(server.clock);
+  add_line(server.control);
+}
+
+void kvclt::add_line(const std::string& address) {
+  const auto policy = shared_.may_change ? net::on_loss::notify : net::on_loss::fail;
+  lines_.push_back({net::reliable_channel(*shared_.port, address, {.policy = policy})});
 }
 
 kvclt::~kvclt() {
@@ -66,6 +72,8 @@ kvclt::sequence kvclt::send(std::uint32_t thread, std::uint32_t channel, net::re
                             std::span<const std::byte> prefix, std::span<const std::byte> payload, shared_buffer&& tail,
                             handler&& done) {
   auto& window = shared_.window;
+  PARACEL_ASSERT(thread < threads());
+  PARACEL_ASSERT(!window.at(window.next()).open);  // room was reserved
   auto& to = lines_[thread];
   h.job = shared_.job;
   h.client = shared_.incarnation;
@@ -79,9 +87,8 @@ kvclt::sequence kvclt::send(std::uint32_t thread, std::uint32_t channel, net::re
   h.key_bytes = static_cast<std::uint32_t>(key.size());
   h.body_bytes = static_cast<std::uint32_t>(key.size() + prefix.size() + payload.size());
   h.tail_bytes = tail.size();
-  // Where servers do not change the first connection does not either: a ping over another one is rejected then.
-  if (shared_.may_change || !to.begun) [[unlikely]]
-    begin_stream(to, h);
+  if (to.channel.has_to_mark() && serves_) [[unlikely]]
+    to.channel.mark(h);
   front_.resize(net::request_header_bytes + key.size() + prefix.size());
   net::encode(h, std::span<std::byte, net::request_header_bytes>(front_.data(), net::request_header_bytes));
   const auto after_key = std::ranges::copy(net::bytes_of(key), front_.begin() + net::request_header_bytes).out;
@@ -90,7 +97,9 @@ kvclt::sequence kvclt::send(std::uint32_t thread, std::uint32_t channel, net::re
   const bool parks = h.what == net::verb::subscribe;
   if (shared_.may_change && !parks) [[unlikely]]
     retain(thread, channel, h, payload, tail);
-  transmit(to, {.head = front_, .body = payload, .tail = std::move(tail)});
+  if (serves_) [[likely]]
+    to.channel.transmit({.head = front_, .body = payload, .tail = std::move(tail)});
+  else shared_.left_behind = true;  // the place was looked up before the server was lost
   if (front_.capacity() > kept_buffer_bytes) front_ = {};
   if (parks) return window.park({channel, h.clock, std::move(done)});
   return window.open(h.what, channel, net::request_header_bytes + h.body_bytes + h.tail_bytes, std::move(done));
@@ -112,71 +121,32 @@ void kvclt::retain(std::uint32_t thread, std::uint32_t channel, const net::reque
 
 void kvclt::resend(std::uint32_t thread, net::request_header& h, std::span<const std::byte> body,
                    const shared_buffer& tail) {
-  auto& to = lines_[thread];
+  PARACEL_CHECK(thread < threads() && shared_.may_change);
+  // What is answered is below the watermark, and a server would refuse it as expired.
+  PARACEL_ASSERT(shared_.window.is_open(h.sequence));
   h.epoch = shared_.epoch;
   h.low_watermark = shared_.window.low();
-  begin_stream(to, h);
-  net::request_bytes head;
-  net::encode(h, head);
-  transmit(to, {.head = head, .body = body, .tail = tail});
+  if (serves_) lines_[thread].channel.send(h, body, tail);
+  else shared_.left_behind = true;
 }
 
-void kvclt::ping(std::uint32_t thread) {
+void kvclt::look(std::uint32_t thread, std::chrono::nanoseconds now) {
   net::request_header h;
-  h.what = net::verb::ping;
-  h.count = net::ping_alive;
   h.job = shared_.job;
   h.client = shared_.incarnation;
   h.rank = shared_.rank;
-  resend(thread, h, {}, {});
-}
-
-/// The header of a message that is about to be sent there.
-void kvclt::begin_stream(line& to, net::request_header& h) const noexcept {
-  h.flags = static_cast<std::uint16_t>((h.flags & ~net::flag_first) | net::flag_stream);
-  if (!serves_ || std::exchange(to.begun, true)) return;
-  h.flags |= net::flag_first;
-}
-
-void kvclt::transmit(line& to, const net::outgoing& message) {
-  if (!serves_) {  // the place was looked up before the server was lost
-    shared_.left_behind = true;
-    return;
-  }
-  if (to.number < 0) to.number = shared_.port->connect(to.address);
-  shared_.port->send(to.number, message);
-}
-
-bool kvclt::record_alive(int connection) noexcept {
-  const auto from = std::ranges::find(lines_, connection, &line::number);
-  if (from == lines_.end()) return false;
-  from->care.answered();
-  return true;
-}
-
-bool kvclt::record_broken(int connection) noexcept {
-  const auto from = std::ranges::find(lines_, connection, &line::number);
-  if (from == lines_.end()) return false;
-  from->broken = true;
-  from->care.broke();
-  return true;
+  h.epoch = shared_.epoch;
+  h.low_watermark = shared_.window.low();
+  lines_[thread].channel.look(now, h);
 }
 
 void kvclt::renew(std::uint32_t thread) {
-  auto& l = lines_[thread];
-  if (l.number >= 0) shared_.port->disconnect(l.number);
-  l.number = -1;
-  l.begun = false;
-  l.broken = false;
-  l.care.renewed();
+  lines_[thread].channel.renew();
   forget_sets(thread);
 }
 
 void kvclt::disconnect() {
-  for (auto& l : lines_) {
-    if (l.number >= 0) shared_.port->disconnect(l.number);
-    l.number = -1;
-  }
+  for (auto& l : lines_) l.channel.disconnect();
 }
 
 void kvclt::record_set(std::uint32_t thread, const digest128& digest) {
@@ -190,6 +160,7 @@ void kvclt::record_set(std::uint32_t thread, const digest128& digest) {
 
 void kvclt::forget_sets(std::uint32_t thread) noexcept {
   auto& sets = lines_[thread].sets;
+  PARACEL_CHECK(shared_.prepared_sets >= sets.size());
   shared_.prepared_sets -= sets.size();
   sets.clear();
 }

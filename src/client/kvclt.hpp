@@ -22,8 +22,8 @@
 #include "core/membership.hpp"
 #include "core/shared_buffer.hpp"
 #include "net/clock_source.hpp"
-#include "net/link_monitor.hpp"
 #include "net/protocol.hpp"
+#include "net/reliable_channel.hpp"
 #include "net/transport.hpp"
 
 namespace paracel {
@@ -81,7 +81,8 @@ class nonblocking_scope {
 /// (Now it is one per thread.)
 ///
 /// Order: what is sent to one thread arrives in that order, or a connection was lost, and then nothing that comes
-/// after it is executed before the connection has been renewed (net::flag_stream, net::flag_first).
+/// after it is executed before the connection has been renewed (net::reliable_channel). Where servers may change the
+/// requests that it lost are in the window, for request_replay; elsewhere a broken connection is an error.
 /// Thread-safety: owned by the thread of the context. Lifetime: the context outlives it.
 class kvclt {
  public:
@@ -120,7 +121,9 @@ class kvclt {
   [[nodiscard]] std::uint32_t shards() const noexcept { return threads() - 2; }
   [[nodiscard]] std::uint32_t clock_thread() const noexcept { return threads() - 2; }
   [[nodiscard]] std::uint32_t control_thread() const noexcept { return threads() - 1; }
-  [[nodiscard]] const std::string& address(std::uint32_t thread) const noexcept { return lines_[thread].address; }
+  [[nodiscard]] const std::string& address(std::uint32_t thread) const noexcept {
+    return lines_[thread].channel.address();
+  }
 
   /// Sends a new request and opens it in the window as one to `channel`; a subscription is parked instead. The window
   /// must have room. Of the header the fields known here are set: sender, number, lengths.
@@ -130,23 +133,17 @@ class kvclt {
                 handler&& done);
   /// Retries a request, or a part of it, under its old number. Epoch and watermark of the header are set.
   void resend(std::uint32_t thread, net::request_header& h, std::span<const std::byte> body, const shared_buffer& tail);
-  /// Pings a thread. Nothing waits for the reply: it is not a request of the window.
-  void ping(std::uint32_t thread);
 
   // ---- connections
 
   /// The port's number of the connection to a thread; -1 before anything was sent to it.
-  [[nodiscard]] int connection(std::uint32_t thread) const noexcept { return lines_[thread].number; }
-  /// A message over this connection shows that the thread is alive; or it comes from one that knows another connection
-  /// of ours, so that something may be lost. Returns: whether the connection is one of these.
-  bool record_alive(int connection) noexcept;
-  bool record_broken(int connection) noexcept;
-  /// A reply is late. `now`: by any monotonic clock.
-  [[nodiscard]] net::link_monitor::action look(std::uint32_t thread, std::chrono::nanoseconds now) noexcept {
-    return lines_[thread].care.look(now);
-  }
-  void mark_broken(std::uint32_t thread) noexcept { lines_[thread].broken = true; }
-  [[nodiscard]] bool is_broken(std::uint32_t thread) const noexcept { return lines_[thread].broken; }
+  [[nodiscard]] int connection(std::uint32_t thread) const noexcept { return lines_[thread].channel.connection(); }
+  /// A reply that shows whether the connection to this thread has broken.
+  void take(std::uint32_t thread, const net::reply_header& h) noexcept { lines_[thread].channel.take(h); }
+  /// A reply is late: pings the thread, or finds that the connection is broken. `now`: by any monotonic clock. Nothing
+  /// waits for the reply to a ping: it is not a request of the window.
+  void look(std::uint32_t thread, std::chrono::nanoseconds now);
+  [[nodiscard]] bool is_broken(std::uint32_t thread) const noexcept { return lines_[thread].channel.is_broken(); }
   /// The next request uses a new connection. The thread then has no key set of this client.
   void renew(std::uint32_t thread);
   /// The server is gone.
@@ -163,16 +160,11 @@ class kvclt {
 
  private:
   struct line {
-    int number = -1;  // of the port; -1 while it is not open
-    std::string address;
-    bool begun = false;   // something has been sent over this connection
-    bool broken = false;  // the other side has seen another connection
-    net::link_monitor care{};
+    net::reliable_channel channel;
     std::set<std::pair<std::uint64_t, std::uint64_t>> sets{};
   };
 
-  void begin_stream(line& to, net::request_header& h) const noexcept;
-  void transmit(line& to, const net::outgoing& message);
+  void add_line(const std::string& address);
   void retain(std::uint32_t thread, std::uint32_t channel, const net::request_header& h,
               std::span<const std::byte> payload, const shared_buffer& tail);
 

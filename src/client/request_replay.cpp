@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
+
+#include "core/check.hpp"
 
 namespace paracel {
 
@@ -16,6 +19,16 @@ constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb:
 constexpr bool is_registration(verb v) noexcept {
   return v == verb::register_update || v == verb::register_bupdate || v == verb::register_filter ||
          v == verb::table_open;
+}
+/// Whether each item of the request is in one part.
+[[maybe_unused]] bool are_whole(const retained_request& r) {
+  std::set<std::uint32_t> items;
+  std::size_t n = 0;
+  for (const auto& part : r.parts) {
+    items.insert(part.items.begin(), part.items.end());
+    n += part.items.size();
+  }
+  return n == r.items && items.size() == n;
 }
 constexpr bool is_scan(verb v) noexcept {
   return v == verb::scan || v == verb::top_k || v == verb::reduce || v == verb::remove_if || v == verb::rows_scan;
@@ -63,11 +76,13 @@ void request_replay::resend() {
   std::ranges::sort(due);
   for (const auto& [rest, place, s] : due)
     if (!window.answered(s)) resend(s);
+  PARACEL_ASSERT(window.is_consistent());
 }
 
 /// May run the request's handler.
 void request_replay::resend(request_window::sequence s) {
   auto& e = shared_.window.at(s);
+  PARACEL_CHECK(shared_.window.is_open(s) && e.retained != nullptr && e.retained->header.sequence == s);
   auto& r = *e.retained;
   const auto what = r.header.what;
   if (is_single(what)) return resend_whole(e, routes_.channel_of(r.header.partition));
@@ -118,6 +133,7 @@ void request_replay::resend_split(request_window::entry& e) {
   std::vector<std::byte> body;
   for (auto& [channel, mine] : by_channel) {
     std::ranges::sort(mine);
+    PARACEL_ASSERT(!mine.empty() && std::ranges::adjacent_find(mine) == mine.end());
     items.write(mine, h, body);
     send_part(r, {.channel = channel, .items = std::move(mine)}, h, body);
   }
@@ -127,6 +143,7 @@ void request_replay::send_everywhere(request_window::entry& e) {
   auto& r = *e.retained;
   const bool first = r.parts.empty() && r.header.epoch == shared_.epoch;
   r.parts.clear();
+  r.items = 0;
   routes_.for_each_shard([&](std::uint32_t channel) {
     if (first && channel == r.channel) r.parts.push_back({.channel = channel});
     else send_part(r, {.channel = channel}, r.header, r.body);
@@ -147,6 +164,7 @@ bool request_replay::accepts(request_window::entry& e, const net::reply_view& re
   part->header = reply.header;
   part->reply.assign(bytes.begin(), bytes.end());
   if (!std::ranges::all_of(r.parts, &request_part::answered)) return false;
+  PARACEL_ASSERT(are_whole(r));
   const auto whole = merge(r.header.what, r.items, r.parts);
   const auto done = std::move(e.done);
   shared_.window.close(e);

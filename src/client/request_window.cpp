@@ -2,6 +2,7 @@
 #include "client/request_window.hpp"
 
 #include "client/multi_request.hpp"
+#include "core/check.hpp"
 
 namespace paracel {
 
@@ -17,6 +18,7 @@ constexpr std::size_t most_spare_bytes = std::size_t{64} << 10;
 request_window::request_window() : entries_(first_size) {}
 
 void request_window::widen() {
+  PARACEL_CHECK(low_ <= next_ && next_ - low_ <= entries_.size());
   std::vector<entry> wider(entries_.size() * 2);
   for (auto s = low_; s < next_; ++s) wider[s & (wider.size() - 1)] = std::move(at(s));
   entries_ = std::move(wider);
@@ -30,6 +32,7 @@ request_window::sequence request_window::open(net::verb what, multi_request& sev
 
 retained_request& request_window::retain_next() {
   auto& e = at(next_);
+  PARACEL_ASSERT(!e.open);
   if (e.retained == nullptr) {
     if (spare_.empty()) {
       e.retained = std::make_unique<retained_request>();
@@ -42,6 +45,7 @@ retained_request& request_window::retain_next() {
 }
 
 void request_window::recycle(entry& e) noexcept {
+  PARACEL_ASSERT(!e.open);
   auto r = std::move(e.retained);
   if (spare_.size() >= most_spare || r->body.capacity() > most_spare_bytes) return;
   r->tail = {};
@@ -49,6 +53,18 @@ void request_window::recycle(entry& e) noexcept {
   r->parts.clear();
   if (spare_.capacity() == 0) spare_.reserve(most_spare);
   spare_.push_back(std::move(r));
+}
+
+bool request_window::is_consistent() const {
+  std::size_t open = 0;
+  std::size_t bytes = 0;
+  for (auto s = low_; s < next_; ++s) {
+    if (!at(s).open) continue;
+    ++open;
+    bytes += at(s).bytes;
+    if (parked_.contains(s)) return false;
+  }
+  return open == in_flight_ && bytes == bytes_ && (low_ == next_ || at(low_).open);
 }
 
 void request_window::forget(sequence first, sequence last) noexcept {
@@ -65,6 +81,7 @@ void request_window::forget_reads() noexcept {
 }
 
 request_window::sequence request_window::park(subscription s) {
+  PARACEL_CHECK(next_ - low_ < entries_.size() && !at(next_).open);
   parked_.emplace(next_, std::move(s));
   ++next_;
   advance_watermark();

@@ -124,6 +124,9 @@ class request_window {
   /// Where the next request is retained; it may hold the buffers of an earlier one.
   retained_request& retain_next();
 
+  /// Whether the counters and the watermark fit the entries: for assertions. Cost: O(next() - low()).
+  [[nodiscard]] bool is_consistent() const;
+
   /// Disables the handlers of open requests from `first` to `last`.
   void forget(sequence first, sequence last) noexcept;
   /// Those of requests that change nothing.

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "core/hash.hpp"
@@ -33,10 +34,6 @@ constexpr verb multi_of(verb set) noexcept {
 }
 
 [[noreturn]] void malformed_request() { throw protocol_error("a request that is to be sent again is malformed"); }
-
-void append_payload(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
-  to.insert(to.end(), bytes.begin(), bytes.end());
-}
 
 }  // namespace
 
@@ -95,11 +92,8 @@ void request_items_view::read_rows(std::span<const std::byte> payload) {
   std::size_t names = count * front;
   if (named) {
     std::size_t texts = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      std::uint32_t length = 0;
-      std::memcpy(&length, payload.data() + i * sizeof length, sizeof length);
-      texts += length;
-    }
+    auto lengths = payload.first(names);
+    for (std::uint32_t length = 0; take_fields(lengths, length);) texts += length;
     names = net::names_bytes(count, texts);
   }
   if (names > payload.size()) malformed_request();
@@ -132,14 +126,11 @@ void request_items_view::write(std::span<const std::uint32_t> items, net::reques
   } else {
     const bool named = (h.flags & net::flag_named) != 0;
     if (named) {
-      for (const auto i : items) {
-        const auto length = static_cast<std::uint32_t>(items_[i].key.size());
-        append_payload(body, std::as_bytes(std::span(&length, 1)));
-      }
+      for (const auto i : items) put_bytes(body, static_cast<std::uint32_t>(items_[i].key.size()));
     }
-    for (const auto i : items) append_payload(body, net::bytes_of(items_[i].key));
+    for (const auto i : items) put_bytes(body, items_[i].key.data(), items_[i].key.size());
     if (named) body.resize((body.size() + 7) / 8 * 8);
-    for (const auto i : items) append_payload(body, items_[i].value.bytes);
+    for (const auto i : items) put_bytes(body, items_[i].value.bytes.data(), items_[i].value.bytes.size());
   }
   h.body_bytes = static_cast<std::uint32_t>(body.size());
 }

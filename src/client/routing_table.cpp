@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/check.hpp"
+
 namespace paracel {
 
 routing_table::routing_table(client_context& shared, membership members)
@@ -16,7 +18,9 @@ void routing_table::number_channels() {
   shared_.epoch = members_.epoch;
   first_channel_.clear();
   ends_.clear();
+  PARACEL_CHECK(clients_.size() == members_.servers.size());
   for (const auto& c : clients_) {
+    PARACEL_CHECK(!c->serves() || c->shards() > 0);
     first_channel_.push_back(channels());
     for (std::uint32_t t = 0; t < c->threads(); ++t) ends_.push_back({c.get(), t});
   }

@@ -221,7 +221,7 @@ void server_group::run_until(const Reached& reached, sequence s) {
 
 bool server_group::receive(std::chrono::milliseconds timeout) {
   if (!shared_.port->receive(incoming_, timeout)) return false;
-  silence_ = {};
+  silence_.reset();
   net::reply_view reply;
   if (const char* reason = net::decode(incoming_.frame, incoming_.tail.size(), reply); reason != nullptr)
     throw protocol_error(std::string("a server sent a malformed reply: ") + reason);
@@ -229,16 +229,9 @@ bool server_group::receive(std::chrono::milliseconds timeout) {
   if (reply.header.result == net::status::job_ended && (ended_ != nullptr || shared_.may_change)) return true;
   // Another process has the address of a server that is gone. The scheduler will report that one.
   if (reply.header.result == net::status::wrong_job && shared_.may_change) return true;
-  if (reply.header.result == net::status::connection_reset) {
-    if (!shared_.may_change) give_up_connection(incoming_.channel);
-    for (std::uint32_t s = 0; s < routes_.servers(); ++s)
-      if (routes_.client(s).record_broken(incoming_.channel)) broken_ = true;
-    return true;
-  }
   const auto s = reply.header.sequence;
-  if (reply.header.what == net::verb::ping && s == 0) {
-    for (std::uint32_t server = 0; server < routes_.servers(); ++server)
-      if (routes_.client(server).record_alive(incoming_.channel)) break;
+  if (reply.header.result == net::status::connection_reset || (reply.header.what == net::verb::ping && s == 0)) {
+    take_sign(reply.header, incoming_.channel);
     return true;
   }
   auto& window = shared_.window;
@@ -265,8 +258,18 @@ bool server_group::receive(std::chrono::milliseconds timeout) {
   return true;
 }
 
-void server_group::give_up_connection(int connection) const {
-  const auto& to = routes_.at(routes_.channel_behind(connection));
+/// A reply that shows whether a connection has broken.
+void server_group::take_sign(const net::reply_header& h, int connection) {
+  const auto channel = routes_.channel_behind(connection);
+  if (channel == routes_.channels()) return;  // given up since
+  const auto& to = routes_.at(channel);
+  to.client->take(to.thread, h);
+  if (!to.client->is_broken(to.thread)) return;
+  if (!shared_.may_change) give_up_connection(to);
+  broken_ = true;
+}
+
+void server_group::give_up_connection(const routing_table::end& to) const {
   throw network_error("the connection to " + to.client->address(to.thread) + " of s" +
                           std::to_string(to.client->slot()) +
                           " broke, and what was on its way is lost: it is unknown whether the server executed it. With "

@@ -154,7 +154,8 @@ class server_group {
   template <class Reached>
   void run_until(const Reached& reached, sequence s);
   bool receive(std::chrono::milliseconds timeout);
-  [[noreturn]] void give_up_connection(int connection) const;
+  void take_sign(const net::reply_header& h, int connection);
+  [[noreturn]] void give_up_connection(const routing_table::end& to) const;
   [[noreturn]] void give_up(sequence s, std::chrono::milliseconds silence) const;
   /// Waiting for room while the routing is pinned would wait for servers that are gone.
   [[nodiscard]] bool waits_in_vain() const noexcept {
@@ -181,10 +182,8 @@ class server_group {
   bool broken_ = false;  // one of the connections is
   unsigned pins_ = 0;
   bool subscribes_ = false;            // the clock has been told so
-  std::chrono::nanoseconds waited_{};  // total time waited in vain
   std::chrono::nanoseconds polled_{};  // when it was last polled in vain, by options().time
-  std::chrono::nanoseconds
-      silence_{};  // of all servers; both count time waited, not time that this process was suspended
+  net::silence_timer silence_;         // of all servers
 };
 
 }  // namespace paracel

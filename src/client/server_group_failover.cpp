@@ -87,10 +87,7 @@ void server_group::renew(std::uint32_t channel) {
 
 /// Nothing has arrived for another `time`. After a while servers that owe a reply are pinged.
 void server_group::record_silence(std::chrono::nanoseconds time) {
-  waited_ += time;
-  silence_ += time;
-  if (silence_ < net::late) return;
-  silence_ = {};
+  if (!silence_.add(time)) return;
   std::set<std::uint32_t> owing;
   shared_.window.for_each_open([&](sequence, const request_window::entry& e) {
     request_replay::for_each_owing(e, [&](std::uint32_t channel) { owing.insert(channel); });
@@ -98,12 +95,8 @@ void server_group::record_silence(std::chrono::nanoseconds time) {
   for (const auto channel : owing) {
     const auto& to = routes_.at(channel);
     if (!to.client->serves()) continue;
-    if (to.client->look(to.thread, waited_) == net::link_monitor::action::ping || !shared_.may_change) {
-      to.client->ping(to.thread);
-    } else {
-      broken_ = true;  // it is renewed as soon as routing is not pinned
-      to.client->mark_broken(to.thread);
-    }
+    to.client->look(to.thread, silence_.waited());
+    if (to.client->is_broken(to.thread)) broken_ = true;  // it is renewed as soon as routing is not pinned
   }
 }
 

@@ -73,7 +73,7 @@ std::string facts_json(const launch_facts& facts, const config_schema* of) {
   nlohmann::json answer = {{"plugins", facts.plugins}, {"standard_input", facts.standard_input}};
   if (of != nullptr) {
     answer["program"] = of->program();
-    answer["always_begins_anew"] = of->begins_anew();
+    answer["resumable"] = of->resumable();
   }
   return json_text(answer);
 }

@@ -3,7 +3,7 @@
 // What prun.py needs from a config before it starts a job, as one line of JSON:
 //
 //   {"plugins": ["./libmine.so"], "standard_input": "cfg.json:2:3: key \"input\"", "program": "lr",
-//    "always_begins_anew": false}
+//    "resumable": true}
 //   {"error": "cfg.json:4:3: key ...", "status": 3}
 //
 // A program prints it for `--check FILE` (worker/run.cpp); for one without a schema start_scheduler --print_config

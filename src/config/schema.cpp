@@ -156,7 +156,7 @@ void config_schema::add_output_files() {
 
 std::string config_schema::to_json() const {
   std::string s = "{\"format\": " + json_quoted(marker_) + ", \"program\": " + json_quoted(program_);
-  if (always_begins_anew_) s += ", \"always_begins_anew\": true";
+  if (!resumable_) s += ", \"resumable\": false";
   s += ", \"keys\": [";
   bool first = true;
   for (const auto& k : keys_) {

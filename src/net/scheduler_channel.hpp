@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A connection to the scheduler on which one request at a time waits for its reply, across connections that break
-// while both ends live: what was lost is retried under its number, and the scheduler executes it once
+// A port to the scheduler on which one request at a time waits for its reply, across connections that break while both
+// ends live: what was lost is retried under its number, and the scheduler executes it once
 // (server/scheduler/reply_cache.hpp).
 #pragma once
 
@@ -11,11 +11,10 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "core/shared_buffer.hpp"
-#include "net/link_monitor.hpp"
 #include "net/protocol.hpp"
+#include "net/reliable_channel.hpp"
 #include "net/transport.hpp"
 
 namespace paracel::net {
@@ -39,26 +38,13 @@ class scheduler_channel {
   void record_silence(std::chrono::nanoseconds time);
 
  private:
-  void send(request_header& h, std::span<const std::byte> body, const shared_buffer& tail);
   bool take(reply_view& answer);
-  void send_asked();
-  void renew();
-  void ping();
 
   const std::unique_ptr<port> port_;
-  const std::string address_;
-  const std::uint64_t id_;
-  int channel_;
-  bool begun_ = false;  // something has been sent over this connection
+  reliable_channel channel_;
+  request_header identity_;  // of pings
   std::uint64_t sequence_ = 0;
-  bool waits_ = false;
-  request_header asked_;
-  std::vector<std::byte> body_;
-  shared_buffer tail_;
-  // Collectives send contributions of any size, and pings queue behind them.
-  link_monitor care_{std::chrono::milliseconds{60'000}};
-  std::chrono::nanoseconds waited_{};  // total time waited in vain
-  std::chrono::nanoseconds silence_{};
+  silence_timer silence_;
   incoming in_;
 };
 

@@ -34,7 +34,7 @@ struct shard_progress {
 constexpr net::scan_cursor the_end{partition_count, 0};
 
 [[noreturn]] void malformed(const char* why) {
-  throw protocol_error(std::string("a server's answer to a walk: ") + why);
+  throw protocol_error(std::string("a server's answer to a scan: ") + why);
 }
 
 template <class Reply>
@@ -104,7 +104,7 @@ void scan_client::scan(net::verb what, std::uint16_t flags, const key_selection&
   };
   std::vector<std::shared_ptr<shard_progress>> all;
   std::vector<std::shared_ptr<shard_progress>> shards;  // that are not finished
-  std::vector<std::uint32_t> walker_of;                 // by partition, in `all`
+  std::vector<std::uint32_t> progress_of;               // by partition, in `all`
   std::uint32_t epoch = 0;
   const auto begin = [&] {
     client.refresh_membership();
@@ -125,10 +125,10 @@ void scan_client::scan(net::verb what, std::uint16_t flags, const key_selection&
     }
     shards = all;
     if (!members.may_change()) return;
-    walker_of.resize(partition_count);
+    progress_of.resize(partition_count);
     for (std::uint32_t p = 0; p < partition_count; ++p) {
       const auto at = client.locate_partition(static_cast<std::uint16_t>(p));
-      walker_of[p] = number.at({at.server, at.shard});
+      progress_of[p] = number.at({at.server, at.shard});
     }
   };
   begin();
@@ -155,7 +155,7 @@ void scan_client::scan(net::verb what, std::uint16_t flags, const key_selection&
       if (moved) break;
     }
     if (moved) {
-      again([&](std::uint16_t partition) { return all[walker_of[partition]]->done; });
+      again([&](std::uint16_t partition) { return all[progress_of[partition]]->done; });
       begin();
       continue;
     }

@@ -320,7 +320,7 @@ namespace {
 /// it has finished, and for the current shard the rows' hashes.
 class rows_seen {
  public:
-  explicit rows_seen(bool has_copies) : remembers_(has_copies), finished_(has_copies ? partition_count : 0) {}
+  explicit rows_seen(bool has_replicas) : remembers_(has_replicas), finished_(has_replicas ? partition_count : 0) {}
 
   template <class Hash>
   bool is_new(const Hash& hash_of) {
@@ -384,7 +384,7 @@ void table_client::scan(bool named, const each_row& each) {
         more = true;
         break;
       }
-      if (result != net::status::ok) throw_status(result, text, "walking through " + place());
+      if (result != net::status::ok) throw_status(result, text, "scanning " + place());
       net::rows_view r;
       if (answer.size() < sizeof cursor ||
           net::decode(std::span(answer).subspan(sizeof cursor), count, named, row_bytes_, r) != nullptr)

@@ -177,7 +177,7 @@ class Wrong(SteadyCase):
         for feasibility in ("after", "before"):
             self.refused(4, "infeasible: AR, BR, CR must receive at least 0.4166", graph=PARACELS_GRAPH,
                          shares=PARACELS_SHARES, feasibility=feasibility)
-            self.refused(4, "have 0.37498; DR must receive all of CL, 0.125, and is to have 0.08333", graph=PARACELS_GRAPH,
+            self.refused(4, "have 0.37498; DR must receive all of CL, 0.125, but should have 0.08333", graph=PARACELS_GRAPH,
                          shares=PARACELS_SHARES, feasibility=feasibility)
             with open(os.path.join(self.output, "infeasible_0"), encoding="ascii") as file:
                 self.assertEqual(file.read().split(), ["AR", "BR", "CR"])

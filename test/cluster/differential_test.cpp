@@ -3,11 +3,9 @@
 // Random operations of the whole interface, several workers against several servers.
 //
 //   own keys      Each worker has keys that nobody else touches and a plain std::map that says what must be there.
-//   Every
-//                 answer is compared with it, under asp, ssp (reads come from the cache) and bsp (updates come later).
+//                 Every answer is compared with it, under asp, ssp (reads come from the cache) and bsp (updates come
+//                 later).
 //   shared keys   Integers and an array that all workers add to, in every way there is to add: the sums are exact.
-//   histories     Clients with several requests in flight on a few keys; what they saw must be linearizable, key by
-//   key.
 //
 // PARACEL_DIFFERENTIAL_SECONDS: how long each of them runs (2). PARACEL_SEED: of the first round; it is in the text of
 // every failure. An operation more is a line in `operations` and a method.
@@ -15,247 +13,35 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <functional>
-#include <map>
 #include <optional>
-#include <random>
 #include <string>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include <paracel/array.hpp>
 #include <paracel/error.hpp>
 #include <paracel/paralg.hpp>
 
 #include "test/support/cluster.hpp"
-#include "test/support/linearizability.hpp"
+#include "test/support/own_arrays.hpp"
+#include "test/support/own_updates.hpp"
 #include "test/support/paths.hpp"
+#include "test/support/random_values.hpp"
 #include "test/support/server_killer.hpp"
 
-namespace paracel {
+namespace paracel::test::differential {
 namespace {
 
-using test::cluster;
 using steady = std::chrono::steady_clock;
 
-std::chrono::duration<double> time_to_run() {
-  const char* text = std::getenv("PARACEL_DIFFERENTIAL_SECONDS");
-  return std::chrono::duration<double>(text != nullptr ? std::strtod(text, nullptr) : 2.0);
-}
-
-unsigned first_seed() {
-  const char* text = std::getenv("PARACEL_SEED");
-  return text != nullptr ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : std::random_device()();
-}
-
-// ---- values --------------------------------------------------------------------------------------------------------
-
-template <class T>
-using list_of = std::vector<T>;
-using texts = std::vector<std::string>;
-using nested = std::map<std::string, std::vector<std::pair<std::int64_t, std::vector<double>>>>;
-using value = std::variant<std::int32_t, std::int64_t, float, double, list_of<std::int32_t>, list_of<std::int64_t>,
-                           list_of<float>, list_of<double>, std::string, texts, nested>;
-constexpr std::size_t types = std::variant_size_v<value>;
-
-template <class T>
-constexpr bool is_array = codec_detail::raw_list<T>;
-
-/// Calls f<T>() with the type of number first + which, of the types [first, last) of `value`.
-template <std::size_t first, std::size_t last, class F>
-void with_type(std::size_t which, const F& f) {
-  if constexpr (first < last) {
-    if (which == 0) f.template operator()<std::variant_alternative_t<first, value>>();
-    else with_type<first + 1, last>(which - 1, f);
-  }
-}
-// Numbers come first, then arrays of them.
-constexpr std::size_t scalars = 4, arrays = 8;
-
-template <class To, class From>
-To sum(To a, From b) {
-  if constexpr (std::is_integral_v<To>) {
-    using bits = std::make_unsigned_t<To>;
-    return static_cast<To>(static_cast<bits>(a) + static_cast<bits>(b));
-  } else {
-    return a + static_cast<To>(b);
-  }
-}
-
-/// What `paracel_add` does. False: it must be refused, and nothing has changed.
-bool add(value& to, const value& delta) {
-  return std::visit(
-      []<class T, class D>(T& a, const D& b) {
-        if constexpr (raw_number<T> && raw_number<D>) {
-          if constexpr (codec_detail::widens<D, T>) {
-            a = sum(a, b);
-            return true;
-          }
-        } else if constexpr (is_array<T> && is_array<D>) {
-          if constexpr (codec_detail::widens<typename D::value_type, typename T::value_type>) {
-            if (a.size() != b.size()) return false;
-            for (std::size_t i = 0; i < a.size(); ++i) a[i] = sum(a[i], b[i]);
-            return true;
-          }
-        }
-        return false;
-      },
-      to, delta);
-}
-
-bool is_number(const value& v) {
-  return std::visit([]<class T>(const T&) { return raw_number<T> || is_array<T>; }, v);
-}
-
-/// An update function: its name on the servers, and what it does to the map. False: it must be refused.
-struct function {
-  const char* file;
-  const char* symbol;
-  bool (*apply)(std::optional<value>&, const value& delta);
-};
-bool apply_add(std::optional<value>& v, const value& delta) {
-  if (v) return add(*v, delta);
-  if (!is_number(delta)) return false;
-  v = delta;
-  return true;
-}
-bool apply_assign(std::optional<value>& v, const value& delta) {
-  v = delta;
-  return true;
-}
-bool apply_join(std::optional<value>& v, const value& delta) {
-  if (!v) {  // a delta is not looked at before it meets a value
-    v = delta;
-    return true;
-  }
-  const auto* more = std::get_if<std::string>(&delta);
-  auto* text = std::get_if<std::string>(&*v);
-  if (more == nullptr || text == nullptr) return false;
-  *text += *more;
-  return true;
-}
-constexpr std::array<function, 3> functions{{{"", "", apply_add},
-                                             {"libparacel_default.so", "paracel_assign", apply_assign},
-                                             {"server_updates", "join_update", apply_join}}};
-constexpr std::size_t joins = 2;
-
-class generator {
+/// A worker with all its operations.
+class worker : public own_updates {
  public:
-  explicit generator(std::uint64_t seed) : engine_(seed) {}
-
-  /// An update that comes again after a loss is told what it was told before only if that was small (README of
-  /// server/).
-  static inline std::atomic<bool> makes_small_values{false};
-
-  std::size_t number(std::size_t below) { return engine_() % below; }
-  bool one_in(std::size_t n) { return number(n) == 0; }
-
-  /// Elements of a vector: few, or about as many as make a value travel in a frame of its own, or many more.
-  std::size_t length(std::size_t element_bytes) {
-    constexpr std::array<std::size_t, 6> few{0, 1, 2, 3, 17, 100};
-    if (!one_in(12) || makes_small_values) return few[number(few.size())];
-    if (one_in(6)) return (200'000 + number(400'000)) / element_bytes;
-    return net::tail_threshold_bytes / element_bytes + number(3) - 1;
-  }
-
-  template <class T>
-  requires std::is_integral_v<T>
-  void fill(T& x) { x = static_cast<T>(one_in(4) ? engine_() : engine_() % 2001 - 1000); }
-  template <class T>
-  requires std::is_floating_point_v<T>
-  void fill(T& x) {
-    // Eighths: sums are exact, whichever deltas were added up before they travelled.
-    x = static_cast<T>(static_cast<double>(number(16'001)) / 8 - 1000);
-  }
-  void fill(std::string& x) {
-    x.resize(length(1));
-    for (auto& c : x) c = static_cast<char>(engine_());
-  }
-  template <class T>
-  void fill(std::vector<T>& x) {
-    x.resize(raw_number<T> ? length(sizeof(T)) : number(4));
-    if (x.size() > 200) {  // random list_of one by one would take most of the time
-      for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(T{} + i % 1000);
-    } else {
-      for (auto& item : x) fill(item);
-    }
-  }
-  void fill(texts& x) {
-    x.resize(number(4));
-    for (auto& item : x) fill(item);
-  }
-  void fill(std::vector<std::pair<std::int64_t, std::vector<double>>>& x) {
-    x.resize(number(3));
-    for (auto& [id, weights] : x) {
-      fill(id);
-      weights.resize(number(5));
-      for (auto& w : weights) fill(w);
-    }
-  }
-  void fill(nested& x) {
-    x.clear();
-    for (auto n = number(4); n > 0; --n) fill(x["n" + std::to_string(number(100))]);
-  }
-  value any() {
-    value v;
-    with_type<0, types>(number(types), [&]<class T>() {
-      T x{};
-      fill(x);
-      v = std::move(x);
-    });
-    return v;
-  }
-  /// What can be added to `v`: of the same shape, of its type or a narrower one.
-  value delta_for(const value& v) {
-    return std::visit(
-        [&]<class T>(const T& x) -> value {
-          if constexpr (is_array<T>) {
-            using E = typename T::value_type;
-            if constexpr (codec_detail::widens<std::int32_t, E>)
-              if (one_in(5)) return list_of<std::int32_t>(x.size(), static_cast<std::int32_t>(number(100)));
-            T delta(x.size());
-            for (std::size_t i = 0; i < delta.size(); ++i) delta[i] = static_cast<E>(i % 50);
-            if (!delta.empty()) fill(delta[number(delta.size())]);
-            return delta;
-          } else {
-            if constexpr (raw_number<T>) {
-              if constexpr (codec_detail::widens<std::int32_t, T>)
-                if (one_in(5)) return static_cast<std::int32_t>(number(100));
-            }
-            T delta{};
-            fill(delta);
-            return delta;
-          }
-        },
-        v);
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
-
-// ---- own keys ------------------------------------------------------------------------------------------------------
-
-class worker {
- public:
-  static constexpr std::size_t own_keys = 40;
-  static constexpr std::size_t shared_keys = 6;
-  static constexpr std::size_t array_size = 3000;
-
-  worker(Comm comm, consistency_model model, std::uint64_t seed)
-      : comm_(comm), model_(model), random_(seed * 1000 + comm.get_rank()), a_("", comm, "", 1, 3, true) {
-    a_.set_consistency(model);
-    a_.set_total_iters(1 << 30);
-    make_arrays();
-  }
+  worker(const Comm& comm, consistency_model model, std::uint64_t seed) : own_updates(comm, model, seed) {}
 
   /// A round of random operations and checks; all workers run the same number of rounds.
   void round(std::uint64_t seed) {
@@ -277,22 +63,18 @@ class worker {
       cleared_ = true;
       map_.clear();
       sums_ = {};
-      make_arrays();
+      arrays_.make();
       if (model_ != consistency_model::asp) commit_all_away();
     }
   }
 
  private:
-  /// What must be there: the value, and under bsp the updates that take effect when the clock moves.
-  struct entry {
-    std::optional<value> now;
-    std::vector<std::pair<std::uint32_t, std::function<void(std::optional<value>&)>>> staged;
-  };
+  static constexpr std::size_t shared_keys = 6;
 
   struct operation {
     const char* name;
     unsigned weight;
-    void (worker::*run)();
+    std::function<void(worker&)> run;
   };
   static const std::vector<operation>& operations() {
     static const std::vector<operation> all{
@@ -316,12 +98,12 @@ class worker {
         {"bupdate_multi_get", 3, &worker::bupdate_multi_get},
         {"incr", 4, &worker::incr},
         {"add to a shared key", 8, &worker::add_shared},
-        {"array: read", 4, &worker::array_read},
-        {"array: read_at", 3, &worker::array_read_at},
-        {"array: write", 2, &worker::array_write},
-        {"array: update", 4, &worker::array_update},
-        {"array: update_at", 4, &worker::array_update_at},
-        {"array: add to the shared one", 4, &worker::array_add_shared},
+        {"array: read", 4, [](worker& w) { w.arrays_.read(); }},
+        {"array: read_at", 3, [](worker& w) { w.arrays_.read_at(); }},
+        {"array: write", 2, [](worker& w) { w.arrays_.write(); }},
+        {"array: update", 4, [](worker& w) { w.arrays_.update(); }},
+        {"array: update_at", 4, [](worker& w) { w.arrays_.update_at(); }},
+        {"array: add to the shared one", 4, [](worker& w) { w.arrays_.add_shared(); }},
         {"read_ref", 6, &worker::read_ref},
         {"get_cache", 3, &worker::cache},
         {"read_async", 4, &worker::read_async},
@@ -343,7 +125,7 @@ class worker {
       if (pick < o.weight) {
         SCOPED_TRACE(o.name);
         try {
-          (this->*o.run)();
+          o.run(*this);
         } catch (const std::exception& e) {
           FAIL() << e.what();
         }
@@ -353,86 +135,15 @@ class worker {
     }
   }
 
-  [[nodiscard]] bool bsp() const { return model_ == consistency_model::bsp; }
-  std::string any_key() {
-    return "w" + std::to_string(comm_.get_rank()) + "_" + std::to_string(random_.number(own_keys));
-  }
-  /// A key, its entry with everything folded that a read would fold.
-  entry& at(const std::string& key) {
-    auto& e = map_[key];
-    fold(e, clock_);
-    return e;
-  }
-  static void fold(entry& e, std::uint32_t before) {
-    while (!e.staged.empty() && e.staged.front().first < before) {
-      e.staged.front().second(e.now);
-      e.staged.erase(e.staged.begin());
-    }
-  }
-  /// The value that there will be when every update has taken effect.
-  std::optional<value> in_the_end(const std::string& key) {
-    auto e = at(key);
-    fold(e, UINT32_MAX);
-    return e.now;
-  }
-  /// Under bsp a write between an update and its fold may make the update impossible; a key with updates to come is
-  /// left alone by what acts at once. What is due is folded here first: bupdate and remove do not ask for it.
-  bool may_act_at_once(const std::string& key) {
-    if (!bsp()) return true;
-    if (!at(key).staged.empty()) return false;
-    (void)a_.paracel_contains(key);
-    return true;
-  }
   void commit() {
     a_.iter_commit();
     ++clock_;
-    for (std::size_t i = 0; i < array_size; ++i) array_now_[i] = sum(array_now_[i], std::exchange(array_staged_[i], 0));
+    arrays_.commit();
   }
   /// A cached read may be as old as the staleness allows: so many commits later nobody is answered by one of before.
   void commit_all_away() {
     for (int i = 0; i < 5; ++i) commit();
     a_.paracel_sync();
-  }
-  /// An update took effect, or will when the clock moves.
-  template <class F>
-  void updated(const std::string& key, const F& change) {
-    auto& e = at(key);
-    if (bsp()) e.staged.emplace_back(clock_, change);
-    else change(e.now);
-  }
-
-  template <class T>
-  static void expect_same(const T& got, const value& want, const std::string& key) {
-    const auto* w = std::get_if<T>(&want);
-    ASSERT_NE(w, nullptr) << key << " is of another type than the map says";
-    if constexpr (is_array<T>) {
-      ASSERT_EQ(got.size(), w->size()) << key;
-      if (!got.empty()) {
-        ASSERT_EQ(std::memcmp(got.data(), w->data(), got.size() * sizeof got[0]), 0) << key << " differs";
-      }
-    } else if constexpr (raw_number<T>) {
-      ASSERT_EQ(got, *w) << key;
-    } else {
-      ASSERT_TRUE(got == *w) << key << " differs";
-    }
-  }
-  /// Reads with `get(key, T&) -> bool` and compares.
-  template <class F>
-  void compare(const std::string& key, const F& get) {
-    const auto& want = at(key).now;
-    if (!want) {
-      double unchanged = 7;
-      ASSERT_FALSE(get(key, unchanged)) << key << " is there";
-      ASSERT_EQ(unchanged, 7);
-      return;
-    }
-    std::visit(
-        [&]<class T>(const T&) {
-          T got{};
-          ASSERT_TRUE(get(key, got)) << key << " is not there";
-          expect_same(got, *want, key);
-        },
-        *want);
   }
 
   // -- reads
@@ -469,7 +180,7 @@ class worker {
     with_type<0, types>(random_.number(types), [&]<class T>() {
       texts keys;
       bool all = true;
-      for (std::size_t i = 0; i < own_keys; ++i) {
+      for (std::size_t i = 0; i < own_key_count; ++i) {
         auto key = any_key();
         const auto& v = at(key).now;
         if (v && !std::holds_alternative<T>(*v)) continue;
@@ -552,208 +263,6 @@ class worker {
     ASSERT_EQ(a_.paracel_remove_multi(keys), all);
   }
 
-  // -- updates
-
-  struct chosen {
-    const function* f;
-    value delta;
-  };
-  /// A function and a delta that it must accept.
-  chosen good_update(const std::string& key) {
-    const auto v = in_the_end(key);
-    const bool text = v && std::holds_alternative<std::string>(*v);
-    if (random_.one_in(6)) return {&functions[1], random_.any()};
-    if (text || (!v && random_.one_in(4))) {
-      std::string more;
-      if (text && std::get<std::string>(*v).size() > 400'000) return {&functions[1], std::string()};  // enough of it
-      random_.fill(more);
-      return {&functions[joins], more};
-    }
-    if (v && !is_number(*v)) return {&functions[1], random_.any()};
-    if (v) return {functions.data(), random_.delta_for(*v)};
-    auto delta = random_.any();
-    while (!is_number(delta)) delta = random_.any();
-    return {functions.data(), delta};
-  }
-  template <class T>
-  async_functor_type send_update(const std::string& key, const T& delta, const function& f) {
-    return f.file[0] == '\0' ? a_.paracel_update(key, delta) : a_.paracel_update(key, delta, f.file, f.symbol);
-  }
-  void update() {
-    const auto key = any_key();
-    const auto [f, delta] = good_update(key);
-    async_functor_type done;
-    std::visit([&, f = f](const auto& d) { done = send_update(key, d, *f); }, delta);
-    updated(key, [f = f, delta = delta](std::optional<value>& v) { EXPECT_TRUE(f->apply(v, delta)); });
-    if (random_.one_in(3)) {
-      ASSERT_TRUE(done.get());
-    }
-  }
-  /// Acts at once also under bsp: a staged one is refused only when it is folded.
-  void refused_update() {
-    const auto key = any_key();
-    if (!may_act_at_once(key)) return;
-    const auto& f = functions[random_.one_in(2) ? 0 : joins];
-    const auto delta = random_.any();
-    auto after = at(key).now;
-    if (f.apply(after, delta)) return;
-    std::visit(
-        [&](const auto& d) {
-          if (f.file[0] == '\0') {
-            ASSERT_THROW(a_.paracel_bupdate(key, d), error);
-          } else {
-            ASSERT_THROW(a_.paracel_bupdate(key, d, f.file, f.symbol), error);
-          }
-          if (bsp()) return;
-          auto done = send_update(key, d, f);
-          ASSERT_THROW((void)done.get(), error);
-        },
-        delta);
-    compare(key, [&](const std::string& k, auto& out) { return a_.paracel_read(k, out); });
-  }
-  void update_multi() {
-    with_type<0, scalars>(random_.number(scalars), [&]<class T>() {  // one number each, of one type
-      texts keys;
-      std::vector<T> deltas;
-      dict_type<std::string, T> once;
-      for (auto n = random_.number(20); n > 0; --n) {
-        auto key = any_key();
-        const auto v = in_the_end(key);
-        if (v && !std::holds_alternative<T>(*v)) continue;
-        T delta{};
-        random_.fill(delta);
-        once[key] = delta;
-        keys.push_back(std::move(key));
-        deltas.push_back(delta);
-      }
-      if (random_.one_in(2)) {
-        a_.paracel_update_multi(keys, deltas);
-        for (std::size_t i = 0; i < keys.size(); ++i) added(keys[i], deltas[i]);
-      } else {
-        a_.paracel_update_multi(once);
-        for (const auto& [key, delta] : once) added(key, delta);
-      }
-    });
-  }
-  void added(const std::string& key, const value& delta) {
-    updated(key, [delta](std::optional<value>& v) { EXPECT_TRUE(apply_add(v, delta)); });
-  }
-  void update_default() {
-    const auto key = any_key();
-    const auto [f, delta] = good_update(key);
-    const auto initial = random_.any();
-    async_functor_type done;
-    std::visit(
-        [&, f = f](const auto& i, const auto& d) {
-          done = f->file[0] == '\0' ? a_.paracel_update_default(key, i, d)
-                                    : a_.paracel_update_default(key, i, d, f->file, f->symbol);
-        },
-        initial, delta);
-    defaulted(key, initial, delta, *f);
-    if (random_.one_in(3)) {
-      ASSERT_TRUE(done.get());
-    }
-  }
-  void defaulted(const std::string& key, const value& initial, const value& delta, const function& f) {
-    updated(key, [&f, initial, delta](std::optional<value>& v) {
-      if (v) EXPECT_TRUE(f.apply(v, delta));
-      else v = initial;
-    });
-  }
-  void update_default_multi() {
-    with_type<0, scalars>(random_.number(scalars), [&]<class T>() {
-      texts keys;
-      std::vector<T> initials, deltas;
-      dict_type<std::string, T> once;
-      for (auto n = random_.number(20); n > 0; --n) {
-        auto key = any_key();
-        const auto v = in_the_end(key);
-        if (v && !std::holds_alternative<T>(*v)) continue;
-        random_.fill(initials.emplace_back());
-        random_.fill(deltas.emplace_back());
-        once[key] = deltas.back();
-        keys.push_back(std::move(key));
-      }
-      if (random_.one_in(2)) {
-        a_.paracel_update_default_multi(keys, initials, deltas);
-        for (std::size_t i = 0; i < keys.size(); ++i) defaulted(keys[i], initials[i], deltas[i], functions[0]);
-      } else {
-        T initial{};
-        random_.fill(initial);
-        a_.paracel_update_default_multi(initial, once);
-        for (const auto& [key, delta] : once) defaulted(key, initial, delta, functions[0]);
-      }
-    });
-  }
-  void bupdate() {
-    const auto key = any_key();
-    if (!may_act_at_once(key)) return;
-    const auto [f, delta] = good_update(key);
-    std::visit(
-        [&, f = f](const auto& d) {
-          if (f->file[0] == '\0') a_.paracel_bupdate(key, d);
-          else a_.paracel_bupdate(key, d, f->file, f->symbol);
-        },
-        delta);
-    ASSERT_TRUE(f->apply(at(key).now, delta));
-  }
-  /// A key that may be updated at once, and a delta to add to it.
-  std::optional<std::pair<std::string, value>> key_to_add() {
-    auto key = any_key();
-    if (!may_act_at_once(key)) return std::nullopt;
-    const auto& v = at(key).now;
-    if (v && !is_number(*v)) return std::nullopt;
-    auto delta = v ? random_.delta_for(*v) : random_.any();
-    if (!is_number(delta)) return std::nullopt;
-    return std::pair(std::move(key), std::move(delta));
-  }
-  void bupdate_get() {
-    const auto both = key_to_add();
-    if (!both) return;
-    const auto& key = both->first;
-    const auto& delta = both->second;
-    auto& v = at(key).now;
-    ASSERT_TRUE(apply_add(v, delta));
-    std::visit(
-        [&]<class T>(const T&, const auto& d) {
-          T got{};
-          a_.paracel_bupdate_get(key, d, got);
-          expect_same(got, *v, key);
-        },
-        *v, delta);
-  }
-  void incr() {
-    const auto both = key_to_add();
-    if (!both) return;
-    const auto& key = both->first;
-    const auto& delta = both->second;
-    auto& v = at(key).now;
-    if (v && v->index() != delta.index()) return;  // the answer is of the delta's type
-    ASSERT_TRUE(apply_add(v, delta));
-    std::visit([&](const auto& d) { expect_same(a_.paracel_incr(key, d), *v, key); }, delta);
-  }
-  void bupdate_multi_get() {
-    with_type<scalars, arrays>(random_.number(arrays - scalars), [&]<class T>() {  // arrays of one type
-      texts keys;
-      std::vector<T> deltas, want;
-      for (auto n = random_.number(8); n > 0; --n) {
-        auto key = any_key();
-        if (!may_act_at_once(key)) continue;
-        auto& v = at(key).now;
-        if (v && !std::holds_alternative<T>(*v)) continue;
-        T delta(v ? std::get<T>(*v).size() : random_.number(50));
-        for (auto& x : delta) random_.fill(x);
-        ASSERT_TRUE(apply_add(v, delta));
-        want.push_back(std::get<T>(*v));
-        keys.push_back(std::move(key));
-        deltas.push_back(std::move(delta));
-      }
-      const auto got = a_.paracel_bupdate_multi_get(keys, deltas);
-      ASSERT_EQ(got.size(), want.size());
-      for (std::size_t i = 0; i < got.size(); ++i) expect_same(got[i], want[i], keys[i]);
-    });
-  }
-
   // -- without waiting
 
   void read_async() {
@@ -786,19 +295,6 @@ class worker {
 
   // -- prepared key sets, walks
 
-  /// Keys that hold a T, or nothing; some of them twice.
-  template <class T>
-  texts keys_of(std::size_t most) {
-    texts keys;
-    for (auto n = random_.number(most); n > 0; --n) {
-      auto key = any_key();
-      if (const auto& v = at(key).now; !v || std::holds_alternative<T>(*v)) keys.push_back(std::move(key));
-    }
-    return keys;
-  }
-  bool all_there(const texts& keys) {
-    return std::ranges::all_of(keys, [&](const auto& key) { return at(key).now.has_value(); });
-  }
   void set_read() {
     with_type<0, scalars>(random_.number(scalars), [&]<class T>() {
       const auto keys = keys_of<T>(30);
@@ -865,7 +361,7 @@ class worker {
   void walk() {
     const auto prefix = "w" + std::to_string(comm_.get_rank()) + "_";
     texts want;
-    for (std::size_t i = 0; i < own_keys; ++i)
+    for (std::size_t i = 0; i < own_key_count; ++i)
       if (const auto key = prefix + std::to_string(i); at(key).now) want.push_back(key);
     auto got = a_.paracel_keys(prefix);
     std::ranges::sort(got);
@@ -916,89 +412,7 @@ class worker {
       (void)a_.paracel_read_version("sum" + std::to_string(k), n);
       EXPECT_EQ(n, all[k]) << "sum" << k;
     }
-    auto elements = array_sums_;
-    comm_.allreduce(elements);
-    EXPECT_EQ(shared_array_->read(), elements) << "the shared array";
-    EXPECT_EQ(own_array_->read(), array_now_) << "one's own array";
-  }
-
-  // -- arrays: one of one's own, of which every element is known, and one to which everybody adds
-
-  void make_arrays() {
-    own_array_.reset();
-    shared_array_.reset();
-    array_options small;
-    small.piece_bytes = 4096;
-    own_array_.emplace(a_, "array" + std::to_string(comm_.get_rank()), array_size, 1, small);
-    shared_array_.emplace(a_, "array", array_size, 0, small);
-    array_now_.assign(array_size, 1);
-    array_staged_.assign(array_size, 0);
-    array_sums_.assign(array_size, 0);
-  }
-  std::pair<std::size_t, std::size_t> any_range() {
-    if (random_.one_in(3)) return {0, array_size};
-    const auto first = random_.number(array_size);
-    return {first, random_.number(std::min<std::size_t>(array_size - first, 1200) + 1)};
-  }
-  std::vector<std::uint64_t> any_indices() {
-    std::vector<std::uint64_t> indices(random_.number(30));
-    for (auto& i : indices) i = random_.number(random_.one_in(4) ? 3 : array_size);  // some of them twice
-    return indices;
-  }
-  std::vector<std::int64_t> any_numbers(std::size_t n) {
-    std::vector<std::int64_t> all(n);
-    for (auto& x : all) random_.fill(x);
-    return all;
-  }
-  void array_read() {
-    const auto [first, n] = any_range();
-    std::vector<std::int64_t> got(n);
-    own_array_->read(first, got);
-    for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(got[i], array_now_[first + i]) << first + i;
-  }
-  void array_read_at() {
-    const auto indices = any_indices();
-    const auto got = own_array_->read_at(indices);
-    ASSERT_EQ(got.size(), indices.size());
-    for (std::size_t i = 0; i < indices.size(); ++i) ASSERT_EQ(got[i], array_now_[indices[i]]) << indices[i];
-  }
-  void array_write() {
-    const auto [first, n] = any_range();
-    const auto values = any_numbers(n);
-    own_array_->write(first, values);
-    std::copy(values.begin(), values.end(), array_now_.begin() + static_cast<std::ptrdiff_t>(first));
-  }
-  void array_update() {
-    const auto [first, n] = any_range();
-    const auto deltas = any_numbers(n);
-    const bool at_once = random_.one_in(4);
-    if (at_once) own_array_->bupdate(first, deltas);
-    else (void)own_array_->update(first, deltas);
-    auto& to = bsp() && !at_once ? array_staged_ : array_now_;
-    for (std::size_t i = 0; i < n; ++i) to[first + i] = sum(to[first + i], deltas[i]);
-  }
-  void array_update_at() {
-    const auto indices = any_indices();
-    const auto deltas = any_numbers(indices.size());
-    const bool at_once = random_.one_in(4);
-    if (at_once) own_array_->bupdate_at(indices, deltas);
-    else (void)own_array_->update_at(indices, deltas);
-    auto& to = bsp() && !at_once ? array_staged_ : array_now_;
-    for (std::size_t i = 0; i < indices.size(); ++i) to[indices[i]] = sum(to[indices[i]], deltas[i]);
-  }
-  void array_add_shared() {
-    if (random_.one_in(2)) {
-      const auto [first, n] = any_range();
-      const auto deltas = any_numbers(n);
-      (void)shared_array_->update(first, deltas);
-      for (std::size_t i = 0; i < n; ++i) array_sums_[first + i] = sum(array_sums_[first + i], deltas[i]);
-    } else {
-      const auto indices = any_indices();
-      const auto deltas = any_numbers(indices.size());
-      (void)shared_array_->update_at(indices, deltas);
-      for (std::size_t i = 0; i < indices.size(); ++i)
-        array_sums_[indices[i]] = sum(array_sums_[indices[i]], deltas[i]);
-    }
+    arrays_.check();
   }
 
   // -- the cache
@@ -1024,24 +438,9 @@ class worker {
     std::visit([&]<class T>(const T&) { expect_same(a_.get_cache<T>(key), *want, key); }, *want);
   }
 
-  void check_all() {
-    for (std::size_t i = 0; i < own_keys; ++i) {
-      const auto key = "w" + std::to_string(comm_.get_rank()) + "_" + std::to_string(i);
-      compare(key, [&](const std::string& k, auto& out) { return a_.paracel_read(k, out); });
-    }
-  }
-
-  Comm comm_;
-  consistency_model model_;
-  generator random_;
-  paralg a_;
-  std::uint32_t clock_ = 0;
+  own_arrays arrays_{a_, comm_, random_, bsp()};
   bool cleared_ = false;
-  std::map<std::string, entry> map_;
   std::array<std::int64_t, shared_keys> sums_{};  // what this worker has added
-  std::optional<array<std::int64_t>> own_array_, shared_array_;
-  std::vector<std::int64_t> array_now_, array_staged_;  // of one's own: as a read finds it; what comes at the commit
-  std::vector<std::int64_t> array_sums_;                // of the shared one: what this worker has added
 };
 
 struct setting {
@@ -1061,10 +460,10 @@ TEST_P(Differential, EveryAnswerIsThatOfAMap) {
              .servers = servers,
              .threads = threads,
              .replicas = replicas,
-             .plugin_folders = {test::plugin_folder()}});
+             .plugin_folders = {plugin_folder()}});
   generator::makes_small_values = replicas > 1;
   c.run([&, model = model, servers = servers, replicas = replicas](Comm comm) {
-    std::optional<test::server_killer> disasters;
+    std::optional<server_killer> disasters;
     if (replicas > 1 && comm.get_rank() == 0) disasters.emplace(c, servers);
     SCOPED_TRACE("PARACEL_SEED=" + std::to_string(seed) + ", worker " + std::to_string(comm.get_rank()));
     worker w(comm, model, seed);
@@ -1088,179 +487,5 @@ INSTANTIATE_TEST_SUITE_P(ServersAreLost, Differential,
                                          setting{consistency_model::bsp, 3, 3, 2, 2},
                                          setting{consistency_model::asp, 2, 4, 1, 3}));
 
-// ---- histories -----------------------------------------------------------------------------------------------------
-
-/// A key of integers as one client saw it.
-struct seen {
-  net::verb what = net::verb::none;
-  std::int64_t argument = 0;
-  std::int64_t initial = 0;    ///< of update_default
-  std::uint64_t expected = 0;  ///< of cas
-  net::status result = net::status::ok;
-  std::uint64_t version = 0;  ///< of the answer
-  std::int64_t answer = 0;
-};
-
-struct integer {
-  bool there = false;
-  std::int64_t n = 0;
-  std::uint64_t version = 0;  ///< 0 when it is not there
-  std::uint64_t last = 0;     ///< the greatest version that was given
-  auto operator<=>(const integer&) const = default;
-};
-
-bool explains(integer& i, const seen& s) {
-  const auto set = [&](std::int64_t n) {
-    if (s.result != net::status::ok || s.version <= i.last) return false;
-    i = {true, n, s.version, s.version};
-    return true;
-  };
-  switch (s.what) {
-    case net::verb::pull:
-      if (s.result == net::status::not_found) return !i.there;
-      return s.result == net::status::ok && i.there && s.answer == i.n && s.version == i.version;
-    case net::verb::contains:
-      if (s.result == net::status::not_found) return !i.there;
-      return s.result == net::status::ok && i.there && s.version == i.version;
-    case net::verb::push:
-      return set(s.argument);
-    case net::verb::update:
-      return set(sum(i.there ? i.n : 0, s.argument));
-    case net::verb::bupdate:
-      return set(sum(i.there ? i.n : 0, s.argument)) && s.answer == i.n;
-    case net::verb::update_default:
-      return set(i.there ? sum(i.n, s.argument) : s.initial);
-    case net::verb::cas:
-      if (s.result == net::status::conflict) return s.version == i.version && s.version != s.expected;
-      return i.version == s.expected && set(s.argument);
-    case net::verb::remove:
-      if (s.result == net::status::not_found) return !i.there;
-      if (s.result != net::status::ok || !i.there) return false;
-      i = {false, 0, 0, i.last};
-      return true;
-    default:
-      return false;
-  }
-}
-
-using history = std::vector<test::timed<seen>>;
-
-/// A client that makes random requests on `keys`, up to `in_flight` of them at once. A value is `width` equal list_of,
-/// so that one half old and half new is seen.
-class prober {
- public:
-  prober(std::unique_ptr<server_group> client, std::uint64_t seed, std::vector<std::string> keys, std::size_t width)
-      : client_(std::move(client)), random_(seed), keys_(std::move(keys)), width_(width), histories_(keys_.size()) {}
-
-  void run(std::size_t requests, std::size_t in_flight) {
-    for (auto& h : histories_) h.reserve(requests);  // handlers refer to their elements
-    std::vector<std::uint64_t> version(keys_.size(), 0);
-    for (std::size_t i = 0; i < requests; ++i) {
-      const auto k = random_.number(keys_.size());
-      auto& h = histories_[k];
-      auto& t = h.emplace_back();
-      auto& s = t.operation;
-      constexpr std::array verbs{net::verb::pull,     net::verb::pull,           net::verb::push, net::verb::update,
-                                 net::verb::bupdate,  net::verb::update_default, net::verb::cas,  net::verb::cas,
-                                 net::verb::contains, net::verb::remove};
-      s.what = verbs[random_.number(verbs.size())];
-      random_.fill(s.argument);
-      random_.fill(s.initial);
-      s.expected = random_.one_in(8) ? 0 : version[k];
-      const std::vector<std::int64_t> argument(width_, s.argument), initial(width_, s.initial);
-      const encoded<std::vector<std::int64_t>> a(argument), first(initial);
-      kvclt::call c{.what = s.what};
-      value_view payload;
-      std::vector<std::byte> both;
-      if (s.what == net::verb::update_default) {
-        net::append_item(both, {}, first.view());
-        net::append_item(both, {}, a.view());
-        c.prefix = both;
-      } else if (s.what != net::verb::pull && s.what != net::verb::contains && s.what != net::verb::remove) {
-        payload = a.view();
-        if (s.what == net::verb::cas) c.prefix = std::as_bytes(std::span(&s.expected, 1));
-      }
-      t.sent = now();
-      client_->request(c, keys_[k], payload, [this, &t, &known = version[k]](const kv_result& r) {
-        t.answered = now();
-        auto& o = t.operation;
-        o.result = r.header.result;
-        o.version = r.header.value_version;
-        if (o.version != 0) known = o.version;
-        if (!r.ok() || r.header.tag == value_tag::none) return;
-        const auto got = decode<std::vector<std::int64_t>>(r.value());
-        if (got.size() != width_) return complain("a value of another width");
-        o.answer = got.front();
-        for (const auto n : got)
-          if (n != o.answer) return complain("a value that is half old and half new");
-      });
-      while (client_->in_flight() >= in_flight) (void)client_->wait_all();
-    }
-    client_->wait_all();
-  }
-
-  [[nodiscard]] const history& of(std::size_t key) const { return histories_[key]; }
-  [[nodiscard]] const std::string& complaint() const { return complaint_; }
-
- private:
-  static std::int64_t now() { return steady::now().time_since_epoch().count(); }
-  void complain(const char* what) { complaint_ = what; }
-
-  std::unique_ptr<server_group> client_;
-  generator random_;
-  std::vector<std::string> keys_;
-  std::size_t width_;
-  std::vector<history> histories_;
-  std::string complaint_;
-};
-
-/// `one_by_one`: each client waits for its answers, which are small. Of two requests that were on their way together
-/// when a server was lost, a read may be carried out after the update behind it; and what an update answered is not
-/// kept if it was large, so that one that comes again is told the value of now.
-void check_histories(cluster& c, bool one_by_one) {
-  constexpr std::size_t clients = 4, keys = 5;
-  const auto seed = first_seed();
-  const auto end = steady::now() + time_to_run();
-  std::size_t checked = 0;
-  for (unsigned round = 0; round == 0 || steady::now() < end; ++round) {
-    SCOPED_TRACE("PARACEL_SEED=" + std::to_string(seed) + ", round " + std::to_string(round));
-    generator random(seed + round);
-    const std::size_t width = random.one_in(4) && !one_by_one ? 9000 : 1;  // 72 kB: in a frame of its own
-    const auto in_flight = one_by_one ? 1 : 1 + random.number(6);
-    std::vector<std::string> names;
-    for (std::size_t k = 0; k < keys; ++k) names.push_back("r" + std::to_string(round) + "_" + std::to_string(k));
-    std::vector<std::unique_ptr<prober>> probers;
-    for (std::size_t p = 0; p < clients; ++p)
-      probers.push_back(std::make_unique<prober>(c.client(), (seed + round) * clients + p, names, width));
-    std::vector<std::thread> threads;
-    for (auto& p : probers) threads.emplace_back([&] { p->run(width == 1 ? 300 : 60, in_flight); });
-    for (auto& t : threads) t.join();
-    for (const auto& p : probers) ASSERT_EQ(p->complaint(), "");
-    for (std::size_t k = 0; k < keys; ++k) {
-      std::vector<history> histories;
-      for (const auto& p : probers) histories.push_back(p->of(k));
-      ASSERT_TRUE(test::is_linearizable(histories, integer{}, explains)) << names[k];
-      for (const auto& h : histories) checked += h.size();
-    }
-    const auto cleaner = c.client();
-    cleaner->many().multi({.what = net::verb::remove_multi}, names, {}, [](std::size_t, const net::reply_item&) {});
-  }
-  EXPECT_GT(checked, 100U);
-}
-
-TEST(Differential, HistoriesOfSharedKeysAreLinearizable) {
-  cluster c({.workers = 1, .servers = 2, .threads = 2});
-  check_histories(c, false);
-}
-
-TEST(Differential, HistoriesAreLinearizableWhileServersAreLost) {
-  cluster c({.workers = 1, .servers = 3, .threads = 2, .replicas = 2});
-  c.run([&](const Comm&) {
-    test::server_killer disasters(c, 3);
-    check_histories(c, true);
-    EXPECT_GT(disasters.stop(), 0);
-  });
-}
-
 }  // namespace
-}  // namespace paracel
+}  // namespace paracel::test::differential

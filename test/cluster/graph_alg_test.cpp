@@ -482,10 +482,10 @@ TEST(GraphLinks, ParallelLinksBecomeOneAndAreSeenFromBothEnds) {
     EXPECT_EQ(first, (std::vector<std::uint64_t>{0, 1, 3, 6}));
     std::vector<alg::contracted_edge> links;
     if (rank == 2) links = {{0, 0}, {0, 0}, {1, 0}, {1, 2}, {1, 0}, {1, 3}};  // 3-0, 4-0, 4-2, 4-3
-    const auto one = alg::graph_of_links(comm, first, links, alg::link_rule::out_only);
+    const auto one = alg::contracted_graph(comm, first, links, alg::edge_rule::out_only);
     EXPECT_EQ(one.edges_total, 4U);
-    const auto both = alg::graph_of_links(comm, first, links, alg::link_rule::both_ways);
-    const auto same = alg::graph_of_links(comm, first, links, alg::link_rule::symmetric);
+    const auto both = alg::contracted_graph(comm, first, links, alg::edge_rule::both_ways);
+    const auto same = alg::contracted_graph(comm, first, links, alg::edge_rule::symmetric);
     EXPECT_EQ(both.edges_total, 4U);
     EXPECT_EQ(same.edges_total, 8U);
     const auto numbers = [](const distributed_graph& g, std::span<const std::uint32_t> list) {

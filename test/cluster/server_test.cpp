@@ -34,6 +34,7 @@
 #include "server/node/server_node.hpp"
 #include "test/support/paths.hpp"
 #include "test/support/sanitized.hpp"
+#include "test/support/wire_client.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -44,91 +45,11 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using testing::HasSubstr;
 
+using test::patience;
+using test::view;
+using test::wire_client;
+
 constexpr std::uint64_t job = 0xabcd;
-constexpr milliseconds patience{10'000};
-
-value_view view(const double& d) { return {value_tag::f64, std::as_bytes(std::span(&d, 1))}; }
-value_view view(const std::vector<double>& d) { return {value_tag::f64_array, std::as_bytes(std::span(d))}; }
-
-std::vector<std::byte> frame_of(net::request_header h, std::string_view key, const value_view& value,
-                                std::size_t tail = 0) {
-  h.tag = value.tag;
-  h.key_bytes = static_cast<std::uint32_t>(key.size());
-  h.body_bytes = static_cast<std::uint32_t>(key.size() + value.bytes.size());
-  h.tail_bytes = tail;
-  std::vector<std::byte> frame(net::request_header_bytes);
-  net::encode(h, std::span<std::byte, net::request_header_bytes>(frame));
-  frame.insert(frame.end(), net::bytes_of(key).begin(), net::bytes_of(key).end());
-  frame.insert(frame.end(), value.bytes.begin(), value.bytes.end());
-  return frame;
-}
-
-struct answer {
-  net::reply_header header;
-  std::vector<std::byte> body;
-  shared_buffer tail;
-  [[nodiscard]] std::string text() const { return std::string(net::text_of(body)); }
-  [[nodiscard]] std::vector<double> doubles() const {
-    const auto bytes = tail ? tail.bytes() : std::span<const std::byte>(body);
-    std::vector<double> d(bytes.size() / sizeof(double));
-    if (!d.empty()) std::memcpy(d.data(), bytes.data(), d.size() * sizeof(double));
-    return d;
-  }
-};
-
-/// One request at a time to any address, as a program in another language would do it.
-class client {
- public:
-  explicit client(net::transport& over) : port_(over.open()) {}
-
-  std::uint64_t send(const std::string& address, net::request_header h, std::string_view key = {},
-                     const value_view& value = {}, shared_buffer tail = {}) {
-    h.job = job;
-    h.sequence = ++sequence_;
-    port_->send(channel(address), {.head = frame_of(h, key, value, tail.size()), .tail = std::move(tail)});
-    return h.sequence;
-  }
-  void send_raw(const std::string& address, std::span<const std::byte> frame, shared_buffer tail = {}) {
-    port_->send(channel(address), {.head = frame, .tail = std::move(tail)});
-  }
-  /// The answer to `sequence`; other answers are forgotten.
-  std::optional<answer> receive(std::uint64_t sequence, milliseconds limit = patience) {
-    const auto end = steady_clock::now() + limit;
-    net::incoming in;
-    while (steady_clock::now() < end) {
-      if (!port_->receive(in, milliseconds(20))) continue;
-      net::reply_view r;
-      EXPECT_EQ(net::decode(in.frame, in.tail.size(), r), nullptr);
-      if (r.header.sequence == sequence) return answer{r.header, {r.body.begin(), r.body.end()}, in.tail};
-    }
-    return std::nullopt;
-  }
-  /// Whatever comes next.
-  bool receive_any(milliseconds limit) {
-    net::incoming in;
-    return port_->receive(in, limit);
-  }
-  answer ask(const std::string& address, net::request_header h, std::string_view key = {}, const value_view& value = {},
-             shared_buffer tail = {}) {
-    const auto s = send(address, h, key, value, std::move(tail));
-    auto a = receive(s);
-    EXPECT_TRUE(a.has_value()) << "no answer to " << net::name_of(h.what);
-    return a.value_or(answer{});
-  }
-  answer ask(const std::string& address, verb what, std::string_view key = {}, const value_view& value = {}) {
-    return ask(address, {.what = what}, key, value);
-  }
-
- private:
-  int channel(const std::string& address) {
-    const auto [at, fresh] = channels_.try_emplace(address, -1);
-    if (fresh) at->second = port_->connect(address);
-    return at->second;
-  }
-  std::unique_ptr<net::port> port_;
-  std::map<std::string, int> channels_;
-  std::uint64_t sequence_ = 0;
-};
 
 enum class kind { inproc, ipc };
 
@@ -186,7 +107,7 @@ class ServerNodeTest : public testing::TestWithParam<kind> {
     const std::lock_guard lock(mutex_);
     return log_;
   }
-  static std::uint64_t function(client& c, const std::string& shard, const std::string& symbol) {
+  static std::uint64_t function(wire_client& c, const std::string& shard, const std::string& symbol) {
     const auto a = c.ask(shard, verb::register_update, "server_updates", {value_tag::none, net::bytes_of(symbol)});
     EXPECT_EQ(a.header.result, status::ok) << a.text();
     std::uint64_t id = 0;
@@ -208,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Over, ServerNodeTest, testing::Values(kind::inproc, kin
 
 TEST_P(ServerNodeTest, EveryKeyIsReachedAtTheAddressThatTheRingNames) {
   start_all(3, 2);
-  client c(*transport_);
+  wire_client c(*transport_, job);
   std::vector<double> theta(3);
   for (int i = 0; i < 200; ++i) {
     const auto key = "k" + std::to_string(i);
@@ -234,7 +155,7 @@ TEST_P(ServerNodeTest, UpdatesOfManyClientsAllCount) {
   std::vector<std::thread> threads;
   for (int t = 0; t < clients; ++t) {
     threads.emplace_back([this] {
-      client c(*transport_);
+      wire_client c(*transport_, job);
       const std::vector<double> ones(50, 1.0);
       for (int i = 0; i < updates; ++i) {
         const auto key = "k" + std::to_string(i % 7);
@@ -243,7 +164,7 @@ TEST_P(ServerNodeTest, UpdatesOfManyClientsAllCount) {
     });
   }
   for (auto& t : threads) t.join();
-  client c(*transport_);
+  wire_client c(*transport_, job);
   double sum = 0;
   for (int i = 0; i < 7; ++i) {
     const auto key = "k" + std::to_string(i);
@@ -254,7 +175,7 @@ TEST_P(ServerNodeTest, UpdatesOfManyClientsAllCount) {
 
 TEST_P(ServerNodeTest, ALargeValueTravelsInAFrameOfItsOwnBothWays) {
   start_all(1, 2);
-  client c(*transport_);
+  wire_client c(*transport_, job);
   const std::size_t n = 200'000;
   auto value = shared_buffer::allocate(n * sizeof(double));
   std::vector<double> expected(n);
@@ -271,7 +192,7 @@ TEST_P(ServerNodeTest, ALargeValueTravelsInAFrameOfItsOwnBothWays) {
 TEST_P(ServerNodeTest, AClockWaitIsAnsweredByTheTickOfAnother) {
   start_all(2, 1);
   const auto clock = members_.servers[key_router(members_).clock_server()].clock;
-  client reader(*transport_), slow(*transport_);
+  wire_client reader(*transport_, job), slow(*transport_, job);
   EXPECT_EQ(slow.ask(clock, {.what = verb::clock_tick, .rank = 0, .clock = 3}).header.clock, 0U);
   const auto waiting = reader.send(clock, {.what = verb::clock_wait, .clock = 2});
   EXPECT_FALSE(reader.receive(waiting, milliseconds(50)).has_value());
@@ -290,7 +211,7 @@ TEST_P(ServerNodeTest, TicksBeforeTheServerKnowsTheJobAreNotLost) {
   auto o = options(0, 1);
   o.server.workers = 0;
   auto& node = start(std::move(o));
-  client c(*transport_);
+  wire_client c(*transport_, job);
   const auto t0 = c.send(node.addresses().clock, {.what = verb::clock_tick, .rank = 0, .clock = 1});
   const auto t1 = c.send(node.addresses().clock, {.what = verb::clock_tick, .rank = 1, .clock = 1});
   EXPECT_FALSE(c.receive(t0, milliseconds(30)).has_value());
@@ -307,10 +228,10 @@ TEST_P(ServerNodeTest, TicksBeforeTheServerKnowsTheJobAreNotLost) {
 
 TEST_P(ServerNodeTest, AProxyReachesEveryKeyThroughAnyServer) {
   start_all(3, 2);
-  client c(*transport_);
+  wire_client c(*transport_, job);
   const auto& door = members_.servers[0].control;
   const auto proxy = [&](verb what, std::string_view key, const value_view& value, shared_buffer tail = {}) {
-    const auto inner = frame_of({.what = what}, key, value, tail.size());
+    const auto inner = test::frame_of({.what = what}, key, value, tail.size());
     return c.ask(door, {.what = verb::proxy}, {}, {value_tag::none, inner}, std::move(tail));
   };
   for (int i = 0; i < 50; ++i) {
@@ -347,7 +268,7 @@ TEST_P(ServerNodeTest, AProxyReachesEveryKeyThroughAnyServer) {
 
 TEST_P(ServerNodeTest, AProxyRefusesWhatIsNotARequestOfOneKey) {
   start_all(1, 2);
-  client c(*transport_);
+  wire_client c(*transport_, job);
   const auto& door = members_.servers[0].control;
   const auto ask = [&](const std::vector<std::byte>& inner) {
     return c.ask(door, {.what = verb::proxy}, {}, {value_tag::none, inner});
@@ -355,11 +276,11 @@ TEST_P(ServerNodeTest, AProxyRefusesWhatIsNotARequestOfOneKey) {
   EXPECT_EQ(ask({}).header.result, status::bad_request);
   EXPECT_EQ(ask(std::vector<std::byte>(200)).header.result, status::bad_request);
   for (const auto v : {verb::proxy, verb::clear, verb::stop, verb::pull_multi, verb::clock_tick}) {
-    const auto a = ask(frame_of({.what = v}, "a", {}));
+    const auto a = ask(test::frame_of({.what = v}, "a", {}));
     EXPECT_EQ(a.header.result, status::bad_request);
     EXPECT_THAT(a.text(), HasSubstr(net::name_of(v)));
   }
-  auto cut = frame_of({.what = verb::pull}, "abc", {});
+  auto cut = test::frame_of({.what = verb::pull}, "abc", {});
   cut.pop_back();
   EXPECT_EQ(ask(cut).header.result, status::bad_request);
 }
@@ -375,8 +296,8 @@ TEST_P(ServerNodeTest, AProxiedRequestWhoseOwnerIsSilentEndsAtItsDeadline) {
   node.set_membership(members_);
   std::string key = "k";
   while (key_router(members_).locate(key).server != 1) key += "k";
-  client c(*transport_);
-  const auto inner = frame_of({.what = verb::pull, .deadline_ms = 50}, key, {});
+  wire_client c(*transport_, job);
+  const auto inner = test::frame_of({.what = verb::pull, .deadline_ms = 50}, key, {});
   const auto a = c.ask(node.addresses().control, {.what = verb::proxy}, {}, {value_tag::none, inner});
   EXPECT_EQ(a.header.result, status::deadline_exceeded);
 }
@@ -389,14 +310,14 @@ TEST_P(ServerNodeTest, RandomCutAndFlippedFramesDisturbNobody) {
   std::atomic<bool> done{false};
   std::atomic<int> counted{0};
   std::thread honest([&] {
-    client c(*transport_);
+    wire_client c(*transport_, job);
     while (!done) {
       const auto a = c.ask(home("count"), verb::update, "count", view(1.0));
       ASSERT_EQ(a.header.result, status::ok) << a.text();
       ++counted;
     }
   });
-  client c(*transport_);
+  wire_client c(*transport_, job);
   std::mt19937 random(11);
   std::vector<std::string> doors = self.shards;
   doors.push_back(self.clock);
@@ -406,7 +327,8 @@ TEST_P(ServerNodeTest, RandomCutAndFlippedFramesDisturbNobody) {
   for (int i = 1; i < 90; ++i) {
     // A stop would be obeyed, a clear takes the honest client's key.
     if (i == static_cast<int>(verb::stop) || i == static_cast<int>(verb::clear)) continue;
-    good.push_back(frame_of({.what = static_cast<verb>(i), .job = job, .sequence = 1, .count = 3}, "key", view(v)));
+    good.push_back(
+        test::frame_of({.what = static_cast<verb>(i), .job = job, .sequence = 1, .count = 3}, "key", view(v)));
   }
   int sent = 0;
   int answered = 0;
@@ -435,7 +357,7 @@ TEST_P(ServerNodeTest, RandomCutAndFlippedFramesDisturbNobody) {
   EXPECT_GT(answered, sent * 9 / 10);
   done = true;
   honest.join();
-  client after(*transport_);
+  wire_client after(*transport_, job);
   EXPECT_EQ(after.ask(home("count"), verb::pull, "count").doubles(), std::vector<double>{double(counted)});
   EXPECT_GT(counted, 10);
   EXPECT_EQ(nodes_[0]->failure(), "");
@@ -447,7 +369,7 @@ TEST_P(ServerNodeTest, RandomCutAndFlippedFramesDisturbNobody) {
 
 TEST_P(ServerNodeTest, StoppingAnswersWhoIsParkedAndIsQuick) {
   auto& node = start(options(0, 3));
-  client c(*transport_);
+  wire_client c(*transport_, job);
   const auto s = c.send(node.addresses().clock, {.what = verb::clock_wait, .clock = 5});
   c.ask(node.addresses().clock, verb::ping);  // it is parked now
   const auto begin = steady_clock::now();
@@ -466,8 +388,8 @@ TEST_P(ServerNodeTest, AStopRequestOfTheJobEndsTheNode) {
   std::atomic<int> told{0};
   o.on_stop = [&] { ++told; };
   auto& node = start(std::move(o));
-  client c(*transport_);
-  const auto wrong = frame_of({.what = verb::stop, .job = job + 1, .sequence = 1000}, {}, {});
+  wire_client c(*transport_, job);
+  const auto wrong = test::frame_of({.what = verb::stop, .job = job + 1, .sequence = 1000}, {}, {});
   c.send_raw(node.addresses().control, wrong);
   const auto refused = c.receive(1000);
   ASSERT_TRUE(refused.has_value());
@@ -486,7 +408,7 @@ TEST_P(ServerNodeTest, ALongFunctionIsNamedAndTheOtherThreadsGoOn) {
   o.heartbeat_interval = milliseconds(20);
   auto& node = start(std::move(o));
   const auto& self = node.addresses();
-  client busy(*transport_), other(*transport_);
+  wire_client busy(*transport_, job), other(*transport_, job);
   const auto home_of = [&](std::string_view key) { return shard_of(partition_of(hash_key(key)), 2); };
   std::string slow = "a", quick = "b";
   while (home_of(slow) != 0) slow += "a";
@@ -519,7 +441,7 @@ TEST_P(ServerNodeTest, ManyShortCallsOfAFunctionAreNotALongOne) {
   o.function_timeout = milliseconds(150);
   o.heartbeat_interval = milliseconds(5);
   auto& node = start(std::move(o));
-  client c(*transport_);
+  wire_client c(*transport_, job);
   const auto f = function(c, node.addresses().shards[0], "sleep_update");
   ASSERT_EQ(c.ask(node.addresses().shards[0], verb::push, "a", view(0.0)).header.result, status::ok);
   std::vector<std::uint64_t> sent;
@@ -558,7 +480,7 @@ TEST_P(ServerNodeTest, AnEmbeddingProgramMayAnswerForItself) {
   auto& node = start(std::move(o));
   handler.behind = &node.object();
   const auto& shard = node.addresses().shards[0];
-  client c(*transport_);
+  wire_client c(*transport_, job);
   const auto parked = c.send(shard, {.what = verb::contains}, "a");
   EXPECT_FALSE(c.receive(parked, milliseconds(50)).has_value());
   c.send(shard, {.what = verb::push}, "a", view(4.0));

@@ -71,7 +71,7 @@ class Eject(JobTest):
             run = self.start_lr("whole")
             self.touch(run.enough)
             self.assertEqual(run.wait(60), 0, run.err())
-            self.assertNotIn("eject", run.err())
+            self.assertNotIn("ejected", run.err())
 
     def test_the_others_go_on_when_a_worker_is_killed(self):
         for turn in range(RUNS):

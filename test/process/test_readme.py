@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,25 @@ def rows_of(text, heading):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
 
+def run_group(command, limit, **more):
+    """Exit status and output of a command with what it has started, all of which is killed when the time is up, and at its
+    end: a job in the background does not outlive the test."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          start_new_session=True, **more) as process:
+        try:
+            said, _ = process.communicate(timeout=limit)
+            return process.returncode, said
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, _ = process.communicate()
+            return 124, f"{said}\nnot done after {limit} s"
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
 class Readme(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -52,14 +72,13 @@ class Readme(unittest.TestCase):
     def tearDownClass(cls):
         shutil.rmtree(cls.folder, ignore_errors=True)
 
-    def run_line(self, line):
+    def run_line(self, line, limit=300):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
         environment["HOME"] = self.folder
         environment["CMAKE_GENERATOR"] = "Ninja"
-        done = subprocess.run(["bash", "-euc", line], cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
-        self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout}")
-        return done.stdout
+        status, said = run_group(["bash", "-euc", line], limit, cwd=self.folder, env=environment)
+        self.assertEqual(status, 0, f"{line}\n{said}")
+        return said
 
     def read(self, name):
         with open(os.path.join(self.folder, name), encoding="utf-8") as file:

@@ -74,14 +74,14 @@ class Wait(JobTest):
 
     # -- programs that cannot be replaced
 
-    def test_a_program_whose_schema_says_that_it_begins_anew_is_refused_before_the_start(self):
-        facts = '{"plugins": [], "program": "anew", "always_begins_anew": true}'
-        program = self.write_program("anew", "# paracel-schema-v1", f"case $1 in --check=*) echo '{facts}'; exit;; esac",
+    def test_a_program_whose_schema_says_that_it_is_not_resumable_is_refused_before_the_start(self):
+        facts = '{"plugins": [], "program": "restarts", "resumable": false}'
+        program = self.write_program("restarts", "# paracel-schema-v1", f"case $1 in --check=*) echo '{facts}'; exit;; esac",
                                      "echo it was started >&2")
         self.write_config("nothing.json", **dict.fromkeys(("training_input", "output", "method", "rounds", "alpha", "beta")))
         status, _, err = self.prun("-c", "nothing.json", "--on-worker-death", "wait:5", program)
         self.assertEqual(status, 2, err)
-        self.assertIn("no process can take the place of a worker of anew, because it does not ask where its loop begins", err)
+        self.assertIn("no process can take the place of a worker of restarts, because it does not ask where its loop begins", err)
         self.assertNotIn("it was started", err)
         status, _, err = self.prun("-c", "nothing.json", "--dry-run", program)
         self.assertEqual(status, 0, err)

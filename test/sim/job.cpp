@@ -22,6 +22,7 @@
 #include "server/scheduler/reply_cache.hpp"
 #include "server/scheduler/scheduler.hpp"
 #include "storage/checkpoint_store.hpp"
+#include "test/sim/faults.hpp"
 #include "test/sim/history.hpp"
 #include "test/sim/replica_check.hpp"
 #include "test/sim/server_process.hpp"
@@ -85,7 +86,7 @@ class job {
     strays_.emplace(make_process("stray"));
     in_.after(dice.between(200_ms, 900_ms), [this] { break_something(); });
     // Everything goes at once; what was not safe on the disk is gone, or is there in part.
-    if (!goes_on && dice.in(2)) in_.after(dice.between(1_s, quiet_after_), [this] { lose_power(); });
+    if (!goes_on && dice.in(2)) in_.after(dice.between(1_s, quiet_after_), [this] { faults_->lose_power(); });
   }
   ~job() {
     // Nothing leaves any more.
@@ -158,6 +159,7 @@ class job {
   void make_scheduler() {
     auto& p = make_process("scheduler");
     scheduler_place_ = &p;
+    faults_.emplace(in_, disk_, p);
     auto& a = p.add("main");
     p.own(a);
     scheduler_port_ = p.open();
@@ -354,8 +356,8 @@ class job {
     if (dice.in(25)) return pause();
     if (dice.in(10)) to_scheduler_->ask(verb::checkpoint, json{{"role", "launcher"}}.dump());
     if (dice.in(3)) to_scheduler_->ask(verb::resize, json{{"servers", dice.in(2) ? 1 : -1}}.dump());
-    if (dice.in(20)) return fill_disk();
-    if (dice.in(20)) return stop_scheduler();
+    if (dice.in(20)) return faults_->fill_disk();
+    if (dice.in(20)) return faults_->stop_scheduler();
     auto* s = any_server();
     if (s == nullptr) return;
     auto& p = s->place();
@@ -396,18 +398,18 @@ class job {
       case 6: {
         auto* other = any_server();
         if (other == s || other == nullptr) return;
-        cut_for_a_while(p, other->place());
+        faults_->cut_for_a_while(p, other->place());
         return;
       }
       case 9:
-        return cut_for_a_while(p, *worker_places_[dice.below(worker_places_.size())]);
+        return faults_->cut_for_a_while(p, *worker_places_[dice.below(worker_places_.size())]);
       default: {
         auto* other = any_server();
         auto& worker = *worker_places_[dice.below(worker_places_.size())];
-        if (dice.in(4)) break_scheduler_lines(dice.in(2) ? worker : p);
+        if (dice.in(4)) faults_->break_scheduler_lines(dice.in(2) ? worker : p);
         else if (replicas_ == 1 && !elastic_) return;
-        else if (dice.in(2)) break_connections(worker, p);
-        else if (other != s && other != nullptr) break_connections(p, other->place());
+        else if (dice.in(2)) faults_->break_connections(worker, p);
+        else if (other != s && other != nullptr) faults_->break_connections(p, other->place());
       }
     }
   }
@@ -420,23 +422,17 @@ class job {
     auto& p = (*at)->place();
     if (undetected_.contains(slot) || broken_.contains(slot) || p.stopped()) return;
     lose(slot);
-    hold_up(p, in_.dice().between(2700_ms, 5_s));
+    faults_->hold_up(p, in_.dice().between(2700_ms, 5_s));
   }
   /// Cut off from all other servers first: what it has done since is with nobody else.
   void kill_alone(process& p, std::uint32_t slot) {
     if (spare_ == 0 || in_.now() > quiet_after_ - 1_s) return;
     lose(slot);
     for (auto& s : servers_)
-      if (s && &s->place() != &p) cut_for_a_while(p, s->place());
+      if (s && &s->place() != &p) faults_->cut_for_a_while(p, s->place());
     in_.after(in_.dice().between(1_ms, 80_ms), [this, &p] {
       if (p.alive()) died(p);
     });
-  }
-  /// For less than the leases, and than the time after which nodes take it for lost.
-  void stop_scheduler() {
-    if (scheduler_place_->stopped()) return;
-    in_.stop(*scheduler_place_);
-    in_.after(in_.dice().between(1_ms, 1_s), [this] { in_.go_on(*scheduler_place_); });
   }
   /// A machine is saved, or a laptop shut: everything stops for a while, or the scheduler and some others. Only who
   /// dies meanwhile may be found lost, in whatever order they go on.
@@ -466,15 +462,6 @@ class job {
     }
     in_.after(time + 1_s, [this] { paused_ = false; });
   }
-  void fill_disk() {
-    disk_.fill_at(disk_.steps() + in_.dice().below(30));
-    in_.after(in_.dice().between(10_ms, 1_s), [this] { disk_.free_space(); });
-  }
-  /// At one of the next steps of the disk, or soon if there are none.
-  void lose_power() {
-    disk_.lose_power_at(disk_.steps() + in_.dice().below(60));
-    in_.after(2_s, [] { throw test::crash_disk::power_loss(); });
-  }
   void lose(std::uint32_t slot) {
     --spare_;
     undetected_.insert(slot);
@@ -489,34 +476,7 @@ class job {
     if (!disturbed_workers_.insert(rank).second) return;
     in_.after(3_s, [this, rank] { disturbed_workers_.erase(rank); });
     auto& p = *worker_places_[rank];
-    hold_up(p, in_.dice().between(1_ms, 1500_ms));
-  }
-  void hold_up(process& p, nanos time) {
-    if (in_.dice().in(2)) {
-      in_.stop(p);
-      in_.after(time, [this, &p] { in_.go_on(p); });
-    } else {
-      in_.cut(p, *scheduler_place_);
-      in_.after(time, [this, &p] { in_.mend(p, *scheduler_place_); });
-    }
-  }
-  /// Those from `a` to `b`, mostly after some time without anything, in which messages pile up.
-  void break_connections(process& a, process& b) {
-    auto& dice = in_.dice();
-    if (dice.in(4)) return in_.break_some(a, b);
-    in_.cut(a, b);
-    in_.after(dice.between(1_ms, 300_ms), [this, &a, &b] {
-      in_.break_some(a, b);
-      in_.mend(a, b);
-    });
-  }
-  void break_scheduler_lines(process& p) {
-    if (in_.dice().in(3)) break_connections(*scheduler_place_, p);
-    else break_connections(p, *scheduler_place_);
-  }
-  void cut_for_a_while(process& a, process& b) {
-    in_.cut(a, b);
-    in_.after(in_.dice().between(1_ms, 2_s), [this, &a, &b] { in_.mend(a, b); });
+    faults_->hold_up(p, in_.dice().between(1_ms, 1500_ms));
   }
 
   const job_options options_;
@@ -524,6 +484,7 @@ class job {
   const beginning from_;
   nanos quiet_after_;
   simulation in_;
+  std::optional<faults> faults_;  // once the scheduler exists
   std::optional<history> known_;
   std::vector<std::unique_ptr<process>> processes_;
   std::uint32_t servers_count_ = 0;

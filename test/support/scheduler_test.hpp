@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -54,7 +55,8 @@ class scheduler_test : public testing::Test, public srv::reply_sink {
                                .lease_limit = 2200ms,
                                .hang_limit = hang_limit,
                                .join_limit = 60s},
-        [this](std::string_view line, bool) { events.push_back(json::parse(line)); }, now);
+        [this](std::string_view line, bool) { events.push_back(json::parse(line)); }, now,
+        [this](const std::string& to, const net::request_header& h, std::string_view) { sent.emplace_back(to, h); });
   }
   void send(const net::peer& to, const net::outgoing& message) override {
     std::vector<std::byte> frame(message.head.begin(), message.head.end());
@@ -129,6 +131,11 @@ class scheduler_test : public testing::Test, public srv::reply_sink {
     for (const auto& e : events) names.push_back(e["event"]);
     return names;
   }
+  /// Address of the thread that keeps the clock.
+  [[nodiscard]] std::string clock_keeper() const {
+    const auto& m = subject->members();
+    return m.servers[key_router(m).clock_server()].clock;
+  }
   const answer& to(int number) {
     static const answer none{status::internal, instruction::go_on, "unanswered", 0, 0};
     EXPECT_TRUE(answers.contains(number)) << number;
@@ -148,6 +155,7 @@ class scheduler_test : public testing::Test, public srv::reply_sink {
   scheduler::time_point now{std::chrono::hours(5)};
   std::map<int, answer> answers;
   std::vector<json> events;
+  std::vector<std::pair<std::string, net::request_header>> sent;  // to servers, with their addresses
   int last = 0;
   std::uint64_t client = 0;          // of what is sent
   std::optional<scheduler> subject;  // after what its completions use

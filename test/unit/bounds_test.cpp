@@ -183,7 +183,7 @@ TEST(Bounds, ASubscriptionCountsAlsoWithoutAKey) {
   EXPECT_EQ(s.budget().held(), 0U);
 }
 
-TEST(Bounds, LinesOfTheSchedulerAreForgottenTheOldestFirst) {
+TEST(Bounds, ChannelsToTheSchedulerAreForgottenTheOldestFirst) {
   struct nowhere final : net::port {
     std::string bind(const std::string& a) override { return a; }
     int connect(const std::string&) override { return 0; }
@@ -194,18 +194,18 @@ TEST(Bounds, LinesOfTheSchedulerAreForgottenTheOldestFirst) {
     int replies = 0;
   };
   nowhere port;
-  reply_cache lines(port);
+  reply_cache channels(port);
   const auto answer = [&](std::uint32_t c, std::size_t size) {
     const auto h = of_stream(c, true);
-    ASSERT_TRUE(lines.accepts(h, peer_of(c)));
-    completion(lines, peer_of(c), h.what, h.sequence, 7, 0).answer({}, bytes(size));
+    ASSERT_TRUE(channels.accepts(h, peer_of(c)));
+    completion(channels, peer_of(c), h.what, h.sequence, 7, 0).answer({}, bytes(size));
   };
-  for (std::uint32_t c = 1; c <= reply_cache::most_lines + 10; ++c) answer(c, 0);
-  EXPECT_EQ(lines.size(), reply_cache::most_lines);
-  EXPECT_FALSE(lines.accepts(of_stream(1, false), peer_of(1))) << "it begins anew";
-  EXPECT_TRUE(lines.accepts(of_stream(1, true), peer_of(1)));
+  for (std::uint32_t c = 1; c <= reply_cache::most_channels + 10; ++c) answer(c, 0);
+  EXPECT_EQ(channels.size(), reply_cache::most_channels);
+  EXPECT_FALSE(channels.accepts(of_stream(1, false), peer_of(1))) << "it begins anew";
+  EXPECT_TRUE(channels.accepts(of_stream(1, true), peer_of(1)));
   for (std::uint32_t c = 1; c <= 64; ++c) answer(100'000 + c, std::size_t{16} << 20);
-  EXPECT_LE(lines.size(), reply_cache::most_bytes / (std::size_t{16} << 20));
+  EXPECT_LE(channels.size(), reply_cache::most_bytes / (std::size_t{16} << 20));
 }
 
 TEST(Bounds, FunctionsThatCanBeRegisteredAreCounted) {

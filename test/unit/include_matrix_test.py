@@ -49,13 +49,14 @@ LAYERS = [
 ]
 
 # What a plug-in is compiled against; nothing in it needs the framework's library.
-UPDATE = {"include/paracel/" + name for name in ("update.hpp", "codec.hpp", "value.hpp", "error.hpp", "types.hpp")}
+UPDATE = {"include/paracel/" + name for name in
+          ("update.hpp", "codec.hpp", "codec_packed.hpp", "value.hpp", "error.hpp", "types.hpp")}
 
 # header of a library outside: the files that may include it
 LIBRARIES = [
     (r"zmq\.h(pp)?$", r"src/net/zmq_transport\.cpp$|tool/bench/|test/"),
     (r"mpi\.h$", r"src/worker/mpi/comm_mpi\.cpp$|include/paracel/compat/|test/compat/"),
-    (r"msgpack", r"include/paracel/codec\.hpp$|test/"),
+    (r"msgpack", r"include/paracel/codec_packed\.hpp$|test/"),
     (r"xxhash\.h$", r"src/core/hash\.hpp$|tool/bench/|test/"),
     (r"(zlib|zstd)\.h$", r"src/load/|test/"),
     (r"dlfcn\.h$", r"server/(plugin/plugin_library|node/start_guard)\.cpp$|src/worker/main_env\.cpp$|test/"),

@@ -90,9 +90,14 @@ TEST_F(KvcltOfOneServer, ARequestGoesToTheThreadThatIsNamedAndSaysWhoAsks) {
   EXPECT_EQ(h->low_watermark, s) << "it is the lowest that is not answered";
   EXPECT_TRUE(shared_.window.is_open(s));
   EXPECT_EQ(shared_.window.at(s).channel, 41U);
-  client.ping(client.control_thread());
+  client.look(client.control_thread(), 1s);
   EXPECT_FALSE(one_.clock.next());
-  ASSERT_TRUE(one_.control.next());
+  const auto ping = one_.control.next();
+  ASSERT_TRUE(ping);
+  EXPECT_EQ(ping->what, verb::ping);
+  EXPECT_EQ(ping->count, net::ping_alive);
+  EXPECT_EQ(ping->sequence, 0U);
+  EXPECT_EQ(ping->client, 99U);
   EXPECT_EQ(shared_.window.in_flight(), 1U) << "a ping is no request of the window";
 }
 
@@ -129,9 +134,9 @@ TEST_F(KvcltOfOneServer, ARenewedConnectionBeginsItsStreamAndForgetsTheSetsOfIts
   client.record_set(0, set);
   client.record_set(1, set);
   const auto before = client.connection(0);
-  EXPECT_TRUE(client.record_broken(before));
-  EXPECT_FALSE(client.record_broken(before + 100));
+  client.take(0, {.what = verb::push, .result = net::status::connection_reset});
   EXPECT_TRUE(client.is_broken(0));
+  EXPECT_FALSE(client.is_broken(1));
   client.renew(0);
   EXPECT_FALSE(client.is_broken(0));
   EXPECT_FALSE(client.has_set(0, set));

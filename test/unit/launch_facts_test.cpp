@@ -83,7 +83,7 @@ TEST_F(LaunchFacts, OfACheckedConfigKeysHaveTheTypesOfTheSchema) {
   EXPECT_EQ(facts_of(reads).standard_input, "cfg.json:1:2: key \"input\"");
   EXPECT_EQ(nlohmann::json::parse(facts_json(facts_of(reads), &schema)),
             nlohmann::json::parse(R"({"plugins": [], "standard_input": "cfg.json:1:2: key \"input\"", "program": "prog",
-                                      "always_begins_anew": false})"));
+                                      "resumable": true})"));
 }
 
 }  // namespace

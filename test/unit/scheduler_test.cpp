@@ -391,7 +391,13 @@ TEST_F(Scheduler, TheOthersGoOnWithoutAWorkerWhenTheyAreToldTo) {
   EXPECT_EQ(said["index"], 2);
   EXPECT_EQ(said["clock"], 12);
   EXPECT_EQ(said["cause"], "worker 2 (pid 702 on h) lost: killed");
-  EXPECT_TRUE(said["clock_thread"].get<std::string>().ends_with("_c"));
+  EXPECT_EQ(said["reaped"], true);
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(sent[0].first, clock_keeper());
+  EXPECT_EQ(sent[0].second.what, verb::clock_tick);
+  EXPECT_EQ(sent[0].second.rank, 2U);
+  EXPECT_EQ(sent[0].second.clock, net::no_clock);
+  EXPECT_EQ(sent[0].second.epoch, subject->members().epoch);
   // It is told when it turns out to live, and joins no collective.
   EXPECT_EQ(answers[ask(verb::heartbeat, worker(2))].order, instruction::abort);
   EXPECT_EQ(answers[barrier(2, 3)].result, status::bad_request);
@@ -410,6 +416,8 @@ TEST_F(Scheduler, WithoutWorker0NobodyWritesTheResults) {
   ask(verb::report_death, worker(0));
   EXPECT_EQ(subject->state(), scheduler::phase::aborted);
   EXPECT_EQ(subject->status(), 10);
+  ASSERT_EQ(events[events.size() - 2]["event"], "lost");
+  EXPECT_EQ(events[events.size() - 2]["why_not"], "worker 0 writes the results: it cannot be ejected");
 }
 
 TEST_F(Scheduler, ASilentWorkerIsEjectedToo) {
@@ -423,6 +431,112 @@ TEST_F(Scheduler, ASilentWorkerIsEjectedToo) {
   EXPECT_EQ(subject->state(), scheduler::phase::running);
   EXPECT_EQ(events.back()["event"], "ejected");
   EXPECT_EQ(events.back()["index"], 1);
+  EXPECT_EQ(events.back()["reaped"], false) << "which tells a launcher to kill it";
+  EXPECT_TRUE(sent.empty()) << "its process may live, and take part";
+  EXPECT_EQ(answers[ask(verb::report_death, worker(1))].parsed()["goes_on"], true);
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(sent[0].second.rank, 1U);
+  ask(verb::report_death, worker(1));
+  EXPECT_EQ(sent.size(), 1U) << "told twice";
+}
+
+class SchedulerThatEjects : public scheduler_test {
+ protected:
+  void begin(std::uint32_t replicas) {
+    make(3, 3, replicas, true);
+    start(3);
+    events.clear();
+    ask(verb::report_death, worker(2));
+    ASSERT_EQ(sent.size(), 1U);
+  }
+  void reply(status result) {
+    net::reply_view r;
+    r.header.result = result;
+    subject->on_reply(sent.back().second.sequence, r, now);
+  }
+  /// All but worker 2 beat, for so long.
+  void beat_for(std::chrono::milliseconds time, int without_server = -1) {
+    for (const auto end = now + time; now < end;) {
+      now += 100ms;
+      for (int s = 0; s < 3; ++s)
+        if (s != without_server) ask(verb::heartbeat, server(s));
+      for (int r = 0; r < 2; ++r) ask(verb::heartbeat, worker(r));
+      subject->tick(now);
+    }
+  }
+};
+
+TEST_F(SchedulerThatEjects, RepeatsToTheClockThatAWorkerLeavesUntilItIsAcknowledged) {
+  begin(1);
+  reply(status::wrong_owner);
+  beat_for(100ms);
+  EXPECT_EQ(sent.size(), 1U);
+  beat_for(100ms);
+  EXPECT_EQ(sent.size(), 2U) << "it was refused";
+  beat_for(1000ms);
+  EXPECT_EQ(sent.size(), 3U) << "it is not answered";
+  EXPECT_EQ(sent[2].second.rank, 2U);
+  reply(status::ok);
+  beat_for(30s);
+  EXPECT_EQ(sent.size(), 3U);
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+}
+
+TEST_F(SchedulerThatEjects, TellsTheServerThatKeepsTheClockNow) {
+  begin(2);
+  const auto before = sent[0].first;
+  const int keeper = before[before.size() - 3] - '0';
+  auto dead = server(keeper);
+  dead["why"] = "killed";
+  ask(verb::report_death, dead);
+  subject->tick(now);
+  ASSERT_EQ(sent.size(), 2U);
+  EXPECT_NE(sent[1].first, before);
+  EXPECT_EQ(sent[1].first, clock_keeper());
+  EXPECT_EQ(sent[1].second.epoch, subject->members().epoch);
+}
+
+TEST_F(SchedulerThatEjects, EndsTheJobWhenTheClockDoesNotAnswer) {
+  begin(1);
+  beat_for(20s);
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+  beat_for(200ms);
+  EXPECT_EQ(subject->status(), exit_status::worker_lost);
+  EXPECT_EQ(subject->cause(), "worker 2 (pid 702 on h) lost: its process has ended, and the others could not be told");
+}
+
+TEST_F(SchedulerThatEjects, EndsTheJobWhenAWorkerFailsByItself) {
+  make(3, 2, 1, true);
+  start();
+  auto failed = worker(1);
+  failed["why"] = "it exited with status 4";
+  failed["status"] = 4;
+  EXPECT_EQ(answers[ask(verb::report_death, failed)].parsed()["goes_on"], false);
+  EXPECT_EQ(subject->state(), scheduler::phase::aborted);
+  EXPECT_EQ(subject->status(), 4);
+  EXPECT_EQ(subject->cause(), "worker 1 (pid 701 on h) lost: it exited with status 4");
+}
+
+TEST_F(SchedulerThatEjects, EndsTheJobWhenAWorkerDiesBeforeAllHaveJoined) {
+  make(3, 2, 1, true);
+  ask(verb::join, worker(0));
+  auto dead = worker(2);  // it has not joined
+  dead["why"] = "it was killed";
+  EXPECT_EQ(answers[ask(verb::report_death, dead)].parsed()["goes_on"], false);
+  EXPECT_EQ(subject->status(), exit_status::worker_lost);
+  EXPECT_EQ(subject->cause(),
+            "worker 2 lost: it was killed; the others go on without a worker only when all have joined");
+}
+
+TEST_F(SchedulerThatEjects, SaysThatAWorkerFailedAfterTheEndOfTheJob) {
+  make(3, 2, 1, true);
+  start();
+  for (int r = 0; r < 3; ++r) ask(verb::leave, leaving(worker(r)));
+  auto failed = worker(1);
+  EXPECT_EQ(answers[ask(verb::report_death, failed)].parsed()["goes_on"], true) << "killed, with nothing left to do";
+  failed["status"] = 3;
+  EXPECT_EQ(answers[ask(verb::report_death, failed)].parsed()["goes_on"], false);
+  EXPECT_EQ(subject->state(), scheduler::phase::done);
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ using edge_list = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
 TEST(Shortage, IsParacelsExample) {
   // A to B, C; B to A, C; C to D; D to A.
   const std::vector<double> p{0.16665, 0.125, 0.125, 0.08333};
-  const auto s = find_shortage(p, p, edge_list{{0, 1}, {0, 2}, {1, 0}, {1, 2}, {2, 3}, {3, 0}});
+  const auto s = find_infeasibility(p, p, edge_list{{0, 1}, {0, 2}, {1, 0}, {1, 2}, {2, 3}, {3, 0}});
   EXPECT_EQ(s.right, (std::vector<std::uint32_t>{0, 1, 2}));
   EXPECT_EQ(s.left, (std::vector<std::uint32_t>{0, 1, 3}));
   EXPECT_NEAR(s.wanted, 0.41665, 1e-12);
@@ -100,7 +100,7 @@ TEST(Shortage, ExistsJustWhenSomeSetWantsMoreThanLeadsToIt) {
       }
       short_set = short_set || wanted > available;
     }
-    const auto s = find_shortage(supply, demand, edges);
+    const auto s = find_infeasibility(supply, demand, edges);
     EXPECT_EQ(s.exists(), short_set) << seed;
     if (!s.exists()) continue;
     // The proof by its own numbers.
@@ -127,9 +127,9 @@ TEST(Shortage, OfALongChainIsFoundWithoutDeepRecursion) {
   }
   const std::vector<double> supply(n, 1);
   std::vector<double> demand(n, 1);
-  EXPECT_FALSE(find_shortage(supply, demand, edges).exists());
+  EXPECT_FALSE(find_infeasibility(supply, demand, edges).exists());
   demand[0] = 1.5;
-  EXPECT_TRUE(find_shortage(supply, demand, edges).exists());
+  EXPECT_TRUE(find_infeasibility(supply, demand, edges).exists());
 }
 
 }  // namespace

@@ -179,9 +179,7 @@ class VerbTable : public testing::Test {
   }
   std::vector<std::byte> wiped(std::uint16_t partition, std::span<const std::byte> records = {}) const {
     std::vector<std::byte> body;
-    put(body, std::uint32_t{1});
-    put(body, self_);
-    put(body, std::uint32_t{0});
+    put_fields(body, std::uint32_t{1}, self_, std::uint32_t{0});
     append(body, {.partition = partition, .what = entry_kind::whole_state, .index = ++index_, .records = records});
     return body;
   }
@@ -190,9 +188,7 @@ class VerbTable : public testing::Test {
     std::vector<std::byte> records;
     append(records, record{.kind = record_kind::clock, .value = state});
     std::vector<std::byte> body;
-    put(body, std::uint32_t{1});
-    put(body, self_);
-    put(body, ~std::uint32_t{0});
+    put_fields(body, std::uint32_t{1}, self_, ~std::uint32_t{0});
     append(body,
            {.partition = clock_partition, .what = entry_kind::whole_state, .index = ++index_, .records = records});
     return body;
@@ -201,9 +197,7 @@ class VerbTable : public testing::Test {
   std::optional<status> send(std::uint16_t partition, entry_kind what, std::uint32_t after, std::uint64_t previous,
                              std::uint64_t index, std::span<const std::byte> records) {
     std::vector<std::byte> body;
-    put(body, std::uint32_t{1});
-    put(body, self_);
-    put(body, std::uint32_t{0});
+    put_fields(body, std::uint32_t{1}, self_, std::uint32_t{0});
     append(body, {.partition = partition,
                   .what = what,
                   .after = after,

@@ -155,4 +155,29 @@ TEST_F(SchedulerThatWaits, AWorkerWhoseJoinIsNotThereYetEndsTheJobAsEver) {
   EXPECT_EQ(subject->state(), scheduler::phase::aborted);
 }
 
+TEST_F(SchedulerThatWaits, AWorkerThatNoOtherCanReplaceEndsTheJob) {
+  auto reader = dead(0);
+  reader["cannot"] = "it has read standard input";
+  EXPECT_EQ(to(ask(verb::report_death, reader)).parsed()["goes_on"], false);
+  EXPECT_EQ(subject->status(), exit_status::worker_lost);
+  EXPECT_EQ(subject->cause(), "worker 0 (pid 700 on h) lost: killed; it has read standard input");
+}
+
+TEST_F(SchedulerThatWaits, SoDoesOneThatIsAwaitedAlready) {
+  beat_for(4s, 0);
+  ASSERT_EQ(events.back()["event"], "awaited");
+  auto reader = dead(0);
+  reader["cannot"] = "it has read standard input";
+  reader["status"] = 10;  // it was told to exit
+  EXPECT_EQ(to(ask(verb::report_death, reader)).parsed()["goes_on"], false);
+  EXPECT_EQ(subject->status(), exit_status::worker_lost);
+}
+
+TEST_F(SchedulerThatWaits, AWorkerThatFailsByItselfEndsTheJob) {
+  auto failed = dead(1, "it exited with status 3");
+  failed["status"] = 3;
+  EXPECT_EQ(to(ask(verb::report_death, failed)).parsed()["goes_on"], false);
+  EXPECT_EQ(subject->status(), 3);
+}
+
 }  // namespace

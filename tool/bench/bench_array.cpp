@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// paracel::array: whole reads and updates, and sparse ones, by the size of its pieces. One worker process, real
-// servers.
+// paracel::array: dense reads and updates, and sparse ones, by piece size. One worker process, real servers.
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -26,7 +25,7 @@ DEFINE_int32(servers, 2, "server processes");
 DEFINE_int32(threads, 1, "shard threads of a server");
 DEFINE_double(seconds, 0.5, "measured time of each kind of call");
 DEFINE_string(transport, "ipc", "ipc or tcp");
-DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: beside this program");
+DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
 namespace {
 
@@ -104,7 +103,7 @@ void run() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("what reads and updates of paracel::array cost");
+  gflags::SetUsageMessage("cost of reads and updates of paracel::array");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
     if (FLAGS_servers < 1 || FLAGS_threads < 1 || FLAGS_doubles == 0) throw std::runtime_error("all begin at 1");

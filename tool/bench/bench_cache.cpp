@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Reads that need no server: what a hit in the SSP cache costs, by reference and copied, and an update that is added
-// up. One worker with a server inside the process; nothing travels while it is measured.
+// Reads that need no server: the cost of a hit in the SSP cache, by reference and copied, and of an update that is
+// combined locally. One worker with a server inside the process; nothing is sent during the measurement.
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ DEFINE_uint64(repetitions, 9, "measurements; the median is printed");
 
 namespace {
 
-/// Nanoseconds a call: the median of the repetitions.
+/// Nanoseconds a call: median of the repetitions.
 template <class F>
 double nanoseconds(const F& call) {
   std::vector<double> all;
@@ -38,7 +38,7 @@ double nanoseconds(const F& call) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("what a read costs that the cache answers");
+  gflags::SetUsageMessage("cost of a read that hits the cache");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
     paracel::main_env const env(argc, argv);

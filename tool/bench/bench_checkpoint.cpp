@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A checkpoint of one server against the bare disk: the same number of bytes written to the same folder with write and
-// one fsync (what `dd conv=fsync` does), alternately, in one run. Then read back into an empty server. Prints one JSON
-// object.
+// A checkpoint of one server compared with the bare disk: the same number of bytes written to the same folder with
+// write and one fsync (like `dd conv=fsync`), alternately, in one run. Then the checkpoint is read into an empty
+// server. Prints one JSON object.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -96,7 +96,7 @@ std::string ask(srv::server& s, unsigned shard, net::request_header h, std::span
   return sink.body;
 }
 
-/// Every shard at once, each on a thread of its own, as the server's threads are. Returns: their answers.
+/// Runs on all shards in parallel, each on its own thread like a server's shard threads. Returns: their replies.
 std::vector<std::string> on_all(srv::server& s, const std::string& text) {
   std::vector<std::string> answers(FLAGS_threads);
   std::vector<std::thread> threads;
@@ -130,7 +130,7 @@ std::uint64_t fill(srv::server& s) {
   return count;
 }
 
-/// What the disk takes: `bytes` in as many files as there are threads, a thread each.
+/// The bare disk: writes `bytes` to one file a thread.
 double write_bare(const std::string& folder, std::uint64_t bytes) {
   const std::vector<char> buffer(std::size_t{1} << 20, 'x');
   const auto begun = clock_type::now();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Text to compressed rows: how fast a graph or a sparse matrix is loaded, what it leaves in memory, and what it needed
-// on the way. Workers are processes; each loads its part of the file. With `--pull` also how long a halo takes.
+// From text to compressed rows: how fast a graph or a sparse matrix is loaded, how much memory it uses, and the peak
+// during loading. Workers are processes; each loads its part of the file. With `--pull` also the time of a halo
+// exchange.
 //
-// The file is made by the caller (tool/datagen.py -m pagerank, rmat, mf) and is read once before the clock starts.
+// The caller generates the file (tool/datagen.py -m pagerank, rmat, mf); it is read once before the measurement.
 #include <gflags/gflags.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -32,10 +33,10 @@ DEFINE_string(file, "", "edges or entries");
 DEFINE_int32(workers, 1, "workers");
 DEFINE_string(as, "graph", "graph, weighted, undirected, both (with incoming edges) or matrix");
 DEFINE_string(transport, "ipc", "ipc or tcp, with more than one worker");
-DEFINE_int32(runs, 3, "times that the file is loaded; the best one counts");
+DEFINE_int32(runs, 3, "repetitions; the best one is reported");
 DEFINE_uint64(pull, 0, "1: then pull a double for each ghost, `--runs` times");
 DEFINE_uint64(exchange, 0, "instead of loading: doubles that each worker sends to each other one");
-DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: beside this program");
+DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
 namespace {
 
@@ -44,7 +45,7 @@ using clock_type = std::chrono::steady_clock;
 
 double seconds_since(clock_type::time_point t) { return std::chrono::duration<double>(clock_type::now() - t).count(); }
 
-/// Of this process, all threads: what a busy machine does not change.
+/// Processor time of this process, all threads: unaffected by other load.
 double processor_seconds() {
   rusage u{};
   ::getrusage(RUSAGE_SELF, &u);
@@ -80,7 +81,7 @@ std::uint64_t bytes_of(const id_list& ids) {
 }
 
 void measure(Comm comm, result& r) {
-  // What the process needs to be there at all, libraries and sockets.
+  // The baseline of the process: libraries and sockets.
   r.before_bytes = status_bytes("VmRSS:");
   for (int run = 0; run < FLAGS_runs; ++run) {
     comm.synchronize();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How fast text becomes what algorithms compute on, beside a plain loop over std::from_chars that makes the same of it
-// in the same run: a rate says little on a machine that others use too, the ratio of the two says what the reader
-// costs. Rates are by processor time, of the kernel and of the process, which is all the time there is when the machine
-// does nothing else: all of it is one thread, and the files, made here, lie in the page cache. Each measurement is a
-// process of its own, so that its peak of memory is its own, too.
+// How fast text is converted into the structures of the algorithms, compared with a plain loop over std::from_chars
+// with the same result in the same run: the rate depends on the load of the machine, the ratio shows the cost of the
+// reader. Rates are by processor time, of the kernel and of the process, which equals elapsed time on an idle machine:
+// there is one thread, and the files, generated here, are in the page cache. Each measurement runs in its own process,
+// so that it has its own peak of memory.
 #include <fcntl.h>
 #include <gflags/gflags.h>
 #include <stdlib.h>
@@ -36,8 +36,8 @@
 #include "worker/single_comm.hpp"
 
 DEFINE_uint64(megabytes, 128, "text of each file");
-DEFINE_uint64(pairs, 5, "measurements of both, one after the other");
-DEFINE_string(only, "", "the rows that have this in their name");
+DEFINE_uint64(pairs, 5, "alternating measurements of both");
+DEFINE_string(only, "", "only rows whose name contains this");
 
 namespace {
 
@@ -50,7 +50,7 @@ void append(std::string& to, std::uint64_t n) {
   to.append(digits, std::to_chars(digits, digits + sizeof digits, n).ptr);
 }
 
-/// Labels of two classes and 14 of 123 features that are 1, as a9a has.
+/// Labels of two classes and 14 of 123 features that are 1, like a9a.
 void binary_line(std::string& to, counter_random& random) {
   to += random.below(4) == 0 ? "+1" : "-1";
   for (std::uint64_t k = 0; k < 14; ++k) {
@@ -88,7 +88,7 @@ void csv_line(std::string& to, counter_random& random) {
 constexpr std::uint64_t vertices = std::uint64_t{1} << 20;
 
 void edge_line(std::string& to, counter_random& random) {
-  // Both ends so that some vertices have many edges.
+  // The bitwise and makes the degrees uneven.
   append(to, random.below(vertices) & random.below(vertices));
   to += '\t';
   append(to, random.below(vertices));
@@ -219,8 +219,8 @@ void plain_edges(const std::string& path) {
 
 struct measurement {
   double seconds = 0;
-  double peak_bytes = 0;  // beyond what the process had before, without pages of mapped files
-  double kept_bytes = 0;  // when it was done
+  double peak_bytes = 0;  // beyond the process's initial memory, without pages of mapped files
+  double kept_bytes = 0;  // at the end
 };
 
 std::uint64_t status_bytes(const char* name) {
@@ -249,7 +249,7 @@ measurement measure(const std::function<void(const std::function<void()>& done)>
   if (child == 0) {
     measurement m;
     const auto before = status_bytes("RssAnon:");
-    std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
+    std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
     const auto begin = processor_seconds();
     load([&] {
       m.seconds = processor_seconds() - begin;
@@ -311,7 +311,7 @@ void row(const std::string& name, const std::string& path, const std::function<v
 }  // namespace
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("how fast text is loaded, beside a plain loop");
+  gflags::SetUsageMessage("how fast text is loaded, compared with a plain loop");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   std::string pattern = (std::filesystem::temp_directory_path() / "bench_loading_XXXXXX").string();
   const std::filesystem::path folder = ::mkdtemp(pattern.data());
@@ -351,7 +351,7 @@ int main(int argc, char** argv) {
     if (wanted("entries, MatrixMarket")) {
       const auto path = (folder / "input").string();
       make_file(path, rating_line);
-      // The same lines behind a header that says how many they are.
+      // The same lines with a header that states their number.
       std::ifstream in(path);
       const auto lines = std::count(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>(), '\n');
       make_file(path, rating_line,

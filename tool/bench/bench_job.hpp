@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A job for a benchmark: a real start_scheduler, real start_server processes, and what a forked worker needs to join
-// it.
+// A job for a benchmark: a real start_scheduler, real start_server processes, and what forked workers need to join it.
 #pragma once
 
 #include <sys/prctl.h>
@@ -32,7 +31,7 @@
 namespace paracel::bench {
 
 struct job_options {
-  std::string bin_dir;  ///< where start_server and start_scheduler are; empty: beside this program
+  std::string bin_dir;  ///< folder of start_server and start_scheduler; empty: that of this program
   std::string transport = "ipc";
   int workers = 1;
   int servers = 1;
@@ -72,7 +71,7 @@ class job {
   job& operator=(const job&) = delete;
   ~job() { stop(); }
 
-  /// As this worker. Blocks: until everybody has joined.
+  /// Joins the job as this worker. Blocks: until all processes have joined.
   [[nodiscard]] std::shared_ptr<session> join(int rank) const {
     session_options o;
     o.over = std::make_shared<net::zmq_transport>();
@@ -82,7 +81,7 @@ class job {
     o.size = static_cast<std::uint32_t>(options_.workers);
     return session::join(std::move(o));
   }
-  /// Sets what a main_env of this process looks for, as prun.py does.
+  /// Sets the environment variables that main_env reads, as prun.py does.
   void set_environment(int rank) const {
     ::setenv("PARACEL_RENDEZVOUS", rendezvous_.to_string().c_str(), 1);
     ::setenv("PARACEL_MODE", "local", 1);
@@ -100,7 +99,7 @@ class job {
     pids_.push_back(spawn(words, &output));
     outputs_.push_back(output);
   }
-  /// A program of the framework as a child, its standard output readable.
+  /// Starts a program of the framework as a child with a pipe to its standard output.
   static pid_t spawn(const std::vector<std::string>& words, int* output) {
     int up[2];
     if (::pipe(up) != 0) throw std::runtime_error("cannot make a pipe");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Many keys through a real server: how fast they are loaded with multi requests, what a key takes of the server's
-// resident memory, and whether keys that come and go leave anything behind.
+// Many keys in a real server: how fast they are loaded with multi requests, how much of the server's resident memory a
+// key takes, and whether keys that are created and removed leak any.
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -26,20 +26,20 @@ DEFINE_int32(clients, 2, "clients, each a thread that waits for its calls");
 DEFINE_int32(threads, 1, "shard threads of the server");
 DEFINE_int32(turns, 3, "times that all keys are loaded and removed");
 DEFINE_string(transport, "ipc", "ipc or tcp");
-DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: beside this program");
+DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
 namespace {
 
 using namespace paracel;
 using namespace paracel::bench;
 
-/// Seconds of processor that the server's shard threads have used.
+/// Processor seconds of the server's shard threads.
 double shard_seconds(pid_t server) {
   double sum = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(server) + "/task")) {
     std::string name;
     std::getline(std::ifstream(task.path() / "comm"), name);
-    // "server 0", "server 1", ...; the clock's is "server k" and the control thread's "server c".
+    // "server 0", "server 1", ... are shard threads; the clock thread is "server k" and the control thread "server c".
     if (!name.starts_with("server ") || name.back() < '0' || name.back() > '9') continue;
     double on_processor_ns = 0;
     std::ifstream(task.path() / "schedstat") >> on_processor_ns;
@@ -60,7 +60,7 @@ class loader {
  public:
   loader(session& s, std::size_t index) : client_(s.open_client()), index_(index), value_(FLAGS_value_bytes / 8, 1.5) {}
 
-  /// Its share of the keys, a call at a time.
+  /// Its share of the keys, one call at a time.
   void every_key(net::verb what) {
     const value_view value{value_tag::f64_array, std::as_bytes(std::span(value_))};
     const auto clients = static_cast<std::size_t>(FLAGS_clients);
@@ -113,7 +113,7 @@ void run() {
   const auto resident = [server] { return static_cast<double>(resident_bytes(server)); };
 
   const double empty = resident();
-  double load_seconds = 0;  // of the first turn: later ones find the memory there
+  double load_seconds = 0;  // of the first round: later ones reuse its memory
   double remove_seconds = 0;
   double core_seconds = 0;
   std::vector<double> loaded;

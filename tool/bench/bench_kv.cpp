@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How long a call of the servers takes and how many there are in a second: one verb, one value size, one window, so
-// many workers (processes) against so many real start_server processes. The line it prints also says what travelled, so
-// that bench_zmq_floor can be run with the same frames.
+// Latency and rate of calls to the servers: one verb, one value size, one window, a number of workers (processes) and
+// of real start_server processes. The line it prints includes the frame sizes, so that bench_zmq_floor can be run with
+// the same frames.
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -35,11 +35,11 @@ DEFINE_uint64(window, 1, "requests in flight; 1: each is waited for");
 DEFINE_int32(workers, 1, "worker processes");
 DEFINE_int32(servers, 1, "server processes");
 DEFINE_int32(threads, 1, "shard threads of a server");
-DEFINE_int32(replicas, 1, "copies of every key, each on another server");
+DEFINE_int32(replicas, 1, "replicas of every key, each on a different server");
 DEFINE_double(seconds, 1, "measured time");
 DEFINE_double(warm_up, 0.2, "time before it");
 DEFINE_string(transport, "ipc", "ipc or tcp");
-DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: beside this program");
+DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
 namespace {
 
@@ -78,7 +78,7 @@ bool returns_value(verb v) {
 bool is_f32() { return FLAGS_value_type.empty() ? FLAGS_value_bytes % sizeof(double) != 0 : FLAGS_value_type == "f32"; }
 std::size_t number_bytes() { return is_f32() ? sizeof(float) : sizeof(double); }
 
-/// What one call puts on the wire, as bench_zmq_floor names it.
+/// The frames of one call, as options of bench_zmq_floor.
 struct frames {
   std::size_t request = 0;
   std::size_t reply = 0;
@@ -94,14 +94,13 @@ void add(report& sum, const report& r) {
   sum.seen = r.seen;
 }
 
-/// One worker: its client, its keys, the value it sends.
+/// One worker: its client, its keys, the value that it sends.
 class worker {
  public:
   worker(const job& j, int rank)
       : job_(j.join(rank)), client_(job_->open_client()), value_(shared_buffer::allocate(FLAGS_value_bytes)) {
     call_.what = verbs.at(FLAGS_verb);
-    // Zero, so that a million additions stay what they were; and a real addition takes as long with it as with any
-    // number.
+    // Zero, so that a million additions do not change it; a real addition takes as long for any number.
     std::fill_n(value_.mutable_data(), FLAGS_value_bytes, std::byte{0});
     make_keys(rank, wanted_keys());
     if (FLAGS_api == "paralg") {
@@ -138,7 +137,7 @@ class worker {
     if (FLAGS_keys != 0) return FLAGS_keys;
     return std::max<std::size_t>(FLAGS_window, static_cast<std::size_t>(FLAGS_servers));
   }
-  /// Key i lives on server (rank + i) modulo servers, so that the calls go round the servers as the floor's do.
+  /// Key i is on server (rank + i) modulo servers, so that the calls alternate between servers as the floor's do.
   void make_keys(int rank, std::size_t wanted) {
     const auto servers = static_cast<std::size_t>(FLAGS_servers);
     for (std::uint32_t n = 0; keys_.size() < wanted; ++n) {
@@ -169,7 +168,7 @@ class worker {
     if (!carries_value(call_.what)) return client_->request(call_, key(i), {}, std::move(done));
     return client_->request(call_, key(i), sent_value(), std::move(done), large());
   }
-  /// The frames of one call: of one shard, when there are many keys.
+  /// The frames of one call; with many keys, of one shard.
   [[nodiscard]] frames travelling() const {
     frames f;
     const std::size_t there = carries_value(call_.what) ? value_.size() : 0;
@@ -199,7 +198,7 @@ class worker {
     }
   }
 
-  /// So many chains, each of which sends its next request when the last one is answered.
+  /// This many chains, each of which sends its next request when the previous one is answered.
   void many_in_flight(stopwatch& watch) {
     struct chain {
       worker* self;
@@ -249,7 +248,7 @@ class worker {
             call_, set, payload,
             [&c](std::span<const std::uint32_t>, const kv_result& r) {
               check(r);
-              c.out.assign(r.body.begin(), r.body.end());  // what a reader has of it
+              c.out.assign(r.body.begin(), r.body.end());  // a caller's copy of the value
             },
             end);
         return;
@@ -268,7 +267,7 @@ class worker {
     client_->wait_all();
   }
 
-  /// A ring of futures: the oldest is asked and its place taken by the next call.
+  /// A ring of futures: waits for the oldest and replaces it by the next call.
   template <class T>
   void through_paralg(stopwatch& watch) {
     if (value_.size() == sizeof(T) && !has_many_keys(call_.what)) return with_values<T, T>(watch, T{});

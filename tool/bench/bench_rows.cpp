@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Rows of a typed table in a second: pulls, additions and AdaGrad steps of random rows out of many, in the server
-// object alone (one thread, no socket) or through ipc from one worker to one server process with one shard thread. One
-// line of JSON. Without an --op it measures all three in the server object, which says what a server's core can do.
+// Rows of a typed table per second: pulls, additions and AdaGrad steps of random rows out of many, in the server object
+// alone (one thread, no socket) or through ipc from one worker to one server process with one shard thread. Prints one
+// line of JSON. Without --op it measures all three in the server object, which shows the throughput of one core.
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ using namespace paracel;
 using namespace paracel::bench;
 using net::verb;
 
-constexpr std::size_t different_calls = 64;  // so that no call finds the rows of the one before in a cache
+constexpr std::size_t different_calls = 64;  // so that no call finds the previous call's rows in a cache
 constexpr std::size_t load_rows = 50'000;
 
 std::vector<std::vector<std::uint64_t>> draw_calls() {
@@ -239,7 +239,7 @@ void through_ipc() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("rows of a typed table in a second; prints one line of JSON");
+  gflags::SetUsageMessage("rows of a typed table per second; prints one line of JSON");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
     if (FLAGS_op != "all" && FLAGS_op != "pull" && FLAGS_op != "add" && FLAGS_op != "adagrad")

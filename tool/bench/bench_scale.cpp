@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The constants from which doc/scale.md computes what a job of a thousand workers takes: what the one clock thread and
-// the one scheduler can do, and what a connection costs at both ends.
+// Measures the constants from which doc/scale.md computes the cost of a job with a thousand workers: the throughput of
+// the clock thread and of the scheduler, and the cost of a connection at both ends.
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ DEFINE_double(keys, 1e10, "keys of the job");
 DEFINE_int32(window, 64, "requests in flight at the clock thread and at the scheduler");
 DEFINE_double(seconds, 1, "measured time of each");
 DEFINE_string(transport, "ipc", "ipc or tcp");
-DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: beside this program");
+DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
 namespace {
 
@@ -40,7 +40,7 @@ using namespace paracel::bench;
 
 double seconds_since(clock::time_point begin) { return std::chrono::duration<double>(clock::now() - begin).count(); }
 
-/// Seconds of processor that the process's threads of that name have used; all of them without a name.
+/// Processor seconds of the process's threads of this name; of all threads without a name.
 double processor_seconds(pid_t process, const std::string& thread) {
   double sum = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task")) {
@@ -63,10 +63,10 @@ std::size_t descriptors(const std::string& process) {
 
 struct rate {
   double per_second = 0;
-  double core_us = 0;  ///< of the thread that answers, a request
+  double core_us = 0;  ///< processor time of the answering thread for a request
 };
 
-/// Keeps a window of requests of one verb in flight on a port of its own; `fill` completes each.
+/// Keeps a window of requests of one verb in flight on its own port; `fill` completes each.
 rate in_flight(const job& j, net::transport& over, const std::string& address, const std::string& body,
                const std::function<void(net::request_header&, std::uint64_t)>& fill,
                const std::function<double()>& used) {
@@ -103,8 +103,8 @@ rate in_flight(const job& j, net::transport& over, const std::string& address, c
   return {count / seconds, (used() - before) / count * 1e6};
 }
 
-/// A tick and a wait of each of many workers in turn, without a socket: what the clock itself does. Units: ns a worker
-/// and iteration.
+/// A tick and a wait of each of many workers in turn, without a socket: the cost of the clock itself. Units: ns for
+/// each worker and iteration.
 double clock_ns() {
   class nowhere final : public srv::reply_sink {
    public:
@@ -129,7 +129,7 @@ double clock_ns() {
   return seconds_since(begin) * 1e9 / rounds / workers;
 }
 
-/// How much more than its share the fullest server and the fullest shard thread get, as the ring places the partitions.
+/// Maximum load of a server and of a shard thread relative to the mean, as the ring places the partitions.
 struct fullness {
   double server = 0, shard = 0;
 };
@@ -156,8 +156,8 @@ fullness of_the_ring() {
   return {most(servers), most(shards)};
 }
 
-/// The longest time that one key takes on its way into a partition that grows to its share of the keys: its table grows
-/// then. Units: ms.
+/// The longest insertion of one key while a partition grows to its share of the keys, which is when its table is
+/// rehashed. Units: ms.
 double longest_insert_ms() {
   const std::atomic<const srv::ownership*> nobody{nullptr};
   srv::key_store store({}, nobody);
@@ -178,7 +178,7 @@ double longest_insert_ms() {
 
 struct connection_cost {
   double server_bytes = 0, client_bytes = 0, server_descriptors = 0, client_descriptors = 0;
-  double fan_out_us = 0;  ///< a request on every connection at once, and all answers; an answer
+  double fan_out_us = 0;  ///< one reply, when requests are sent on every connection at once and all are answered
 };
 connection_cost of_a_connection(const job& j, net::transport& over, const std::string& address) {
   const auto port = over.open();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What one shard does when no socket is in the way: loading in batches, what a key takes, and the walks over a million
-// keys. Prints one JSON object. Keys have 20 characters and a double each.
+// One shard without sockets: loading in batches, memory of a key, and scans over a million keys. Prints one JSON
+// object. Keys have 20 characters and a double each.
 #include <malloc.h>
 #include <time.h>
 
@@ -20,10 +20,10 @@
 #include "net/scan_codec.hpp"
 #include "server/node/server.hpp"
 
-DEFINE_uint64(keys, 1'000'000, "keys of the walks and of the memory figure");
-DEFINE_uint64(load, 10'000'000, "keys of the loading figure; 0: leave it out");
+DEFINE_uint64(keys, 1'000'000, "keys of the scans and of the memory figure");
+DEFINE_uint64(load, 10'000'000, "keys of the loading figure; 0: skip it");
 DEFINE_uint64(batch, 1000, "keys a request when loading");
-DEFINE_uint64(repeat, 21, "how often each walk is measured; the median counts");
+DEFINE_uint64(repeat, 21, "repetitions of each scan; the median is reported");
 
 namespace {
 
@@ -34,7 +34,7 @@ double seconds_since(clock_type::time_point begun) {
   return std::chrono::duration<double>(clock_type::now() - begun).count();
 }
 
-/// Of this thread: what others run on the machine does not count.
+/// Processor time of this thread, unaffected by other load.
 double processor_seconds() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -46,7 +46,7 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-/// Keeps what matters of the last reply.
+/// Stores the relevant parts of the last reply.
 class last_reply final : public srv::reply_sink {
  public:
   void send(const net::peer&, const net::outgoing& message) override {
@@ -64,7 +64,7 @@ class last_reply final : public srv::reply_sink {
   std::vector<std::byte> body;
 };
 
-/// A server of one shard, asked by calls.
+/// A server of one shard, called directly.
 class subject {
  public:
   const net::reply_header& ask(net::request_header h, std::span<const std::byte> body) {
@@ -97,7 +97,7 @@ class subject {
       working_ += seconds_since(begun);
     }
   }
-  /// By a walk, key by key, as a filter would; every key has this prefix.
+  /// By a scan that removes key by key, like a filter; every key has this prefix.
   void remove_all() {
     net::scan_request r;
     std::vector<std::byte> body;
@@ -114,9 +114,9 @@ class subject {
       r.from = at.next;
     }
   }
-  /// Asks from cursor to cursor until the walk has ended. Returns the longest slice in seconds.
+  /// Repeats the request from cursor to cursor until the scan ends. Returns the longest slice in seconds.
   template <class Request>
-  double walk(net::verb what, Request r, std::uint16_t flags = 0) {
+  double scan(net::verb what, Request r, std::uint16_t flags = 0) {
     double longest = 0;
     slices = items = bytes = 0;
     std::vector<std::byte> body;
@@ -162,7 +162,7 @@ nlohmann::json measure(subject& s, net::verb what, const Request& r, std::uint16
   for (std::uint64_t i = 0; i < FLAGS_repeat; ++i) {
     const auto begun = clock_type::now();
     const auto busy_before = processor_seconds();
-    longest = std::max(longest, s.walk(what, r, flags));
+    longest = std::max(longest, s.scan(what, r, flags));
     times.push_back(seconds_since(begun));
     busy.push_back(processor_seconds() - busy_before);
   }
@@ -199,7 +199,7 @@ int main(int argc, char** argv) {
     out["keys_only"] = measure(s, net::verb::scan, net::scan_request{}, net::flag_keys_only);
   }
   {
-    // Twice other keys: what the first ones leave behind would show as growth after the second ones.
+    // Twice with different keys: what the first ones leak shows as growth after the second ones.
     subject s;
     std::vector<std::size_t> left;
     for (std::uint64_t round = 0; round < 3; ++round) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What bounded staleness is worth when workers are late by chance. Each iteration of a worker reads a vector, takes 10
-// ms, and one in ten takes 40 ms more; then it sends an update of the vector and commits. The lateness of iteration i
-// of worker w is the same for every staleness. With --objective the vector is the theta of a logistic regression, an
-// iteration is a step along the gradient of the worker's rows, and the time is measured until the objective is reached.
+// The benefit of bounded staleness when workers are delayed at random. In each iteration a worker reads a vector, takes
+// 10 ms, and one time in ten 40 ms more; then it updates the vector and commits. The delay of iteration i of worker w
+// is the same for every staleness. With --objective the vector is the theta of a logistic regression, an iteration is a
+// step along the gradient of the worker's rows, and the time until the objective is reached is measured.
 //
-// What can be had: an iteration takes 14 ms on average, and with s = 0 the mean of the greatest of 8, 10 + 40 (1 -
-// 0.9^8) = 32.8 ms. So no staleness gains more than 2.34.
+// The limit: an iteration takes 14 ms on average, and with s = 0 the expected maximum over 8 workers, 10 + 40 (1 -
+// 0.9^8) = 32.8 ms. So staleness gains at most a factor of 2.34.
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -31,17 +31,17 @@ DEFINE_int32(staleness, 0, "s");
 DEFINE_int32(workers, 8, "worker processes");
 DEFINE_int32(servers, 2, "server processes");
 DEFINE_int32(threads, 1, "shard threads of a server");
-DEFINE_double(work_ms, 10, "what every iteration takes");
-DEFINE_double(late_ms, 40, "what some take more");
-DEFINE_double(late_probability, 0.1, "how many of them");
+DEFINE_double(work_ms, 10, "duration of an iteration");
+DEFINE_double(late_ms, 40, "additional duration of delayed iterations");
+DEFINE_double(late_probability, 0.1, "fraction of delayed iterations");
 DEFINE_uint64(seed, 1, "of the lateness");
 DEFINE_uint64(values, 1000, "doubles in the vector; with --objective: 100 and the bias");
 DEFINE_double(seconds, 5, "measured time; with --objective: the longest");
 DEFINE_double(objective, 0, "logistic regression until its objective is this; 0: only count iterations");
 DEFINE_double(alpha, 0.05, "its step size");
-DEFINE_bool(push, false, "servers send what has changed when the clock moves (set_push)");
+DEFINE_bool(push, false, "servers push changes when the clock advances (set_push)");
 DEFINE_string(transport, "ipc", "ipc or tcp");
-DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: beside this program");
+DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
 namespace {
 
@@ -49,7 +49,7 @@ using namespace paracel;
 using namespace paracel::bench;
 using seconds = std::chrono::duration<double>;
 
-/// splitmix64, of what it is given.
+/// splitmix64 of its argument.
 std::uint64_t mixed(std::uint64_t z) {
   z += 0x9e3779b97f4a7c15U;
   z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
@@ -61,7 +61,7 @@ double chance(std::uint64_t a, std::uint64_t b) {
   return static_cast<double>(mixed(mixed(FLAGS_seed ^ (a << 40U)) ^ b) >> 11U) * 0x1p-53;
 }
 
-/// 2,500 samples of 100 features around two centres, each worker's share of them the same as in every other run.
+/// 2,500 samples of 100 features around two centres; the same in every run, each worker has its share.
 alg::lr_problem rows_of(std::size_t first, std::size_t step) {
   constexpr std::size_t samples = 2500;
   constexpr std::uint32_t features = 100;
@@ -83,12 +83,12 @@ alg::lr_problem rows_of(std::size_t first, std::size_t step) {
 }
 
 struct report {
-  std::uint64_t iterations = 0;   ///< of all workers
-  double seconds = 0;             ///< of the slowest
-  double objective_seconds = -1;  ///< rank 0: when it was reached; -1: not
+  std::uint64_t iterations = 0;   ///< over all workers
+  double seconds = 0;             ///< of the slowest worker
+  double objective_seconds = -1;  ///< rank 0: when it was reached; -1: never
   std::uint64_t objective_iterations = 0;
-  double staleness = 0;     ///< sum over the iterations
-  double read_seconds = 0;  ///< likewise: reading, waiting for the clock included
+  double staleness = 0;     ///< summed over the iterations
+  double read_seconds = 0;  ///< likewise; includes waiting for the clock
 };
 void add(report& sum, const report& r) {
   sum.iterations += r.iterations;
@@ -155,7 +155,7 @@ class late_worker : public paralg {
     scratch_.assign(theta.size(), 0.0);
     return all_.add_gradient(theta, scratch_) / static_cast<double>(all_.rows()) + all_.penalty(theta);
   }
-  /// Its part of a step along the mean gradient of all rows.
+  /// Adds this worker's part of a step along the mean gradient of all rows.
   void step(std::span<const double> theta) {
     std::fill(delta_.begin(), delta_.end(), 0.0);
     own_.add_gradient(theta, delta_);
@@ -185,7 +185,7 @@ void run() {
     auto w = std::make_shared<late_worker>();
     return [environment, w]() mutable {
       const report r = w->run();
-      w.reset();  // leaves the clock, so that nobody waits for it
+      w.reset();  // leaves the clock, so that no worker waits for this one
       environment.reset();
       return r;
     };
@@ -213,7 +213,7 @@ void check_flags() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("iterations a second of workers that are late by chance; prints one line of JSON");
+  gflags::SetUsageMessage("iterations a second of randomly delayed workers; prints one line of JSON");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
     check_flags();

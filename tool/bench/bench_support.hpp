@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What both benchmarks share: a histogram that can be sent through a pipe, forked clients that begin together, one line
-// of JSON. The two must differ in nothing but what they measure.
+// Shared by bench_kv and bench_zmq_floor, which must differ only in what they measure: a histogram that can be sent
+// through a pipe, forked clients that start together, one line of JSON.
 #pragma once
 
 #include <malloc.h>
@@ -58,21 +58,21 @@ class histogram {
   std::uint64_t counts_[buckets] = {};
 };
 
-/// What one client has to report.
+/// The results of one client.
 struct tally {
   std::uint64_t calls = 0;
   double seconds = 0;
   histogram latency;
 };
 
-/// One client's measured time: begins after the warm-up, ends after `seconds`.
+/// One client's measured time: starts after the warm-up, ends after `seconds`.
 class stopwatch {
  public:
   stopwatch(tally& t, double warm_up, double seconds) : tally_(t), seconds_(seconds) {
     begin_ = clock::now() + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(warm_up));
     end_ = begin_ + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(seconds));
   }
-  /// A call that began at `sent` is answered now. False when the time is over.
+  /// Records the reply to a call sent at `sent`. Returns false when the time is over.
   bool answered(clock::time_point sent, clock::time_point now) {
     if (now >= end_) {
       tally_.seconds = seconds_;
@@ -91,8 +91,8 @@ class stopwatch {
   clock::time_point begin_, end_;
 };
 
-/// Keeps the memory of large messages, as start_server does, instead of giving it back to the kernel after each:
-/// without this every 1 MB message is mapped, zeroed and unmapped anew.
+/// Keeps the memory of large messages, as start_server does, instead of returning it to the kernel after each:
+/// otherwise every 1 MB message is mapped, zeroed and unmapped again.
 inline void keep_large_blocks() {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
@@ -120,7 +120,7 @@ inline void read_all(int fd, void* into, std::size_t size) {
 /// A forked process with a pipe each way; killed when the benchmark ends.
 class child {
  public:
-  /// `run(in, out)` is the process; what it throws is printed and ends it with 1.
+  /// `run(in, out)` is the body of the process; an exception is printed and exits with status 1.
   explicit child(const std::function<void(int in, int out)>& run) {
     int down[2];
     int up[2];
@@ -161,7 +161,7 @@ class child {
   }
   [[nodiscard]] int in() const noexcept { return in_; }
   [[nodiscard]] int out() const noexcept { return out_; }
-  /// Seconds of processor time are of no use when the process is killed: so wait for its own end.
+  /// Waits for the process to exit: killing it would lose its processor time.
   void join() {
     ::waitpid(pid_, nullptr, 0);
     ::close(in_);
@@ -181,8 +181,8 @@ inline void add(tally& sum, const tally& t) {
   sum.latency.add(t.latency);
 }
 
-/// Runs `count` clients at the same time: each makes itself ready, all begin together, and their reports are added up.
-/// `prepare(i)` returns the measured part. A report is plain bytes and has an `add`.
+/// Runs `count` clients in parallel: all prepare, start together, and their reports are summed. `prepare(i)` returns
+/// the measured part. A report is trivially copyable and has an `add`.
 template <class Report>
 Report run_clients(int count, const std::function<std::function<Report()>(int)>& prepare) {
   std::vector<child> all;
@@ -209,7 +209,7 @@ Report run_clients(int count, const std::function<std::function<Report()>(int)>&
   return sum;
 }
 
-/// `bytes_per_call`: of the value, in the direction it travels.
+/// `bytes_per_call`: size of the value, in the direction in which it is sent.
 /// `extra`: more fields, beginning with a comma.
 inline void print(const tally& t, double bytes_per_call, const char* extra = "") {
   const double rate = static_cast<double>(t.calls) / t.seconds;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The floor under every figure of the framework: a bare echo between DEALER and ROUTER in two processes, with the same
-// frames, sizes and window as the call it is compared with, and nothing else. It uses ZeroMQ directly and as well as it
-// can be used: no copy of a tail, no poll, no allocation of its own.
+// The floor for every measurement of the framework: a bare echo between DEALER and ROUTER in two processes, with the
+// same frames, sizes and window as the call it is compared with, and nothing else. It uses ZeroMQ directly and as
+// efficiently as possible: no copy of a tail, no poll, no allocations of its own.
 #include <gflags/gflags.h>
 
 #include <memory>
@@ -19,7 +19,7 @@ DEFINE_uint64(tail_request_bytes, 0, "second frame of a request; 0: none");
 DEFINE_uint64(tail_reply_bytes, 0, "second frame of a reply; 0: none");
 DEFINE_uint64(window, 1, "requests in flight");
 DEFINE_int32(clients, 1, "client processes");
-DEFINE_int32(servers, 1, "server processes; a client goes round");
+DEFINE_int32(servers, 1, "server processes; a client alternates between them");
 DEFINE_double(seconds, 1, "measured time");
 DEFINE_double(warm_up, 0.2, "time before it");
 DEFINE_string(transport, "ipc", "ipc or tcp");
@@ -43,7 +43,7 @@ zmq::socket_t open(zmq::context_t& context, zmq::socket_type type) try {
   fail("zmq_socket", error);
 }
 
-/// What is sent: a frame copied into the message as every program must, a tail that is not.
+/// What is sent: a frame copied into the message as every program must, and a tail that is not copied.
 struct payload {
   payload(std::size_t frame_bytes, std::size_t tail_bytes) : frame(frame_bytes, 'f'), tail(tail_bytes, 't') {}
   void send(zmq::socket_t& socket) try {
@@ -58,7 +58,7 @@ struct payload {
   std::vector<char> frame, tail;
 };
 
-/// The next part of a message; whether there are more.
+/// Receives the next part of a message; returns whether more follow.
 bool receive_part(zmq::socket_t& socket, zmq::message_t& part) {
   for (;;) {
     try {
@@ -97,7 +97,8 @@ void serve(int out, const std::string& address) {
   }
 }
 
-/// The sockets of a client. They close before their context, and the payload outlives both: ZeroMQ may still read it.
+/// The sockets of a client. They close before their context, and the payload outlives both, because ZeroMQ may still
+/// read it.
 struct client {
   payload request{FLAGS_request_bytes, FLAGS_tail_request_bytes};
   zmq::context_t context;
@@ -123,7 +124,7 @@ std::function<tally()> prepare(int index, const std::vector<std::string>& addres
     tally t;
     const std::size_t n = sockets.size();
     const std::size_t window = FLAGS_window;
-    // Calls go round the servers and answers come back in the same order, so the times of sending form a ring.
+    // Calls alternate between servers and replies arrive in the same order, so the send times form a ring.
     std::vector<clock::time_point> sent(window);
     std::size_t next_send = static_cast<std::size_t>(index);
     std::size_t next_receive = next_send;

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What distribution costs: for each algorithm the best single-threaded tool, and ours with 1, 2 and 4 workers.
+"""The cost of distribution: each algorithm with 1, 2 and 4 workers compared with the best single-threaded tool.
 
     tool/bench/cost.py                       every row, at a hundredth of its size
-    tool/bench/cost.py --full --rows wc,svd  at full size: the tool needs 20 seconds or more
+    tool/bench/cost.py --full --rows wc,svd  at full size: the tool takes at least 20 seconds
 
-Whole commands with their loading, on a warm page cache. The tool is pinned to one processor with one thread of BLAS; ours
-may use all of them. A row runs the tool and ours alternately; its figures are medians, its ratios medians of the pairs:
-seconds of the tool divided by ours, so that more than 1 is won. Quality is compared each time: the same objective within
-1e-4, or what the row says. Peak memory of ours is the sum of the peaks of all its processes, launcher, scheduler and servers
-included.
+Complete commands including loading, with a warm page cache. The tool is pinned to one processor with a single BLAS thread; ours
+may use all processors. A row runs the tool and ours alternately; its times are medians, its ratios medians of the pairs: seconds
+of the tool divided by ours, so above 1 ours is faster. Quality is compared each time: the same objective within 1e-4, or as the
+row defines. Peak memory of ours is the sum of the peaks of all its processes, including launcher, scheduler and servers.
 """
 import argparse
 import ctypes
@@ -29,19 +28,19 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-PYTHON = "/usr/bin/python3"  # that of the packages of tool/setup.sh --bench
-POLL = 0.05  # seconds from one look at the memory of ours to the next
+PYTHON = "/usr/bin/python3"  # for which tool/setup.sh --bench installs packages
+POLL = 0.05  # seconds between two samples of our memory
 DEFAULT_SCALE = 0.01
 
 
 class CannotMeasure(Exception):
-    """Why a row has no figures."""
+    """The reason why a row has no figures."""
 
 
 # ---- rows
 
 def same(ours, theirs=None, part=1e-4):
-    """Two figures that must be equal but for this part."""
+    """Two figures that must be equal within this fraction."""
     def check(a, b):
         x, y = figure(a, ours, "ours"), figure(b, theirs or ours, "the tool")
         return abs(x - y) <= part * abs(y), "%s %.10g, %.10g" % (ours, x, y)
@@ -49,7 +48,7 @@ def same(ours, theirs=None, part=1e-4):
 
 
 def at_most(ours, theirs=None, part=1e-4):
-    """A figure that may not be greater by more than this part."""
+    """A figure that may be greater by at most this fraction."""
     def check(a, b):
         x, y = figure(a, ours, "ours"), figure(b, theirs or ours, "the tool")
         return x <= y + part * abs(y), "%s %.10g, %.10g" % (ours, x, y)
@@ -64,7 +63,7 @@ def both(*checks):
 
 
 def figure(output, name, who):
-    """The number behind a name at the beginning of a line. liblinear has another way to say its objective."""
+    """The number after a name at the start of a line; liblinear prints `value =` between them."""
     found = re.findall(r"^%s(?: value =)?[ \t]+(\S+)" % re.escape(name), output, re.MULTILINE)
     try:
         return float(found[-1])
@@ -94,7 +93,7 @@ def serial(name, words):
     return "{bin}/%s_serial %s" % (name, words)
 
 
-# Counts are at full size: chosen for 20 seconds of the tool on the machine of README.md, or 6 GB.
+# Counts are for full size: the tool takes 20 seconds on the machine of README.md, or 6 GB.
 ROWS = [
     Row("wc", "wc", "-m wc --seed 1", {"-n": 24e6},
         "mawk '{for (i = 1; i <= NF; ++i) ++c[$i]} END {for (w in c) {++d; t += c[w]}; "
@@ -126,8 +125,8 @@ ROWS = [
         {"training_input": "{data}", "method": "exact", "penalty": 1}, same("objective")),
     Row("lasso", "lasso", "-m regression --seed 1 -k 100", {"-n": 1.5e6}, python("samples_sklearn.py", "lasso {data} 1"),
         {"training_input": "{data}", "penalty": 1}, at_most("objective")),
-    # On 600,000 rows -e 0.003 was the loosest that brought liblinear within 1e-4 of the minimum, 89391.935 (its 89399.8; 0.004:
-    # 89462.6). Ours ends closer, at 89391.936, with 0.3.
+    # On 600,000 rows -e 0.003 was the loosest tolerance with which liblinear came within 1e-4 of the minimum, 89391.935 (89399.8;
+    # with 0.004 89462.6). Ours comes closer, to 89391.936, with 0.3.
     Row("lr_l1", "lr_l1", "-m sparse_classification --seed 1 -k 20000 --nnz 40", {"-n": 1.6e6},
         "liblinear-train -s 6 -c 1 -e 0.003 {data} {work}/model", {"input": "{data}", "C": 1, "tolerance": 0.3},
         at_most("objective", "Objective")),
@@ -158,7 +157,8 @@ ROWS = [
         {"rating_input": "{data}", "factor_input": "{data}.H", "validate_input": "{also0}", "lambdas": [0.1, 1, 10]},
         both(same("best_lambda", part=0), *(same("lambda %s train_rmse" % x, part=1e-9) for x in ("0.1", "1", "10"))),
         also=("held_out",)),
-    # Twice as many topics as were planted: with as many, seeds end 10 % apart, now 2 % (alg/lda/README.md).
+    # Twice as many topics as planted: with the same number, results of different seeds differ by 10 %, now by 2 %
+    # (alg/lda/README.md).
     Row("lda", "gLDA", "-m lda --seed 1 -k 20 --vocabulary 10000", {"-n": 70e3},
         serial("lda", "{data} --topics 40 --alpha 0.1 --beta 0.01 --sweeps 50"),
         {"input": "{data}", "k_topics": 40, "alpha": 0.1, "beta": 0.01, "iters": 50, "test_stride": 10},
@@ -173,7 +173,7 @@ ROWS = [
         serial("steady_state_inversion", "{data} {data}.dis --rounds 1000"),
         {"bigraph_input": "{data}", "distribution_input": "{data}.dis", "rounds": 1000}, same("l1", part=1e-6)),
 ]
-# Keys that a program may lack: it then does what the key would have said.
+# Keys that some programs lack, because they always behave that way.
 OPTIONAL = {"dump", "kdim", "simbar", "type", "tolerance", "k"}
 
 
@@ -189,7 +189,7 @@ def die_with_parent():
 
 
 def run_alone(command, limit):
-    """The tool, pinned, by the shell's rules; its peak memory is that of its largest process."""
+    """Runs the tool, pinned to a processor; its peak memory is that of its largest process."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LC_ALL": "C"}
     return run_watched(["taskset", "-c", "0", *shlex.split(command)], environment, limit, False)
 
@@ -249,7 +249,7 @@ def descendants(pid):
 
 
 def look_at_memory(pid, peaks):
-    """The kernel keeps the peak of each process; what is read last before its end counts."""
+    """The kernel records the peak of each process; the last value read before its exit is used."""
     for p in descendants(pid):
         try:
             with open("/proc/%d/status" % p, "rb") as file:
@@ -288,7 +288,7 @@ class Bench:
         return path
 
     def generate(self, words):
-        """The file that datagen.py makes of these options; made once."""
+        """The file that datagen.py generates with these options; cached."""
         key = " ".join(words)
         if key not in self.made:
             path = os.path.join(self.folder, "data%d" % len(self.made))
@@ -311,7 +311,7 @@ class Bench:
         config = {"input": data, "topk": 50}
         out = os.path.join(self.folder, "similar")
         self.ours("sim_sparse", config, 1, out)
-        # One file, for the tool that reads one.
+        # The tool reads a single file.
         path = out + "_all"
         with open(path, "w", encoding="ascii") as all_lists:
             for name in sorted(os.listdir(out)):
@@ -362,7 +362,7 @@ class Bench:
 
 
 def hold_out(path):
-    """Moves every tenth line of a file to another one."""
+    """Moves every tenth line of a file to another file."""
     rest, out = path + ".rest", path + ".held_out"
     with open(path, "rb") as file, open(rest, "wb") as kept, open(out, "wb") as held:
         for number, line in enumerate(file):
@@ -387,7 +387,7 @@ def first_field(path):
 # ---- figures
 
 def summary(row, pairs, workers, data_bytes, command=""):
-    """Medians of the runs, medians of the pairs' ratios, and the worst that was found of the quality."""
+    """Medians of the runs, medians of the pairs' ratios, and the worst quality found."""
     said, equal = "", True
     for pair in pairs:
         for w in workers:
@@ -426,7 +426,7 @@ def table(results, workers):
 
 
 def won(results):
-    """Rows that count, and those of them in which two workers beat the tool at equal quality."""
+    """The rows in which two workers beat the tool at equal quality, and all rows that are judged."""
     counting = [r for r in results if "why" not in r and r["judged"] and "2" in r["workers"]]
     return [r for r in counting if r["equal_quality"] and r["workers"]["2"]["ratio"] > 1], counting
 
@@ -474,7 +474,7 @@ def main(argv=None):
         print("the tools' BLAS is %s: not OpenBLAS, so those that use it are slower than they could be" %
               found["machine"]["blas"], file=sys.stderr)
     for row in rows:
-        # A folder a row: data is large.
+        # One folder for each row, because data is large.
         with tempfile.TemporaryDirectory(prefix="paracel-cost-", dir=options.folder) as folder:
             print("%s ..." % row.name, file=sys.stderr, flush=True)
             try:

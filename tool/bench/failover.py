@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What copies cost, and what a loss costs with them.
+"""The cost of replication, and of losing a server with it.
 
     tool/bench/failover.py                        every row
     tool/bench/failover.py --rows failover --kills 10
 
-  speed     64 updates in flight to two and three servers, with R copies relative to one: medians of paired ratios
+  speed     64 updates in flight to two and three servers, with R replicas relative to one: medians of paired ratios
   wire      bytes on the wire for each of them, over tcp on the loopback device: all packets, acknowledgements included
-  failover  eight workers count on three servers with two copies, and one server is killed with -9: the longest round of any
-            worker, beside that of runs in which nothing happens; every count must be exact
+  failover  eight workers increment counters on three servers with two replicas, and one server is killed with -9: the
+            longest round of any worker, compared with undisturbed runs; all counts must be exact
 """
 import argparse
 import json
@@ -41,7 +41,7 @@ def spread(values, digits=2):
 
 
 def measure_speed(args):
-    ratios = {(2, 2): [], (3, 2): [], (3, 3): []}  # by servers and copies
+    ratios = {(2, 2): [], (3, 2): [], (3, 3): []}  # by servers and replicas
     for _ in range(args.pairs):
         for (servers, replicas), found in ratios.items():
             one, more = (kv(args, servers, r)["calls_per_second"] for r in (1, replicas))
@@ -106,7 +106,7 @@ def read(path):
 
 
 def server_of(launcher):
-    """One of the servers below this prun.py."""
+    """A random server started by this prun.py."""
     listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(launcher)], stdout=subprocess.PIPE, text=True, check=True)
     return int(random.choice([line.split()[0] for line in listed.stdout.splitlines() if "/start_server " in line]))
 

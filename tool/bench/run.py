@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Measures the framework against the floor of its transport and against what is aimed at, as a table and as JSON.
+"""Compares the framework with the floor of its transport and with target values; prints a table and writes JSON.
 
-Machines that others use too swing by a factor of two, so no rate stands alone: a row with a floor runs bench_kv and
+On shared machines rates vary by a factor of two, so they are always compared: a row with a floor runs bench_kv and
 bench_zmq_floor alternately, with the same frames, sizes and window, and its result is the median of the paired ratios. A row
-relative to another command is measured in the same way against that. The other rows are medians of a figure that a program
-prints. A row that cannot be measured says why, and the others go on.
+relative to another command is compared with that in the same way. The other rows are medians of a figure that a program prints. A
+row that cannot be measured states the reason, and the remaining rows are measured.
 """
 import argparse
 import ctypes
@@ -25,7 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 ONE_RUN_LIMIT = 300  # seconds
 
-# Group, name, options of bench_kv, the ratio to the floor that is aimed at (None: for orientation).
+# Group, name, options of bench_kv, the target ratio to the floor (None: for orientation).
 KV_ROWS = [
     ("one", "pull 8 B, waiting", "--verb pull --value_bytes 8", 0.95),
     ("one", "update 8 B, waiting", "--verb update --value_bytes 8", 0.95),
@@ -73,8 +73,8 @@ KV_ROWS = [
     ("large", "add 80 kB, 4 in flight, tcp", "--verb update --value_bytes 80000 --window 4 --transport tcp", 0.70),
 ]
 
-# Group, name, command, figures that it prints (the first that is there), aim (None: for orientation), and the command that
-# it is relative to ("": none). `>=` or `<=` begins an aim.
+# Group, name, command, figures that it prints (the first one found is used), target (None: for orientation), and the command that
+# it is relative to ("": none). A target begins with `>=` or `<=`.
 PROGRAM_ROWS = [
     ("sets", "prepared, relative to string keys: pull 10,000 x 1 float",
      "bench_kv --verb set_pull --value_bytes 4 --keys_per_call 10000", ("calls_per_second",), ">= 3.2",
@@ -125,10 +125,10 @@ PROGRAM_ROWS = [
     ("objective", f"8 late workers, s = {s}: seconds to the objective", f"bench_straggler --staleness {s} --objective 0.46",
      ("objective_seconds",), None, "") for s in (0, 1, 4, 8)
 ]
-# Runs of a row of these groups, when --pairs does not say less: they are long, or say the same each time.
+# Maximum runs of a row in these groups, unless --pairs is less: they take long, or vary little.
 MOST_RUNS = {"rows": 5, "cache": 5, "scan": 5, "checkpoint": 3, "memory": 3, "straggler": 3, "objective": 3}
 
-# Method, seconds aimed at; 2,500 samples of 100 features, 100 rounds, 4 workers, 2 servers.
+# Method, target in seconds; 2,500 samples of 100 features, 100 rounds, 4 workers, 2 servers.
 LR_ROWS = [("dgd", 0.4), ("ipm", 0.4), ("downpour", 1.5), ("agd", 9.0)]
 
 
@@ -136,7 +136,7 @@ class CannotMeasure(Exception):
     pass
 
 
-# ---- what is run
+# ---- running programs
 
 def run(command, limit=ONE_RUN_LIMIT, **more):
     name = os.path.basename(command[0])
@@ -154,7 +154,7 @@ def run(command, limit=ONE_RUN_LIMIT, **more):
 
 
 def figures_of(bin_dir, words):
-    """The object of JSON that a program prints: its last line, or all that it prints."""
+    """The JSON object that a program prints: its last line, or its complete output."""
     command = [os.path.join(bin_dir, words[0])] + words[1:]
     for _ in range(3):
         text = run(command).strip()
@@ -173,7 +173,7 @@ def figures_of(bin_dir, words):
 
 
 def floor_words(words, kv):
-    """The floor's options for the same frames as bench_kv's."""
+    """The options of bench_zmq_floor for the same frames as bench_kv's."""
     options = dict(zip(words[::2], words[1::2]))
     result = []
     for name in ("request_bytes", "reply_bytes", "tail_request_bytes", "tail_reply_bytes"):
@@ -186,7 +186,7 @@ def floor_words(words, kv):
 
 
 def figure_in(figures, names, program):
-    """The first of `names` that is there; a.b is b in the object a."""
+    """The first of `names` found; a.b is b in the object a."""
     for name in names:
         value = figures
         for step in name.split("."):
@@ -197,10 +197,10 @@ def figure_in(figures, names, program):
     raise CannotMeasure(f"{program} prints no {' or '.join(names)}; it has {has}")
 
 
-# ---- rows: plain objects of JSON
+# ---- rows: JSON objects
 
 def paired(left, right):
-    """The median of the ratios of what was measured side by side, and their range: not the ratio of the medians."""
+    """The median of the ratios of paired measurements (not the ratio of the medians), and all ratios."""
     ratios = [a / b for a, b in zip(left, right)]
     return {"ratio": statistics.median(ratios), "ratios": [round(r, 4) for r in ratios]}
 
@@ -229,7 +229,7 @@ def kv_row(args, group, name, text, aim):
 
 
 class Programs:
-    """Runs of programs: several rows may want figures of the same one."""
+    """Caches runs of programs: several rows may use figures of the same run."""
 
     def __init__(self, args):
         self.args = args
@@ -288,7 +288,7 @@ def lr_name(method):
     return f"lr {method}, whole run, s"
 
 
-# ---- what is shown
+# ---- output
 
 WIDTHS = (58, 12, 12, 8, 18, 11)
 HEAD = ("", "figure", "floor", "ratio", "range", "aim")
@@ -321,7 +321,7 @@ def head_line():
 
 
 def text_in(path, begin):
-    """What stands behind `begin` in the first line that begins with it."""
+    """The rest of the first line that starts with `begin`."""
     try:
         with open(path, encoding="utf-8") as f:
             for line in f:
@@ -356,17 +356,17 @@ def machine(bin_dir):
             "load_before": os.getloadavg()[0]}
 
 
-# ---- which rows
+# ---- selecting rows
 
 def wanted(args, group, name):
     return (not args.group or group in args.group.split(",")) and args.only in name
 
 
 def all_rows(args):
-    """(group, name, command, how it is measured) of each row that is wanted."""
+    """(group, name, command, function that measures it) of each selected row."""
     programs = Programs(args)
     rows = []
-    # In the order in which the groups first appear.
+    # Groups in the order of their first occurrence.
     order = list(dict.fromkeys([r[0] for r in KV_ROWS] + [r[0] for r in PROGRAM_ROWS]))
     for group in order:
         for r in KV_ROWS:

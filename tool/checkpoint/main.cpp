@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Looks at the checkpoints of a job, for people and for prun.py:
+// Inspects the checkpoints of a job, for users and for prun.py:
+//   paracel_checkpoint list DIR      prints a line for each checkpoint that has a manifest
+//   paracel_checkpoint verify DIR    reads every byte of each; status 4 when one is damaged
+//   paracel_checkpoint choose DIR [CONFIG]    prints the newest valid one as JSON, for --resume
 //
-//   paracel_checkpoint list DIR      a line for each one that has a manifest
-//   paracel_checkpoint verify DIR    reads every byte of each; status 4 when one is broken
-//   paracel_checkpoint choose DIR [CONFIG]    the newest that is whole, as JSON: what --resume takes
-//
-// DIR is the folder of --checkpoint-dir, or one checkpoint in it.
+// DIR is the folder given to --checkpoint-dir, or one checkpoint in it.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -59,7 +58,7 @@ int look(const net::file_system& disk, const std::string& folder, bool whole) {
   return status;
 }
 
-/// `config`: a config file, to be compared with the one of the checkpoint; empty: there is none.
+/// `config`: a config file to be compared with the checkpoint's; empty: none.
 int choose(const net::file_system& disk, const std::string& folder, const std::string& config) {
   const auto c = net::choose_checkpoint(disk, folder);
   json passed = json::array();

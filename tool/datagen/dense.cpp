@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Kinds whose rows have a number in every column: classification, regression, similarity, kmeans, factors.
+// Kinds of data with a value in every column: classification, regression, similarity, kmeans, factors.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -13,9 +13,9 @@ namespace datagen {
 namespace {
 
 /// f1,...,fk,label: standard normal features; the label is the side of a hyperplane on which the sample lies after
-/// noise of a fifth of the spread, one in a hundred turned around. With `regression` f1,...,fk,target: a linear
-/// function and noise of a tenth of the spread. The bytes are those of datagen.py, which draws from Python's sequential
-/// generator: a thread passes over what others make.
+/// noise of a fifth of the spread, flipped for one in a hundred. With `regression` f1,...,fk,target: a linear function
+/// and noise of a tenth of the spread. The bytes are those of datagen.py, which draws from Python's sequential
+/// generator, so each thread skips the random numbers of other threads' rows.
 class linear_samples : public generator {
  public:
   linear_samples(const options& o, bool regression)
@@ -89,7 +89,7 @@ class linear_samples : public generator {
   std::vector<double> weights_;
 };
 
-/// id,v1,...,vk: uniform in [0, 1), as Paracel's.
+/// id,v1,...,vk: uniform in [0, 1), as in Paracel.
 class similarity_rows : public generator {
  public:
   explicit similarity_rows(const options& o)
@@ -123,7 +123,7 @@ class similarity_rows : public generator {
   bool ids_;
 };
 
-/// id<tab>v1,...,vk: a normal cloud of spread 1 around one of `parts` centres that are uniform in [-10, 10]^k.
+/// id<tab>v1,...,vk: normal clusters of spread 1 around `parts` centres that are uniform in [-10, 10]^k.
 class clouds : public generator {
  public:
   explicit clouds(const options& o)
@@ -182,7 +182,7 @@ class clouds : public generator {
   std::vector<double> centers_;
 };
 
-/// id<tab>v|v|...: normal numbers of spread 1/sqrt(k), what a factorisation leaves behind.
+/// id<tab>v|v|...: normal numbers of spread 1/sqrt(k), like the result of a factorisation.
 class factor_rows : public generator {
  public:
   explicit factor_rows(const options& o)

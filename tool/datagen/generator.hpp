@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What every kind of input is: rows, each a function of the seed and its number, so that any thread can make any of
-// them.
+// The interface of all kinds of data: rows, each a function of the seed and its number, so that any thread can generate
+// any of them.
 #pragma once
 
 #include <cmath>
@@ -21,28 +21,28 @@
 
 namespace datagen {
 
-/// A wrong option: exit status 2.
+/// An invalid option: exit status 2.
 struct option_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The options of a run; each is asked for by its name and remembers that it was.
+/// The options of a run; records which have been requested, so that unknown ones are reported.
 class options {
  public:
   explicit options(std::map<std::string, std::string> values) : values_(std::move(values)) {}
 
   [[nodiscard]] bool has(const std::string& name) const { return values_.count(name) != 0; }
   [[nodiscard]] std::string text(const std::string& name, const std::string& fallback) const;
-  /// Throws: option_error when it is no whole number in [least, most].
+  /// Throws: option_error when it is not an integer in [least, most].
   [[nodiscard]] std::uint64_t integer(const std::string& name, std::uint64_t fallback, std::uint64_t least = 1,
                                       std::uint64_t most = std::uint64_t{1} << 53U) const;
   [[nodiscard]] double number(const std::string& name, double fallback, double least, double most) const;
   [[nodiscard]] bool flag(const std::string& name) const { return text(name, "0") == "1"; }
-  /// `fallback` rows unless said, or as many as `--size` wants.
+  /// `fallback` rows unless given, or as many as `--size` requires.
   [[nodiscard]] std::uint64_t rows(std::uint64_t fallback = 2500) const {
     return has("size") && !has("rows") ? std::uint64_t{1} << 62U : integer("rows", fallback);
   }
-  /// The same where the number of rows must be known: --size divided by the bytes of a row.
+  /// The same if the number of rows must be known in advance: --size divided by the bytes of a row.
   [[nodiscard]] std::uint64_t rows_of_bytes(double bytes, std::uint64_t fallback = 2500) const;
   [[nodiscard]] std::uint64_t seed() const { return integer("seed", 0, 0, ~std::uint64_t{0}); }
   [[nodiscard]] std::string separator(const std::string& fallback) const { return text("sep", fallback); }
@@ -51,12 +51,12 @@ class options {
   std::map<std::string, std::string> values_;
 };
 
-/// Some rows as text.
+/// A block of rows as text.
 struct block {
   text_buffer text;
-  text_buffer truth;                                      ///< what is planted in them
-  std::vector<std::pair<std::size_t, std::size_t>> ends;  ///< of each row in text and truth
-  std::vector<std::pair<std::uint32_t, double>> parts;    ///< what `fold` needs
+  text_buffer truth;                                      ///< their ground truth
+  std::vector<std::pair<std::size_t, std::size_t>> ends;  ///< of each row, in text and truth
+  std::vector<std::pair<std::uint32_t, double>> parts;    ///< input of `fold`
 
   void end_row() { ends.emplace_back(text.size(), truth.size()); }
   void clear() {
@@ -75,22 +75,22 @@ class generator {
   virtual ~generator() = default;
 
   [[nodiscard]] virtual std::uint64_t rows() const = 0;
-  /// Whether the first rows alone are a good input, so that --size may cut it anywhere.
+  /// Whether any prefix of the rows is valid, so that --size may stop anywhere.
   [[nodiscard]] virtual bool can_be_cut() const { return true; }
-  /// Rows that make about 256 kB.
+  /// The number of rows in about 256 kB.
   [[nodiscard]] virtual std::uint64_t rows_a_block() const = 0;
   /// Appends the rows [first, last). Thread-safety: const-concurrent
   virtual void render(std::uint64_t first, std::uint64_t last, block& out) const = 0;
-  /// Called with each block that was written, in their order.
+  /// Called with each block written, in order.
   virtual void fold(const block& /*written*/) {}
-  /// Files beside the output, by what is added to its name. `written`: rows. What is named .truth goes to the end of
-  /// the truth, after that of the rows.
+  /// Additional files, by the suffix added to the output's name. `written`: rows. A file named .truth is appended to
+  /// the rows' truth.
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::string>> beside(std::uint64_t /*written*/) const {
     return {};
   }
 };
 
-/// The kind of this name, or null. Throws: option_error.
+/// The generator of this kind, or null. Throws: option_error.
 std::unique_ptr<generator> make_dense(const std::string& kind, const options& o);
 std::unique_ptr<generator> make_sparse(const std::string& kind, const options& o);
 std::unique_ptr<generator> make_graph(const std::string& kind, const options& o);
@@ -100,7 +100,7 @@ std::unique_ptr<generator> make_text(const std::string& kind, const options& o);
 
 using paracel::counter_random;
 
-/// Streams: what the numbers of a row are for.
+/// Streams of random numbers.
 enum stream : std::uint64_t {
   rows_stream = 1,
   weights_stream,
@@ -132,8 +132,8 @@ class normals {
   bool kept_ = false;
 };
 
-/// Numbers 0 ... n - 1, the k-th with a probability proportional to the integral of x^-s over [k + 1, k + 2]: Zipf's
-/// law but for the first few, by one draw and without a table.
+/// Numbers 0 ... n - 1, number k with a probability proportional to the integral of x^-s over [k + 1, k + 2]: Zipf's
+/// law except for the first few, with one draw and without a table.
 class zipf {
  public:
   zipf(std::uint64_t n, double s) : n_(n), power_(1 - s) {
@@ -171,7 +171,7 @@ inline std::uint64_t count_around(counter_random& r, double mean) {
   return v < 1 ? 1 : static_cast<std::uint64_t>(v);
 }
 
-/// Draws from given probabilities in constant time. Source: M. Vose, "A linear algorithm for generating random numbers
+/// Draws from a given distribution in constant time. Source: M. Vose, "A linear algorithm for generating random numbers
 /// with a given distribution", IEEE TSE 1991.
 class alias_table {
  public:
@@ -209,7 +209,7 @@ class alias_table {
   std::vector<std::uint32_t> other_;
 };
 
-/// `id\tv|v|...\n`, Paracel's form of a row.
+/// `id\tv|v|...\n`, Paracel's format of a row.
 inline void put_factor_row(text_buffer& out, std::uint64_t id, const double* v, std::size_t n) {
   char* to = put_integer(out.room(24 + 26 * n), id);
   *to++ = '\t';

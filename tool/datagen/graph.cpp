@@ -11,7 +11,7 @@ namespace datagen {
 
 namespace {
 
-/// Of the numbers below n.
+/// Mean number of decimal digits of the numbers below n.
 double mean_digits(double n) {
   double digits = 1;
   for (double power = 10; power < n; power *= 10) digits += 1 - power / n;
@@ -26,7 +26,7 @@ void end_edge(char*& to, bool weighted, const std::string& separator, counter_ra
   *to++ = '\n';
 }
 
-/// from<tab>to[<tab>weight], a line an edge: sources uniform, targets by Zipf's law, as links of the web are.
+/// from<tab>to[<tab>weight], one edge a line: sources uniform, targets by Zipf's law, like links of the web.
 class link_graph : public generator {
  public:
   explicit link_graph(const options& o)
@@ -59,9 +59,9 @@ class link_graph : public generator {
   bool weighted_;
 };
 
-/// A recursive matrix: each bit of an edge's ends is drawn with the probabilities .57 .19 .19 .05 of the four quarters.
-/// Ids are permuted, so that a vertex's id says nothing about its degree. Source: D. Chakrabarti et al., "R-MAT", SDM
-/// 2004, with the probabilities of Graph500.
+/// R-MAT: each bit of an edge's ends is drawn with the probabilities .57 .19 .19 .05 of the four quadrants. Ids are
+/// permuted, so that a vertex's id says nothing about its degree. Source: D. Chakrabarti et al., "R-MAT", SDM 2004,
+/// with the probabilities of Graph500.
 class rmat_graph : public generator {
  public:
   explicit rmat_graph(const options& o)
@@ -79,7 +79,7 @@ class rmat_graph : public generator {
       std::uint64_t into = 0;
       std::uint64_t bits = 0;
       for (int level = 0; level < scale_; ++level) {
-        // Four levels a draw, 16 bits each.
+        // One draw for four levels, 16 bits each.
         bits = level % 4 == 0 ? random.bits() : bits >> 16U;
         const auto u = static_cast<std::uint32_t>(bits & 0xffffU);
         const std::uint32_t down = u >= upper ? 1 : 0;
@@ -97,12 +97,12 @@ class rmat_graph : public generator {
   }
 
  private:
-  // Of 65536: .57, .57 + .19, .57 + .19 + .19.
+  // In units of 1/65536: .57, .57 + .19, .57 + .19 + .19.
   static constexpr std::uint32_t upper_left = 37356;
   static constexpr std::uint32_t upper = 49807;
   static constexpr std::uint32_t lower_left = 62259;
 
-  /// A bijection of [0, 2^scale): odd factors and right shifts can both be undone.
+  /// A bijection of [0, 2^scale): multiplication by odd factors and xor with right shifts are invertible.
   [[nodiscard]] std::uint64_t permuted(std::uint64_t v) const {
     const std::uint64_t mask = (std::uint64_t{1} << static_cast<unsigned>(scale_)) - 1;
     const auto half = static_cast<unsigned>((scale_ + 1) / 2);
@@ -119,7 +119,7 @@ class rmat_graph : public generator {
   int scale_ = 1;
 };
 
-/// i<tab>j with i < j: a planted partition. Vertex v is in part v mod `parts`; a pair of one part is an edge with
+/// i<tab>j with i < j: a planted partition. Vertex v is in part v mod `parts`; a pair within a part is an edge with
 /// probability p_in, any other with p_out. A row is a vertex with its edges to greater ones.
 class partition_graph : public generator {
  public:
@@ -129,7 +129,7 @@ class partition_graph : public generator {
         p_out_(o.number("p_out", 0.005, 0, 1)),
         seed_(o.seed()),
         separator_(o.separator("\t")) {
-    // Edges grow with the square of the vertices.
+    // The number of edges grows with the square of the vertices.
     const double p = (p_in_ + p_out_ * static_cast<double>(parts_ - 1)) / static_cast<double>(parts_);
     if (o.has("size") && p == 0) throw option_error("size: no edge is likely with p_in and p_out 0");
     rows_ = o.integer("rows", 2000, 1, 1U << 31U);
@@ -153,7 +153,7 @@ class partition_graph : public generator {
       counter_random random(seed_, rows_stream, i);
       targets.clear();
       const auto part = i % parts_;
-      // The others of this part are i + parts, i + 2 parts, ...; the rest is counted without them.
+      // The other vertices of this part are i + parts, i + 2 parts, ...; the remaining ones are numbered without them.
       skip(random, p_in_, (rows_ - 1 - i) / parts_, [&](std::uint64_t k) { targets.push_back(i + (k + 1) * parts_); });
       const auto rest = rows_ - 1 - i - (rows_ - 1 - i) / parts_;
       if (parts_ > 1) {
@@ -178,7 +178,7 @@ class partition_graph : public generator {
   }
 
  private:
-  /// Each of 0 ... n - 1 with probability p: the gaps between the chosen ones are geometric.
+  /// Selects each of 0 ... n - 1 with probability p: gaps between selected numbers are geometric.
   template <class F>
   static void skip(counter_random& random, double p, std::uint64_t n, F&& take) {
     if (p <= 0) return;
@@ -199,8 +199,8 @@ class partition_graph : public generator {
   double row_edges_ = 1;
 };
 
-/// <i>L,<j>R,weight: a bipartite graph, and <out>.dis with `id,p` for both sides, each summing to 1. There are s_j > 0,
-/// the truth, with which every right vertex receives just its p.
+/// <i>L,<j>R,weight: a bipartite graph, and <out>.dis with `id,p` for both sides, each summing to 1. There are scores
+/// s_j > 0, the truth, for which every right vertex receives exactly its p.
 class steady_graph : public generator {
  public:
   explicit steady_graph(const options& o)

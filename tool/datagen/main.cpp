@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Makes input for the algorithms, quickly; tool/datagen.py is its front and says what each option means. Arguments are
-// name=value. Each row is a function of the seed and of its number: threads make blocks of rows, in any order, and they
-// are written in theirs, so that the bytes do not depend on the number of threads.
+// Generates input for the algorithms, fast; tool/datagen.py is its front end and documents the options. Arguments are
+// name=value. Each row is a function of the seed and of its number: threads generate blocks of rows in any order, and
+// the blocks are written in sequence, so the output does not depend on the number of threads.
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -58,13 +58,13 @@ std::uint64_t options::rows_of_bytes(double bytes, std::uint64_t fallback) const
 
 namespace {
 
-/// A file under another name until it is whole; "-" is stdout.
+/// A file that is written under a temporary name until it is complete; "-" is stdout.
 class output_file {
  public:
   explicit output_file(std::string path) : path_(std::move(path)) {
     file_ = path_ == "-" ? stdout : std::fopen((path_ + ".tmp").c_str(), "wb");
     if (file_ == nullptr) fail();
-    // Blocks are large; another copy would only cost.
+    // Blocks are large; buffering would only add a copy.
     std::setvbuf(file_, nullptr, _IONBF, 0);
   }
   output_file(const output_file&) = delete;
@@ -91,8 +91,8 @@ class output_file {
   std::FILE* file_ = nullptr;
 };
 
-/// Makes the blocks of `from` with `jobs` threads and writes them in their order, until the rows end or `limit` bytes
-/// are reached.
+/// Generates blocks of `from` with `jobs` threads and writes them in order, until the rows end or `limit` bytes are
+/// reached.
 class pipeline {
  public:
   pipeline(generator& from, std::size_t jobs, std::uint64_t limit, output_file& out, output_file* truth)
@@ -108,7 +108,7 @@ class pipeline {
     for (auto& t : threads_) t.join();
   }
 
-  /// Returns the rows that were written.
+  /// Returns the number of rows written.
   std::uint64_t run() {
     std::uint64_t rows = 0;
     for (std::uint64_t n = 0; n < count_ && bytes_ < limit_; ++n) {
@@ -172,7 +172,7 @@ class pipeline {
   output_file& out_;
   output_file* truth_;
   std::vector<block> blocks_;
-  std::vector<std::uint64_t> ready_;  // block number + 1 that lies in each place
+  std::vector<std::uint64_t> ready_;  // of each slot: the number of its block + 1
   std::uint64_t limit_;
   std::uint64_t bytes_ = 0;
   std::uint64_t count_ = 0;

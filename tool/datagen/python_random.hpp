@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Python's random.Random, number for number: random() and gauss() after random.Random(seed) with an integer seed. So
-// the program makes what datagen.py makes where the program is not built. The generator is std::mt19937; Python's own
-// are the seeding and how numbers are made of its words.
+// Python's random.Random, bit for bit: random() and gauss() after random.Random(seed) with an integer seed. So the
+// program generates the same data as datagen.py, which is used where the program is not built. The generator is
+// std::mt19937; Python adds its own seeding and conversion of words to numbers.
 //
-// Source: Python's documentation of random.gauss (Box-Muller, the second number is kept); M. Matsumoto, T. Nishimura:
+// Source: Python's documentation of random.gauss (Box-Muller, caching the second number); M. Matsumoto, T. Nishimura:
 // init_by_array of mt19937ar.c, 2002.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace datagen {
 
 class python_random {
  public:
-  /// `seed`: the absolute value of Python's.
+  /// `seed`: the absolute value of the seed in Python.
   explicit python_random(std::uint64_t seed) {
     init_by_array key{{static_cast<std::uint32_t>(seed)}};
     if (seed >> 32U != 0) key.words.push_back(static_cast<std::uint32_t>(seed >> 32U));
@@ -41,7 +41,7 @@ class python_random {
     kept_ = true;
     return mu + std::cos(turn_ * (2 * std::numbers::pi)) * radius() * sigma;
   }
-  /// Passes over what gauss() would return. Cost: a sixth of it.
+  /// Skips one result of gauss(). Cost: a sixth of it.
   void skip_gauss() {
     kept_ = !kept_;
     if (!kept_) return;
@@ -50,7 +50,7 @@ class python_random {
   }
 
  private:
-  /// A seed sequence as std::mersenne_twister_engine asks for one: what it generates is the state.
+  /// A seed sequence for std::mersenne_twister_engine that generates the complete state.
   struct init_by_array {
     using result_type = std::uint32_t;
     std::vector<std::uint32_t> words;
@@ -80,7 +80,7 @@ class python_random {
   [[nodiscard]] double radius() const { return std::sqrt(-2.0 * std::log(1.0 - left_)); }
 
   std::mt19937 words_;
-  // A pair of numbers is made of these two; the second one is kept in this form.
+  // A pair of numbers is computed from these two; the second one is stored in this form.
   double turn_ = 0;
   double left_ = 0;
   bool kept_ = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Kinds whose rows have numbers in a few columns, frequent columns first (Zipf's law): sparse_classification,
+// Kinds of data with values in a few columns, frequent columns first (Zipf's law): sparse_classification,
 // sparse_regression, mf, als, svd.
 #include <algorithm>
 #include <cmath>
@@ -11,8 +11,7 @@ namespace datagen {
 
 namespace {
 
-/// Distinct columns of a row in ascending order. A column that is drawn again is drawn no more, so that there may be
-/// fewer than `count`.
+/// Distinct columns of a row in ascending order. A duplicate draw is dropped, so there may be fewer than `count`.
 void draw_columns(counter_random& random, const zipf& law, std::uint64_t count, std::vector<std::uint64_t>& columns) {
   columns.clear();
   for (std::uint64_t k = 0; k < count; ++k) columns.push_back(law(random));
@@ -20,8 +19,8 @@ void draw_columns(counter_random& random, const zipf& law, std::uint64_t count, 
   columns.erase(std::unique(columns.begin(), columns.end()), columns.end());
 }
 
-/// label index:value ...: the label (-1 or +1, one in a hundred turned around; with `regression` a number) is a linear
-/// function with normal weights on `informative` features, the most frequent ones, and 0 on the others, and noise.
+/// label index:value ...: the label (-1 or +1, flipped for one in a hundred; with `regression` a number) is a linear
+/// function with normal weights on `informative` features, the most frequent ones, and 0 on the others, plus noise.
 class sparse_samples : public generator {
  public:
   sparse_samples(const options& o, bool regression)
@@ -50,7 +49,7 @@ class sparse_samples : public generator {
       values.clear();
       double sum = 0;
       for (const auto c : columns) {
-        // As it will be read, so that the label is a function of what is written.
+        // Rounded as it is written, so that the label is a function of the written values.
         values.push_back(binary_ ? 1.0 : std::nearbyint(1e4 * normal()) / 1e4);
         if (c < weights_.size()) sum += weights_[c] * values.back();
       }
@@ -100,10 +99,10 @@ class sparse_samples : public generator {
   std::vector<double> weights_;
 };
 
-/// user,item,value for the items that a user has met, value a function of planted factors:
-///     mf   mu + b_u + b_i + w_u.h_i + noise, in half steps between 0.5 and 5
-///     als  w_u.h_i + noise; <out>.H are the h, Paracel's factor_input
-///     svd  the same, for any sparse matrix
+/// user,item,value for the items of a user, where the value is a function of planted factors:
+///     mf   mu + b_u + b_i + w_u.h_i + noise, in steps of a half between 0.5 and 5
+///     als  w_u.h_i + noise; <out>.H has the h, Paracel's factor_input
+///     svd  the same, as a general sparse matrix
 class ratings : public generator {
  public:
   enum class kind { mf, als, svd };
@@ -179,7 +178,7 @@ class ratings : public generator {
  private:
   static constexpr double mean = 3.5;
 
-  /// A bias and `rank` factors; w.h has spread 1/2 with mf, 1 otherwise. To six digits, as they are written.
+  /// A bias and `rank` factors; w.h has spread 1/2 with mf, otherwise 1. Rounded to six digits, as they are written.
   void draw_factors(counter_random& random, double* to) const {
     normals normal(random);
     const double spread = (kind_ == kind::mf ? std::sqrt(0.5) : 1.0) / std::pow(static_cast<double>(rank_), 0.25);
@@ -201,7 +200,7 @@ class ratings : public generator {
   std::string separator_;
   zipf law_;
   kind kind_;
-  std::vector<double> item_;  // bias and factors of each
+  std::vector<double> item_;  // bias and factors of each item
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Numbers as text, faster than printf: what the generator does most of the time.
+// Formatting of numbers, faster than printf: the generator's most expensive part.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ class text_buffer {
   [[nodiscard]] const char* data() const noexcept { return bytes_.data(); }
   void clear() noexcept { used_ = 0; }
 
-  /// Room for n more bytes; `commit` says where the writing ended.
+  /// Returns space for n more bytes; `commit` sets the end of the text.
   char* room(std::size_t n) {
     if (bytes_.size() - used_ < n) bytes_.resize(2 * bytes_.size() + n + 4096);
     return bytes_.data() + used_;
@@ -80,7 +80,7 @@ inline char* put_integer(char* to, std::uint64_t v) {
   return detail::put_digits(to, v, n);
 }
 
-/// As %.<decimals>f, for |x| * 10^decimals below 2^63; halves go to the even neighbour. At most 24 bytes.
+/// Like %.<decimals>f, for |x| * 10^decimals below 2^63; rounds half to even. At most 24 bytes.
 inline char* put_fixed(char* to, double x, int decimals) {
   const auto scale = detail::powers[static_cast<std::size_t>(decimals)];
   const auto scaled = std::llrint(std::abs(x) * static_cast<double>(scale));
@@ -92,18 +92,18 @@ inline char* put_fixed(char* to, double x, int decimals) {
   return detail::put_digits(to, v % scale, decimals);
 }
 
-/// Digits enough to read the same bits again. At most 32 bytes.
+/// Enough digits to read back the same bits. At most 32 bytes.
 inline char* put_exact(char* to, double x) { return std::to_chars(to, to + 32, x).ptr; }
 
-/// As %.9g, to the byte. At most 24 bytes.
+/// Exactly like %.9g. At most 24 bytes.
 inline char* put_g9(char* to, double x) {
   const double a = std::abs(x);
   if (a >= 1e-4 && a < 1e9) {
-    // The double next to 10^-k lies above it for k = 1 ... 4, so that these comparisons are right.
+    // The double nearest to 10^-k is above it for k = 1 ... 4, so these comparisons are correct.
     int e = 8;
     while (e > 0 && a < static_cast<double>(detail::powers[static_cast<std::size_t>(e)])) --e;
     if (e == 0 && a < 1) e = a >= 1e-1 ? -1 : a >= 1e-2 ? -2 : a >= 1e-3 ? -3 : -4;
-    // 64 bits of mantissa: nine digits and 34 bits to tell on which side of a half the rest is.
+    // 64 bits of mantissa: nine digits, and 34 bits to determine the rounding direction.
     const long double scaled = static_cast<long double>(a) * static_cast<long double>(detail::powers[8 - e]);
     auto digits = static_cast<std::uint64_t>(scaled);
     const auto rest = static_cast<double>(scaled - static_cast<long double>(digits));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Checkpoints as the launcher sees them. Their format is known to paracel_checkpoint alone."""
+"""The launcher's part of checkpoints. Only paracel_checkpoint knows their format."""
 import json
 import os
 
@@ -10,11 +10,11 @@ from .exit_status import DATA, FAILURE, USAGE, Failure
 from .terminal import number_of
 
 PROGRAM = "paracel_checkpoint"
-MOST_PATH_BYTES = 1000  # what a membership takes, with the names of files behind
+MOST_PATH_BYTES = 1000  # what fits into a membership, with file names appended
 
 
 def ask(program, *arguments):
-    """What paracel_checkpoint prints. Raises Failure with its words."""
+    """The output of paracel_checkpoint. Raises Failure with its error message."""
     import subprocess
     done = subprocess.run(dies_with_us([program, *arguments]), capture_output=True, stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
@@ -24,7 +24,7 @@ def ask(program, *arguments):
 
 
 class Checkpoints:
-    """What the command line says of checkpoints, made concrete: absolute paths, and which one the job goes on from."""
+    """The resolved checkpoint options: absolute paths, and the checkpoint to resume from."""
 
     def __init__(self, options, framework, program):
         self.folder, self.resume, self.notes = "", "", []
@@ -52,7 +52,7 @@ class Checkpoints:
             OwnFolder(folder).close()
         except NotOwn as error:
             raise Failure(USAGE, f"--resume: {error.filename} {error.strerror}: go on from a copy of it") from None
-        except OSError:  # paracel_checkpoint says what is wrong with it
+        except OSError:  # paracel_checkpoint reports the error
             pass
         tool = os.path.join(framework, PROGRAM)
         if not os.access(tool, os.X_OK):
@@ -71,8 +71,7 @@ class Checkpoints:
                           f"{number_of(answer['workers'], 'worker')} and {number_of(answer['servers'], 'server')} then")
 
     def lock(self):
-        """The folder is this job's while the locks are held. One that cannot be made or written is told when the first
-        checkpoint fails."""
+        """Locks the folder for this job. If it cannot be created or written, that is reported when the first checkpoint fails."""
         if not self.folder:
             return []
         option = "--checkpoint-dir" if self.options.checkpoint_dir else "--resume"
@@ -87,7 +86,7 @@ class Checkpoints:
             return []
 
     def flags(self, program):
-        """Of start_scheduler."""
+        """Options for start_scheduler."""
         o = self.options
         if not self.folder:
             return []
@@ -108,7 +107,7 @@ def holds_checkpoints(folder):
 
 
 def event_text(event):
-    """The line for people of an event on checkpoints; None: not one that is told without -v."""
+    """The message for a checkpoint event; None if it is shown only with -v."""
     kind = event.get("event")
     where = f" at clock {event['clock']}" if "clock" in event else ""
     if kind == "checkpoint_failed":
@@ -123,7 +122,7 @@ def event_text(event):
 
 
 def checkpoint_command(arguments):
-    """prun.py checkpoint list|verify DIR. Does not return: the program that knows the format takes this process over."""
+    """prun.py checkpoint list|verify DIR. Does not return: replaces this process by paracel_checkpoint."""
     if len(arguments) != 2 or arguments[0] not in ("list", "verify"):
         raise Failure(USAGE, "usage: prun.py checkpoint list|verify DIR")
     path = own_program(PROGRAM)

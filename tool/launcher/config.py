@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the launcher has to know of the config of an algorithm. The program checks it (--check): there is one checker, and
-one parser. For a program without a schema, start_scheduler reads the config."""
+"""What the launcher needs to know about an algorithm's config. The program itself checks it (--check), so there is only one
+checker and one parser. For a program without a schema, start_scheduler reads the config."""
 import os
 
 from .program import output_of
@@ -10,22 +10,21 @@ LIMIT = 30.0  # seconds
 
 
 class Facts:
-    """Of a job's config; src/config/launch_facts.hpp describes them."""
+    """Facts about a job's config; src/config/launch_facts.hpp describes them."""
 
     def __init__(self, found):
         self.plugins = [str(name) for name in found["plugins"]]
         self.standard_input = str(found.get("standard_input", ""))  # the key that names it
         self.program = str(found.get("program", ""))                # as its schema names it
-        self.always_begins_anew = found.get("always_begins_anew") is True
+        self.resumable = found.get("resumable") is not False
 
     def plugin_folders(self):
-        """The folders of the plug-ins that the config names by path."""
+        """The folders of plug-ins that the config gives by path."""
         return list(dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in self.plugins if "/" in path))
 
 
 def answer_of(command):
-    """The facts that a command prints, or None when it prints something else. Raises Failure with the error that it
-    prints."""
+    """The facts printed by a command, or None if it prints something else. Raises Failure with the error that it prints."""
     import json
     try:
         found = json.loads(output_of(command, LIMIT))
@@ -37,8 +36,8 @@ def answer_of(command):
 
 
 def check_config(framework, program, publishes, path, look_at_files):
-    """The facts of a job's config, once the program has accepted it. `publishes`: the program says that it has a schema.
-    `path`: of the config, or "". Raises Failure."""
+    """The facts of a job's config, after the program has accepted it. `publishes`: whether the program has a schema. `path`: of
+    the config, or "". Raises Failure."""
     if publishes:
         facts = answer_of([program, f"--check={path}"] + ([] if look_at_files else ["--no_files"]))
         if facts is not None:

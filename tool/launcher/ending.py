@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the end of a process means for the job, what it said last, and what worker 0 has printed when all have ended."""
+"""What a process's exit means for the job, the last lines of its log, and delivering worker 0's output at the end."""
 import os
 import signal
 import time
@@ -9,12 +9,12 @@ from .exit_status import FAILURE, MEANING, SCHEDULER_LOST, SERVER_LOST, TIMEOUT,
 from .terminal import number_of
 
 LOG_TAIL_LINES = 10
-READER_LIMIT = 2.0  # seconds that readers may take nothing when the end need not wait for them
+READER_LIMIT = 2.0  # seconds without progress after which slow readers are abandoned, if the job has failed
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def last_lines(path):
-    """Of a log; None: it cannot be read."""
+    """The last lines of a log; None if it cannot be read."""
     try:
         with open(path, "rb") as file:
             file.seek(0, os.SEEK_END)
@@ -25,7 +25,7 @@ def last_lines(path):
 
 
 def status_of(child):
-    """The exit status that the death of a child means for the job, and the words for it."""
+    """The job's exit status after this child's exit, and a description."""
     ended = child.ended
     lost = {"scheduler": SCHEDULER_LOST, "server": SERVER_LOST, "worker": WORKER_LOST}[child.role]
     if ended.si_code != os.CLD_EXITED:
@@ -35,7 +35,7 @@ def status_of(child):
     if child.mpirun:
         _, words = child.first_failure or (None, None)
         text = words or text
-        if code > 128:  # how mpirun reports a rank that was killed
+        if code > 128:  # mpirun's status for a killed rank
             return lost, words or f"{child.name()}: one of its processes was killed by {signal_name(code - 128)}"
     if 1 <= code <= (9 if child.role == "worker" else 5):
         return code, text
@@ -45,8 +45,8 @@ def status_of(child):
 
 
 def deliver(job, end):
-    """What worker 0 has printed is data: of a complete job it is waited for until its reader has it, as any program does, at
-    most until `end`, the time of --timeout. After a failure its reader must go on taking something."""
+    """Worker 0's output is data: after a complete job we wait until its reader has taken all of it, like any program, at most
+    until `end`, the time of --timeout. After a failure we wait only while the reader makes progress."""
     out, status = job.terminal.out, None
     while out.waiting and status is None:
         ends = ([] if end is None else [end]) + ([] if job.cause is None else [out.taken + READER_LIMIT])

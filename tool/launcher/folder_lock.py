@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Folders that belong to one running job: a locked file in them. The kernel unlocks it however the launcher ends."""
+"""Exclusive use of a folder by one running job: a locked file in it. The kernel releases the lock however the launcher ends."""
 import os
 
 from .own_folder import NotOwn
 from .exit_status import USAGE, Failure
 
-# Two names, so that one job may have both in one folder.
+# Two names, so that a job can lock one folder for both purposes.
 OF_RUN, OF_CHECKPOINTS = "run.lock", "checkpoints.lock"
 
 
 class FolderLock:
     def __init__(self, folder, name, refusal):
-        """`folder`: an OwnFolder. `refusal(who)`: what is said when another job has it, whose launcher is `who`. A folder
-        that cannot be written, or whose file system has no locks, stays without one. Raises Failure, and NotOwn when
-        the lock is not the caller's file."""
+        """`folder`: an OwnFolder. `refusal(who)`: the message when another job holds the lock, whose launcher is `who`. A folder
+        that cannot be written, or whose file system has no locks, is left unlocked. Raises Failure, and NotOwn when the lock file
+        does not belong to the caller."""
         import fcntl
         self.folder, self.name, self.fd = folder, name, -1
         while self.fd < 0:
@@ -34,7 +34,7 @@ class FolderLock:
                 return
             if self.is_there(fd):
                 self.fd = fd
-            else:  # the job before has just removed it, and the next one makes another
+            else:  # the previous job has just removed the file: try again
                 os.close(fd)
         try:
             os.ftruncate(self.fd, 0)
@@ -52,7 +52,7 @@ class FolderLock:
         if self.fd < 0:
             return
         try:
-            self.folder.remove(self.name)  # before others can have the lock
+            self.folder.remove(self.name)  # while the lock is still held
         except OSError:
             pass
         os.close(self.fd)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hosts: those that hostfiles name, which server goes where, and how others find this one."""
+"""Hosts: reading hostfiles, placing servers, and finding this host's address."""
 import os
 
 from .exit_status import USAGE, Failure
 
 
 def slots_in(path):
-    """(host, slots) of each line of an mpirun's hostfile. A line without slots= counts as one, as often as it stands there."""
+    """(host, slots) of each line of mpirun's hostfile. A line without slots= counts as one slot, and may be repeated."""
     found = []
     if path:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -24,18 +24,18 @@ def hosts_in(path):
 
 
 class Places:
-    """On which host each server runs that has an mpirun of its own: dealt out over the hosts in turn, so that copies lie on
-    different ones; a replacement goes to a free slot of another host, if there is one."""
+    """The hosts of servers that have their own mpirun: assigned round-robin, so that replicas are on different hosts; a
+    replacement goes to a free slot of another host, if there is one."""
 
     def __init__(self, slots):
-        self.free = {}  # host -> slots that are not taken
+        self.free = {}  # host -> free slots
         for host, count in slots:
             self.free[host] = self.free.get(host, 0) + count
         self.of = {}    # server -> host
         self.last = -1
 
     def take(self, server):
-        """The host for it, or None where there is no hostfile."""
+        """The host for this server, or None without a hostfile."""
         if not self.free:
             return None
         before = self.of.get(server)
@@ -43,7 +43,7 @@ class Places:
             self.free[before] += 1
         hosts = list(self.free)
         turn = hosts[self.last + 1:] + hosts[:self.last + 1]
-        # With no free slot, the one that is least overfull: better there than nowhere.
+        # Without a free slot, use the least overcommitted host.
         host = (next((h for h in turn if self.free[h] > 0 and h != before), None)
                 or (before if before is not None and self.free[before] > 0 else None) or max(turn, key=self.free.get))
         self.last = hosts.index(host)
@@ -63,7 +63,7 @@ def remote_hosts(options):
 
 
 def own_address(options, remote):
-    """The address at which other hosts find this one. Raises Failure."""
+    """The address at which other hosts reach this one. Raises Failure."""
     import socket
     if options.host:
         return options.host
@@ -76,7 +76,7 @@ def own_address(options, remote):
             except OSError as error:
                 raise Failure(USAGE, f"--bind-interface {options.bind_interface}: {error.strerror}") from None
         return socket.inet_ntoa(reply[20:24])
-    for name in remote:  # a socket towards another host, to which nothing is sent
+    for name in remote:  # connecting a UDP socket sends nothing, but selects the interface
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
             with socket.socket(family, kind, protocol) as s:
@@ -84,7 +84,7 @@ def own_address(options, remote):
                 found = s.getsockname()[0]
         except OSError:
             continue
-        # A host of the file may be this one under another name or address.
+        # A host in the file may be this one under another name or address.
         if not found.startswith("127.") and found not in ("::1", address[0]):
             return f"[{found}]" if ":" in found else found
     raise Failure(USAGE, f"no way from this host to {', '.join(remote)}: name this host's address with --host")

@@ -206,7 +206,7 @@ class Job:
                               f"{event['function']} has been running for {event['seconds']:.0f} s")
         elif kind == "lost":
             self.told = True
-            self.fail(event["status"], event["cause"], (event["role"], event["index"]))
+            self.fail(event["status"], self.losses.words_for(event), (event["role"], event["index"]))
         elif kind == "abort":
             self.told = True
             self.fail(event["status"], event["cause"], None, LAST_WORDS)
@@ -254,6 +254,7 @@ class Job:
     def handle_death(self, child, late=False):
         if child.role == "question":
             self.losses.answered(child)
+            self.stop_when_all_left()
             return
         clean = child.ended.si_code == os.CLD_EXITED and child.ended.si_status == 0
         if self.stopping:
@@ -282,7 +283,7 @@ class Job:
             self.losses.died(child, text)
             self.stop_when_all_left()
             return
-        self.fail(status, text + self.losses.why_not(child), who)
+        self.fail(status, text, who)
 
     def ended_early(self):
         """A worker that has exited with 0 and has not said that it is done: the others wait for it. Programs of which none
@@ -298,7 +299,7 @@ class Job:
             self.deadlines["early"] = time.monotonic() + EXPLAINED_LIMIT
 
     def stop_when_all_left(self):
-        if all(c.ended for c in self.children if c.role == "worker") and not self.losses.awaits:
+        if all(c.ended for c in self.children if c.role == "worker") and not self.losses.undecided():
             self.stop(FAILURE_KILL)
 
     def alive(self, *roles):
@@ -539,8 +540,6 @@ class Job:
                 early = self.ended_early()
                 if early is not None:
                     self.fail(FAILURE, f"{early.name()} exited with status 0 before the job was done", ("worker", early.index))
-            if self.deadlines.get("clock", now + 1) <= now:
-                self.losses.go_on(now)
             if self.deadlines.get("stop", now + 1) <= now:
                 self.deadlines.pop("stop")
                 self.stop(FAILURE_KILL)
@@ -566,8 +565,6 @@ class Job:
             return
         if "ready" in self.deadlines:
             self.deadlines["ready"] += late
-        for ejection in self.losses.ejections:
-            ejection.until += late
 
     def take_signals(self):
         try:

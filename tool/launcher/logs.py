@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The logs of a job's processes. A full disk, or a folder that was deleted, does not end a job: it is told, once."""
+"""The logs of a job's processes. A full disk or a deleted folder does not end the job; it is reported once."""
 import os
 
 
 class Logs:
     def __init__(self, say, open_log):
-        """`open_log(path)`: a descriptor to append to."""
+        """`open_log(path)` returns a descriptor to append to."""
         self.say, self.open_log = say, open_log
-        self.told = set()  # causes
+        self.told = set()  # errno values already reported
 
     def open(self, path):
-        """A descriptor to append to; where the log cannot be opened, one that takes everything and keeps nothing."""
+        """A descriptor to append to; /dev/null if the log cannot be opened."""
         try:
             return self.open_log(path)
         except OSError as error:
@@ -18,7 +18,7 @@ class Logs:
             return os.open(os.devnull, os.O_WRONLY)
 
     def write(self, path, fd, data):
-        """What does not fit is dropped; what comes when there is room again is written."""
+        """Data that does not fit is dropped; later data is written when there is space again."""
         view = memoryview(data)
         try:
             while view:

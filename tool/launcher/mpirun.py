@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What mpirun writes: the output of its ranks, and in passing which of them was the first to fail."""
+"""Parsing mpirun's output: the output of its ranks, and which of them failed first."""
 import os
 import re
 import signal
@@ -17,25 +17,25 @@ def short(role, index):
 
 
 TAG = re.compile(rb"\[\d+,(\d+)\]<(stdout|stderr|stddiag)>:")
-# The beginning of one, at the end of what has been read.
+# A prefix of a tag at the end of the data.
 PART_OF_TAG = re.compile(rb"\[(\d+(,(\d+(\](<[a-z]{0,7}>?)?)?)?)?)?$")
 LONGEST_TAG = 40
-LONGEST_WORDS = 1 << 16  # bytes of a line of mpirun's own
+LONGEST_WORDS = 1 << 16  # bytes; limit of one of mpirun's own lines
 
 
 class Tagged:
-    """Takes the output of mpirun --tag-output apart: [1,RANK]<STREAM>:TEXT before each line and, since mpirun knows nothing of
-    lines, wherever it has read for another time. Each rank's text goes to that rank's log; what follows a line's end without
-    a tag is mpirun's own."""
+    """Parses the output of mpirun --tag-output: [1,RANK]<STREAM>:TEXT before each line and, since mpirun does not buffer lines,
+    before each chunk that it has read. Each rank's text goes to that rank's log; text without a tag after a line end is mpirun's
+    own."""
 
     def __init__(self, child, files, log_of, nodes, pass_through):
-        """`files`: Logs. `log_of(role, rank)`: the path of a rank's log. `nodes`: (role, rank) -> (pid, host), as far as they
-        have joined. `pass_through` takes what worker 0 prints."""
+        """`files`: Logs. `log_of(role, rank)`: the path of a rank's log. `nodes`: (role, rank) -> (pid, host) of those that have
+        joined. `pass_through` receives the output of worker 0."""
         self.child, self.files, self.log_of, self.nodes, self.pass_through = child, files, log_of, nodes, pass_through
-        self.named = None  # the rank that mpirun's last words were about
-        self.rest = b""    # the beginning of a tag
-        self.words = b""   # the beginning of a line of mpirun's own
-        self.rank, self.stream = None, b""  # of the text that comes; no rank: mpirun
+        self.named = None  # the rank in mpirun's last message
+        self.rest = b""    # an incomplete tag
+        self.words = b""   # an incomplete line of mpirun's own
+        self.rank, self.stream = None, b""  # of the following text; None: mpirun
         self.logs = {}
 
     def feed(self, data):
@@ -54,7 +54,7 @@ class Tagged:
         self.logs.clear()
 
     def take(self, data):
-        logged, printed = {}, []  # rank -> pieces; what worker 0 prints
+        logged, printed = {}, []  # rank -> pieces; output of worker 0
         for rank, stream, text in self.pieces(data):
             logged.setdefault(rank, []).append(text)
             if rank == 0 and stream == b"stdout" and self.child.role == "worker":
@@ -69,7 +69,7 @@ class Tagged:
         self.hear_words(b"".join(logged.get(None, ())))
 
     def pieces(self, data):
-        """(rank, stream, text) of whole and broken lines."""
+        """Yields (rank, stream, text) of complete and partial lines."""
         at = 0
         for tag in TAG.finditer(data):
             yield from self.split(data[at:tag.start()])
@@ -93,11 +93,11 @@ class Tagged:
         self.words = self.words[-LONGEST_WORDS:]
 
     def number(self, rank):
-        """Whose rank it is in the job: an mpirun of one server knows it as 0."""
+        """The rank in the job: in an mpirun of a single server every rank is 0."""
         return int(rank) if self.child.index is None else self.child.index
 
     def hear(self, line):
-        """mpirun says in passing which rank was the first to fail."""
+        """Finds which rank failed first in mpirun's messages."""
         role = self.child.role
         if self.child.first_failure is not None:
             return

@@ -4,7 +4,7 @@ import os
 
 from .exit_status import MEANING
 
-# Options of Paracel 0.3 that belong to Mesos.
+# Options of Paracel 0.3 for Mesos.
 GONE_OPTIONS = {
     "--ppn": "Mesos is not supported; where processes run is written in --hostfile",
     "--ppn_server": "Mesos is not supported; where servers run is written in --hostfile_server",
@@ -14,10 +14,10 @@ GONE_OPTIONS = {
 MOST_REPLICAS = 8  # as membership::most_replicas
 MOST_THREADS = 1024  # as membership::most_threads
 LEAST_HEARTBEAT_LIMIT = 1  # as net::least_heartbeat_limit
-# Limits of the servers, as start_server names them.
+# Limits of the servers, by the names of start_server's options.
 SERVER_LIMITS = {
-    "--max-memory": "what the keys and values of a server may take in all (default: no limit)",
-    "--max-value-bytes": "largest value that a server takes (default 256M)",
+    "--max-memory": "memory limit for all keys and values of a server (default: none)",
+    "--max-value-bytes": "largest value that a server accepts (default 256M)",
     "--max-message-bytes": "largest message of servers and workers (default 1G)",
     "--sandbox-memory": "what a process of --plugin-sandbox may take (default 4G)",
     "--max-unread-bytes": "replies that a worker may leave unread at one thread of a server (default 1G)",
@@ -25,7 +25,7 @@ SERVER_LIMITS = {
 
 
 def name_given(text):
-    """The type of an option that names a folder or a run: an empty name would be taken for one that is not given."""
+    """The type of an option that names a folder or a run: an empty name would look like an absent option."""
     if not text:
         import argparse
         raise argparse.ArgumentTypeError("'' is no name of a folder: is a shell variable not set?")
@@ -35,7 +35,7 @@ def name_given(text):
 def parse_command_line(arguments):
     import argparse
 
-    # The limits are those of start_scheduler and start_server, which refuse a number when the job has begun.
+    # The same limits as in start_scheduler and start_server, which would reject a number only after the job's start.
     def positive(most):
         def parse(text):
             if not (text.isascii() and text.isdigit()) or int(text) == 0:
@@ -72,8 +72,8 @@ def parse_command_line(arguments):
     def silence(text):
         value = job_seconds(text)
         if value < LEAST_HEARTBEAT_LIMIT:
-            raise argparse.ArgumentTypeError(f"{text}: want at least {LEAST_HEARTBEAT_LIMIT} second: processes give a sign of "
-                                             "life every 0.5 s, and one may be late")
+            raise argparse.ArgumentTypeError(f"{text}: want at least {LEAST_HEARTBEAT_LIMIT} second: processes send a heartbeat "
+                                             "every 0.5 s, and one may be late")
         return value
 
     def function_seconds(text):
@@ -89,7 +89,7 @@ def parse_command_line(arguments):
             raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes such as 1000000, 64K, 256M or 4G")
         return text
 
-    # The width is given because argparse otherwise imports shutil to ask the terminal.
+    # With an explicit width argparse does not import shutil to query the terminal.
     parser = argparse.ArgumentParser(
         prog="prun.py", allow_abbrev=False, add_help=True,
         usage="prun.py [options] program [arguments of the program]\n       prun.py status --run RUN\n"
@@ -105,30 +105,30 @@ def parse_command_line(arguments):
     add("-c", "--cfg_file", default="", metavar="FILE", help="the program's config, JSON")
     add("-m", "--method", default="local", metavar="local|mpi", help="how workers are started (default local)")
     add("--m_server", default=None, metavar="local|mpi", help="how servers are started (default: as the workers)")
-    add("--hostfile", default="", metavar="FILE", help="mpirun's file of hosts for the workers")
+    add("--hostfile", default="", metavar="FILE", help="mpirun's hostfile for the workers")
     add("--hostfile_server", default="", metavar="FILE", help="the same for the servers (default: --hostfile)")
     add("--replicas", type=positive(1 << 30), default=1, metavar="R",
-        help="copies of every parameter, on R servers: R - 1 of them may die at once (default 1)")
+        help="replicas of every parameter, on R servers: up to R - 1 of them may die at once (default 1)")
     add("--elastic", action="store_true",
-        help="servers may enter and leave while the job runs (prun.py --servers +1 --run RUN); with --replicas above 1 they "
+        help="servers may join and leave while the job runs (prun.py --servers +1 --run RUN); with --replicas above 1 they "
              "always may")
     add("--max-restarts", type=count, default=3, metavar="N",
         help="dead servers (with --replicas above 1) and workers (with --on-worker-death wait:T) that are replaced, in the whole "
              "run (default 3)")
     add("--on-worker-death", default="abort", metavar="abort|eject|wait:T",
-        help="eject: the others go on without a worker that dies, unless it is worker 0; wait:T: they wait for another process "
-             "in its place, at most T seconds (default abort; the others -m local only)")
+        help="eject: the others continue without a dead worker, unless it is worker 0; wait:T: they wait for a replacement, at "
+             "most T seconds (default abort; eject and wait:T with -m local only)")
     add("--threads", type=positive(MOST_THREADS), default=1, metavar="N",
         help="shard threads of each server (default 1)")
     add("--output-dir", type=name_given, default=".", metavar="DIR",
         help="where the folder paracel_runs/ with the logs goes (default .)")
     add("--run-dir", type=name_given, default=None, metavar="DIR", help="the folder for the logs itself")
     add("--keep", type=positive(1 << 20), default=20, metavar="N",
-        help="when the job has ended, remove the folders below paracel_runs/ of runs that are over, but for the N newest of them "
+        help="when the job has ended, remove the folders of finished runs below paracel_runs/ except the N newest "
              "(default 20)")
     add("--timeout", type=seconds, default=None, metavar="SECONDS", help="end the job after this time, with status 12")
     add("--heartbeat-limit", type=silence, default=3.0, metavar="SECONDS",
-        help="silence after which a process is lost, at least 1, the scheduler after three times as long (default 3)")
+        help="silence after which a process counts as lost, at least 1; three times as long for the scheduler (default 3)")
     add("--join-timeout", type=job_seconds, default=60.0, metavar="SECONDS",
         help="time in which all processes must have started (default 60)")
     add("--function-timeout", type=function_seconds, action="append", default=[], metavar="[FUNCTION=]SECONDS",
@@ -138,7 +138,7 @@ def parse_command_line(arguments):
         help="user functions run in processes of their own: one that crashes, exits, takes all memory or exceeds "
              "--function-timeout fails its request, and the server lives")
     add("--hang-limit", type=job_seconds, default=None, metavar="SECONDS",
-        help="a server whose user function runs longer is lost (default: it is waited for)")
+        help="treat a server whose user function runs longer as lost (default: wait for it)")
     for name, meaning in SERVER_LIMITS.items():
         add(name, type=byte_count, default=None, metavar="BYTES", help=meaning)
     add("--checkpoint-dir", type=name_given, default=None, metavar="DIR",
@@ -146,18 +146,18 @@ def parse_command_line(arguments):
     add("--checkpoint-every", type=positive(1 << 30), default=0, metavar="N",
         help="one every N iterations of the workers")
     add("--checkpoint-keep", type=positive(1 << 20), default=None, metavar="K",
-        help="how many whole ones stay (default 3)")
+        help="number of checkpoints to keep (default 3)")
     add("--checkpoint-wait", type=job_seconds, default=None, metavar="SECONDS",
-        help="give one up when a worker comes so much later than the first (default 300)")
+        help="abandon a checkpoint when a worker arrives this much later than the first (default 300)")
     add("--resume", type=name_given, default=None, metavar="DIR",
-        help="go on from the newest whole checkpoint in DIR, or from the one that DIR is; further ones go there as well unless "
-             "--checkpoint-dir says otherwise")
+        help="resume from the newest valid checkpoint in DIR, or from DIR itself if it is one; later checkpoints are written "
+             "there too unless --checkpoint-dir is given")
     add("--plugin-dir", action="append", default=[], metavar="DIR",
         help="one more folder that the servers may load plug-ins from; those of update_file, filter_file and handle_file "
              "always are")
     add("--host", default="", metavar="ADDRESS", help="this host's address for other hosts (default: towards --hostfile)")
     add("--bind-interface", default="", metavar="NAME", help="the same by the name of a network interface")
-    add("--insecure", action="store_true", help="talk to other hosts although nothing is encrypted or authenticated yet")
+    add("--insecure", action="store_true", help="communicate with other hosts although connections are not encrypted")
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")
     add("-v", "--verbose", action="store_true", help="print commands and events")
     for name in GONE_OPTIONS:
@@ -176,7 +176,7 @@ def parse_command_line(arguments):
     for name, value, method in (("--hostfile", options.hostfile, options.method),
                                 ("--hostfile_server", options.hostfile_server, options.m_server)):
         if value and "mpi" not in (options.method, options.m_server):
-            parser.error(f"{name} means something with -m mpi only")
+            parser.error(f"{name} requires -m mpi")
         if value and not os.access(value, os.R_OK):
             parser.error(f"{name} {value}: cannot be read")
     options.worker_wait = 0.0
@@ -200,7 +200,7 @@ def parse_command_line(arguments):
     for name, otherwise in (("every", 0), ("keep", 3), ("wait", 300.0)):
         value = getattr(options, "checkpoint_" + name)
         if value and not (options.checkpoint_dir or options.resume):
-            parser.error(f"--checkpoint-{name} means something with --checkpoint-dir or --resume only")
+            parser.error(f"--checkpoint-{name} requires --checkpoint-dir or --resume")
         setattr(options, "checkpoint_" + name, value or otherwise)
     if options.replicas > min(options.snum, MOST_REPLICAS):
         parser.error(f"--replicas {options.replicas}: want at most {MOST_REPLICAS}" if options.replicas > MOST_REPLICAS else

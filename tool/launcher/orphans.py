@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Processes whose mpirun was killed: they become children of this launcher, which ends them."""
+"""Processes whose mpirun was killed: they become children of this launcher, which terminates them."""
 import os
 
 
 def become_subreaper():
-    """Orphans of an mpirun that was killed become our children. False where the system cannot do that."""
+    """Makes orphans of a killed mpirun children of this process. False if the system does not support it."""
     try:
         import ctypes
         return ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Standard output and standard error, written by threads of their own: who gives them something never waits for a reader."""
+"""Standard output and standard error, written by separate threads, so that the caller never waits for a reader."""
 import collections
 import os
 import select
@@ -8,12 +8,12 @@ import time
 
 from .exit_status import FAILURE, Failure
 
-CHUNK = select.PIPE_BUF     # bytes of a write: a pipe takes them at once or not at all
-MOST_WAITING = 1 << 20      # bytes that wait for a reader before `is_full` says so
+CHUNK = select.PIPE_BUF     # bytes in a write: atomic on a pipe
+MOST_WAITING = 1 << 20      # bytes waiting for a reader at which `is_full` becomes true
 
 
 def write_all(fd, data):
-    """Blocks, also on a descriptor that somebody has made non-blocking: that is shared with whoever has it, too."""
+    """Blocks, even on a non-blocking descriptor (the flag is shared with other processes that have the descriptor)."""
     view = memoryview(data)
     while view:
         try:
@@ -25,12 +25,13 @@ def write_all(fd, data):
 def write_quietly(fd, data):
     try:
         write_all(fd, data)
-    except OSError:  # nobody is there to read it
+    except OSError:  # there is no reader
         pass
 
 
 def write_out(text):
-    """To standard output, where no job runs. Raises Failure when it cannot be written; a reader may have seen enough."""
+    """Writes to standard output, for commands that run no job. Raises Failure on an error, but not if the reader has closed
+    it."""
     try:
         write_all(1, text.encode("utf-8", "replace"))
     except BrokenPipeError:
@@ -53,14 +54,15 @@ def are_same_file(one, other):
 
 
 class Stream:
-    """A descriptor and what waits to be written to it. Two of the same file share a thread, so that what was given first is
-    written first. `on_room` is called by that thread: nothing waits any more, or no longer too much, or a write has failed."""
+    """A descriptor and the data waiting to be written to it. Two streams of the same file share a thread, which preserves their
+    order. That thread calls `on_room` when all data has been written, when the stream is no longer full, or when a write has
+    failed."""
 
     def __init__(self, fd, beside=None):
         self.fd = fd
         self.waiting = 0                # bytes
-        self.error = None               # an OSError: what comes later is dropped
-        self.taken = 0.0                # when the reader last took something
+        self.error = None               # an OSError; later data is dropped
+        self.taken = 0.0                # time of the reader's last progress
         self.on_room = lambda: None
         self.thread = beside.thread if beside is not None and are_same_file(fd, beside.fd) else WriterThread()
 
@@ -71,8 +73,8 @@ class Stream:
         return self.waiting > MOST_WAITING
 
     def wait(self, limit):
-        """Until all is written, at most `limit` seconds from now or from when the reader last took something. Returns
-        whether it is."""
+        """Waits until all data is written, at most `limit` seconds from now or from the reader's last progress. Returns whether
+        it was."""
         begin = time.monotonic()
         with self.thread.changed:
             while self.waiting:
@@ -86,7 +88,7 @@ class Stream:
 class WriterThread:
     def __init__(self):
         self.changed = threading.Condition()
-        self.queue = collections.deque()    # (stream, what is left to write)
+        self.queue = collections.deque()    # (stream, remaining data)
         self.started = False
 
     def put(self, stream, data):
@@ -100,7 +102,7 @@ class WriterThread:
             self.changed.notify_all()
             if not self.started:
                 self.started = True
-                threading.Thread(target=self.run, daemon=True).start()  # nobody waits for it at the end
+                threading.Thread(target=self.run, daemon=True).start()  # a daemon: not joined at exit
 
     def run(self):
         while True:

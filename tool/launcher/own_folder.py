@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Folders of runs and of checkpoints: they and what is read in them belong to whoever calls, and nothing that is opened or made
-in them is a symbolic link. Files are reached from the opened folder, so that a path that is exchanged meanwhile leads nowhere."""
+"""Folders of runs and of checkpoints: they and the files read in them must belong to the caller, and nothing opened or created in
+them may be a symbolic link. Files are accessed relative to the opened folder, so replacing a component of the path has no
+effect."""
 import errno
 import os
 import stat
@@ -9,14 +10,14 @@ APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class NotOwn(OSError):
-    """A file or folder of another user, or something that is neither."""
+    """The file or folder belongs to another user, or has the wrong type."""
 
     def __init__(self, path, why):
         super().__init__(1, why, path)
 
 
 def own(about, path, is_wanted, wanted):
-    """Raises NotOwn unless that is what `wanted` says, and the caller's."""
+    """Raises NotOwn unless it has the type `wanted` and belongs to the caller."""
     if not is_wanted(about.st_mode):
         raise NotOwn(path, f"is no {wanted}")
     if about.st_uid != os.geteuid():
@@ -25,7 +26,7 @@ def own(about, path, is_wanted, wanted):
 
 class OwnFolder:
     def __init__(self, path):
-        """The path may lead over symbolic links; what counts is the folder at its end. Raises OSError."""
+        """The path may contain symbolic links; the folder it resolves to is checked. Raises OSError."""
         self.path = path
         self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)  # children do not inherit it
         try:
@@ -35,9 +36,9 @@ class OwnFolder:
             raise
 
     def open(self, name, flags, mode=0o600):
-        """A descriptor of a file in it. Raises OSError."""
+        """A descriptor of a file in the folder. Raises OSError."""
         path = os.path.join(self.path, name)
-        # O_NONBLOCK: a named pipe must not keep the caller waiting.
+        # O_NONBLOCK: opening a named pipe must not block.
         try:
             fd = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, mode, dir_fd=self.fd)
         except OSError as error:
@@ -52,7 +53,7 @@ class OwnFolder:
         return fd
 
     def write(self, name, text):
-        """Whole or not at all, and for its owner only."""
+        """Writes a file atomically, readable by its owner only."""
         temporary = name + ".tmp"
         self.remove(temporary)
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=self.fd)

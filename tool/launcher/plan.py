@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a job consists of: the commands of its processes and the folders it needs."""
+"""The plan of a job: the commands of its processes and the folders that it needs."""
 import os
 import time
 
@@ -14,22 +14,22 @@ from .program import dies_with_us
 from .run_directory import ASKER, KEY, NOTE
 from .exit_status import FAILURE, USAGE, Failure
 
-KEPT = (".kept0", ".kept1", ".clients")  # as src/worker/recovery_file.hpp
+KEPT = (".kept0", ".kept1", ".clients")  # as in src/worker/recovery_file.hpp
 
 
 class Child:
-    """A process that this launcher started: the scheduler, a server, a worker, a question to one of them, or an mpirun for
-    all servers, one server, or all workers."""
+    """A process started by this launcher: the scheduler, a server, a worker, a send_request to one of them, or an mpirun for all
+    servers, one server, or all workers."""
 
     def __init__(self, role, index, command, log, environment=None, mpirun=False):
         self.role, self.index, self.command, self.log = role, index, command, log
         self.environment = environment or {}
         self.pid = 0
-        self.source = -1           # where its output is read
-        self.ended = None          # waitid's answer
-        self.first_failure = None  # of an mpirun: (rank, how it ended), from its own words
-        self.joined_before = None  # of a server in the place of another: who held its slot
-        self.answer = b""          # of a question
+        self.source = -1           # descriptor of its output
+        self.ended = None          # result of waitid
+        self.first_failure = None  # of an mpirun: (rank, how it ended), from its messages
+        self.joined_before = None  # of a replacement: (pid, host) of its predecessor
+        self.answer = b""          # of a send_request
         self.mpirun = mpirun
 
     def name(self):
@@ -45,22 +45,22 @@ class Plan:
         self.options, self.program, self.framework, self.linked = options, program, framework, linked
         self.asker = os.path.join(framework, ASKER)
         self.id = os.urandom(8).hex()
-        self.key = ""  # where others reach the sockets
+        self.key = ""  # set if other users can reach the sockets
         self.remote = remote
         self.sockets = ""
         self.socket_lock = -1
         self.run_dir = ""
-        self.run_folder = None  # the same, opened
+        self.run_folder = None  # the same as an OwnFolder
         self.locks = []
-        self.run_lock = None  # until the folder is this job's
+        self.run_lock = None  # None until this job has locked the folder
         self.plugin_dirs = self.find_plugin_dirs(facts)
         self.places = Places(slots_in(options.hostfile_server) if options.m_server == "mpi" else [])
         self.checkpoints = Checkpoints(options, framework, program)
         self.reads_standard_input = bool(facts.standard_input) and not os.isatty(0)
 
     def find_plugin_dirs(self, facts):
-        """Where the servers look for plug-ins, in this order: the folders of paths in the config, --plugin-dir, beside the
-        config, beside the program, the framework's. A job in one process (src/embed) has the same."""
+        """Where the servers search for plug-ins, in this order: the folders of paths in the config, --plugin-dir, the folder of
+        the config, that of the program, the framework's. A job in one process (src/embed) uses the same."""
         asked = facts.plugin_folders()
         for folder in self.options.plugin_dir:
             if not os.path.isdir(folder):
@@ -78,7 +78,7 @@ class Plan:
         return self.options.method == "local" and self.options.m_server == "local"
 
     def on_one_host(self):
-        """Then all sockets are files in a folder that nobody else can enter."""
+        """If so, all sockets are files in a folder that no other user can access."""
         return not (self.remote or self.options.host or self.options.bind_interface)
 
     def scheduler_bind(self):
@@ -111,15 +111,15 @@ class Plan:
     def make_servers(self, address):
         o = self.options
         if o.m_server == "mpi" and not o.may_change():
-            # One mpirun starts sooner than several (2 servers: 120 and 140 ms; 4: 140 and 205 ms), and ends all its ranks
-            # when one dies.
+            # One mpirun starts faster than several (2 servers: 120 and 140 ms; 4: 140 and 205 ms), and terminates all ranks when
+            # one dies.
             command = self.server_command(address, f"ipc://{self.sockets}") + ["--slot", "auto"]
             return [Child("server", None, self.mpirun("server", o.snum, {}) + command,
                           os.path.join(self.run_dir, "mpirun_servers.log"), {"TMPDIR": self.sockets + "/server"}, True)]
         return [self.make_server(slot, address) for slot in range(o.snum)]
 
     def make_server(self, slot, address, turn=0):
-        """`turn`: how many processes had the slot before."""
+        """`turn`: the number of previous processes in this slot."""
         own = self.sockets if turn == 0 else f"{self.sockets}/s{slot}.{turn}"
         if self.options.m_server == "mpi":
             own = f"{self.sockets}/s{slot}.{turn}"  # for mpirun's files
@@ -139,7 +139,7 @@ class Plan:
                      self.log_of("server", slot))
 
     def remove_sockets(self, slot, turn):
-        """Of a process that another one replaces."""
+        """Removes the sockets of a process that is being replaced."""
         remove_folder(f"{self.sockets}/s{slot}.{turn}")
         if turn != 0:
             return
@@ -147,16 +147,16 @@ class Plan:
             for name in os.listdir(self.sockets):
                 if name.startswith(f"{slot}_"):
                     os.unlink(os.path.join(self.sockets, name))
-        except OSError:  # no more than tidying up
+        except OSError:  # best effort
             pass
 
     def server_command(self, address, folder):
-        """Without the slot. `folder`: where its sockets go when nobody is on another host."""
+        """The command without the slot. `folder`: for its sockets if all processes are on this host."""
         o = self.options
         if self.on_one_host():
             bind = folder
         elif self.remote or not address.startswith("tcp://127."):
-            bind = "tcp://*:*"  # the interface towards the scheduler
+            bind = "tcp://*:*"  # the server uses the interface towards the scheduler
         else:
             bind = "tcp://127.0.0.1:*"
         command = [os.path.join(self.framework, "start_server"), "--rendezvous", address, "--job", self.id,
@@ -191,21 +191,21 @@ class Plan:
         if o.worker_wait:
             environment["PARACEL_STATE_DIR"] = self.run_dir
         if not self.linked:
-            command = dies_with_us(command)  # it does not ask for that itself
+            command = dies_with_us(command)  # it does not request that itself
         environment.update(PARACEL_SIZE=str(o.wnum), PARACEL_PARENT=str(os.getpid()))
         return [Child("worker", rank, command, self.log_of("worker", rank), dict(environment, PARACEL_RANK=str(rank)))
                 for rank in range(o.wnum)]
 
     def mpirun(self, role, count, environment, host=None):
-        """`host`: the one of the hostfile to start on."""
+        """`host`: the host in the hostfile to start on."""
         import shutil
         hostfile = self.options.hostfile_server if role == "server" else self.options.hostfile
         path = shutil.which("mpirun")
         if path is None:
             raise Failure(USAGE, "-m mpi: mpirun is not installed (Debian: openmpi-bin)")
-        # Several mpiruns know nothing of each other: without --bind-to none all would bind to the same cores, and in a common
-        # folder for their files each can remove what the other is just making ("orte_session_dir failed"). TMPDIR says where
-        # that folder is; the programs get their own back.
+        # Several mpiruns are independent: without --bind-to none all would bind to the same cores, and in a shared session folder
+        # one may remove what another is creating ("orte_session_dir failed"). TMPDIR sets that folder; the programs get their
+        # original TMPDIR back.
         command = [path, "-np", str(count), "--tag-output", "--bind-to", "none",
                    "-x", "TMPDIR=" + os.environ.get("TMPDIR", "/tmp")]
         if os.geteuid() == 0:
@@ -218,12 +218,13 @@ class Plan:
                 command += ["--mca", "plm", "isolated"]
         for name in list(environment) + list(self.key_environment(True)) + [n for n in ("LD_LIBRARY_PATH",) if n in os.environ]:
             command += ["-x", name]
-        # mpirun ends its ranks when it is told to; when this launcher is killed, the kernel tells it.
+        # mpirun terminates its ranks on SIGTERM, which the kernel sends when this launcher is killed.
         return dies_with_us(command, "TERM")
 
     def key_environment(self, mpirun):
-        """What tells a process of the job its key. There is one where others reach the sockets: a job's id is seen by everybody,
-        in command lines. Processes of mpirun need not see this host's files; an environment is read by its user alone."""
+        """The environment variable with the job's key. There is a key if other users can reach the sockets, because everyone can
+        see the job's id in command lines. Processes of mpirun may be unable to read this host's files; an environment can be read
+        by its owner only."""
         if self.on_one_host():
             return {}
         return {"PARACEL_JOB_KEY": self.key} if mpirun else {"PARACEL_JOB_KEY_FILE": os.path.join(self.run_dir, KEY)}
@@ -246,7 +247,7 @@ class Plan:
             above = os.path.dirname(self.run_dir)
             os.makedirs(above, exist_ok=True)
             if not o.run_dir:
-                OwnFolder(above).close()  # who owns it could exchange what lies in it
+                OwnFolder(above).close()  # its owner could replace what is in it
             if not os.path.isdir(self.run_dir):
                 os.mkdir(self.run_dir, 0o700)
             self.run_folder = OwnFolder(self.run_dir)
@@ -268,8 +269,8 @@ class Plan:
         self.make_socket_folder()
 
     def make_socket_folder(self):
-        """A short private folder for sockets, and for mpirun's own files: the path of a Unix socket ends at 107 bytes. It
-        stays locked while this process lives, so that a later launcher can tell a folder that nobody will remove."""
+        """A private folder with a short path for sockets (the path of a Unix socket has at most 107 bytes) and for mpirun's own
+        files. It stays locked while this process lives, so that later launchers can recognise and remove an orphaned one."""
         import fcntl
         base = "/tmp"
         sweep_socket_folders(base, fcntl)
@@ -303,14 +304,14 @@ class Plan:
             write_out(" ".join(words) + "\n")
 
     def remove_kept(self):
-        """What workers have written down for others in their places."""
+        """Removes the files that workers have written for their replacements."""
         if not self.options.worker_wait or self.run_lock is None:
             return
         try:
             for name in self.run_folder.names():
                 if name.endswith(KEPT):
                     self.run_folder.remove(name)
-        except OSError:  # somebody has removed the folder
+        except OSError:  # the folder has been removed
             pass
 
     def remove_folders(self):
@@ -319,7 +320,7 @@ class Plan:
         if self.key:
             try:
                 self.run_folder.remove(KEY)
-            except OSError:  # a job that is over has no secrets
+            except OSError:  # harmless: the job is over
                 pass
         for lock in self.locks:
             lock.release()
@@ -344,7 +345,7 @@ def remove_folder(path):
 
 
 def sweep_socket_folders(base, fcntl):
-    """Removes the socket folders of launchers that were killed: ours, a minute old, and locked by nobody."""
+    """Removes the socket folders of launchers that were killed: owned by this user, at least a minute old, and unlocked."""
     now = time.time()
     for name in os.listdir(base):
         if len(name) != 12 or not name.startswith("prc-") or not all(c in "0123456789abcdef" for c in name[4:]):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The user's program and the framework's: where they are, and what they say of themselves."""
+"""The user's program and the framework's programs: finding and querying them."""
 import os
 import select
 import signal
@@ -8,9 +8,9 @@ import time
 from .exit_status import USAGE, Failure
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-SCHEMA_MARK = b"paracel-schema-v1"  # these bytes in a program say that it answers --check and --schema
+SCHEMA_MARK = b"paracel-schema-v1"  # a program that contains these bytes supports --check and --schema
 MOST_OUTPUT_BYTES = 1 << 26
-# Python ignores SIGPIPE; what it starts should not.
+# Python ignores SIGPIPE; its children must not.
 DEFAULT_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD]
 
 
@@ -32,15 +32,15 @@ def find_program(name):
 
 
 def own_folders():
-    """Where the framework's programs are: the folder that PARACEL_FRAMEWORK names, the build folder of this source tree, bin/
-    of the installed one."""
+    """Where the framework's programs are: the folder in PARACEL_FRAMEWORK, the build folder of this source tree, bin/ of the
+    installed one."""
     named = os.environ.get("PARACEL_FRAMEWORK")
     return ([named] if named else []) + [os.path.join(TOP, "build", "bin"), os.path.join(TOP, "..", "bin")]
 
 
 def own_program(name):
-    """The path of a program of the framework, of this launcher's own place: never one that a run or the working folder names.
-    Raises Failure."""
+    """The path of a program of the framework that belongs to this launcher: never taken from a run or the working folder. Raises
+    Failure."""
     folders = own_folders()
     for folder in folders:
         path = os.path.join(folder, name)
@@ -51,8 +51,8 @@ def own_program(name):
 
 
 def find_framework(program):
-    """The folder with start_server and start_scheduler: that of the program first, so that a build folder of any name is
-    used as a whole; then this launcher's own place."""
+    """The folder with start_server and start_scheduler: that of the program first, so that all programs come from the same build
+    folder; then the launcher's own."""
     tried = [os.path.dirname(os.path.realpath(program))] + own_folders()
     for folder in tried:
         if all(os.access(os.path.join(folder, name), os.X_OK) for name in ("start_server", "start_scheduler")):
@@ -62,7 +62,7 @@ def find_framework(program):
 
 
 def marks_in(path):
-    """(publishes a schema, is linked with the framework), from the bytes of the program."""
+    """(has a schema, is linked with the framework), from the bytes of the program."""
     import mmap
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -72,13 +72,13 @@ def marks_in(path):
 
 
 def dies_with_us(command, how="KILL"):
-    """The command made to ask the kernel for a signal when this launcher dies, by setpriv (util-linux) where there is one."""
+    """The command wrapped so that the kernel signals it when this launcher dies, by setpriv (util-linux) if available."""
     setpriv = "/usr/bin/setpriv"
     return [setpriv, "--pdeathsig", how] + command if os.access(setpriv, os.X_OK) else command
 
 
 def output_of(command, limit):
-    """What a program prints on standard output, until it closes it or `limit` seconds have passed. Raises Failure."""
+    """A program's standard output, until it closes it or `limit` seconds have passed. Raises Failure."""
     out, into = os.pipe()
     devnull = os.open(os.devnull, os.O_RDWR)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}

@@ -10,24 +10,34 @@ server takes the dead one's slot.
 Under mpirun the end is seen through a descriptor of the process when it is on this host, which is a second before mpirun
 tells of it; on another host a new process does not wait for the end of an mpirun that may not reach that host any more.
 
-Workers that die, with --on-worker-death eject: the scheduler lets collectives go on without them and says so in an event;
-when the process is dead for certain, its rank is taken out of the clock.
-
-With --on-worker-death wait:T the scheduler lets the others wait, and another process is started with the rank of the dead
-one, as for a server; the process that falls silent is killed first.
+Workers that die, with --on-worker-death eject or wait:T: the scheduler is told how, and decides. With eject the others go on
+without a worker; one that has fallen silent is killed, and its death is told. With wait:T the others wait, and another process
+is started with the rank of the dead one, as for a server; the process that falls silent is killed first.
 
 The scheduler alone decides whether the job goes on: when more is lost than there are copies, it ends the job as ever."""
+import json
 import os
 import signal
 
-from .worker_eject import Ejection
-from .plan import Child
-from .scaling import Resizing
-from .run_directory import question
+from .ending import status_of
 from .exit_status import SERVER_LOST, WORKER_LOST
+from .plan import Child
+from .run_directory import question
+from .scaling import Resizing
 
-WITHOUT_WORKER_0 = "; worker 0 writes the results: it cannot be ejected"
 PATIENCE_WITH_SCHEDULER = 3  # heartbeat limits, as in src/net/heartbeat.hpp
+
+
+def exited(child):
+    """By itself, that is not killed."""
+    return child.ended.si_code == os.CLD_EXITED
+
+
+def goes_on(answer):
+    try:
+        return json.loads(answer)["goes_on"] is not False
+    except (ValueError, KeyError, TypeError):
+        return True
 
 
 class Losses:
@@ -35,52 +45,31 @@ class Losses:
         self.job, self.plan = job, job.plan
         self.restarts = job.options.max_restarts
         self.turns = {}      # slot -> how often a process was started there
-        self.asking = {}     # pid of a question -> the dead server that it tells of
+        self.asking = {}     # pid of a question -> the dead process that it tells of
         self.given_up = set()  # (slot, pid) that the scheduler has counted out
         self.replaced = set()  # pids of children in whose place another one was started
         self.watched = {}    # descriptor of a process -> (slot, pid)
         self.told = True     # that the copies are whole again
         self.away = set()    # slots that nobody serves
         self.ejected = {}    # rank -> the scheduler's event
-        self.ejections = []  # of workers that are not out of the clock yet
         self.resizing = Resizing(self)
         self.silent = set()  # pids of workers that the scheduler has counted out before their ends were seen
-        self.awaits = set()  # ranks in whose place another process will be started
 
     def takes(self, child):
-        """Whether the death of this process need not end the job. A worker that says itself that it failed ends it."""
-        if not self.job.running:
-            return False
+        """Whether the scheduler decides what the death of this process means for the job."""
         if child.role == "server":
-            return self.job.options.may_change()
-        killed = child.ended.si_code != os.CLD_EXITED or child.index in self.ejected or child.pid in self.silent
-        if child.role == "worker" and self.job.options.worker_wait:
-            # What has been read from standard input is gone.
-            return killed and not (child.index == 0 and self.plan.reads_standard_input)
-        return child.role == "worker" and self.job.options.on_worker_death == "eject" and child.index != 0 and killed
-
-    def why_not(self, child):
-        """Why the job does not go on without this process, if that was asked for."""
-        killed = child.ended.si_code != os.CLD_EXITED
-        if child.role != "worker" or not killed or self.job.options.on_worker_death == "abort":
-            return ""
-        if not self.job.running:
-            return "; the others go on without a worker only when all have joined"
-        if child.index == 0 and self.job.options.on_worker_death == "eject":
-            return WITHOUT_WORKER_0
-        if child.index == 0 and self.plan.reads_standard_input:
-            return "; it has read standard input, which no other process can read again"
-        return ""
+            return self.job.running and self.job.options.may_change()
+        return child.role == "worker" and self.job.options.on_worker_death != "abort" and not (self.job.done and exited(child))
 
     def died(self, child, text):
         if child.role == "server":
             self.server_died(child, text)
-        elif child.index in self.ejected:
-            self.leave_clock(child.index)
-        elif self.job.options.worker_wait:
-            self.worker_died(child, text)
         else:
-            self.tell(child, {"role": "worker", "rank": child.index, "pid": child.pid}, text)
+            self.worker_died(child, text)
+
+    def undecided(self):
+        """Whether a worker has died of which the scheduler has not said what that means."""
+        return any(child.role == "worker" for child, _ in self.asking.values())
 
     def watch(self, slot, pid, host):
         """A server of an mpirun of its own has joined."""
@@ -136,20 +125,16 @@ class Losses:
 
     def answered(self, asked):
         """A question has ended: the scheduler knows of the death, or ends the job and has said so in an event."""
+        child, text = self.asking.pop(asked.pid)
         if self.job.stopping or self.job.done or self.job.cause is not None:
             return
-        ejection = next((e for e in self.ejections if e.asked is asked), None)
-        if ejection is not None:
-            if ejection.answered():
-                self.ejections.remove(ejection)
-            self.set_deadline()
-            return
-        child, text = self.asking.pop(asked.pid)
         if asked.ended.si_code != os.CLD_EXITED or asked.ended.si_status != 0:
             status = SERVER_LOST if child.role == "server" else WORKER_LOST
             self.job.fail(status, text + ", and the others could not be told", (child.role, child.index), 1.0)
         elif child.role == "server":
             self.replace(child)
+        elif not goes_on(asked.answer):
+            self.job.fail(status_of(child)[0], text, ("worker", child.index))
         elif self.job.options.worker_wait:
             self.replace_worker(child, text)
 
@@ -174,6 +159,14 @@ class Losses:
                 if child.mpirun and not any(c is child for c, _ in self.asking.values()):
                     self.replace(child)
 
+    def words_for(self, event):
+        """Of a process whose loss ends the job: of a worker whose death was told from here, the launcher's own."""
+        own = next((text for child, text in self.asking.values()
+                    if (child.role, child.index) == ("worker", event["index"]) and event["role"] == "worker"), None)
+        if own is None:
+            return event["cause"]
+        return own + ("; " + event["why_not"] if "why_not" in event else "")
+
     def hear_ejected(self, event):
         """The others go on without a worker: it must be dead before the clock does."""
         if self.job.stopping:
@@ -181,24 +174,36 @@ class Losses:
         rank = event["index"]
         self.ejected[rank] = event
         self.job.terminal.say(f"{event['cause']}; the job goes on without it")
+        if event["reaped"]:
+            return
         living = [c for c in self.job.alive("worker") if c.index == rank]
         self.job.send(living, signal.SIGKILL)
-        if not living:
-            self.leave_clock(rank)
+        for child in self.job.children if not living else ():  # its death was told before it was taken for lost
+            if (child.role, child.index) == ("worker", rank):
+                self.worker_died(child, status_of(child)[1])
 
     # -- workers for whom the others wait
 
     def worker_died(self, child, text):
-        self.awaits.add(child.index)
-        joined = self.job.nodes.get(("worker", child.index))
-        if child.pid in self.silent:
-            self.replace_worker(child, text)
-        elif joined is None or joined == child.joined_before:  # one in another's place that never came
-            self.job.terminal.say(text)
-            self.job.show_tail(("worker", child.index))
-            self.replace_worker(child, text)
-        else:
-            self.tell(child, {"role": "worker", "rank": child.index, "pid": joined[0]}, text)
+        rank, wait = child.index, self.job.options.worker_wait
+        joined = self.job.nodes.get(("worker", rank))
+        never_came = joined is None or joined == child.joined_before
+        # What has been read from standard input is gone.
+        cannot = rank == 0 and self.plan.reads_standard_input
+        killed = not exited(child) or child.pid in self.silent
+        if wait and killed and not cannot and self.job.running:
+            if never_came and child.pid not in self.silent:  # one in another's place
+                self.job.terminal.say(text)
+                self.job.show_tail(("worker", rank))
+            if never_came or child.pid in self.silent:
+                self.replace_worker(child, text)
+                return
+        body = {"role": "worker", "rank": rank, "pid": child.pid if never_came else joined[0]}
+        if not killed:
+            body["status"] = status_of(child)[0]
+        if cannot:
+            body["cannot"] = "it has read standard input, which no other process can read again"
+        self.tell(child, body, text)
 
     def hear_awaited(self, event):
         """The scheduler lets the others wait for another process in the place of this one, which must be dead for that."""
@@ -213,7 +218,6 @@ class Losses:
 
     def replace_worker(self, child, text):
         job, rank = self.job, child.index
-        self.awaits.discard(rank)
         if job.stopping or job.cause is not None:
             return
         if self.restarts == 0:
@@ -225,24 +229,6 @@ class Losses:
         job.spawn(new)
         job.terminal.say(f"worker {rank} is started again (pid {new.pid}); "
                          f"{self.restarts} restart{'s' * (self.restarts != 1)} left")
-
-    # -- workers without whom the others go on
-
-    def leave_clock(self, rank):
-        self.ejections.append(Ejection(self.job, rank, self.ejected[rank]))
-
-    def go_on(self, now):
-        for ejection in self.ejections:
-            ejection.go_on(now)
-        self.set_deadline()
-
-    def set_deadline(self):
-        """Of the loop: when to ask again."""
-        times = [e.again_at for e in self.ejections if e.again_at is not None]
-        if times and not self.job.stopping:
-            self.job.deadlines["clock"] = min(times)
-        else:
-            self.job.deadlines.pop("clock", None)
 
     def report(self):
         """What the result does not know of."""

@@ -55,11 +55,10 @@ def read_note(run):
     return note, path
 
 
-def question(asker, address, job, verb, body=None, timeout=ANSWER_LIMIT, **header):
-    """The command that asks a scheduler, or who else is at that address. `asker`: the path of send_request."""
+def question(asker, address, job, verb, body=None, timeout=ANSWER_LIMIT):
+    """The command that asks a scheduler. `asker`: the path of send_request."""
     return [asker, "--rendezvous", address, "--job", job, "--verb", verb,
-            "--timeout", f"{timeout:g}"] + ([] if body is None else ["--body", json.dumps(body)]) + [
-                f"--{name}={value}" for name, value in header.items()]
+            "--timeout", f"{timeout:g}"] + ([] if body is None else ["--body", json.dumps(body)])
 
 
 def ask(run, verb, body=None):

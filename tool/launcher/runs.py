@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The folders of runs below paracel_runs/: what they are, and the removal of old ones. Only what is certainly the folder of a
-run that is over is removed: it has the name and the note that prun.py gives it, nothing in it but files that a run leaves, and
-a launcher that has noted the end or is gone."""
+"""The folders of runs below paracel_runs/: listing them, and removing old ones. A folder is removed only if it is certain to be
+that of a finished run: it has the name and the note that prun.py gives it, contains nothing but files of a run, and its launcher
+has recorded the end or no longer exists."""
 import fcntl
 import json
 import os
@@ -21,7 +21,7 @@ MOST_NOTE_BYTES = 1 << 20
 
 
 class Run:
-    """A folder that prun.py made for a run, held open. Raises OSError or ValueError for anything else."""
+    """A folder that prun.py created for a run, held open. Raises OSError or ValueError for anything else."""
 
     def __init__(self, parent, name):
         self.name = name
@@ -46,7 +46,7 @@ class Run:
         os.close(self.fd)
 
     def lock(self):
-        """A descriptor that holds the run's lock; None: its launcher has it, or nobody can tell."""
+        """A descriptor that holds the run's lock; None if its launcher holds it, or the lock cannot be tested."""
         try:
             fd = os.open(OF_RUN, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644, dir_fd=self.fd)
         except OSError:
@@ -59,7 +59,7 @@ class Run:
             return None
 
     def state(self):
-        """running, unknown, killed (the launcher, before it could note the end), or how the job ended."""
+        """running, unknown, killed (the launcher, before it could record the end), or how the job ended."""
         if "status" not in self.note:
             if self.note.get("host") != os.uname().nodename:
                 return "unknown"
@@ -74,7 +74,7 @@ class Run:
         return sum(os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_size for name in os.listdir(self.fd))
 
     def remove(self, parent):
-        """Returns whether it has gone."""
+        """Returns whether the folder was removed."""
         names = os.listdir(self.fd)
         if not all(LEFT_BY_RUNS.fullmatch(name) and stat.S_ISREG(os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_mode)
                    for name in names):
@@ -83,7 +83,7 @@ class Run:
         if lock is None:
             return False
         try:
-            # The note last but for the lock: what is left half-way is still known for what it is.
+            # The note is removed next to last, before the lock: an interrupted removal can still be recognised and repeated.
             for name in sorted(set(names) - {OF_RUN}, key=lambda n: n == NOTE) + [OF_RUN]:
                 os.unlink(name, dir_fd=self.fd)
             os.rmdir(self.name, dir_fd=parent)
@@ -97,7 +97,7 @@ def is_alive(pid):
 
 
 def each_run(folder):
-    """(descriptor of the folder, Run) for each one, the newest first."""
+    """Yields (descriptor of the folder, Run) for each run, newest first."""
     try:
         parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -115,7 +115,7 @@ def each_run(folder):
 
 
 def sweep(folder, keep):
-    """Removes the runs in this folder that are over, but for the `keep` newest of these. Returns their number."""
+    """Removes all finished runs in this folder but the `keep` newest. Returns the number removed."""
     over = removed = 0
     for parent, run in each_run(folder):
         if not run.is_over():
@@ -123,7 +123,7 @@ def sweep(folder, keep):
         over += 1
         try:
             removed += over > keep and run.remove(parent)
-        except OSError:  # another launcher removes it at this moment, or it may not be removed
+        except OSError:  # another launcher is removing it, or it may not be removed
             continue
     return removed
 
@@ -141,7 +141,7 @@ def parse_command(arguments):
     parser.add_argument("--output-dir", type=name_given, default=".", metavar="DIR",
                         help=f"where {FOLDER}/ is (default .)")
     parser.add_argument("--keep", type=whole_number, default=None, metavar="N",
-                        help="first remove those that are over, but for the N newest of them")
+                        help="first remove finished runs except the N newest")
     return parser.parse_args(arguments)
 
 
@@ -157,7 +157,7 @@ def runs_command(arguments):
     for _, run in each_run(folder):
         try:
             size = str(run.bytes())
-        except OSError:  # it is just being removed
+        except OSError:  # it is being removed
             continue
         rows.append([run.name, run.state(), str(run.note.get("program", "-")), size,
                      " ".join(str(run.note.get("cause") or "").split())])

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Servers that enter and leave a running job, one at a time.
+"""Servers that join and leave a running job, one at a time.
 
     prun.py --servers +1 --run RUN  ->  "resize" to the scheduler  ->  its event "wanted"   ->  a new process
                                         it joins and is given what the ring gives it        ->  "entered"
     prun.py --servers -1 --run RUN  ->  "resize" to the scheduler  ->  its event "leaving"
                                         others have copies of what it has  ->  "retired", and the process ends by itself
 
-The command only asks, and then watches; the launcher of the run hears the events and starts the process."""
+The command only sends the request and waits; the launcher of the run receives the events and starts the process."""
 import signal
 import time
 
@@ -39,7 +39,7 @@ class Resizing:
             job.terminal.say(f"server s{slot} is started (pid {new.pid}), as was asked for")
         elif kind == "not_entered":
             self.entering = None
-            self.retired.add((slot, None))  # nobody takes its place
+            self.retired.add((slot, None))  # not replaced
             job.send([c for c in job.alive("server") if c.index == slot and self.losses.pid_in_job(c) is None],
                      signal.SIGTERM)
             job.terminal.say(f"server s{slot} could not be added: {event['cause']}; the job goes on as before")
@@ -55,11 +55,12 @@ class Resizing:
             job.terminal.say(f"server s{slot} (pid {event['pid']} on {event['host']}) has left: others have all that it had")
 
     def is_no_loss(self, slot, pid):
-        """Of a server that has ended."""
+        """Whether the exit of this server is no loss, because it has left."""
         return (slot, pid) in self.retired
 
     def takes(self, child, pid, text):
-        """Whether nothing has to be done about the end of this server, or the scheduler is told that it never came."""
+        """Handles the exit of a server that has left (nothing to do) or never joined (the scheduler is told). Returns whether it
+        did."""
         if self.is_no_loss(child.index, pid):
             return True
         if pid is None and child.index == self.entering:
@@ -70,7 +71,7 @@ class Resizing:
         return False
 
     def lost(self, event):
-        """Whether the lost server had not entered yet."""
+        """Handles the loss of a server that had not joined yet. Returns whether it was one."""
         if event["index"] != self.entering:
             return False
         self.entering = None

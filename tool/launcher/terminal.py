@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the launcher prints: worker 0's output on standard output, its own words and the progress on standard error."""
+"""What the launcher prints: worker 0's output on standard output, its own messages and the progress on standard error."""
 import os
 import time
 
 from .output import Stream
 
-QUIET_PROGRESS = 2.0  # seconds between progress lines where they cannot be rewritten in place
+QUIET_PROGRESS = 2.0  # seconds between progress lines that cannot be rewritten in place
 TTY_PROGRESS = 0.1
-MOST_WORDS = 1 << 18  # bytes that may wait for a reader of standard error, but for those that say how the job ends
+MOST_WORDS = 1 << 18  # bytes that may wait for the reader of standard error; messages about the end of the job are exempt
 
 
 def duration(seconds):
@@ -23,14 +23,14 @@ def number_of(count, what):
 
 
 def size_pair(done, total):
-    """Two numbers of bytes in the unit of the greater one."""
+    """Two byte counts in the unit of the larger one."""
     unit, power = next((u for u in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if total >= u[1]), ("bytes", 1))
     digits = 1 if power > 1 else 0
     return f"{done / power:.{digits}f}", f"{total / power:.{digits}f} {unit}"
 
 
 def loading_text(done, total):
-    """Of standard input nobody knows the whole."""
+    """The total is unknown for standard input."""
     if not isinstance(done, (int, float)):
         return "loading"
     if not isinstance(total, (int, float)) or total <= 0:
@@ -40,32 +40,32 @@ def loading_text(done, total):
 
 
 class Terminal:
-    """Never blocks: a reader that does not read must not keep the launcher from the job."""
+    """Never blocks: a reader that stops reading must not keep the launcher from managing the job."""
 
     def __init__(self):
         self.tty = os.isatty(2)
         self.err = Stream(2)
         self.out = Stream(1, self.err)  # of worker 0
         self.out_failed = False
-        self.left_out = 0          # lines that nobody has read
-        self.progress = None       # the last event of that kind
+        self.left_out = 0          # dropped lines, because the reader is slow
+        self.progress = None       # the last progress event
         self.first = None          # (round, time) of the first one
         self.shown = 0.0
         self.pending = False
         self.on_screen = False
-        self.ending = False        # the job will not get to its last round, and that has been said
+        self.ending = False        # the job has failed, so no more progress is shown
 
     def wake_with(self, fd):
-        """A zero is written there when there is room again for what waits, or to be shown."""
+        """Writes a zero byte to `fd` when there is space again for waiting output, or when progress can be shown."""
         def wake():
             try:
                 os.write(fd, b"\0")
-            except OSError:  # full of other things to wake up for
+            except OSError:  # the pipe is full, so the loop wakes up anyway
                 pass
         self.err.on_room = self.out.on_room = wake
 
     def say(self, text, matters=False):
-        """`matters`: it is kept however much waits already."""
+        """`matters`: never dropped, however much is waiting."""
         self.wipe_progress()
         if self.left_out and self.err.waiting <= MOST_WORDS:
             self.err.put(f"prun: {number_of(self.left_out, 'line')} left out here, which nobody read\n".encode())
@@ -87,7 +87,7 @@ class Terminal:
         self.out.put(data)
 
     def out_error(self):
-        """None also when the reader of standard output has closed it: he wants no more."""
+        """None also if the reader of standard output has closed it."""
         return None if isinstance(self.out.error, BrokenPipeError) else self.out.error
 
     def note_progress(self, event, now):
@@ -141,20 +141,20 @@ class Terminal:
             self.pending = True
 
     def due(self):
-        """When the next progress line may be shown; None: there is none, or what was written before must be read first."""
+        """When the next progress line may be shown; None if there is none, or previous output has not been read yet."""
         if not self.pending or self.err.waiting or self.out.waiting and self.tty:
             return None
         return self.shown + (TTY_PROGRESS if self.tty else QUIET_PROGRESS)
 
     def end_progress(self):
-        """The job will not get to its last round: how far it has come is said before the cause, and nothing of it after."""
+        """The job has failed: shows the last progress before the cause, and none afterwards."""
         self.finish_progress()
         self.ending = True
         self.pending = False
         self.progress = None
 
     def finish_progress(self):
-        """The last progress line, and the end of it."""
+        """Shows the last progress line and ends it."""
         if self.tty and self.progress is not None and self.on_screen and not self.pending:
             self.err.put(b"\n")
             self.on_screen = False

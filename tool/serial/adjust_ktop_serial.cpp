@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of adjust_ktop_sparse: one process, no framework, every prediction from its definition.
+// The serial oracle of adjust_ktop_sparse: one process, no framework, every prediction from its definition.
 //
 //     adjust_ktop_serial RATINGS SIMILARITIES [--lower K] [--out FILE]
 #include <algorithm>
@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
       double mean = 0;
       for (const auto& [i, r] : mine) mean += r;
       mean /= std::max<double>(1, static_cast<double>(mine.size()));
-      // Sums of s r and of s, item by item, as neighbours join.
+      // Sums of s r and of s for each item, as neighbours are added.
       std::vector<double> above(mine.size()), below(mine.size());
       double best = 0, error = 0;
       std::size_t best_k = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of als: one process, one thread, its own reading; normal equations and Cholesky for every row.
+// The serial oracle of als: one process, one thread, its own parser; normal equations and Cholesky for every row.
 //
 //     als_serial TRAIN [--test FILE] [--k 32] [--rounds 20] [--lambda .1] [--lambda_bias .05] [--weighted 1] [--seed 0]
 //
-// The start is that of als, so the two agree digit by digit.
+// The initial values are those of als, so the two agree digit by digit.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -77,7 +77,7 @@ struct settings {
   bool weighted = true;
 };
 
-/// Solves the rows of `a` for those of `b`; returns e^2 and sets the penalty of a's rows.
+/// Solves the rows of `a` given those of `b`; returns the sum of e^2 and sets the penalty of a's rows.
 double half_step(side& a, const side& b, double mean, const settings& s, double& penalty) {
   const std::size_t d = s.k + 1;
   std::vector<double> m(d * d);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of breadth-first search: a queue.
+// The serial oracle of breadth-first search: a queue.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of decision_tree_rec: one process, no framework. For each node and item it forms both sides' means
-// and adds up the distances, as the definition says.
+// The serial oracle of decision_tree_rec: one process, no framework. For each node and item it computes both sides'
+// means and sums the distances, as in the definition.
 //
 //     dtr_serial USERS ITEMS LEVEL [FIRST_TREE LAST_TREE [OUTPUT_FOLDER]]
 #include <algorithm>
@@ -62,7 +62,7 @@ class builder {
     order_.resize(items_.id.size());
     for (std::size_t i = 0; i < order_.size(); ++i) order_[i] = i;
     std::sort(order_.begin(), order_.end(), [&](auto a, auto b) { return items_.id[a] < items_.id[b]; });
-    // Who likes what, once and for all.
+    // Which users like each item, computed once.
     const std::size_t n = users_.id.size();
     likes_.resize(order_.size() * n);
     for (std::size_t i = 0; i < order_.size(); ++i) {
@@ -76,7 +76,7 @@ class builder {
     }
   }
 
-  /// Items of the tree and the means of its nodes; returns the error.
+  /// Computes the items of the tree and the means of its nodes; returns the error.
   double build(std::uint64_t number, int level, std::vector<std::size_t>& tree, std::vector<double>& means) const {
     std::vector<std::vector<std::uint32_t>> nodes(1);
     for (std::uint32_t u = 0; u < users_.id.size(); ++u) nodes[0].push_back(u);
@@ -159,7 +159,7 @@ class builder {
       }
       error[i] = sum;
     }
-    // Errors that differ by 1e-10 of the node's sum of |p|^2 are equal; then the smaller id counts.
+    // Errors that differ by less than 1e-10 of the node's sum of |p|^2 are equal; then the smaller id is chosen.
     for (;;) {
       const double least = *std::min_element(error.begin(), error.end());
       if (least == never) return none;

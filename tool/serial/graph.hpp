@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the plain oracles of the graph algorithms share: reading edges, compressed adjacency, the result, and their
+// Shared by the serial oracles of the graph algorithms: reading edges, compressed adjacency, the result, and their
 // main.
 #pragma once
 
@@ -22,12 +22,13 @@
 
 namespace serial {
 
-/// The edges of a text file: source, target and perhaps a weight, between them tabs, blanks, commas, semicolons, | or
-/// :. Lines that are blank or begin with # are skipped.
+/// The edges of a text file: source, target and optionally a weight, separated by tabs, blanks, commas, semicolons, |
+/// or :. Blank lines and lines that begin with # are skipped.
 struct edge_list {
-  std::vector<std::uint64_t> ids;  // of the vertices, ascending; below they are 0, 1, ... in this order
+  std::vector<std::uint64_t> ids;  // of the vertices, ascending; elsewhere vertices are numbered 0, 1, ... in this
+                                   // order
   std::vector<std::uint32_t> from, to;
-  std::vector<double> weight;  // of each edge; empty unless asked for
+  std::vector<double> weight;  // of each edge; empty unless requested
 };
 
 /// Calls f with the beginning and end of each line.
@@ -66,7 +67,7 @@ bool take(const char*& at, const char* end, T& value) {
   return read.ec == std::errc();
 }
 
-/// Numbers 0 ... n - 1 for the ids in `raw`, in ascending order: by a table if the ids are dense, else by a search.
+/// Numbers the ids in `raw` 0 ... n - 1 in ascending order: with a table if the ids are dense, otherwise by search.
 inline void number(std::vector<std::uint64_t>& raw, const std::vector<std::uint64_t>& also, edge_list& g) {
   std::uint64_t greatest = 0;
   for (const auto id : raw) greatest = std::max(greatest, id);
@@ -101,7 +102,7 @@ inline void number(std::vector<std::uint64_t>& raw, const std::vector<std::uint6
   }
 }
 
-/// `weighted`: an edge without a weight has 1.
+/// `weighted`: an edge without a weight gets 1.
 inline edge_list load(const std::string& file, const std::string& vertices, bool weighted = false) {
   edge_list g;
   std::vector<std::uint64_t> raw, also;
@@ -127,7 +128,7 @@ inline edge_list load(const std::string& file, const std::string& vertices, bool
   return g;
 }
 
-/// Compressed adjacency. `both`: each edge in both directions, once, without self-loops.
+/// Compressed adjacency. `both`: edges in both directions, deduplicated, without self-loops.
 struct csr {
   std::vector<std::uint64_t> begin;
   std::vector<std::uint32_t> target;
@@ -170,7 +171,7 @@ inline csr compress(const edge_list& g, bool both) {
   return a;
 }
 
-/// A line `id value` for each vertex.
+/// Writes a line `id value` for each vertex.
 template <class F>
 void write(const std::string& file, const edge_list& g, F&& value) {
   if (file.empty()) return;
@@ -184,7 +185,7 @@ void write(const std::string& file, const edge_list& g, F&& value) {
   std::fclose(out);
 }
 
-/// label[v]: the least vertex of v's component. Prints how many there are and the size of the largest.
+/// label[v]: the least vertex of v's component. Prints their number and the size of the largest.
 inline void report(const std::vector<std::uint32_t>& label) {
   std::vector<std::uint32_t> size(label.size());
   for (const auto l : label) ++size[l];
@@ -197,7 +198,7 @@ inline void report(const std::vector<std::uint32_t>& label) {
   std::printf("components %zu\nlargest %u\n", components, largest);
 }
 
-/// What follows --NAME, by name, and what has no name before it.
+/// Values of --NAME options by name, and positional arguments.
 struct arguments {
   std::string input;
   std::map<std::string, std::string> option;
@@ -211,7 +212,7 @@ struct arguments {
   }
 };
 
-/// The vertex that --source names.
+/// The vertex given by --source.
 inline std::uint32_t source_of(arguments& from, const edge_list& g) {
   const auto id = std::stoull(from.option.at("source"));
   const auto v = static_cast<std::uint32_t>(std::lower_bound(g.ids.begin(), g.ids.end(), id) - g.ids.begin());
@@ -219,7 +220,7 @@ inline std::uint32_t source_of(arguments& from, const edge_list& g) {
   return v;
 }
 
-/// `solve(arguments&)`, and what it throws as a line on stderr.
+/// Runs `solve(arguments&)`, and prints an exception as a line on stderr.
 template <class F>
 int run(int argc, char** argv, const char* usage, F&& solve) {
   try {

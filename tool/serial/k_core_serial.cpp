@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of core numbers: vertices in the order of their degrees, in one bucket array (Batagelj, Zaversnik).
+// The serial oracle of core numbers: vertices in the order of their degrees, in one bucket array (Batagelj, Zaversnik).
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

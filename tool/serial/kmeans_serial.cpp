@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of k-means: k-means++ and Lloyd's rounds, every distance computed in every round, until no point
+// The serial oracle of k-means: k-means++ and Lloyd's algorithm, every distance computed in every round, until no point
 // changes its centre.
 //
-// kmeans_serial POINTS [--k K] [--seed S] [--n_init N] [--rounds R] [--start CENTRES] [--cosine] [--labels FILE to
-// write]
+//     kmeans_serial POINTS [--k K] [--seed S] [--n_init N] [--rounds R] [--start CENTRES] [--cosine]
+//         [--labels FILE to write]
 //
-// CENTRES: a line a centre, `number<tab>x|x|...`, as kmeans writes them; then k and seed are not used. --rounds 0 only
+// CENTRES: one centre a line, `number<tab>x|x|...`, as kmeans writes them; then k and seed are ignored. --rounds 0 only
 // assigns.
 #include <limits>
 #include <random>

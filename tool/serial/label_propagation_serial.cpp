@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of label propagation: all vertices at once take the most frequent label of their neighbours, the
-// smallest of those that are equally frequent, until nothing changes or the labels are those of two rounds ago.
+// The serial oracle of label propagation: all vertices simultaneously take the most frequent label of their neighbours,
+// ties by smallest, until nothing changes or the labels equal those of two rounds ago.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of lasso: cyclic coordinate descent with a residual, over all features, until no optimality
+// The serial oracle of lasso: cyclic coordinate descent with a residual, over all features, until no optimality
 // condition is violated by more than 1e-10 of the penalty.
 //
 //     min  1/(2n) sum_i (y_i - b - w.x_i)^2 + a (r |w|_1 + (1 - r)/2 |w|^2)
@@ -23,7 +23,7 @@ void work(int argc, char** argv) {
   std::vector<double> sd;
   double y_mean = 0;
   serial::centre(rows, y, p, o.has("standardize"), mean, sd, y_mean);
-  std::vector<double> x(rows.size());  // a feature after the other
+  std::vector<double> x(rows.size());  // column by column
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t j = 0; j < p; ++j) x[j * n + i] = rows[i * p + j];
   }

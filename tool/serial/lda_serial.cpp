@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of lda: one process, no framework, the conditional of every topic computed anew for every token.
+// The serial oracle of lda: one process, no framework; computes the conditional distribution over all topics for every
+// token.
 //
 //     lda_serial FILE [--topics K] [--alpha A] [--beta B] [--sweeps N] [--seed S] [--stride N]
 //
-// FILE: libsvm, label index:count ...; document i is for testing if i % stride = stride - 1 (10; 0: none).
+// FILE: libsvm, label index:count ...; document i is a test document if i % stride = stride - 1 (10; 0: none).
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of lr_l1: cyclic coordinate descent by one-dimensional Newton steps with a line search, on columns.
+// The serial oracle of lr_l1: cyclic coordinate descent by one-dimensional Newton steps with a line search, on columns.
 //
 //     min  |w|_1 + C sum_i log(1 + exp(-y_i w.x_i))
 //

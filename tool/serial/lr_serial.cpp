@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of logistic regression: one process, no framework, its own reading and its own mathematics.
+// The serial oracle of logistic regression: one process, no framework, its own parser and its own mathematics.
 //
 //     J(theta) = (1/n) sum_i log(1 + exp(-y_i theta.x_i)) + beta |theta|^2
 //
-// `newton` (default) minimises J to the last digits: Newton's method, the step by conjugate gradients on the exact
-// Hessian, halved until J falls. `dgd` takes `rounds` steps of size alpha along the exact gradient, from theta = 0.
+// `newton` (default) minimises J to the last digits: Newton's method, with conjugate gradients on the exact Hessian and
+// steps halved until J decreases. `dgd` takes `rounds` steps of size alpha along the exact gradient, from theta = 0.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -161,7 +161,7 @@ std::vector<double> newton(const objective& J, std::size_t dimension) {
     const auto g = J.gradient(theta);
     const double norm = std::sqrt(inner(g, g));
     if (norm < 1e-13) break;
-    // Conjugate gradients on H p = -g, ever more exactly.
+    // Conjugate gradients for H p = -g, with increasing accuracy.
     const auto curvature = J.curvature(theta);
     std::vector<double> p(dimension);
     auto r = g;
@@ -190,7 +190,7 @@ std::vector<double> newton(const objective& J, std::size_t dimension) {
       reached = J.value(candidate);
       if (reached <= value) break;
     }
-    if (size <= 1e-10) break;  // at the last digit of J
+    if (size <= 1e-10) break;  // converged to the last digit of J
     theta = candidate;
     value = reached;
   }
@@ -217,7 +217,7 @@ void measure(const std::vector<sample>& samples, const std::vector<double>& thet
     const double z = s.label * m;
     loss += z > 0 ? std::log1p(std::exp(-z)) : std::log1p(std::exp(z)) - z;
   }
-  // By the definition: for each +1 the -1 below it, and half of those beside it.
+  // By definition: for each +1 the number of -1 with a smaller score, and half of those with an equal one.
   std::sort(scored.begin(), scored.end());
   double pairs = 0;
   double below = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of mf: one process, one thread, its own reading. Start, order and step are those of mf with one
-// worker.
+// The serial oracle of mf: one process, one thread, its own parser. Initial values, order and steps are those of mf
+// with one worker.
 //
 //     mf_serial TRAIN [--test FILE] [--k 32] [--rounds 60] [--alpha .005] [--beta .24] [--seed 0]
 #include <algorithm>
@@ -83,7 +83,7 @@ class counter_random {
   std::uint64_t state_;
 };
 
-/// Numbers the ids of one field in their order.
+/// Numbers the ids of one field in ascending order.
 std::unordered_map<std::uint64_t, std::uint32_t> numbered(const std::vector<rating>& ratings,
                                                           std::uint64_t rating::*field) {
   std::unordered_map<std::uint64_t, std::uint32_t> numbers;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of the greatest value: from the greatest id downwards, whatever can still be reached gets it.
+// The serial oracle of the maximum value: in descending order of ids, every vertex that can still be reached gets that
+// id.
 #include <cstdint>
 #include <cstdio>
 #include <vector>

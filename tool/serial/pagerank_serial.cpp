@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of PageRank: x <- (1 - d)/N + d (sum over edges of x_u w / W_u + lost mass / N); with --paracel 1
-// the old formula x <- (1 - d) + d sum.
+// The serial oracle of PageRank: x <- (1 - d)/N + d (sum over edges of x_u w / W_u + lost mass / N); with --paracel 1
+// Paracel's formula x <- (1 - d) + d sum.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

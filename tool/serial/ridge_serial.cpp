@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of ridge: centred (and standardised) samples, the normal equations, Cholesky's factors written out.
+// The serial oracle of ridge: centred (and standardised) samples, the normal equations, a handwritten Cholesky
+// factorisation.
 //
 //     min  sum_i (y_i - b - w.x_i)^2 + a |w|^2
 //

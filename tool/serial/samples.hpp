@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Samples for the plain oracles of regression, classification and clustering: their own reading, without the framework.
-// CSV (comma, semicolon or tab; a header is skipped, or names the columns to take) or libsvm; the label is the last
-// field or the first.
+// Samples for the serial oracles of regression, classification and clustering: an independent parser, without the
+// framework. CSV (comma, semicolon or tab; a header is skipped, or names the columns to use) or libsvm; the label is
+// the last field or the first.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace serial {
 
-/// Sparse rows; of dense input with all their columns.
+/// Sparse rows; dense input has all columns.
 struct samples {
   bool dense = false;
   std::size_t columns = 0;
@@ -54,7 +54,8 @@ inline std::string whole(const std::string& file) {
   return text;
 }
 
-/// `labelled`: the last field of a CSV line is the label. `names`, `target`: of the header, empty for all and the last.
+/// `labelled`: the last field of a CSV line is the label. `names`, `target`: header names, empty for all columns and
+/// the last.
 inline samples load(const std::string& file, bool labelled = true, const std::vector<std::string>& names = {},
                     const std::string& target = "") {
   const std::string text = whole(file);
@@ -62,7 +63,7 @@ inline samples load(const std::string& file, bool labelled = true, const std::ve
   std::string_view left = text;
   char separator = 0;
   bool first = true;
-  std::vector<int> place;  // CSV: which column a field is; -1 is the label, -2 nothing
+  std::vector<int> place;  // CSV: the column of each field; -1 is the label, -2 unused
   while (!left.empty()) {
     const auto end = left.find('\n');
     auto line = left.substr(0, end);
@@ -134,7 +135,7 @@ inline samples load(const std::string& file, bool labelled = true, const std::ve
   return s;
 }
 
-/// x_i . w; features that w does not have are left out.
+/// x_i . w; features beyond w are ignored.
 inline double product(const samples& s, std::size_t i, const std::vector<double>& w) {
   double sum = 0;
   if (s.dense) {
@@ -148,7 +149,7 @@ inline double product(const samples& s, std::size_t i, const std::vector<double>
   return sum;
 }
 
-/// Every row with all its columns.
+/// All rows as dense vectors.
 inline std::vector<double> dense_rows(const samples& s) {
   if (s.dense) return s.value;
   std::vector<double> x(s.rows() * s.columns);
@@ -158,7 +159,8 @@ inline std::vector<double> dense_rows(const samples& s) {
   return x;
 }
 
-/// Columns of X (row-major, n rows), and y, minus their means; X, with `standardize`, by their population sd, too.
+/// Subtracts the means from the columns of X (row-major, n rows) and from y; with `standardize` also divides X by their
+/// population sd.
 inline void centre(std::vector<double>& x, std::vector<double>& y, std::size_t columns, bool standardize,
                    std::vector<double>& mean, std::vector<double>& sd, double& y_mean) {
   const std::size_t n = y.size();
@@ -238,7 +240,7 @@ inline void write_vector(const std::string& file, const std::vector<double>& val
   std::fclose(out);
 }
 
-/// A main: `work(argc, argv)`, one line of error.
+/// A main function: runs `work(argc, argv)`, and prints an exception as one line.
 template <class F>
 int run(const char* name, int argc, char** argv, F work) {
   try {

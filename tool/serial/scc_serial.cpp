@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of strongly connected components: two searches, forwards for the order in which vertices are left,
-// then backwards in the opposite order (Kosaraju, Sharir), without recursion.
+// The serial oracle of strongly connected components: two depth-first searches without recursion, the second one on the
+// reverse graph in reverse finishing order (Kosaraju, Sharir).
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

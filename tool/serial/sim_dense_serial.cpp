@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of similarity_dense: one process, no framework, a pair after the other.
+// The serial oracle of similarity_dense: one process, no framework, pair by pair.
 //
 //     sim_dense_serial A [B] [--topk K] [--simbar S] [--ids first|row] [--label] [--out FILE]
 //
-// Lines id,feature,feature,... or, with --ids row, feature,feature,...; --label: the last field is not read. Ids are
+// Lines id,feature,feature,... or, with --ids row, feature,feature,...; --label: the last field is ignored. Ids are
 // numbers.
 #include <algorithm>
 #include <cmath>
@@ -45,7 +45,7 @@ matrix load(const std::string& file, bool row_ids, bool label) {
     if (label) values.pop_back();
     double sum = 0;
     for (const auto v : values) sum += v * v;
-    for (auto& v : values) v /= std::sqrt(sum);  // of a row of zeros: NaN
+    for (auto& v : values) v /= std::sqrt(sum);  // a zero row becomes NaN
     m.rows.emplace_back(id, std::move(values));
   }
   std::sort(m.rows.begin(), m.rows.end(), [](const auto& a, const auto& b) { return a.first < b.first; });

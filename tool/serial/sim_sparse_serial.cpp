@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of similarity_sparse: every pair of rows by merging their columns, from the definitions.
+// The serial oracle of similarity_sparse: every pair of rows by merging their columns, by definition.
 //
 //     sim_sparse_serial FILE [--topk K] [--sim_method cosine|jaccard|pearson] [--format fsv|sfv] [--rbar N] [--rubar N]
 //         [--cbar N] [--cubar N] [--sim_bar S] [--sim_ubar S] [--weight_bar W] [--intersect_bar N] [--out FILE]
@@ -21,7 +21,7 @@ namespace {
 
 using row = std::vector<std::pair<std::uint64_t, double>>;
 
-/// NaN: not defined.
+/// NaN: undefined.
 double similarity(const std::string& method, const row& a, const row& b, std::size_t& both) {
   double aa = 0, bb = 0, ab = 0;
   std::vector<std::pair<double, double>> common;

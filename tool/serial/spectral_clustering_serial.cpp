@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of spectral clustering: one eigenvector of I + D^-1/2 W D^-1/2 after the other by Lanczos' method
-// with full re-orthogonalisation against all that was found (so that an eigenvalue that is there twice is found twice),
-// rows of length 1, k-means++ and Lloyd's rounds.
+// The serial oracle of spectral clustering: the eigenvectors of I + D^-1/2 W D^-1/2 one by one, by Lanczos' method with
+// full reorthogonalisation against all previous ones (so that a double eigenvalue is found twice), rows of length 1,
+// k-means++ and Lloyd's algorithm.
 //
 //     spectral_clustering_serial EDGES [--k 4] [--tolerance 1e-10] [--n_init 10] [--out FILE]
 #include <algorithm>
@@ -23,10 +23,10 @@ namespace {
 
 using vec = std::vector<double>;
 
-/// D^-1/2 W D^-1/2 of the undirected graph; a self-loop is no edge.
+/// D^-1/2 W D^-1/2 of the undirected graph; self-loops are ignored.
 struct graph {
   serial::csr links;
-  std::vector<bool> active;  // has an edge with a weight
+  std::vector<bool> active;  // whether the vertex has an edge with positive weight
 
   explicit graph(const serial::edge_list& from) : active(from.ids.size()) {
     vec degree(size());
@@ -61,7 +61,7 @@ struct graph {
 
 double inner(const vec& a, const vec& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
 
-/// Makes x orthogonal to those vectors, twice, and of length 1; returns its length before that.
+/// Orthogonalises x against these vectors, twice, and normalises it; returns its length before that.
 double orthonormalise(vec& x, const std::vector<vec>& found, const std::vector<vec>& basis) {
   for (int pass = 0; pass < 2; ++pass) {
     for (const auto* set : {&found, &basis}) {
@@ -77,7 +77,7 @@ double orthonormalise(vec& x, const std::vector<vec>& found, const std::vector<v
 }
 
 /// The greatest eigenvalue of a symmetric tridiagonal matrix by bisection, its vector by inverse iteration just above
-/// it, where elimination needs no pivots.
+/// it, where elimination needs no pivoting.
 double greatest(const vec& diagonal, const vec& beside, vec& vector) {
   const std::size_t m = diagonal.size();
   double high = 0;
@@ -112,9 +112,9 @@ double greatest(const vec& diagonal, const vec& beside, vec& vector) {
   return high;
 }
 
-/// The eigenvector of the greatest eigenvalue that is orthogonal to `found`, for which `x` is the start.
+/// The eigenvector of the greatest eigenvalue orthogonal to `found`; `x` is the initial vector.
 double eigenvector(const graph& g, const std::vector<vec>& found, double tolerance, vec& x) {
-  constexpr std::size_t most = 150;  // vectors that are kept before a restart
+  constexpr std::size_t most = 150;  // maximum number of vectors before a restart
   for (int restart = 0;; ++restart) {
     std::vector<vec> basis;
     vec diagonal, beside, s;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of shortest paths: Dijkstra's algorithm with a heap.
+// The serial oracle of shortest paths: Dijkstra's algorithm with a heap.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -17,7 +17,7 @@ using namespace serial;
 
 namespace {
 
-/// Parallel edges become one, with the sum of their weights.
+/// Merges parallel edges, summing their weights.
 void merge_parallel(csr& a) {
   std::vector<std::pair<std::uint32_t, double>> row;
   std::uint64_t kept = 0;

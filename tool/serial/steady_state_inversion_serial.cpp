@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of steady_state_inversion: one process, no framework; Newton's method for the roots, by the
-// definition.
+// The serial oracle of steady_state_inversion: one process, no framework; Newton's method for the roots, by definition.
 //
 //     steady_state_inversion_serial EDGES DISTRIBUTION [--epsilon E] [--rounds N] [--score FILE]
 //
-// EDGES: iL,jR,weight; edges that leave right vertices are passed over. DISTRIBUTION: id,p.
+// EDGES: iL,jR,weight; edges from right vertices are skipped. DISTRIBUTION: id,p.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -129,7 +128,8 @@ class inversion {
     for (const auto& e : of_right_[j]) q += left_.p[e.to] * e.weight * s_[j] / sum[e.to];
     return q;
   }
-  /// sum_i p_i w x / (w x + c_i) = target. The left side is concave: from below Newton's steps do not pass the root.
+  /// The root of sum_i p_i w x / (w x + c_i) = target. The left side is concave: Newton steps from below do not pass
+  /// the root.
   [[nodiscard]] double root(std::size_t j, const std::vector<double>& sum, double target) const {
     double x = s_[j];
     for (int step = 0; step < 1000; ++step) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of svd: one process, one thread, its own reading; Golub-Kahan-Lanczos bidiagonalisation one vector
-// at a time with full re-orthogonalisation and no restart, and one-sided Jacobi for the small matrix.
+// The serial oracle of svd: one process, one thread, its own parser; Golub-Kahan-Lanczos bidiagonalisation one vector
+// at a time with full reorthogonalisation and no restart, and one-sided Jacobi for the small matrix.
 //
 //     svd_serial ENTRIES [--k 10] [--tolerance 1e-10]
 #include <algorithm>
@@ -89,7 +89,7 @@ matrix load(const std::string& file) {
 
 double inner(const vec& a, const vec& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
 
-/// Makes x orthogonal to all of basis, twice, and of length 1; returns its length before that.
+/// Orthogonalises x against the basis, twice, and normalises it; returns its length before that.
 double orthonormalise(vec& x, const std::vector<vec>& basis) {
   for (int pass = 0; pass < 2; ++pass) {
     for (const auto& b : basis) {

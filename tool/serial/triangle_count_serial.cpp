@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of triangles: each edge is kept at its end of lower degree, and the lists of both ends are compared
+// The serial oracle of triangles: each edge is kept at its end of lower degree, and the lists of both ends are compared
 // by marks (Schank, Wagner).
 #include <cstdint>
 #include <cstdio>

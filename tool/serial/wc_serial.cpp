@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of word_count: one process, no framework, the standard library's hash table.
+// The serial oracle of word_count: one process, no framework, the standard library's hash table.
 //
 //     wc_serial FILE [--tokens paracel|space] [--topk K] [--dump FILE]
 #include <algorithm>

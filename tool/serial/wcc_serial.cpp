@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The plain oracle of weakly connected components: union-find over the edges.
+// The serial oracle of weakly connected components: union-find over the edges.
 #include <cstddef>
 #include <cstdint>
 #include <numeric>

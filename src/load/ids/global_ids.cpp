@@ -260,18 +260,18 @@ global_ids number_ids(Comm comm, id_list ids, std::vector<std::uint32_t> weight)
   // Both lists are ascending, so that one pass finds all of them.
   std::vector<std::uint64_t> items(size);
   for (std::size_t w = 0; w < size; ++w) items[w] = brought_by[w].size();
-  struct walk {
+  struct position {
     std::size_t i = 0;   // in what a worker sent
     std::size_t at = 0;  // in own
   };
-  std::vector<walk> walks(size);
+  std::vector<position> positions(size);
   out.place.resize(brought);
   auto next = out.cut;
   exchange_items(
       comm, items, 4,
       [&](std::size_t w, std::uint64_t n, byte_vector& to) {
         const auto& list = brought_by[w];
-        auto& [i, at] = walks[w];
+        auto& [i, at] = positions[w];
         for (; n > 0; --n, ++i) {
           while (less(out.own, at, list, i)) ++at;
           put_bytes(to, static_cast<std::uint32_t>(at));

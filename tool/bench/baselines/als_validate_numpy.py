@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""als_validate_numpy.py RATINGS FACTORS HELD_OUT LAMBDA...: for each lambda the users' factors against given ones of the
+"""als_validate_numpy.py RATINGS FACTORS HELD_OUT LAMBDA...: for each lambda the users' factors for given factors of the
 items, normal equations by NumPy, and the errors on the ratings and on the held-out ones."""
 import sys
 

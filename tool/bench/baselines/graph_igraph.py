@@ -15,6 +15,6 @@ if what == "pagerank":
     print("top_score %.17g" % max(graph.pagerank(damping=0.85, implementation="prpack")))
 else:
     graph.simplify()
-    # Its way to the number of triangles without a list of them: closed paths of two edges, three a triangle.
+    # igraph counts triangles without listing them by their closed paths of two edges, three for each triangle.
     paths = sum(d * (d - 1) // 2 for d in graph.degree())
     print("triangles", round(graph.transitivity_undirected() * paths / 3))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Text files as arrays, by the quickest way that NumPy and scikit-learn have."""
+"""Reads text files as arrays, in the fastest way that NumPy and scikit-learn offer."""
 import numpy
 
 
 def numbers(path, dtype=float):
-    """All numbers of a file whose fields have commas, tabs or blanks between them, one after the other."""
+    """All numbers of a file whose fields are separated by commas, tabs or blanks."""
     if b"," not in open(path, "rb").read(4096):
         return numpy.fromfile(path, dtype=dtype, sep=" ")
     with open(path, "rb") as file:

@@ -1,185 +1,36 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The parts of checkpoints that need no thread: the clock that orders the stop, the coordinator on a disk that fails,
-// what a worker saves.
+// The coordinator of checkpoints, without a thread, on a disk that fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 #include <paracel/error.hpp>
-#include <paracel/saved_state.hpp>
 
 #include "core/membership.hpp"
-#include "server/node/server.hpp"
 #include "server/scheduler/checkpoint_coordinator.hpp"
-#include "server/shard/clock_service.hpp"
-#include "server/store/partition_records.hpp"
 #include "test/support/crash_disk.hpp"
+#include "test/support/replies.hpp"
 
 namespace paracel {
 namespace {
 
-using net::instruction;
 using net::status;
 using net::verb;
 using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using time_point = net::clock_source::time_point;
-
-/// Answers by sequence.
-class answers final : public srv::reply_sink {
- public:
-  struct answer {
-    net::reply_header header;
-    std::string body;
-  };
-  void send(const net::peer&, const net::outgoing& m) override {
-    std::vector<std::byte> frame(m.head.begin(), m.head.end());
-    frame.insert(frame.end(), m.body.begin(), m.body.end());
-    net::reply_view reply;
-    ASSERT_EQ(net::decode(frame, m.tail.size(), reply), nullptr);
-    all[reply.header.sequence] = {reply.header, std::string(net::text_of(reply.body))};
-  }
-  std::map<std::uint64_t, answer> all;
-};
-
-// ---- the clock
-// --------------------------------------------------------------------------------------------------------
-
-class CheckpointClock : public testing::Test {
- protected:
-  /// The answer to a tick, or to `what`.
-  net::reply_header ask(std::uint32_t rank, std::uint32_t clock, verb what = verb::clock_tick) {
-    net::request_view r;
-    r.header.what = what;
-    r.header.rank = rank;
-    r.header.clock = clock;
-    clock_->handle(r, srv::completion(sink_, {}, what, ++sequence_, 0, 0), {});
-    return sink_.all.at(sequence_).header;
-  }
-  bool stops(std::uint32_t rank, std::uint32_t clock) { return ask(rank, clock).order == instruction::checkpoint; }
-
-  answers sink_;
-  std::optional<srv::clock_service> clock_{std::in_place, 3};
-  std::uint64_t sequence_ = 0;
-};
-
-TEST_F(CheckpointClock, EveryWorkerStopsAtEveryMultipleAndNowhereElse) {
-  clock_->checkpoint_every(3);
-  for (std::uint32_t c = 1; c <= 9; ++c)
-    for (std::uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(stops(rank, c), c % 3 == 0) << rank << " at " << c;
-  EXPECT_FALSE(stops(0, net::no_clock)) << "who leaves";
-}
-
-TEST_F(CheckpointClock, OneThatIsAskedForComesWhereNobodyHasBeen) {
-  for (std::uint32_t c = 1; c <= 4; ++c) EXPECT_FALSE(stops(0, c));
-  EXPECT_FALSE(stops(1, 1));
-  EXPECT_EQ(ask(0, net::no_clock, verb::checkpoint).clock, 5U);
-  EXPECT_TRUE(stops(0, 5));
-  EXPECT_EQ(ask(0, net::no_clock, verb::checkpoint).clock, 6U) << "while others still come to the first";
-  for (std::uint32_t rank = 1; rank < 3; ++rank)
-    for (std::uint32_t c = rank == 1 ? 2 : 1; c <= 7; ++c) EXPECT_EQ(stops(rank, c), c == 5 || c == 6);
-  EXPECT_TRUE(stops(0, 6));
-  EXPECT_FALSE(stops(0, 7));
-}
-
-TEST_F(CheckpointClock, ATickThatIsSentAgainIsOrderedToStopAgain) {
-  clock_->checkpoint_every(2);
-  EXPECT_FALSE(stops(1, 1));
-  EXPECT_TRUE(stops(1, 2));
-  EXPECT_TRUE(stops(1, 2));
-}
-
-TEST_F(CheckpointClock, WhoTakesTheClockOverKnowsWhatWasAskedFor) {
-  EXPECT_FALSE(stops(0, 4));
-  std::vector<std::byte> records;
-  const auto take = [&] {
-    clock_->take_changes([&](std::uint16_t partition, std::span<const std::byte> changed) {
-      EXPECT_EQ(partition, clock_partition);
-      records.assign(changed.begin(), changed.end());
-    });
-  };
-  take();
-  EXPECT_FALSE(clock_->has_changes());
-  EXPECT_EQ(ask(0, net::no_clock, verb::checkpoint).clock, 5U);
-  EXPECT_TRUE(clock_->has_changes()) << "or no copy hears of it";
-  EXPECT_TRUE(stops(0, 5));
-  take();
-  clock_.emplace(3);
-  std::string why;
-  EXPECT_EQ(clock_->apply_copy(clock_partition, records, why), net::status::ok) << why;
-  EXPECT_FALSE(clock_->has_changes()) << "a copy has nothing to send";
-  EXPECT_TRUE(stops(1, 5));
-  EXPECT_FALSE(stops(2, 4));
-  EXPECT_TRUE(stops(2, 5));
-}
-
-TEST_F(CheckpointClock, AStateThatSaysItHasMoreThanThereIsIsRefused) {
-  auto state = clock_->encode();
-  state.at(4) = std::byte{0xff};
-  EXPECT_NE(clock_->merge(state), nullptr);
-  EXPECT_NE(clock_->merge(std::span(state).first(4)), nullptr);
-}
-
-TEST_F(CheckpointClock, RecordsOfKeysAreNoneOfAClock) {
-  std::vector<std::byte> key;
-  srv::append(key, srv::record{.kind = srv::record_kind::erase});
-  std::string why;
-  EXPECT_EQ(clock_->apply_copy(clock_partition, key, why), net::status::bad_request);
-  const auto before = clock_->encode();
-  std::vector<std::byte> clock;
-  srv::append(clock, srv::record{.kind = srv::record_kind::clock, .value = before});
-  EXPECT_EQ(clock_->apply_copy(1, clock, why), net::status::bad_request) << "it has one partition";
-  EXPECT_EQ(clock_->encode(), before);
-}
-
-TEST_F(CheckpointClock, WhatIsServedBeforeItsCopiesAreWholeIsAChange) {
-  clock_->take_changes([](std::uint16_t, std::span<const std::byte>) {});
-  std::bitset<partition_count> incomplete;
-  incomplete.set(clock_partition);
-  clock_->watch(&incomplete);
-  EXPECT_FALSE(clock_->has_changes());
-  ask(0, 0, verb::clock_wait);
-  EXPECT_TRUE(clock_->has_changes()) << "or it is answered from a state that only this server has";
-  clock_->take_changes([](std::uint16_t, std::span<const std::byte>) {});
-  incomplete.reset();
-  ask(0, 0, verb::clock_wait);
-  EXPECT_FALSE(clock_->has_changes());
-}
-
-TEST(CheckpointClockAtTheBeginning, AJobThatGoesOnBeginsAtItsClock) {
-  answers sink;
-  srv::clock_service clock(0);
-  clock.begin(2, {}, 40);
-  EXPECT_EQ(clock.slowest(), 40U);
-  net::request_view r;
-  r.header.what = verb::checkpoint;
-  r.header.clock = net::no_clock;
-  clock.handle(r, srv::completion(sink, {}, verb::checkpoint, 1, 0, 0), {});
-  EXPECT_EQ(sink.all.at(1).header.clock, 41U);
-}
-
-TEST(CheckpointPlan, TravelsWithTheMembership) {
-  membership m;
-  EXPECT_EQ(m.to_json().find("checkpoints"), std::string::npos);
-  m.checkpoints = {.folder = "/c", .every = 5, .resume = "/c/0000000010", .clock = 10, .workers = 3};
-  EXPECT_EQ(membership::from_json(m.to_json()).checkpoints, m.checkpoints);
-  auto j = json::parse(m.to_json());
-  j["checkpoints"]["clock"] = -1;
-  EXPECT_THROW((void)membership::from_json(j.dump()), protocol_error);
-}
-
-// ---- the coordinator
-// --------------------------------------------------------------------------------------------------
 
 class Coordinator : public testing::Test {
  protected:
@@ -273,7 +124,7 @@ class Coordinator : public testing::Test {
 
   test::crash_disk disk_;
   membership members_;
-  answers sink_;
+  test::replies_by_sequence sink_;
   std::vector<json> events_;
   std::map<std::uint64_t, request> sent_;
   int sends_ = 0;
@@ -537,124 +388,6 @@ TEST_F(Coordinator, WhatAServerCannotReadIsTold) {
   serve(status::internal);
   EXPECT_FALSE(it_->restored());
   EXPECT_EQ(it_->restore_failure(), "the checkpoint cannot be restored: the disk is full");
-}
-
-// ---- servers
-// ----------------------------------------------------------------------------------------------------------
-
-TEST(CheckpointOfServers, EveryCopyOfAPartitionIsReadBack) {
-  test::crash_disk disk;
-  membership members;
-  members.job = 7;
-  members.replicas = 2;
-  for (std::uint32_t slot = 0; slot < 3; ++slot) {
-    server_entry e;
-    e.slot = slot;
-    e.incarnation = slot + 1;
-    e.shards = {"s"};
-    e.clock = e.control = "c";
-    members.servers.push_back(e);
-  }
-  const auto make = [&](std::uint32_t slot) {
-    srv::server_options o;
-    o.slot = slot;
-    o.job = 7;
-    auto s = std::make_unique<srv::server>(o);
-    s->use_disk(disk);
-    s->set_membership(members);
-    return s;
-  };
-  const key_router router(members);
-  std::vector<std::unique_ptr<srv::server>> all;
-  for (std::uint32_t slot = 0; slot < 3; ++slot) all.push_back(make(slot));
-  const auto ask = [&](srv::server& s, net::request_header h, const std::string& body) {
-    answers sink;
-    net::request_view r;
-    h.job = 7;
-    h.epoch = 1;
-    h.sequence = 1;
-    h.body_bytes = static_cast<std::uint32_t>(body.size());
-    r.header = h;
-    r.body = net::bytes_of(body);
-    s.handle(0, r, {}, srv::completion(sink, {}, h.what, 1, 0, 1));
-    return sink.all.at(1);
-  };
-  const auto push = [&](srv::server& s, const std::string& key, char value) {
-    net::request_header h;
-    h.what = verb::push;
-    h.tag = value_tag::i64;
-    h.key_bytes = static_cast<std::uint32_t>(key.size());
-    ASSERT_EQ(ask(s, h, key + std::string(8, value)).header.result, status::ok);
-  };
-  const auto keys_of = [](const srv::server& s) { return json::parse(s.stats_json())["keys"].get<std::size_t>(); };
-  constexpr std::size_t keys = 500;
-  const auto key = [](std::size_t i) { return "key" + std::to_string(i); };
-  for (std::size_t i = 0; i < keys; ++i) push(*all[router.locate(key(i)).server], key(i), static_cast<char>(i));
-  net::checkpoint_manifest m{.job = 7, .clock = 10};
-  net::request_header h;
-  h.what = verb::checkpoint;
-  const auto save = json{{"do", "save"}, {"folder", "d/0000000010"}, {"clock", 10}}.dump();
-  const auto restore = json{{"do", "restore"}, {"folder", "d/0000000010"}}.dump();
-  std::vector<std::string> saved;
-  for (auto& s : all) {
-    const auto a = ask(*s, h, save);
-    ASSERT_EQ(a.header.result, status::ok) << a.body;
-    saved.push_back(a.body);
-    m.files.push_back(net::entry_from_json(json::parse(a.body)["file"].dump(), 10, 7));
-  }
-  const auto text = m.to_text();
-  disk.write("d/0000000010/manifest.json", net::bytes_of(text));
-  // The request comes again after the job has gone on: the file stays what the manifest says.
-  for (std::size_t i = 0; i < keys; ++i) push(*all[router.locate(key(i)).server], key(i), 'x');
-  for (std::size_t slot = 0; slot < all.size(); ++slot) EXPECT_EQ(ask(*all[slot], h, save).body, saved[slot]);
-  EXPECT_NO_THROW((void)net::verify_checkpoint(disk, "d/0000000010"));
-  std::size_t copies = 0;
-  for (std::uint32_t slot = 0; slot < 3; ++slot) {
-    const auto fresh = make(slot);
-    const auto a = ask(*fresh, h, restore);
-    ASSERT_EQ(a.header.result, status::ok) << a.body;
-    copies += keys_of(*fresh);
-    std::size_t own = 0;
-    while (router.locate("own" + std::to_string(own)).server != slot) ++own;
-    push(*fresh, "own" + std::to_string(own), 1);
-    const auto with_own = keys_of(*fresh);
-    EXPECT_EQ(ask(*fresh, h, restore).body, a.body);
-    EXPECT_EQ(keys_of(*fresh), with_own) << "what it was asked again took what had come since";
-  }
-  EXPECT_EQ(copies, 2 * keys);
-  srv::server_options o;
-  o.job = 7;
-  srv::server unaware(o);
-  EXPECT_EQ(ask(unaware, h, restore).header.result, status::stale_epoch);
-}
-
-// ---- what a worker saves
-// ----------------------------------------------------------------------------------------------
-
-TEST(SavedState, GivesBackWhatWasPut) {
-  std::mt19937_64 random(5);
-  random.discard(1000);
-  saved_state s;
-  s.put("n", std::int64_t{-3});
-  s.put("list", std::vector<double>{1, 2.5});
-  s.put("map", std::map<std::string, int>{{"a", 1}});
-  s.put_random("random", random);
-  const auto bytes = s.to_bytes();
-  const auto back = saved_state::from_bytes(bytes);
-  std::int64_t n = 0;
-  std::vector<double> list;
-  std::map<std::string, int> map;
-  std::mt19937_64 again;
-  EXPECT_TRUE(back.get("n", n) && back.get("list", list) && back.get("map", map) && back.get_random("random", again));
-  EXPECT_EQ(n, -3);
-  EXPECT_THAT(list, ElementsAre(1, 2.5));
-  EXPECT_EQ(map.at("a"), 1);
-  EXPECT_EQ(again(), random());
-  EXPECT_FALSE(back.get("other", n));
-  EXPECT_THROW(back.get("list", n), type_error);
-  for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
-    EXPECT_THROW((void)saved_state::from_bytes(std::span(bytes).first(cut)), protocol_error) << cut;
-  }
 }
 
 }  // namespace

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Processes that leave, are lost, or end the job.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <paracel/error.hpp>
+
+#include "core/hex.hpp"
+#include "core/json_io.hpp"
+#include "server/scheduler/control_body.hpp"
+#include "server/scheduler/scheduler.hpp"
+
+namespace paracel::srv {
+
+using nlohmann::json;
+
+void scheduler::leave(const net::request_view& in, completion done, time_point now) try {
+  const auto body = object_in(in);
+  const auto who = sender::in(body, options_);
+  auto& n = at(who.what, who.index);
+  if (phase_ == phase::aborted) {
+    n.gone = true;
+    return refuse_ended(done);
+  }
+  if (!n.joined) throw refusal("it has not joined");
+  if (!is_of(body, holder(who))) throw refusal(name(who.what, who.index) + " holds this place");
+  if (n.gone) return done.ok();
+  const int status = exit_status_in(body);
+  if (const auto words = body.find("last_words"); words != body.end() && who.what == role::server) {
+    done.ok();
+    return on_last_words(who.index, *words, now);
+  }
+  n.gone = true;
+  if (who.what == role::server) {
+    done.ok();
+    if (phase_ == phase::done) return;
+    if (phase_ == phase::running && servers_in_job_.may_change()) {
+      n.gone = false;
+      on_loss(role::server, who.index, "it left with status " + std::to_string(status), now);
+      return;
+    }
+    if (!left_early_) left_early_.emplace(who.index, now);
+    events_(json_text({{"event", "left"}, {"role", "server"}, {"index", who.index}, {"status", status}}), false);
+    return;
+  }
+  // Before the reply, so that an observer of that process's exit can know that it was not premature.
+  events_(json_text({{"event", "left"}, {"role", "worker"}, {"index", who.index}, {"status", status}}), false);
+  done.ok();
+  if (status != 0) {
+    abort(status, name(who.what, who.index) + " ended with status " + std::to_string(status), now);
+    return;
+  }
+  // Ranks of communicator 0 are the workers' own; a collective that waits for one that has left would wait forever.
+  hub_.depart(0, who.index, "worker " + std::to_string(who.index) + " has left the job");
+  if (n.awaited) caught_up(who.index);
+  if (auto* kept = hub_.kept()) kept->needs_nothing(who.index);
+  checkpoints_.worker_left(who.index, servers_in_job_.members());
+  ++workers_left_;
+  end_when_all_left(now);
+} catch (const refusal& e) {
+  done.fail(net::status::bad_request, e.what());
+}
+
+/// A user function kills a server: it is lost, and the function is blocked.
+void scheduler::on_last_words(std::uint32_t slot, const json& words, time_point now) {
+  if (phase_ == phase::done || !words.is_object()) return;
+  auto& n = servers_[slot];
+  const auto where = text_or(words, "where", "a user function");
+  const auto how = text_or(words, "how", "");
+  // A server that is still running was told to exit because of that.
+  auto why = how.empty() ? n.hung : how + " in " + where;
+  if (how.empty()) why = (why.empty() ? "it does not return" : why) + ": " + where;
+  if (why.size() > max_cause_bytes) why.resize(max_cause_bytes);
+  n.hung.clear();
+  const auto function = from_hex(text_or(words, "function", ""));
+  if (function && *function != 0) {
+    servers_in_job_.refuse({*function, "it is called no more: it has ended " + name(role::server, slot) + ", " + why});
+  }
+  on_loss(role::server, slot, why, now);
+}
+
+void scheduler::end_when_all_left(time_point now) {
+  if (workers_left_ < options_.workers) return;
+  phase_ = phase::done;
+  ended_at_ = now;
+  emit_progress(now);
+  events_(json_text({{"event", "done"}}), false);
+}
+
+void scheduler::on_abort(const net::request_view& in, completion done, time_point now) try {
+  const auto body = object_in(in);
+  const int status = exit_status_in(body);
+  const auto cause = cause_or(body, "cause", "a node ended the job without saying why");
+  done.ok();
+  abort(status == 0 ? exit_status::failure : status, cause, now);
+} catch (const refusal& e) {
+  done.fail(net::status::bad_request, e.what());
+}
+
+void scheduler::abort(int status, const std::string& cause, time_point now) {
+  if (phase_ == phase::aborted || phase_ == phase::done) return;
+  phase_ = phase::aborted;
+  status_ = status;
+  cause_ = cause;
+  ended_at_ = now;
+  emit_progress(now);
+  events_(json_text({{"event", "abort"}, {"status", status}, {"cause", cause}}), false);
+  const auto why = ended_json();
+  for (auto* nodes : {&servers_, &workers_})
+    for (auto& n : *nodes)
+      for (auto* parked : {&n.joining, &n.watching})
+        if (*parked) parked->fail(net::status::job_ended, why);
+  hub_.fail_all(net::status::job_ended, why);
+  checkpoints_.fail_all(net::status::job_ended, why);
+}
+
+json scheduler::lost_event(role r, std::uint32_t index, const std::string& cause, int with_status) const {
+  const auto& n = r == role::server ? servers_[index] : workers_[index];
+  json event{{"event", "lost"},      {"role", r == role::server ? "server" : "worker"},
+             {"index", index},       {"pid", n.pid},
+             {"host", n.host},       {"cause", cause},
+             {"status", with_status}};
+  if (servers_in_job_.may_change()) event["epoch"] = servers_in_job_.members().epoch;
+  return event;
+}
+
+void scheduler::on_loss(role r, std::uint32_t index, const std::string& why, time_point now) {
+  if (r == role::worker) return on_worker_loss(index, {.why = why}, now);
+  auto& n = servers_[index];
+  n.gone = true;
+  if (servers_in_job_.state(index) == server_state::gone) return;
+  if (servers_in_job_.state(index) == server_state::left) {  // it had no partitions any more
+    servers_in_job_.server_lost(index);
+    events_(json_text({{"event", "retired"},
+                       {"index", index},
+                       {"pid", n.pid},
+                       {"host", n.host},
+                       {"epoch", servers_in_job_.members().epoch}}),
+            false);
+    return broadcast_membership();
+  }
+  auto cause = name(r, index) + " lost: " + (n.hung.empty() ? why : n.hung);
+  server_membership::verdict verdict{false};
+  if (phase_ == phase::running && servers_in_job_.may_change()) verdict = servers_in_job_.server_lost(index);
+  if (!verdict.why_not.empty()) cause += "; " + verdict.why_not;
+  auto event = lost_event(r, index, cause, exit_status::server_lost);
+  if (servers_in_job_.may_change()) event["goes_on"] = verdict.goes_on;
+  if (!verdict.goes_on) emit_progress(now);  // before the cause
+  events_(json_text(event), false);
+  if (!verdict.goes_on) return abort(exit_status::server_lost, cause, now);
+  losses_.emplace_back(now, cause);
+  std::erase_if(busy_, [index](const auto& b) { return b.first.first == index; });
+  checkpoints_.servers_changed("server s" + std::to_string(index) + " was lost meanwhile");
+  broadcast_membership();
+}
+
+void scheduler::on_death_report(const net::request_view& in, completion done, time_point now) try {
+  const auto body = object_in(in);
+  const auto who = sender::in(body, options_);
+  const auto why = cause_or(body, "why", "its process has ended");
+  bool goes_on = true;
+  if (who.what == role::worker) {
+    goes_on = on_worker_reaped(who.index, body, why, now);
+  } else {
+    const auto& n = servers_[who.index];
+    const bool is_known = n.joined && is_of(body, holder(who));
+    // A report may arrive when its position already belongs to another process.
+    const bool is_late =
+        std::ranges::any_of(n.earlier, [&](const auto& p) { return body.value("pid", json()) == p.pid; });
+    if (awaits(who.index) && !is_known && !is_late) give_up_entering(why);
+    else if (phase_ != phase::done && is_known && !n.gone) on_loss(role::server, who.index, why, now);
+  }
+  const auto answer = json_text({{"goes_on", goes_on && phase_ != phase::aborted},
+                                 {"epoch", servers_in_job_.members().epoch},
+                                 {"cause", cause_}});
+  done.answer({}, net::bytes_of(answer));
+} catch (const refusal& e) {
+  done.fail(net::status::bad_request, e.what());
+}
+
+}  // namespace paracel::srv

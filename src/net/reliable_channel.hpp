@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The sender's end of a connection that may break while both ends live. The transport reconnects then, and messages in
+// flight are lost: there is no notification, a reply is just late.
+//
+// What is sent to one thread of another process is a stream (flag_stream): it uses one connection, in order, and the
+// first message over a connection is marked (flag_first). The receiver (server/request/sender_connections.hpp) refuses
+// an unmarked message over another connection, `connection_reset`: earlier ones may be lost.
+//
+//     a reply is late --> ping --> refused connection_reset            --> broken --> renewed: what is unanswered is
+//                              --> nothing arrives for 5, 10, ... s    -->            sent again, asked about, or
+//                              failed
+//
+// Used by workers (src/client/kvclt.hpp), by whoever talks to the scheduler (scheduler_channel.hpp) and by the heads of
+// replication chains (server/replication/replication_links.cpp). Numbers are the owner's: one request may be
+// sent over several channels, and keep its number.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/shared_buffer.hpp"
+#include "net/protocol.hpp"
+#include "net/transport.hpp"
+
+namespace paracel::net {
+
+/// A live process answers within milliseconds. Later replies are inquired about.
+inline constexpr std::chrono::milliseconds late{1000};
+
+/// Time in which an owner waited for replies and nothing arrived: time waited, so that time in which the process was
+/// suspended or computed does not count.
+/// Thread-safety: none.
+class silence_timer {
+ public:
+  /// Nothing has arrived for another `time`. Returns: whether replies are late, which is then measured anew.
+  [[nodiscard]] bool add(std::chrono::nanoseconds time) noexcept {
+    waited_ += time;
+    silence_ += time;
+    if (silence_ < late) return false;
+    silence_ = {};
+    return true;
+  }
+  /// A message has arrived.
+  void reset() noexcept { silence_ = {}; }
+  /// All time waited in vain: a monotonic clock for `reliable_channel::look`.
+  [[nodiscard]] std::chrono::nanoseconds waited() const noexcept { return waited_; }
+
+ private:
+  std::chrono::nanoseconds waited_{};
+  std::chrono::nanoseconds silence_{};
+};
+
+/// What happens to unanswered messages when a connection breaks.
+enum class on_loss : std::uint8_t {
+  resend,  ///< `renew` sends what the channel has kept again, in order, under the old numbers
+  notify,  ///< the owner, which calls `renew`, sends or asks again what it knows to be unanswered
+  fail,    ///< nothing can be sent again: the connection is never renewed, a broken one is the owner's error
+};
+
+/// Thread-safety: none; owned by the port's thread. Lifetime: the port outlives it. Destroying it does not disconnect.
+/// Cost: of sending, a branch more than the port.
+class reliable_channel {
+ public:
+  struct settings {
+    on_loss policy = on_loss::notify;
+    /// Silence after a ping until the connection is taken for broken. It doubles with each renewal until a connection
+    /// is known to have broken, six times at most: the other side may also be in a user function, stopped, or receiving
+    /// a large message.
+    std::chrono::milliseconds silent{5000};
+  };
+
+  /// Connects at the first message.
+  reliable_channel(port& over, std::string address, const settings& how)
+      : port_(&over), address_(std::move(address)), settings_(how) {}
+
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }
+  /// The port's number of the connection; -1 while there is none.
+  [[nodiscard]] int connection() const noexcept { return connection_; }
+
+  // ---- sending
+
+  /// Sends a message; sets stream flags and lengths of its header.
+  /// Throws: network_error when it cannot be queued.
+  void send(request_header& h, std::span<const std::byte> body, const shared_buffer& tail = {});
+  /// The same with on_loss::resend, and keeps a copy until it is acknowledged. Numbers must ascend.
+  void send_kept(const request_header& h, std::span<const std::byte> body, shared_buffer tail);
+  /// The reply to a kept message has arrived. Returns: whether it was still kept.
+  bool acknowledge(std::uint64_t sequence) noexcept;
+  [[nodiscard]] bool keeps() const noexcept { return !kept_.empty(); }
+
+  // For owners that encode headers themselves:
+
+  /// Whether the next message needs `mark`. With on_loss::fail only the first one does.
+  [[nodiscard]] bool has_to_mark() const noexcept { return marks_; }
+  /// Sets the stream flags in the header of a message that is about to be transmitted.
+  void mark(request_header& h) noexcept;
+  void transmit(const outgoing& message) {
+    if (connection_ < 0) [[unlikely]]
+      connection_ = port_->connect(address_);
+    port_->send(connection_, message);
+  }
+
+  // ---- the connection
+
+  /// A reply over this connection: to a ping, or any that shows whether the connection has broken.
+  void take(const reply_header& h) noexcept;
+  /// A reply is late: pings, even when a ping is unanswered, since it may be lost with its connection; or the
+  /// connection has been silent for too long, and is taken for broken. `now`: by any monotonic clock. Of `identity`
+  /// the sender's fields are used (job, client, rank, epoch, watermark).
+  void look(std::chrono::nanoseconds now, request_header identity);
+  /// Messages may be lost, and what is sent now may be refused.
+  [[nodiscard]] bool is_broken() const noexcept { return broken_; }
+  /// The next message uses a new connection; what is kept is sent again, in order. Not with on_loss::fail.
+  /// Throws: as `send`.
+  void renew();
+  /// The other process is gone.
+  void disconnect();
+
+ private:
+  static constexpr unsigned most_doublings = 6;
+  struct kept_message {
+    request_header header;
+    std::vector<std::byte> body;
+    shared_buffer tail;
+  };
+
+  port* port_;
+  std::string address_;
+  settings settings_;
+  int connection_ = -1;
+  bool begun_ = false;  // something has been sent over this connection
+  bool marks_ = true;
+  bool broken_ = false;
+  bool pinged_ = false;    // since `since_`, without a reply
+  unsigned renewals_ = 0;  // since it was last known to have broken
+  std::chrono::nanoseconds since_{};
+  std::vector<kept_message> kept_;  // by number
+};
+
+}  // namespace paracel::net

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "net/reliable_channel.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "server/request/sender_connections.hpp"
+#include "test/support/flaky_transport.hpp"
+
+namespace paracel {
+namespace {
+
+using namespace std::chrono_literals;
+using net::on_loss;
+using net::status;
+using net::verb;
+
+/// What the other end has accepted and refused; it answers everything.
+class receiver {
+ public:
+  explicit receiver(net::transport& over) : port_(over.open()), address_(port_->bind("inproc://*")) {}
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+  void work() {
+    net::incoming in;
+    while (port_->receive(in, 0ms)) {
+      net::request_view r;
+      ASSERT_EQ(net::decode(in.frame, in.tail.size(), r), nullptr);
+      flags.push_back(r.header.flags);
+      last = r.header;
+      const bool takes = senders_.accepts(r.header, in.from);
+      if (!takes) ++refused;
+      else if (r.header.what == verb::ping) ++pings;
+      else accepted.push_back(std::string(net::text_of(r.body)) + std::string(net::text_of(in.tail.bytes())));
+      if (silent) continue;
+      net::reply_header h;
+      h.what = r.header.what;
+      h.sequence = r.header.sequence;
+      h.result = takes ? status::ok : status::connection_reset;
+      net::reply_bytes head;
+      net::encode(h, head);
+      port_->reply(in.from, {.head = head});
+    }
+  }
+  /// Nothing is known of any sender any more.
+  void forget() { senders_ = srv::sender_connections(); }
+
+  std::vector<std::string> accepted;
+  std::vector<std::uint16_t> flags;
+  net::request_header last;
+  int refused = 0;
+  int pings = 0;
+  bool silent = false;
+
+ private:
+  std::unique_ptr<net::port> port_;
+  std::string address_;
+  srv::sender_connections senders_;
+};
+
+constexpr auto first_of_stream = net::flag_stream | net::flag_first;
+
+class ReliableChannel : public testing::Test {
+ protected:
+  net::reliable_channel channel(on_loss policy) { return {*port_, other_.address(), {.policy = policy}}; }
+  static net::request_header header(std::uint64_t sequence) {
+    net::request_header h;
+    h.what = verb::push;
+    h.client = 9;
+    h.sequence = sequence;
+    return h;
+  }
+  static void send(net::reliable_channel& c, std::uint64_t sequence) {
+    auto h = header(sequence);
+    c.send(h, net::bytes_of(std::to_string(sequence)));
+  }
+  static void send_kept(net::reliable_channel& c, std::uint64_t sequence) {
+    c.send_kept(header(sequence), net::bytes_of(std::to_string(sequence)), {});
+  }
+  /// The connection breaks, and what `f` sends is lost with it.
+  template <class F>
+  void losing(const F& f) {
+    over_.set_breaks(true);
+    f();
+    over_.set_breaks(false);
+  }
+  /// Passes all replies to the channel. Returns: how many of kept messages there were.
+  int take_replies(net::reliable_channel& c) {
+    other_.work();
+    int acknowledged = 0;
+    net::incoming in;
+    while (port_->receive(in, 0ms)) {
+      net::reply_view r;
+      EXPECT_EQ(net::decode(in.frame, in.tail.size(), r), nullptr);
+      if (in.channel != c.connection()) continue;
+      c.take(r.header);
+      if (r.header.result == status::ok && c.acknowledge(r.header.sequence)) ++acknowledged;
+    }
+    return acknowledged;
+  }
+  void look(net::reliable_channel& c, std::chrono::nanoseconds now) { c.look(now, header(0)); }
+  /// Looks every second until the channel is taken for broken. Returns: after how long.
+  std::chrono::seconds time_until_broken(net::reliable_channel& c) {
+    std::chrono::seconds t{0};
+    for (const auto begin = now_; !c.is_broken() && t < 1h; now_ += 1s) {
+      t = now_ - begin;
+      look(c, now_);
+    }
+    return t;
+  }
+
+  test::flaky_transport over_{1};
+  receiver other_{over_};
+  std::unique_ptr<net::port> port_ = over_.open();
+  std::chrono::seconds now_{100};
+};
+
+TEST_F(ReliableChannel, TheFirstMessageOverAConnectionIsMarkedAndTheChannelConnectsWithIt) {
+  auto c = channel(on_loss::notify);
+  EXPECT_EQ(c.connection(), -1);
+  send(c, 1);
+  EXPECT_GE(c.connection(), 0);
+  send(c, 2);
+  EXPECT_EQ(take_replies(c), 0) << "nothing was kept";
+  c.renew();
+  send(c, 3);
+  send(c, 4);
+  take_replies(c);
+  EXPECT_EQ(other_.accepted, (std::vector<std::string>{"1", "2", "3", "4"}));
+  EXPECT_EQ(other_.flags,
+            (std::vector<std::uint16_t>{first_of_stream, net::flag_stream, first_of_stream, net::flag_stream}));
+}
+
+TEST_F(ReliableChannel, WhatFollowsALostMessageIsRefusedAndAllThatIsKeptIsSentAgainInOrder) {
+  auto c = channel(on_loss::resend);
+  send_kept(c, 1);
+  EXPECT_EQ(take_replies(c), 1);
+  EXPECT_FALSE(c.keeps());
+  send_kept(c, 2);
+  losing([&] { send_kept(c, 3); });
+  send_kept(c, 4);
+  c.send_kept(header(5), net::bytes_of("5"), shared_buffer::copy_of(net::bytes_of(" and a tail")));
+  take_replies(c);
+  EXPECT_EQ(other_.accepted, (std::vector<std::string>{"1", "2"})) << "its answer went with the connection";
+  EXPECT_EQ(other_.refused, 2);
+  ASSERT_TRUE(c.is_broken());
+  other_.accepted.clear();
+  c.renew();
+  EXPECT_FALSE(c.is_broken());
+  send_kept(c, 6);
+  EXPECT_EQ(take_replies(c), 5);
+  EXPECT_EQ(other_.accepted, (std::vector<std::string>{"2", "3", "4", "5 and a tail", "6"}));
+  EXPECT_FALSE(c.keeps());
+  EXPECT_FALSE(c.acknowledge(6)) << "twice";
+}
+
+TEST_F(ReliableChannel, ALostMessageThatNothingFollowsIsFoundByAPing) {
+  auto c = channel(on_loss::resend);
+  send_kept(c, 1);
+  take_replies(c);
+  losing([&] { send_kept(c, 2); });
+  EXPECT_EQ(take_replies(c), 0);
+  EXPECT_FALSE(c.is_broken()) << "it is just late";
+  look(c, 1s);
+  EXPECT_FALSE(c.is_broken());
+  take_replies(c);
+  EXPECT_TRUE(c.is_broken());
+  EXPECT_EQ(other_.last.what, verb::ping);
+  EXPECT_EQ(other_.last.count, net::ping_alive);
+  EXPECT_EQ(other_.last.client, 9U);
+  c.renew();
+  EXPECT_EQ(take_replies(c), 1);
+  EXPECT_EQ(other_.accepted, (std::vector<std::string>{"1", "2"}));
+}
+
+TEST_F(ReliableChannel, APingThatIsAnsweredEndsTheSilence) {
+  auto c = channel(on_loss::notify);
+  send(c, 1);
+  for (now_ = 0s; now_ < 1000s; now_ += 4s) {
+    look(c, now_);
+    take_replies(c);
+    ASSERT_FALSE(c.is_broken());
+  }
+  EXPECT_EQ(other_.pings, 250);
+}
+
+TEST_F(ReliableChannel, SilenceAfterAPingIsABrokenConnectionAndTheTimeDoublesSixTimes) {
+  auto c = channel(on_loss::notify);
+  other_.silent = true;
+  send(c, 1);
+  for (const auto expected : {5s, 10s, 20s, 40s, 80s, 160s, 320s, 320s, 320s}) {
+    EXPECT_EQ(time_until_broken(c), expected);
+    const auto before = c.connection();
+    c.renew();
+    send(c, 2);
+    EXPECT_NE(c.connection(), before);
+  }
+  other_.work();
+  EXPECT_GT(other_.pings, 300) << "a ping may be lost too";
+  // It is known to have broken: the other side lives and has seen another connection.
+  c.take({.what = verb::push, .result = status::connection_reset});
+  EXPECT_TRUE(c.is_broken());
+  c.renew();
+  EXPECT_EQ(time_until_broken(c), 10s);
+}
+
+TEST_F(ReliableChannel, WithNotifyTheOwnerSendsAgain) {
+  auto c = channel(on_loss::notify);
+  send(c, 1);
+  take_replies(c);
+  losing([&] { send(c, 2); });
+  send(c, 3);
+  take_replies(c);
+  ASSERT_TRUE(c.is_broken());
+  c.renew();
+  take_replies(c);
+  EXPECT_EQ(other_.accepted, (std::vector<std::string>{"1"}));
+  send(c, 7);  // such as a question about 2 and 3
+  take_replies(c);
+  EXPECT_EQ(other_.accepted, (std::vector<std::string>{"1", "7"}));
+}
+
+TEST_F(ReliableChannel, WithFailNothingIsRenewedAndABrokenConnectionIsReported) {
+  auto c = channel(on_loss::fail);
+  EXPECT_TRUE(c.has_to_mark());
+  send(c, 1);
+  EXPECT_FALSE(c.has_to_mark()) << "a request costs nothing more";
+  take_replies(c);
+  other_.silent = true;
+  EXPECT_EQ(time_until_broken(c), 1h) << "a server may be silent for as long as a user's function runs";
+  other_.work();
+  other_.silent = false;
+  losing([&] { send(c, 2); });
+  look(c, now_);
+  take_replies(c);
+  EXPECT_TRUE(c.is_broken());
+  EXPECT_DEATH(c.renew(), "on_loss::fail");
+}
+
+TEST_F(ReliableChannel, AReceiverThatHasForgottenTheSenderMakesItBeginAnew) {
+  auto c = channel(on_loss::resend);
+  send_kept(c, 1);
+  take_replies(c);
+  other_.forget();
+  send_kept(c, 2);
+  take_replies(c);
+  ASSERT_TRUE(c.is_broken());
+  c.renew();
+  EXPECT_EQ(take_replies(c), 1);
+  EXPECT_EQ(other_.accepted, (std::vector<std::string>{"1", "2"}));
+}
+
+TEST_F(ReliableChannel, EverythingArrivesInOrderWhateverBreaks) {
+  test::flaky_transport over(7);
+  receiver other(over);
+  const auto port = over.open();
+  net::reliable_channel c(*port, other.address(), {.policy = on_loss::resend});
+  over.set_breaks(true);
+  constexpr std::uint64_t messages = 2000;
+  constexpr std::uint64_t window = 16;
+  std::uint64_t sent = 0;
+  std::set<std::uint64_t> answered;
+  for (int turn = 0; answered.size() < messages; ++turn) {
+    ASSERT_LT(turn, 100'000) << "it waits for ever";
+    while (sent < messages && sent - answered.size() < window) send_kept(c, ++sent);
+    other.work();
+    net::incoming in;
+    while (port->receive(in, 0ms)) {
+      net::reply_view r;
+      ASSERT_EQ(net::decode(in.frame, in.tail.size(), r), nullptr);
+      if (in.channel != c.connection()) continue;
+      c.take(r.header);
+      if (r.header.result == status::ok && c.acknowledge(r.header.sequence)) answered.insert(r.header.sequence);
+    }
+    if (!c.is_broken() && c.keeps()) look(c, std::chrono::seconds(turn));
+    if (c.is_broken()) c.renew();
+  }
+  EXPECT_GT(over.broken(), 100U);
+  std::uint64_t newest = 0;  // a receiver that executes each once sees them in order
+  for (const auto& text : other.accepted) {
+    const auto n = std::stoull(text);
+    ASSERT_LE(n, newest + 1);
+    newest = std::max<std::uint64_t>(newest, n);
+  }
+  EXPECT_EQ(newest, messages);
+}
+
+TEST(SilenceTimer, ReportsEachSecondInWhichNothingArrived) {
+  net::silence_timer t;
+  EXPECT_FALSE(t.add(999ms));
+  EXPECT_TRUE(t.add(1ms));
+  EXPECT_FALSE(t.add(999ms)) << "measured anew";
+  t.reset();
+  EXPECT_FALSE(t.add(999ms));
+  EXPECT_TRUE(t.add(1ms));
+  EXPECT_EQ(t.waited(), 2999ms) << "a clock, which no message turns back";
+}
+
+}  // namespace
+}  // namespace paracel

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What a shard adds to scans and reductions (scan_test.cpp): filters of plug-ins, staged updates.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "net/protocol.hpp"
+#include "net/scan_codec.hpp"
+#include "test/support/shard_test.hpp"
+
+namespace paracel::srv {
+namespace {
+
+using net::status;
+using net::verb;
+using testing::HasSubstr;
+using ShardTest = test::shard_test;
+
+value_view scan_payload(std::vector<std::byte>& bytes, const auto& request) {
+  bytes.clear();
+  append(bytes, request);
+  return {value_tag::none, bytes};
+}
+
+TEST_F(ShardTest, AFilterIsRegisteredUnderAnIdOfItsOwn) {
+  const auto registered = call(verb::register_filter, std::string("filters") + '\0' + "ends_with_seven");
+  ASSERT_EQ(registered.header.result, status::ok) << registered.text();
+  std::uint64_t id = 0;
+  std::memcpy(&id, registered.body.data(), sizeof id);
+  for (const char* key : {"a7", "a8", "b7"}) push(key, 1);
+  std::vector<std::byte> bytes;
+  const auto all = call(verb::scan, "", scan_payload(bytes, net::scan_request{}), {.function = id});
+  EXPECT_EQ(all.header.count, 2U);
+  EXPECT_EQ(all.header.flags, 0);
+  EXPECT_EQ(call(verb::update, "a7", view(1.0), {.function = id}).header.result, status::unknown_function)
+      << "a filter is no update function";
+  const auto refused = call(verb::register_filter, std::string("filters") + '\0' + "not_a_filter");
+  EXPECT_EQ(refused.header.result, status::plugin_failed);
+  EXPECT_THAT(refused.text(), HasSubstr("is an update function, and a filter was asked for"));
+  EXPECT_THAT(call(verb::register_filter, std::string("filters") + '\0' + "of_another_abi").text(), HasSubstr("ABI 2"));
+  EXPECT_EQ(stats()["shards"][0]["requests"]["scan"], 1);
+}
+
+TEST_F(ShardTest, AWalkOfABspReaderFoldsEveryKeyFirst) {
+  std::vector<std::byte> bytes;
+  push("a", 1);
+  for (const char* key : {"a", "b", "c"}) {
+    for (const std::uint32_t clock : {0U, 1U}) {
+      (void)call(verb::update, key, view(10.0), {.flags = net::flag_staged, .clock = clock});
+    }
+  }
+  const auto sum = [&](std::uint32_t clock) {
+    const auto a = call(verb::reduce, "", scan_payload(bytes, net::reduce_request{}),
+                        {.flags = net::flag_bsp_read, .clock = clock});
+    EXPECT_EQ(a.header.result, status::ok) << a.text();
+    net::scan_reply r;
+    net::summary s;
+    EXPECT_EQ(decode(a.body, r), nullptr);
+    EXPECT_EQ(decode(r.rest, s), nullptr);
+    return s.total();
+  };
+  EXPECT_EQ(sum(0), 1);
+  EXPECT_EQ(sum(1), 31);
+  EXPECT_EQ(sum(1), 31);
+  EXPECT_EQ(stats()["shards"][0]["staged"], 3);
+  // One that comes late, for a clock that everybody has folded, does not wait for anything.
+  (void)call(verb::update, "late", view(5.0), {.flags = net::flag_staged, .clock = 0});
+  EXPECT_EQ(sum(1), 36);
+  EXPECT_EQ(sum(2), 66);
+  EXPECT_EQ(stats()["shards"][0]["staged"], 0);
+  // A staged update that cannot be folded is told to who walks over its key, and forgotten with the key.
+  push("text", 1);
+  ASSERT_EQ(call(verb::update, "text", view(1.0), {.flags = net::flag_staged, .clock = 2}).header.result, status::ok);
+  ASSERT_EQ(call(verb::push, "text", {value_tag::packed, std::as_bytes(std::span("\xa1x", 2))}).header.result,
+            status::ok);
+  const auto told =
+      call(verb::scan, "", scan_payload(bytes, net::scan_request{}), {.flags = net::flag_bsp_read, .clock = 3});
+  EXPECT_NE(told.header.result, status::ok);
+  EXPECT_THAT(told.text(), HasSubstr("a staged update of rank 0"));
+  EXPECT_EQ(call(verb::remove_if, "text", scan_payload(bytes, net::scan_request{})).header.count, 1U);
+  EXPECT_EQ(sum(3), 66);
+}
+
+TEST_F(ShardTest, KeysThatAreRemovedByAWalkTakeTheirStagedUpdatesAlong) {
+  std::vector<std::byte> bytes;
+  push("gone", 1);
+  (void)call(verb::update, "gone", view(10.0), {.flags = net::flag_staged, .clock = 0});
+  EXPECT_EQ(call(verb::remove_if, "gone", scan_payload(bytes, net::scan_request{})).header.count, 1U);
+  EXPECT_EQ(stats()["shards"][0]["staged"], 0);
+  EXPECT_EQ(call(verb::pull, "gone", {}, {.flags = net::flag_bsp_read, .clock = 1}).header.result, status::not_found);
+  EXPECT_EQ(stats()["keys"], 0);
+}
+
+}  // namespace
+}  // namespace paracel::srv

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What only ZeroMQ's sockets can do to a port: peers that are not ours, malformed messages, replies that nobody reads.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <paracel/error.hpp>
+#include <zmq.hpp>
+
+#include "net/send_queue_meter.hpp"
+#include "net/zmq_transport.hpp"
+#include "test/support/transports.hpp"
+
+namespace paracel::net {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using test::answering;
+using test::at_most;
+using test::echo;
+using test::filled_buffer;
+using test::frame_text;
+using test::ipc_setting;
+using test::saying;
+
+/// A socket of its own, as a program of somebody else would have.
+class raw_socket {
+ public:
+  raw_socket(zmq::socket_type type, const std::string& address, int most_received = 0)
+      : socket_(context_, type), address_(address) {
+    socket_.set(zmq::sockopt::sndhwm, 0);
+    socket_.set(zmq::sockopt::rcvhwm, most_received);
+    socket_.set(zmq::sockopt::linger, 1000);
+    socket_.set(zmq::sockopt::rcvtimeo, 10000);
+  }
+  void name(const std::string& id) { socket_.set(zmq::sockopt::routing_id, id); }
+  void connect() { socket_.connect(address_); }
+  void send(const std::vector<std::string>& parts) { send_parts(socket_, parts); }
+  std::vector<std::string> receive() {
+    std::vector<std::string> parts;
+    zmq::message_t part;
+    do {
+      if (!socket_.recv(part)) return {};
+      parts.push_back(part.to_string());
+    } while (part.more());
+    return parts;
+  }
+  static void send_parts(zmq::socket_t& socket, const std::vector<std::string>& parts) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const auto flags = i + 1 < parts.size() ? zmq::send_flags::sndmore : zmq::send_flags::none;
+      ASSERT_TRUE(socket.send(zmq::buffer(parts[i]), flags));
+    }
+  }
+
+ private:
+  zmq::context_t context_;
+  zmq::socket_t socket_;
+  std::string address_;
+};
+
+TEST(ZmqTransport, AFreePortIsNamedByBind) {
+  zmq_transport net;
+  auto server = net.open();
+  const std::string address = server->bind("tcp://127.0.0.1:*");
+  EXPECT_EQ(address.rfind("tcp://127.0.0.1:", 0), 0U);
+  EXPECT_GT(std::stoi(address.substr(16)), 0);
+}
+
+TEST(ZmqTransport, OtherKindsOfAddressAreRefused) {
+  zmq_transport net;
+  auto p = net.open();
+  for (const char* address : {"inproc://x", "127.0.0.1:80", "", "udp://127.0.0.1:1"}) {
+    EXPECT_THROW(p->bind(address), network_error) << address;
+    EXPECT_THROW(p->connect(address), network_error) << address;
+  }
+  for (const char* address : {"tcp://127.0.0.1", "tcp://127.0.0.1:x", "ipc://"}) {
+    EXPECT_THROW(p->connect(address), network_error) << address;
+  }
+  // 107 bytes are the most that the kernel takes as the path of a socket.
+  try {
+    p->bind("ipc:///tmp/" + std::string(120, 'p'));
+    FAIL();
+  } catch (const network_error& e) {
+    EXPECT_NE(std::string(e.what()).find("File name too long"), std::string::npos) << e.what();
+  }
+}
+
+TEST(ZmqTransport, APlainReqSocketIsAClient) {
+  zmq_transport net;
+  auto p = net.open();
+  const std::string address = p->bind("tcp://127.0.0.1:*");
+  const answering server(std::move(p), echo);
+  raw_socket req(zmq::socket_type::req, address);
+  req.connect();
+  for (const std::string word : {"one", "", "three"}) {
+    req.send({word});
+    EXPECT_EQ(req.receive(), std::vector<std::string>{word});
+  }
+  const std::vector<std::string> two{"frame", std::string(100000, 't')};
+  req.send(two);
+  EXPECT_EQ(req.receive(), two);
+}
+
+/// What a server's port says of a client that asks and does not read, and what it says after it has read.
+class UnreadReplies : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(UnreadReplies, AreMeasuredUntilTheyAreReadAndForgottenWithTheConnection) {
+  const std::size_t reply_bytes = GetParam();
+  constexpr std::size_t most_read_ahead = 8;  // by ZeroMQ in the client, beside what the kernel holds
+  constexpr std::size_t asked_bytes = std::size_t{48} << 20;
+  const std::size_t requests = asked_bytes / reply_bytes;
+  ipc_setting s;
+  auto server = s.net.open();
+  const std::string address = server->bind(s.wildcard());
+  const shared_buffer large = reply_bytes > 65536 ? filled_buffer(reply_bytes, 1) : shared_buffer{};
+  const std::string small(reply_bytes, 'r');
+  std::uint64_t unread = 0;
+  const auto serve = [&](std::size_t n) {
+    incoming in;
+    for (std::size_t i = 0; i < n; ++i) {
+      ASSERT_TRUE(server->receive(in, at_most));
+      unread = in.unread_bytes;
+      server->reply(in.from, large ? outgoing{.head = bytes_of("large"), .tail = large} : saying(small));
+    }
+  };
+  const auto least = [&](std::size_t n) { return n * reply_bytes; };
+  const auto most = [&](std::size_t n) { return n * (reply_bytes + 512); };
+  {
+    raw_socket lazy(zmq::socket_type::dealer, address, most_read_ahead);
+    lazy.connect();
+    for (std::size_t i = 0; i < requests; ++i) lazy.send({"", "ask"});
+    serve(requests);
+    EXPECT_LT(unread, most(requests));
+    EXPECT_GT(unread, least(requests) - (std::size_t{8} << 20));
+    // Another one's account is his own.
+    raw_socket other(zmq::socket_type::dealer, address);
+    other.connect();
+    for (int i = 0; i < 3; ++i) {
+      other.send({"", "ask"});
+      serve(1);
+      EXPECT_EQ(unread, 0U);
+      EXPECT_FALSE(other.receive().empty());
+    }
+    for (std::size_t i = 0; i < requests; ++i) ASSERT_FALSE(lazy.receive().empty());
+    lazy.send({"", "ask"});
+    serve(1);
+    EXPECT_LT(unread, send_queue_meter::noticed_bytes + most(1));
+    EXPECT_FALSE(lazy.receive().empty());
+    for (std::size_t i = 0; i < requests; ++i) lazy.send({"", "ask"});
+    serve(requests);
+  }
+  // It has gone; its memory comes back, and with it the tails that were on their way.
+  if (!large) return;
+  const auto end = steady_clock::now() + at_most;
+  shared_buffer& held = const_cast<shared_buffer&>(large);
+  while (!held.unique() && steady_clock::now() < end) {
+    incoming in;
+    server->receive(in, milliseconds(10));
+  }
+  EXPECT_TRUE(held.unique());
+}
+
+INSTANTIATE_TEST_SUITE_P(ZmqTransport, UnreadReplies, ::testing::Values(2000, 40000, 200000));
+
+TEST(ZmqTransport, AClientMayNameItself) {
+  zmq_transport net;
+  auto p = net.open();
+  const std::string address = p->bind("tcp://127.0.0.1:*");
+  const answering server(std::move(p), echo);
+  raw_socket req(zmq::socket_type::req, address);
+  req.name(std::string(peer::capacity, 'n'));
+  req.connect();
+  req.send({"word"});
+  EXPECT_EQ(req.receive(), std::vector<std::string>{"word"});
+}
+
+TEST(ZmqTransport, MalformedEnvelopesAreDroppedAndTheNextRequestIsServed) {
+  zmq_transport net;
+  auto server = net.open();
+  const std::string address = server->bind("tcp://127.0.0.1:*");
+  raw_socket bad(zmq::socket_type::dealer, address);
+  bad.connect();
+  bad.send({"no delimiter"});
+  bad.send({""});
+  bad.send({"x", "delimiter is not empty"});
+  bad.send({"", "frame", "tail", "one too many"});
+  bad.send({"", "frame", "tail", "1", "2", "3", "4"});
+  bad.send({"", "good"});
+  incoming in;
+  ASSERT_TRUE(server->receive(in, at_most));
+  EXPECT_EQ(frame_text(in), "good");
+  EXPECT_FALSE(in.tail);
+  EXPECT_FALSE(server->receive(in, milliseconds(30)));
+
+  raw_socket named(zmq::socket_type::dealer, address);
+  named.name(std::string(peer::capacity + 1, 'n'));
+  named.connect();
+  named.send({"", "a name that no peer can hold"});
+  bad.send({"", "still good"});
+  ASSERT_TRUE(server->receive(in, at_most));
+  EXPECT_EQ(frame_text(in), "still good");
+  EXPECT_FALSE(server->receive(in, milliseconds(30)));
+}
+
+TEST(ZmqTransport, MalformedRepliesAreDropped) {
+  zmq::context_t context;
+  zmq::socket_t router(context, zmq::socket_type::router);
+  router.set(zmq::sockopt::linger, 0);
+  router.bind("tcp://127.0.0.1:*");
+  const std::string address = router.get(zmq::sockopt::last_endpoint);
+  {
+    zmq_transport net;
+    auto client = net.open();
+    const int channel = client->connect(address);
+    const int other = client->connect(address);
+    for (const int sources : {1, 2}) {  // one socket to wait for, then two
+      client->send(channel, saying("ask"));
+      if (sources == 2) client->send(other, saying("ask"));
+      for (int asked = 0; asked < sources; ++asked) {
+        zmq::message_t id;
+        ASSERT_TRUE(router.recv(id));
+        zmq::message_t rest;
+        ASSERT_TRUE(router.recv(rest));
+        ASSERT_TRUE(router.recv(rest));
+        const auto say = [&](std::vector<std::string> parts) {
+          parts.insert(parts.begin(), id.to_string());
+          raw_socket::send_parts(router, parts);
+        };
+        say({"junk"});
+        say({""});
+        say({"", "a", "b", "c"});
+        say({"", "answer"});
+      }
+      incoming in;
+      for (int i = 0; i < sources; ++i) {
+        ASSERT_TRUE(client->receive(in, at_most));
+        EXPECT_EQ(frame_text(in), "answer");
+      }
+      EXPECT_FALSE(client->receive(in, milliseconds(20)));
+    }
+  }
+}
+
+TEST(ZmqTransport, ARawFrameOverTheLimitEndsThatConnectionOnly) {
+  zmq_transport net({.max_message_bytes = 1000});
+  auto server = net.open();
+  const std::string address = server->bind("tcp://127.0.0.1:*");
+  raw_socket hostile(zmq::socket_type::dealer, address);
+  hostile.connect();
+  hostile.send({"", std::string(5000, 'x')});
+  auto client = net.open();
+  client->send(client->connect(address), saying("fine"));
+  incoming in;
+  ASSERT_TRUE(server->receive(in, at_most));
+  EXPECT_EQ(frame_text(in), "fine");
+  EXPECT_FALSE(server->receive(in, milliseconds(30)));
+}
+
+TEST(ZmqTransport, AChannelThatWasCutOffSaysSo) {
+  zmq_transport small({.max_message_bytes = 1000});
+  zmq_transport large;
+  auto p = large.open();
+  const std::string address = p->bind("tcp://127.0.0.1:*");
+  const std::string much(5000, 'x');
+  const answering server(std::move(p), [&much](port& self, incoming& in) { self.reply(in.from, saying(much)); });
+  auto client = small.open();
+  const int channel = client->connect(address);
+  client->send(channel, saying("give me too much"));
+  incoming in;
+  EXPECT_FALSE(client->receive(in, milliseconds(200)));
+  try {
+    for (int i = 0; i < 100; ++i) client->send(channel, saying("more"));
+    FAIL() << "the channel still takes requests";
+  } catch (const network_error& e) {
+    EXPECT_NE(std::string(e.what()).find("more than 1000 bytes"), std::string::npos) << e.what();
+  }
+}
+
+TEST(ZmqTransport, TheLastReplyLeavesThoughItsPortIsClosedAtOnce) {
+  zmq_transport client_net;
+  auto client = client_net.open();
+  for (int i = 0; i < 20; ++i) {
+    zmq_transport server_net;
+    auto server = server_net.open();
+    const int channel = client->connect(server->bind("tcp://127.0.0.1:*"));
+    client->send(channel, saying("last words?"));
+    incoming in;
+    ASSERT_TRUE(server->receive(in, at_most));
+    server->reply(in.from, saying("shutdown"));
+    server.reset();
+    ASSERT_TRUE(client->receive(in, at_most)) << i;
+    EXPECT_EQ(frame_text(in), "shutdown");
+    client->disconnect(channel);
+  }
+}
+
+TEST(ZmqTransport, ClosingDoesNotWaitForAServerThatNeverCame) {
+  const auto begin = steady_clock::now();
+  {
+    zmq_transport net;
+    auto client = net.open();
+    client->send(client->connect("ipc:///tmp/prc-test-nobody-is-here"), saying("anyone?"));
+  }
+  EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(2));
+}
+
+}  // namespace
+}  // namespace paracel::net
