@@ -142,12 +142,23 @@ class plugin_sandbox::library final : public plugin_library {
   library(plugin_sandbox& of, plugin_file file) : of_(of), file_(std::move(file)) {}
 
   [[nodiscard]] std::optional<plugin_symbol> find(std::string_view name) override {
+    if (const auto known = found_.find(name); known != found_.end()) return known->second;
     auto& f = of_.add_function(file_, std::string(name));
-    auto found = of_.mine().load(f);
-    if (!found) return std::nullopt;
-    auto& copy = of_.add_stand_in(std::move(found->bytes));
+    std::optional<sandbox_runner::loaded_symbol> s;
+    try {
+      s = of_.mine().load(f);
+    } catch (const plugin_error& e) {
+      of_.drop_function(f);
+      throw plugin_error("plug-in " + file_.path + ": " + e.what());
+    }
+    if (!s) {
+      of_.drop_function(f);
+      return std::nullopt;
+    }
+    auto& copy = of_.add_stand_in(std::move(s->bytes));
     make_stand_in(copy, f);
-    return plugin_symbol{std::string(name), found->about.type, found->about.size, copy.data()};
+    return found_.emplace(name, plugin_symbol{std::string(name), s->about.type, s->about.size, copy.data()})
+        .first->second;
   }
   [[nodiscard]] std::vector<std::string> exports(std::uint32_t magic) override {
     return of_.mine().exports(file_, magic);
@@ -157,6 +168,7 @@ class plugin_sandbox::library final : public plugin_library {
  private:
   plugin_sandbox& of_;
   const plugin_file file_;
+  std::map<std::string, plugin_symbol, std::less<>> found_;
 };
 
 plugin_sandbox::plugin_sandbox(sandbox_options options) : options_(std::move(options)), serial_(next_serial()) {}
@@ -192,6 +204,11 @@ sandboxed_function& plugin_sandbox::add_function(const plugin_file& file, std::s
   const auto name = file.path.substr(file.path.rfind('/') + 1) + ":" + symbol;
   return functions_.emplace_back(
       sandboxed_function{this, static_cast<std::uint32_t>(functions_.size()), file, std::move(symbol), name});
+}
+
+void plugin_sandbox::drop_function(const sandboxed_function& f) {
+  const std::lock_guard lock(mutex_);
+  if (&functions_.back() == &f) functions_.pop_back();
 }
 
 std::vector<std::byte>& plugin_sandbox::add_stand_in(std::vector<std::byte> bytes) {

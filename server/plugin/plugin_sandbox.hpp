@@ -85,6 +85,7 @@ class plugin_sandbox {
   friend class sandbox_runner;
 
   sandboxed_function& add_function(const plugin_file& file, std::string symbol);
+  void drop_function(const sandboxed_function& f);
   std::vector<std::byte>& add_stand_in(std::vector<std::byte> bytes);
   void count_started() noexcept { started_.fetch_add(1, std::memory_order_relaxed); }
   void count_lost() noexcept { lost_.fetch_add(1, std::memory_order_relaxed); }

@@ -33,8 +33,9 @@ struct sandbox_control {
   std::uint64_t room_at;               ///< where results may be placed
   std::atomic<std::uint32_t> server_sleeps;
   // Written by the process.
-  alignas(64) std::atomic<std::uint32_t> reply;  ///< number of the newest hand-over that is done
-  std::atomic<std::uint32_t> begun;              ///< of its calls; 0: it has not been seen yet
+  alignas(64) std::atomic<std::uint32_t> reply;  ///< number of the newest hand-over that is over
+  std::atomic<std::uint32_t>
+      begun;  ///< of its calls; 0: it has not been seen yet. All of them are done when it is over
   std::atomic<std::uint32_t> process_sleeps;
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && sizeof(sandbox_control) <= 4096);

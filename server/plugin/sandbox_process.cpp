@@ -164,7 +164,7 @@ sandbox_process::result sandbox_process::run(std::size_t count, std::uint64_t ro
     return r;
   }
   r.done = true;
-  r.begun = count;
+  r.begun = std::clamp<std::size_t>(c.begun.load(std::memory_order_acquire), 1, count);
   return r;
 }
 

@@ -31,8 +31,8 @@ class sandbox_process {
 
   struct result {
     bool done = false;
-    /// Of the calls, those that have begun; only the last of them has not ended. When none has, no function is to
-    /// blame.
+    /// Of the calls, those that have begun. If it is not done the last of them has not ended; when none has begun, no
+    /// function is to blame. If it is done all of them have ended, and the others were left for another time.
     std::size_t begun = 0;
     bool late = false;
     std::string how;  ///< "SIGSEGV", "exit(3)"; empty: done or late

@@ -87,13 +87,14 @@ std::size_t sandbox_runner::write(std::span<const sandboxed_call> calls, std::ui
   return written_.size();
 }
 
-/// The result of call number `i`, which has ended.
-void sandbox_runner::read(std::size_t i, sandboxed_result& out) {
+/// The result of call number `i`, which has ended. False: it makes no sense, and the process is not to be used again.
+bool sandbox_runner::read(std::size_t i, sandboxed_result& out) {
   const std::span<const std::byte> memory = process_->memory();
   checked_answer a;
   if (const char* wrong = parse_answer(memory, room_at_, i, a)) {
-    out.text = std::string("its sandbox answered ") + wrong;
-    return;
+    out.text = std::string("has destroyed the memory of its sandbox: ") + wrong;
+    out.ended_process = true;
+    return false;
   }
   out.outcome = a.outcome;
   out.tag = a.tag;
@@ -107,6 +108,12 @@ void sandbox_runner::read(std::size_t i, sandboxed_result& out) {
   const auto changed = [&](const sandbox_place& p) { return memory.subspan(p.at, p.bytes); };
   if (c.work == sandbox_work::in_place || c.work == sandbox_work::step) out.result = changed(c.value);
   if (c.work == sandbox_work::step) out.state = changed(c.state);
+  return true;
+}
+
+void sandbox_runner::lose_process() noexcept {
+  process_.reset();
+  of_.count_lost();
 }
 
 void sandbox_runner::explain_memory(std::string& text) const {
@@ -118,18 +125,10 @@ void sandbox_runner::explain_memory(std::string& text) const {
 void sandbox_runner::fail(sandboxed_result& out, const sandbox_process::result& r, std::chrono::milliseconds limit) {
   out = {};
   out.ended_process = true;
+  out.late = r.late;
   if (r.late && r.begun == 0) out.text = "its sandbox did not answer";
   else if (r.late) out.text = "ran for longer than " + limit_text(limit) + " (--function-timeout)";
   else out.text = "ended its sandbox: " + r.how;
-}
-
-void sandbox_runner::ensure_loaded(const sandboxed_function& f) {
-  if (f.number < loaded_.size() && loaded_[f.number]) return;
-  const auto slash = f.file.path.rfind('/');
-  const auto now = find_plugin_file(f.file.path.substr(0, slash), f.file.path.substr(slash + 1));
-  if (!now.exists || !now.problem.empty() || now.content != f.file.content)
-    throw plugin_error(f.file.path + " has changed since it was loaded, and its sandbox must load it again");
-  if (!load(f)) throw plugin_error(f.name + " is not there any more");
 }
 
 /// Runs the first of these calls, as many as fit, and calls done(i, result) for each that ran. Returns: how many.
@@ -139,7 +138,8 @@ std::size_t sandbox_runner::hand_over(const sandboxed_function& f, std::span<con
   const auto limit = of_.options_.timeouts.of(f.name);
   for (bool again = false;; again = true) {
     process();
-    ensure_loaded(f);
+    if ((f.number >= loaded_.size() || !loaded_[f.number]) && !load(f))
+      throw plugin_error(f.name + " is not there any more");
     const auto count = write(calls, f.number);
     if (count == 0)
       throw plugin_error("arguments of " + std::to_string(argument_bytes(calls.front())) +
@@ -147,21 +147,22 @@ std::size_t sandbox_runner::hand_over(const sandboxed_function& f, std::span<con
     ++handed_over_;
     const auto r = process_->run(count, room_at_, limit);
     if (!r.done && r.begun == 0 && !r.late && !again) {  // it ended before, between two calls
-      process_.reset();
-      of_.count_lost();
+      lose_process();
       continue;
     }
-    const auto ended = r.done ? count : r.begun == 0 ? 0 : r.begun - 1;
+    const auto ended = r.done ? r.begun : r.begun == 0 ? 0 : r.begun - 1;
     for (std::size_t i = 0; i < ended; ++i) {
       sandboxed_result out;
-      read(i, out);
+      const bool sound = read(i, out);
       done(i, out);
+      if (sound) continue;
+      lose_process();
+      return i + 1;
     }
-    if (r.done) return count;
+    if (r.done) return ended;
     sandboxed_result out;
     fail(out, r, limit);
-    process_.reset();
-    of_.count_lost();
+    lose_process();
     done(ended, out);
     return ended + 1;
   }
@@ -169,18 +170,27 @@ std::size_t sandbox_runner::hand_over(const sandboxed_function& f, std::span<con
 
 /// A call of the sandbox itself.
 void sandbox_runner::run_alone(const sandboxed_call& c, std::uint32_t function, sandboxed_result& out) {
-  process();
-  out = {};
-  if (write({&c, 1}, function) == 0) throw plugin_error("its name is too long");
   const auto limit = std::max(of_.options_.timeouts.otherwise, least_loading_time);
-  const auto r = process_->run(1, room_at_, limit);
-  if (r.done) return read(0, out);
-  fail(out, r, limit);
-  process_.reset();
-  of_.count_lost();
+  for (bool again = false;; again = true) {
+    process();
+    out = {};
+    if (write({&c, 1}, function) == 0) throw plugin_error("its name is too long");
+    const auto r = process_->run(1, room_at_, limit);
+    if (r.done) {
+      if (!read(0, out)) lose_process();
+      return;
+    }
+    fail(out, r, limit);
+    lose_process();
+    if (r.begun != 0 || r.late || again) return;
+  }
 }
 
 std::optional<sandbox_runner::loaded_symbol> sandbox_runner::load(const sandboxed_function& f) {
+  const auto slash = f.file.path.rfind('/');
+  const auto now = find_plugin_file(f.file.path.substr(0, slash), f.file.path.substr(slash + 1));
+  if (!now.exists || !now.problem.empty() || now.content != f.file.content)
+    throw plugin_error(f.file.path + " has changed since it was loaded, and its sandbox must load it again");
   sandboxed_result r;
   run_alone({.work = sandbox_work::load, .value = bytes_in(f.file.path), .delta = bytes_in(f.symbol)}, f.number, r);
   if (r.ended_process) throw plugin_error("loading it " + r.text);
@@ -255,7 +265,15 @@ void sandbox_runner::announce(const sandboxed_function& f, std::span<const sandb
   }
   std::span<const sandboxed_call> left = small;
   while (!left.empty()) {
-    left = left.subspan(hand_over(f, left, [&](std::size_t i, const sandboxed_result& r) { remember(f, left[i], r); }));
+    bool died = false, late = false;
+    const auto handed = std::min(left.size(), layout::most_calls);
+    const auto done = hand_over(f, left, [&](std::size_t i, const sandboxed_result& r) {
+      remember(f, left[i], r);
+      died = died || r.ended_process;
+      late = late || r.late;
+    });
+    if (late || (done < handed && !died)) return;
+    left = left.subspan(done);
   }
 }
 

@@ -48,6 +48,7 @@ struct sandboxed_result {
   std::span<const std::byte> state;   ///< of an optimizer: the new state
   std::string text;                   ///< of a failure
   bool ended_process = false;
+  bool late = false;  ///< that was for the time it took
 };
 
 /// Thread-safety: owned by one thread.
@@ -60,7 +61,7 @@ class sandbox_runner {
   const sandboxed_result& call(const sandboxed_function& f, const sandboxed_call& c);
 
   /// Runs these calls of one function, as many at a time as fit, and keeps the results for `call`. Large ones are left
-  /// out.
+  /// out, and the rest once the calls turn out to be slow. Blocks: one call longer than some 20 ms. Throws: as `call`.
   void announce(const sandboxed_function& f, std::span<const sandboxed_call> calls);
   /// Drops what was announced and not called.
   void forget() noexcept { announced_ = next_ = 0; }
@@ -69,7 +70,8 @@ class sandbox_runner {
   [[nodiscard]] std::uint64_t handed_over() const noexcept { return handed_over_; }
 
   /// Loads the library of `f` and, if it has one, its symbol, into the process. Returns: the symbol, its type and size,
-  /// and its bytes as far as they matter; nothing when there is none. Throws: plugin_error.
+  /// and its bytes as far as they matter; nothing when there is none. Throws: plugin_error, also when the file is not
+  /// the one that was registered.
   struct loaded_symbol {
     sandbox_symbol about;
     std::vector<std::byte> bytes;
@@ -91,12 +93,12 @@ class sandbox_runner {
   [[nodiscard]] bool matches(const memo& m, const sandboxed_function& f, const sandboxed_call& c) const noexcept;
   void remember(const sandboxed_function& f, const sandboxed_call& c, const sandboxed_result& r);
   sandbox_process& process();
-  void ensure_loaded(const sandboxed_function& f);
+  void lose_process() noexcept;
   template <class Done>
   std::size_t hand_over(const sandboxed_function& f, std::span<const sandboxed_call> calls, const Done& done);
   std::size_t write(std::span<const sandboxed_call> calls, std::uint32_t function);
   bool place(std::span<const std::byte> bytes, sandbox_place& out) noexcept;
-  void read(std::size_t i, sandboxed_result& out);
+  [[nodiscard]] bool read(std::size_t i, sandboxed_result& out);
   static void fail(sandboxed_result& out, const sandbox_process::result& r, std::chrono::milliseconds limit);
   void run_alone(const sandboxed_call& c, std::uint32_t function, sandboxed_result& out);
   void explain_memory(std::string& text) const;

@@ -143,6 +143,7 @@ void shard::announce(const key_operation& c, std::span<const net::request_item> 
     if (!store_.keys().owns(partition_of(hashes[i]))) continue;
     if (const auto* e = store_.keys().find(hashes[i], items[i].key)) soon.add(e->view(), items[i].value);
   }
+  const busy_mark mark(monitor_, *c.function, {});
   soon.run();
 }
 

@@ -17,7 +17,7 @@ SANITIZED = b"__asan_init" in read_bytes(os.path.join(BIN, "start_sandbox")) or 
     b"__tsan_init" in read_bytes(os.path.join(BIN, "start_sandbox"))
 WAYS = {"segv": "ended its sandbox: SIGSEGV", "abort": "ended its sandbox: SIGABRT", "exit": r"ended its sandbox: exit\(3\)",
         "loop": r"ran for longer than \S+ s \(--function-timeout\)", "overflow": "ended its sandbox: SIGSEGV",
-        "allocation": r"std::bad_alloc: its sandbox may have 512M \(--sandbox-memory\)"}
+        "allocation": r"std::bad_alloc: its sandbox may have 128M \(--sandbox-memory\)"}
 if SANITIZED:  # it makes reports of signals, exits with a status of its own, and limits no memory
     del WAYS["overflow"], WAYS["allocation"]
     WAYS["segv"] = WAYS["abort"] = "ended its sandbox: "
@@ -36,7 +36,7 @@ def sandboxes(mark):
 class Sandbox(JobTest):
     def job(self, *words, replicas=1, servers=3, options=(), **more):
         return self.prun("-w", "3", "-p", str(servers), "--replicas", str(replicas), "--plugin-dir", PLUGINS, "--plugin-sandbox",
-                         "--sandbox-memory", "512M", "--function-timeout", f"{patient(0.5):.1f}", *options, SANDBOXED, *words,
+                         "--sandbox-memory", "128M", "--function-timeout", f"{patient(1):.1f}", *options, SANDBOXED, *words,
                          **more)
 
     def every_way(self, replicas, *options):

@@ -204,9 +204,12 @@ TEST(PluginSandbox, EveryDeathFailsOneCallAndNamesTheFunction) {
 
 TEST(PluginSandbox, TwentyGigabytesAreRefusedWhereTheLimitIs) {
   if (test::sanitized) GTEST_SKIP() << "a sanitizer reserves more addresses than any limit allows";
-  both of;
+  auto o = options();
+  o.memory_bytes = std::size_t{128} << 20;
+  o.timeouts = 100'000ms;
+  both of(o);
   const auto& u = of.sandboxed.load_update("deadly_updates.so", "deadly_allocation");
-  EXPECT_THAT(why(u, 1, -1), HasSubstr("std::bad_alloc: its sandbox may have 1024M (--sandbox-memory)"));
+  EXPECT_THAT(why(u, 1, -1), HasSubstr("std::bad_alloc: its sandbox may have 128M (--sandbox-memory)"));
   EXPECT_EQ(added(u, 1, 1), 2);
   EXPECT_EQ(of.sandboxed.sandbox()->lost(), 0U);
 }
@@ -384,6 +387,28 @@ TEST(PluginSandbox, OneThatDiesAmongAnnouncedCallsFailsAlone) {
     else EXPECT_EQ(r.value, values[i] + 1) << r.error;
   }
   EXPECT_EQ(of.sandboxed.sandbox()->lost(), 2U);
+}
+
+/// Thus a thread is away for one call at a time only, as without a sandbox.
+TEST(PluginSandbox, SlowCallsAreNotMadeAhead) {
+  auto o = options();
+  o.timeouts = 300ms;
+  both of(o);
+  const auto& u = of.sandboxed.load_update("deadly_updates.so", "deadly_loop");
+  const std::vector<double> values{1, 2, 3}, deltas{-1, -1, 1};
+  const auto begun = std::chrono::steady_clock::now();
+  expected_calls soon(&u);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    soon.add({value_tag::f64, std::as_bytes(std::span(&values[i], 1))},
+             {value_tag::f64, std::as_bytes(std::span(&deltas[i], 1))});
+  soon.run();
+  EXPECT_EQ(of.sandboxed.sandbox()->lost(), 1U);  // the first; the second waits for its turn
+  EXPECT_THAT(why(u, 1, -1), HasSubstr("ran for longer"));
+  EXPECT_EQ(of.sandboxed.sandbox()->lost(), 1U);
+  EXPECT_THAT(why(u, 2, -1), HasSubstr("ran for longer"));
+  EXPECT_EQ(added(u, 3, 1), 4);
+  EXPECT_EQ(of.sandboxed.sandbox()->lost(), 2U);
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, 600ms);
 }
 
 TEST(PluginSandbox, TheFrameworksOwnFunctionsRunInTheServer) {

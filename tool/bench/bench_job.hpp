@@ -37,6 +37,7 @@ struct job_options {
   int servers = 1;
   int threads = 1;
   int replicas = 1;
+  std::vector<std::string> server_arguments{};  ///< further ones
 };
 
 /// The scheduler and the servers of one job; killed at the end.
@@ -59,8 +60,21 @@ class job {
              std::to_string(options_.replicas), "--run-dir", folder_, "--parent", parent});
       rendezvous_.scheduler = address_of_ready(outputs_.front());
       for (int i = 0; i < options_.servers; ++i) {
-        start({bin + "/start_server", "--rendezvous", rendezvous_.scheduler, "--job", id, "--slot", std::to_string(i),
-               "--threads", std::to_string(options_.threads), "--bind", any, "--parent", parent});
+        std::vector<std::string> words{bin + "/start_server",
+                                       "--rendezvous",
+                                       rendezvous_.scheduler,
+                                       "--job",
+                                       id,
+                                       "--slot",
+                                       std::to_string(i),
+                                       "--threads",
+                                       std::to_string(options_.threads),
+                                       "--bind",
+                                       any,
+                                       "--parent",
+                                       parent};
+        words.insert(words.end(), options_.server_arguments.begin(), options_.server_arguments.end());
+        start(words);
       }
     } catch (...) {
       stop();

@@ -59,7 +59,7 @@ void loops() {
 /// 20 GB, page by page.
 void allocates() {
   std::vector<std::vector<char>> all;
-  for (int i = 0; i < 320; ++i) all.emplace_back(std::size_t{64} << 20, 'x');
+  for (int i = 0; i < 1280; ++i) all.emplace_back(std::size_t{16} << 20, 'x');
 }
 
 template <deed Deed>
